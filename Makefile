@@ -1,0 +1,48 @@
+# One door for a person, a laptop and CI. `make` alone lists the targets.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+CORES  := $(shell nproc 2>/dev/null || echo 2)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types check install browser benchmarks results clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
+
+demo: $(VENV)/core.stamp  ## simulate disagreeing annotators, refine their labels, compare with the truth
+	@$(BIN)/dissensus demo -o demo-output
+
+test: install browser lint types  ## everything a developer needs: install, lint, types, tests with coverage
+	$(BIN)/python -m pytest -n $(CORES) --cov --cov-report=term
+
+lint: install  ## ruff: style and format
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+
+types: install  ## mypy, strict on src/
+	$(BIN)/mypy
+
+install: $(VENV)/all.stamp  ## the package with all extras, in .venv
+
+browser: install  ## Chromium for the report's tests, where it is missing
+	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends chromium chromium-driver fonts-dejavu-core; }
+
+benchmarks: install  ## the timed comparisons; each prints its ratio
+	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:  ## remove the environment and what tests and the demo wrote
+	rm -rf $(VENV) demo-output .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt --upgrade pip
+
+$(VENV)/core.stamp: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install -q -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/all.stamp: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install -q -c constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[all]'
+	@touch $@ $(VENV)/core.stamp

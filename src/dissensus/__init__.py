@@ -1,0 +1,30 @@
+"""From the disagreeing labels of many annotators to the distribution of labels a population would give.
+
+Names are loaded when first used, so that ``import dissensus`` stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from dissensus._version import __version__
+
+# public name -> the module it lives in
+_HOMES = {
+    "DissensusError": "errors",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f"dissensus.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'dissensus' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,61 @@
+"""Every error this library raises on purpose.
+
+::
+
+    DissensusError
+    ├── DataError           a table, a row or a column is not what it should be
+    ├── ParameterError      a setting is outside its rule (also a ValueError)
+    ├── ModelFileError      a saved model cannot be read
+    ├── NotFittedError      a fitted attribute was asked for before ``fit``
+    └── MissingExtraError   an optional package is needed (also an ImportError)
+
+A message is one line: what is wrong, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+
+class DissensusError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class DataError(DissensusError):
+    """The data given cannot be used as they are."""
+
+
+class ParameterError(DissensusError, ValueError):
+    """A setting is outside its rule."""
+
+
+class ModelFileError(DissensusError):
+    """A model file is damaged, of another version, or not ours."""
+
+
+class NotFittedError(DissensusError, AttributeError):
+    """The model has not been fitted yet."""
+
+
+class MissingExtraError(DissensusError, ImportError):
+    """An optional dependency is not installed."""
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import an optional module, or say which command installs it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0]:
+            raise
+        raise MissingExtraError(
+            f"{module} is needed for this and is not installed; install it with: pip install 'dissensus[{extra}]'"
+        ) from None
+
+
+def bad_parameter(owner: object, name: str, rule: str, value: Any) -> ParameterError:
+    """One error form for every setting: name, owner, rule, what came."""
+    title = owner if isinstance(owner, str) else type(owner).__name__
+    return ParameterError(f"The {name!r} parameter of {title} must be {rule}. Got {value!r} instead.")
