@@ -1,0 +1,121 @@
+"""Settings in the scikit-learn manner, without importing scikit-learn.
+
+A class that derives from :class:`Params` stores each ``__init__`` argument under its own name and
+nothing else; ``get_params``, ``set_params`` and ``sklearn.base.clone`` then work. Rules for the values are
+declared once, in ``_rules``, and checked when work begins (never in ``__init__``, so that ``set_params``
+and grid searches behave).
+"""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from dissensus.errors import bad_parameter
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a setting must be: in words, and as a test."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+    def __or__(self, other: Rule) -> Rule:
+        return Rule(f"{self.words} or {other.words}", lambda v: self.holds(v) or other.holds(v))
+
+
+def integer(low: int) -> Rule:
+    """A whole number of at least ``low``."""
+    return Rule(
+        f"an int >= {low}",
+        lambda v: isinstance(v, numbers.Integral) and not isinstance(v, bool) and v >= low,
+    )
+
+
+def real(low: float, high: float = float("inf"), *, open_low: bool = False) -> Rule:
+    """A number between two bounds (the lower one excluded if ``open_low``)."""
+    sign = ">" if open_low else ">="
+    words = f"a float {sign} {low:g}" + ("" if high == float("inf") else f" and <= {high:g}")
+    return Rule(
+        words,
+        lambda v: (
+            isinstance(v, numbers.Real)
+            and not isinstance(v, bool)
+            and (v > low if open_low else v >= low)
+            and v <= high
+        ),
+    )
+
+
+def choice(*values: str | bool) -> Rule:
+    """One of the named values."""
+    # `1 in (True, False)` holds in Python, so the type is compared as well.
+    return Rule(
+        "one of " + ", ".join(map(repr, values)),
+        lambda v: any(type(v) is type(c) and v == c for c in values),
+    )
+
+
+NONE = Rule("None", lambda v: v is None)
+ANY = Rule("anything", lambda _: True)
+SEED = integer(0)
+
+
+class Params:
+    """Base of everything that has settings."""
+
+    _rules: ClassVar[Mapping[str, Rule]] = {}
+
+    @classmethod
+    def _param_names(cls) -> list[str]:
+        signature = inspect.signature(cls.__init__)
+        return [name for name in signature.parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name; with ``deep``, those of nested estimators as ``outer__inner`` too."""
+        own = {name: getattr(self, name) for name in self._param_names()}
+        if not deep:
+            return own
+        nested = {
+            f"{outer}__{inner}": value
+            for outer, holder in own.items()
+            if hasattr(holder, "get_params") and not isinstance(holder, type)
+            for inner, value in holder.get_params().items()
+        }
+        return own | nested
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings by name (``outer__inner`` reaches into nested estimators)."""
+        for name, value in params.items():
+            outer, _, inner = name.partition("__")
+            if outer not in self._param_names():
+                raise bad_parameter(self, name, "one of " + ", ".join(self._param_names()), value)
+            if inner:
+                getattr(self, outer).set_params(**{inner: value})
+            else:
+                setattr(self, outer, value)
+        return self
+
+    def check_params(self) -> None:
+        """Hold every setting against its rule."""
+        for name, rule in self._rules.items():
+            value = getattr(self, name)
+            if not rule.holds(value):
+                raise bad_parameter(self, name, rule.words, value)
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self).__init__).parameters
+        changed = [
+            f"{name}={value!r}"
+            for name, value in self.get_params(deep=False).items()
+            if not _same(value, defaults[name].default)
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and bool(value == default))
