@@ -51,7 +51,8 @@ def require(module: str, extra: str) -> ModuleType:
         if error.name != module.partition(".")[0]:
             raise
         raise MissingExtraError(
-            f"{module} is needed for this and is not installed; install it with: pip install 'dissensus[{extra}]'"
+            f"{module} is needed for this and is not installed; "
+            f"install it with: pip install 'dissensus[{extra}]'"
         ) from None
 
 

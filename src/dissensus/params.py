@@ -32,7 +32,7 @@ def integer(low: int) -> Rule:
     """A whole number of at least ``low``."""
     return Rule(
         f"an int >= {low}",
-        lambda v: isinstance(v, numbers.Integral) and not isinstance(v, bool) and v >= low,
+        lambda v: isinstance(v, numbers.Integral) and not isinstance(v, bool) and int(v) >= low,
     )
 
 
@@ -45,8 +45,8 @@ def real(low: float, high: float = float("inf"), *, open_low: bool = False) -> R
         lambda v: (
             isinstance(v, numbers.Real)
             and not isinstance(v, bool)
-            and (v > low if open_low else v >= low)
-            and v <= high
+            and (float(v) > low if open_low else float(v) >= low)
+            and float(v) <= high
         ),
     )
 

@@ -1,1 +1,1 @@
-
+"""Every way in and out: tables, platform exports, written labels."""

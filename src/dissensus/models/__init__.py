@@ -1,1 +1,1 @@
-
+"""One file a model, all behind one small interface."""
