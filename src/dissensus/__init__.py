@@ -13,6 +13,12 @@ from dissensus._version import __version__
 # public name -> the module it lives in
 _HOMES = {
     "DissensusError": "errors",
+    "Annotations": "annotations",
+    "simulate": "simulate",
+    "MajorityVote": "models.majority",
+    "EmpiricalDistribution": "models.empirical",
+    "FMM": "models.fmm",
+    "load": "models.files",
 }
 
 __all__ = ["__version__", *_HOMES]

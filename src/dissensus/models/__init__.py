@@ -1,1 +1,33 @@
-"""One file a model, all behind one small interface."""
+"""One file a model, all behind one small interface.
+
+``MODELS`` names every model once: the command line, saved files and the contract tests all read it here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import TYPE_CHECKING
+
+from dissensus.errors import ParameterError
+
+if TYPE_CHECKING:
+    from dissensus.models.base import Model
+
+# name on the command line -> (module, class)
+MODELS = {
+    "majority": ("majority", "MajorityVote"),
+    "empirical": ("empirical", "EmpiricalDistribution"),
+    "fmm": ("fmm", "FMM"),
+}
+
+
+def model_class(name: str) -> type[Model]:
+    """The class of a model, by its name on the command line or its class name."""
+    for short, (module, title) in MODELS.items():
+        if name in (short, title):
+            found: type[Model] = getattr(importlib.import_module(f"dissensus.models.{module}"), title)
+            return found
+    near = difflib.get_close_matches(name.lower(), MODELS, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise ParameterError(f"there is no model {name!r}; {hint}known: {', '.join(MODELS)}")

@@ -1,0 +1,260 @@
+"""What every model is: fitted on annotations, it knows a label distribution for each item.
+
+A model file gives ``_fit`` (and, where labels depend on the annotator, ``_pair_distributions``); everything a
+user calls is here, once.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.annotations import Annotations
+from dissensus.engine import executor
+from dissensus.errors import DataError, NotFittedError
+from dissensus.params import Params
+from dissensus.vocabulary import Codes, Vocabulary
+
+Array = NDArray[np.float64]
+
+SCORE_ROWS = 1 << 16  # label rows scored at a time
+
+
+class Model(Params):
+    """Base of every model.
+
+    Fitted attributes: ``label_distributions_`` (items, classes), ``trace_`` (the objective by iteration),
+    ``stopped_`` (why the fit ended) and, per model, what else it learned.
+    """
+
+    # Fitted arrays that a saved model keeps, and those that have one row an item.
+    _arrays: ClassVar[tuple[str, ...]] = ()
+    _needs_annotators: ClassVar[bool] = False
+
+    label_distributions_: Array
+    prior_distribution_: Array  # (classes,): what to expect of an item never seen
+    n_labels_: NDArray[np.int64]  # (items,)
+    trace_: Array
+    stopped_: str
+    item_vocabulary_: Vocabulary
+    annotator_vocabulary_: Vocabulary
+    class_vocabulary_: Vocabulary
+    frame_kind_: str
+
+    # ---- fitting --------------------------------------------------------------------------------------
+
+    def fit(self, annotations: Any) -> Self:
+        """Learn from annotations (or a data frame with item, annotator and label columns)."""
+        known = self._checked(annotations)
+        self._remember(known)
+        with executor() as _:
+            self._fit(known)
+        return self
+
+    def _fit(self, annotations: Annotations) -> None:
+        raise NotImplementedError
+
+    def _checked(self, annotations: Any) -> Annotations:
+        """Settings and data, checked before work begins."""
+        self.check_params()
+        known = as_annotations(annotations)
+        if not known.n_labels:
+            raise DataError("there is no label to learn from; give at least one")
+        if self._needs_annotators and known.anonymous:
+            raise DataError(
+                f"{type(self).__name__} needs to know who gave each label, and class counts do not say; "
+                "use an item-side model (majority, empirical, fmm)"
+            )
+        return known
+
+    def _remember(self, annotations: Annotations) -> None:
+        """Vocabularies and label counts, so that the fitted model speaks in the user's ids."""
+        self.item_vocabulary_ = annotations.item_vocabulary
+        self.annotator_vocabulary_ = annotations.annotator_vocabulary
+        self.class_vocabulary_ = annotations.class_vocabulary
+        self.n_labels_ = annotations.counts.sum(axis=1)
+        self.frame_kind_ = annotations.frame_kind
+
+    def transform(self, new: Any) -> Self:
+        """The fitted model over ``new``'s items and annotators: parameters kept, this model untouched."""
+        self._check_fitted()
+        known = as_annotations(new)
+        if self._needs_annotators and known.anonymous:
+            raise DataError(f"{type(self).__name__} needs to know who gave each label")
+        moved = copy.copy(self)
+        moved._remember(known)
+        moved.class_vocabulary_ = self.class_vocabulary_
+        with executor() as _:
+            moved._transform(self._in_own_classes(known), self)
+        return moved
+
+    def _transform(self, new: Annotations, fitted: Self) -> None:
+        raise NotImplementedError
+
+    def fit_predict(self, annotations: Any) -> Any:
+        """Fit, and give the labels keyed by item: a pandas Series, or a frame of the kind that came."""
+        known = as_annotations(annotations)
+        labels = self.fit(known).predict()
+        if known.frame_kind == "pandas":
+            import pandas as pd
+
+            return pd.Series(labels, index=pd.Index(known.items, name="item"), name="label")
+        return make_frame({"item": known.items, "label": labels}, known.frame_kind)
+
+    # ---- what it knows --------------------------------------------------------------------------------
+
+    @property
+    def items_(self) -> NDArray[Any]:
+        """Item ids, in the order of ``label_distributions_``."""
+        return self.item_vocabulary_.ids
+
+    @property
+    def annotators_(self) -> NDArray[Any]:
+        """Annotator ids, in order."""
+        return self.annotator_vocabulary_.ids
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Class names, in the order of the distributions' columns."""
+        return self.class_vocabulary_.ids
+
+    def predict(self) -> NDArray[Any]:
+        """One class per item: the most probable one (the first in class order where several are)."""
+        self._check_fitted()
+        best: NDArray[Any] = self.classes_[self._decision().argmax(axis=1)]
+        return best
+
+    def _decision(self) -> Array:
+        """(items, classes): what ``predict`` takes the largest of."""
+        return self.label_distributions_
+
+    def predict_proba(self, items: Any, annotators: Any = None) -> Array:
+        """P(label | item, annotator), one row a pair; without annotators, P(label | item).
+
+        Ids are the user's own. Items and annotators never seen get the population's expectation.
+        """
+        self._check_fitted()
+        item = self.item_vocabulary_.codes(items)
+        if annotators is None:
+            return self._item_distributions(item)
+        annotator = self.annotator_vocabulary_.codes(annotators)
+        if len(item) != len(annotator):
+            raise DataError(f"{len(item)} items and {len(annotator)} annotators do not pair up")
+        return self._pair_distributions(item, annotator)
+
+    def _item_distributions(self, item: Codes) -> Array:
+        """P(label | item) by item code; −1 stands for an item never seen."""
+        table = np.vstack([self.label_distributions_, self.prior_distribution_])
+        return np.asarray(table[item])
+
+    def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
+        """P(label | item, annotator) by codes; models without annotators know only the item."""
+        del annotator
+        return self._item_distributions(item)
+
+    def score(self, hidden: Any) -> float:
+        """Mean log P(label | item, annotator) over the labels of ``hidden``."""
+        return self._mean_log(hidden, self._pair_distributions)
+
+    def score_items(self, hidden: Any) -> float:
+        """Mean log P(label | item) over the labels of ``hidden``."""
+        return self._mean_log(hidden, lambda item, _: self._item_distributions(item))
+
+    def _mean_log(self, hidden: Any, distributions: Any) -> float:
+        self._check_fitted()
+        known = self._in_own_classes(as_annotations(hidden))
+        if not known.n_labels:
+            raise DataError("there is no label to score; give at least one")
+        item = _translate(known.item, known.item_vocabulary, self.item_vocabulary_)
+        annotator = _translate(known.annotator, known.annotator_vocabulary, self.annotator_vocabulary_)
+        logs = 0.0
+        for rows in _batches(known.n_labels):
+            chances = distributions(item[rows], annotator[rows])
+            given = np.take_along_axis(chances, known.label[rows, None].astype(np.intp), axis=1)
+            with np.errstate(divide="ignore"):
+                logs += float(np.log(given).sum())
+        return logs / known.n_labels
+
+    def _in_own_classes(self, known: Annotations) -> Annotations:
+        """The annotations with label codes of this model's classes."""
+        if known.class_vocabulary == self.class_vocabulary_:
+            return known
+        from dataclasses import replace
+
+        codes = self.class_vocabulary_.codes(known.class_vocabulary)
+        used = np.unique(known.label)
+        if (codes[used] < 0).any():
+            stranger = known.classes[used[codes[used] < 0][0]]
+            raise DataError(
+                f"class {stranger!r} was not there when the model was fitted; "
+                "fit with it declared in classes, or drop its labels"
+            )
+        return replace(known, label=codes[known.label], class_vocabulary=self.class_vocabulary_, gold=None)
+
+    def to_frame(self) -> Any:
+        """One row an item: item, label, ``p_<class>`` for every class, entropy (nats), n_labels."""
+        self._check_fitted()
+        from dissensus.metrics import entropy_rows
+
+        chances = self.label_distributions_
+        columns: dict[str, Any] = {"item": self.items_, "label": self.predict()}
+        columns |= {f"p_{name}": chances[:, p] for p, name in enumerate(self.classes_)}
+        columns |= {"entropy": entropy_rows(chances), "n_labels": self.n_labels_}
+        return make_frame(columns, self.frame_kind_)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "label_distributions_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
+
+    # ---- keeping it -----------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a safetensors file (no pickle; nothing runs on loading)."""
+        self._check_fitted()
+        from dissensus.models.files import save_model
+
+        save_model(self, Path(path))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "label_distributions_")
+
+
+def as_annotations(data: Any) -> Annotations:
+    """Annotations as they are, or read from a data frame or path."""
+    if isinstance(data, Annotations):
+        return data
+    from dissensus.io import read_annotations
+
+    annotations: Annotations = read_annotations(data)
+    return annotations
+
+
+def make_frame(columns: dict[str, Any], kind: str) -> Any:
+    """A data frame of the named kind (pandas, polars or pyarrow)."""
+    if kind == "polars":
+        from dissensus.errors import require
+
+        return require("polars", "dev").DataFrame(columns)
+    if kind == "pyarrow":
+        import pyarrow as pa
+
+        return pa.table(columns)
+    import pandas as pd
+
+    return pd.DataFrame(columns)
+
+
+def _translate(codes: Codes, source: Vocabulary, target: Vocabulary) -> Codes:
+    """Codes of one vocabulary as codes of another; −1 where the id is unknown there."""
+    if source is target or source == target:
+        return codes
+    return target.codes(source)[codes]
+
+
+def _batches(n: int) -> Iterator[slice]:
+    return (slice(start, start + SCORE_ROWS) for start in range(0, n, SCORE_ROWS))

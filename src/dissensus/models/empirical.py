@@ -1,0 +1,68 @@
+"""The item's own label counts, smoothed: the line every clever model has to beat.
+
+Item m with counts c_mp and n_m labels in all gets
+
+    q_mp = (c_mp + s) / (n_m + P s).                                                  (additive smoothing)
+
+The strength s is a setting, or is the one that best predicts each label from the item's other labels.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.annotations import Annotations
+from dissensus.models.base import Array, Model
+from dissensus.params import NONE, real
+
+GRID = np.geomspace(1e-3, 1e2, 101)  # strengths tried; neighbours differ by 12 %
+
+
+def leave_one_out(counts: NDArray[np.int64], strength: float) -> float:
+    """Mean log-probability of each label given the other labels of its item."""
+    P = counts.shape[1]
+    others = counts.sum(axis=1, keepdims=True) - 1
+    # log P(y | the others) = log (c_my − 1 + s) / (n_m − 1 + P s), summed over the c_my labels of each cell
+    chance = (np.maximum(counts - 1, 0) + strength) / (np.maximum(others, 0) + P * strength)
+    return float((counts * np.log(chance)).sum() / counts.sum())
+
+
+def best_strength(counts: NDArray[np.int64]) -> float:
+    """The strength of the grid with the highest leave-one-out likelihood."""
+    return float(GRID[np.argmax([leave_one_out(counts, s) for s in GRID])])
+
+
+class EmpiricalDistribution(Model):
+    """Label counts with ``strength`` added to every class (None: chosen by leave-one-out likelihood)."""
+
+    _rules = {"strength": real(0.0) | NONE}
+    _arrays = ("strength_",)
+
+    strength_: Array  # the strength in use, as a 0-d array
+
+    def __init__(self, strength: float | None = None) -> None:
+        self.strength = strength
+
+    def _fit(self, annotations: Annotations) -> None:
+        counts = annotations.counts
+        chosen = best_strength(counts) if self.strength is None else self.strength
+        self.strength_ = np.asarray(float(chosen))
+        self.prior_distribution_ = counts.sum(axis=0) / counts.sum()
+        self._smooth(annotations)
+        self.trace_, self.stopped_ = np.zeros(0), "closed form"
+
+    def _smooth(self, annotations: Annotations) -> None:
+        smoothed = annotations.counts + self.strength_
+        totals = smoothed.sum(axis=1, keepdims=True)
+        # Without labels and without smoothing nothing is known but the crowd's overall distribution.
+        known = totals > 0
+        self.label_distributions_ = np.where(
+            known, smoothed / np.where(known, totals, 1.0), self.prior_distribution_
+        )
+
+    def _transform(self, new: Annotations, fitted: Self) -> None:
+        self.strength_ = fitted.strength_
+        self._smooth(new)

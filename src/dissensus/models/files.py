@@ -1,0 +1,111 @@
+"""Saved models: arrays in a safetensors file, everything else as JSON in its header.
+
+Nothing executes on loading. Ids are stored as UTF-8 bytes with offsets, or as numbers of their own type.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dissensus._version import __version__
+from dissensus.errors import DissensusError, ModelFileError
+from dissensus.io.atomic import atomic_path
+from dissensus.models.base import Model
+from dissensus.vocabulary import Vocabulary
+
+HEADER_KEY = "dissensus"
+FORMAT_VERSION = 1
+VOCABULARIES = ("item", "annotator", "class")
+COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "n_labels_", "trace_")
+
+
+def save_model(model: Model, path: Path) -> None:
+    """Write a fitted model, whole or not at all."""
+    from safetensors.numpy import save
+
+    tensors = {name: getattr(model, name) for name in (*COMMON_ARRAYS, *model._arrays)}
+    for kind in VOCABULARIES:
+        tensors |= _pack_ids(kind, getattr(model, f"{kind}_vocabulary_"))
+    header = {
+        "format": FORMAT_VERSION,
+        "version": __version__,
+        "model": type(model).__name__,
+        "settings": model.get_params(deep=False),
+        "stopped": model.stopped_,
+        "frame_kind": model.frame_kind_,
+    }
+    content = save(
+        {name: np.ascontiguousarray(value) for name, value in tensors.items()},
+        metadata={HEADER_KEY: json.dumps(header)},
+    )
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def load(path: str | Path) -> Model:
+    """Read a model that :meth:`Model.save` wrote."""
+    from dissensus.models import model_class
+
+    header, tensors = _read(Path(path))
+    try:
+        model: Model = model_class(header["model"])(**header["settings"])
+        for kind in VOCABULARIES:
+            setattr(model, f"{kind}_vocabulary_", _unpack_ids(kind, tensors))
+        for name in (*COMMON_ARRAYS, *model._arrays):
+            setattr(model, name, tensors[name])
+        model.stopped_, model.frame_kind_ = header["stopped"], header["frame_kind"]
+    except (KeyError, TypeError, DissensusError, pa.ArrowInvalid) as error:
+        raise ModelFileError(
+            f"{path}: the model file is damaged or incomplete ({error}); fit again and save anew"
+        ) from None
+    return model
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        what = "is a directory" if path.is_dir() else "does not exist"
+        raise ModelFileError(f"{path} {what}; give the path of a saved model (*.safetensors)")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get(HEADER_KEY, "null"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelFileError(f"{path}: not a whole safetensors file ({error}); save the model anew") from None
+    if not isinstance(header, dict):
+        raise ModelFileError(f"{path}: a safetensors file, but not one of dissensus; give a model it saved")
+    if header.get("format") != FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path}: model format {header.get('format')}, but this version reads {FORMAT_VERSION}; "
+            f"use dissensus {header.get('version')} or fit again"
+        )
+    return header, tensors
+
+
+def _pack_ids(kind: str, vocabulary: Vocabulary) -> dict[str, NDArray[Any]]:
+    ids = vocabulary.arrow
+    if not pa.types.is_string(ids.type):
+        return {f"{kind}.values": ids.to_numpy(zero_copy_only=False)}
+    encoded = [text.encode() for text in ids.to_pylist()]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return {f"{kind}.bytes": np.frombuffer(b"".join(encoded), np.uint8), f"{kind}.offsets": offsets}
+
+
+def _unpack_ids(kind: str, tensors: dict[str, NDArray[Any]]) -> Vocabulary:
+    if f"{kind}.values" in tensors:
+        return Vocabulary(tensors[f"{kind}.values"], _word(kind))
+    content, offsets = tensors[f"{kind}.bytes"].tobytes(), tensors[f"{kind}.offsets"]
+    pieces = [content[a:b].decode() for a, b in itertools.pairwise(offsets)]
+    return Vocabulary(pa.array(pieces, pa.string()), _word(kind))
+
+
+def _word(kind: str) -> str:
+    return "label" if kind == "class" else kind
