@@ -14,7 +14,7 @@ from dissensus._version import __version__
 _HOMES = {
     "DissensusError": "errors",
     "Annotations": "annotations",
-    "simulate": "simulate",
+    "simulate": "simulation",
     "MajorityVote": "models.majority",
     "EmpiricalDistribution": "models.empirical",
     "FMM": "models.fmm",
