@@ -1,0 +1,394 @@
+"""How far predicted label distributions are from the true ones: arrays in, a float out.
+
+Every metric takes the reference first and the prediction second. Both are (items, classes) arrays whose
+rows are distributions; where hard labels are compared, class codes or counts may stand in their place.
+Wherever a metric is a mean over items, the number of each item is at hand too: ``kl`` is the mean of
+``kl_rows``, and so on. :mod:`dissensus.intervals` puts bootstrap intervals around any of them.
+
+Logarithms are natural. The KL of Weerasooriya et al. is KL(gold ‖ predicted) with 1e-5 added to both sides.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, ParamSpec
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln, rel_entr, xlog1py, xlogy
+
+from dissensus.errors import DataError, bad_parameter
+
+Floats = NDArray[np.float64]
+Ties = Literal["share", "first", "any"]
+Settings = ParamSpec("Settings")
+
+_SUM_TOLERANCE = 1e-3  # rows written to a file with four digits still count as distributions
+_TIE_TOLERANCE = 1e-9  # 0.1 + 0.2 ties with 0.3
+_BLOCK = 4_000_000  # numbers a temporary array may hold
+
+_ROWS_OF: dict[Callable[..., float], Callable[..., Floats]] = {}
+
+
+def _mean_of(rows: Callable[Settings, Floats]) -> Callable[Settings, float]:
+    """The metric whose value is the mean over items of ``rows``."""
+
+    @functools.wraps(rows)
+    def metric(*args: Settings.args, **kwargs: Settings.kwargs) -> float:
+        return float(rows(*args, **kwargs).mean())
+
+    metric.__name__ = metric.__qualname__ = rows.__name__.removesuffix("_rows")
+    metric.__doc__ = f"Mean over items of ``{rows.__name__}``. {rows.__doc__}"
+    _ROWS_OF[metric] = rows
+    return metric
+
+
+def rows_of(metric: Callable[..., float]) -> Callable[..., Floats] | None:
+    """The function giving one number per item whose mean is ``metric``; None where there is none."""
+    return _ROWS_OF.get(metric)
+
+
+def _numbers(values: ArrayLike, name: str) -> Floats:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{name}: numbers are needed, rows of equal length") from None
+
+
+def check_distributions(values: ArrayLike, name: str) -> Floats:
+    """The values as an (items, classes) float array, or a DataError that names the first bad row."""
+    array = _numbers(values, name)
+    if array.ndim != 2 or 0 in array.shape:
+        raise DataError(f"{name}: an (items, classes) array is needed, got shape {array.shape}")
+    # A NaN makes the sum NaN, and no comparison with NaN holds.
+    sums = array.sum(axis=1)
+    good = (np.abs(sums - 1) <= _SUM_TOLERANCE) & (array.min(axis=1) >= 0)
+    if not good.all():
+        row = int(np.argmin(good))
+        raise DataError(
+            f"{name}: row {row} is not a distribution, {array[row]}; divide counts by their row sums"
+        )
+    return array
+
+
+def _pair(gold: ArrayLike, predicted: ArrayLike) -> tuple[Floats, Floats]:
+    """Both sides checked and of one shape."""
+    g, p = check_distributions(gold, "gold"), check_distributions(predicted, "predicted")
+    if g.shape != p.shape:
+        raise DataError(
+            f"gold has shape {g.shape} and predicted {p.shape}; give both the same items and classes"
+        )
+    return g, p
+
+
+def _smoothed(gold: ArrayLike, predicted: ArrayLike, smoothing: float) -> tuple[Floats, Floats]:
+    if not smoothing >= 0:
+        raise bad_parameter("a divergence", "smoothing", "a float >= 0", smoothing)
+    g, p = _pair(gold, predicted)
+    return g + smoothing, p + smoothing
+
+
+def kl_rows(
+    gold: ArrayLike, predicted: ArrayLike, *, smoothing: float = 1e-5, renormalise: bool = False
+) -> Floats:
+    """KL(gold ‖ predicted) of each item, in nats, with ``smoothing`` added to every entry of both sides.
+
+    As the paper's authors do, the smoothed rows are used as they are. Both then sum to 1 + P·smoothing, so
+    the value is (1 + P·smoothing) times that of the renormalised rows (``renormalise=True``): one part in
+    20,000 for five classes. Without smoothing a class that gold has and the prediction excludes costs inf.
+    """
+    g, p = _smoothed(gold, predicted, smoothing)
+    # KL_m = Σ_c g_mc log(g_mc / p_mc)
+    divergence: Floats = rel_entr(g, p).sum(axis=1)
+    return divergence / (1 + smoothing * g.shape[1]) if renormalise else divergence
+
+
+def reverse_kl_rows(
+    gold: ArrayLike, predicted: ArrayLike, *, smoothing: float = 1e-5, renormalise: bool = False
+) -> Floats:
+    """KL(predicted ‖ gold) of each item, smoothed as in :func:`kl_rows`."""
+    return kl_rows(predicted, gold, smoothing=smoothing, renormalise=renormalise)
+
+
+def cross_entropy_rows(gold: ArrayLike, predicted: ArrayLike, *, smoothing: float = 1e-5) -> Floats:
+    """−Σ_c g_c log p_c of each item, smoothed as in :func:`kl_rows`: KL plus the entropy of gold."""
+    g, p = _smoothed(gold, predicted, smoothing)
+    entropies: Floats = -xlogy(g, p).sum(axis=1)
+    return entropies
+
+
+def jensen_shannon_rows(gold: ArrayLike, predicted: ArrayLike, *, base: float | None = None) -> Floats:
+    """Jensen–Shannon divergence of each item, at most log 2 nats; ``base=2`` gives bits, at most one."""
+    if base is not None and not base > 1:
+        raise bad_parameter("jensen_shannon", "base", "None or a float > 1", base)
+    g, p = _pair(gold, predicted)
+    middle = (g + p) / 2
+    # JS_m = ½ KL(g_m ‖ ½(g_m + p_m)) + ½ KL(p_m ‖ ½(g_m + p_m))
+    divergence: Floats = (rel_entr(g, middle) + rel_entr(p, middle)).sum(axis=1) / 2
+    return divergence if base is None else divergence / np.log(base)
+
+
+def jensen_shannon_distance_rows(
+    gold: ArrayLike, predicted: ArrayLike, *, base: float | None = None
+) -> Floats:
+    """Square root of the Jensen–Shannon divergence of each item: the form that is a metric."""
+    # Rounding may leave a divergence of equal rows a hair below zero.
+    return np.sqrt(np.maximum(jensen_shannon_rows(gold, predicted, base=base), 0))
+
+
+def manhattan_rows(gold: ArrayLike, predicted: ArrayLike) -> Floats:
+    """Σ_c |g_c − p_c| of each item, from 0 to 2."""
+    g, p = _pair(gold, predicted)
+    distance: Floats = np.abs(g - p).sum(axis=1)
+    return distance
+
+
+def total_variation_rows(gold: ArrayLike, predicted: ArrayLike) -> Floats:
+    """Half the Manhattan distance of each item: how far apart the two sides can be on any set of classes."""
+    return manhattan_rows(gold, predicted) / 2
+
+
+def wasserstein_rows(gold: ArrayLike, predicted: ArrayLike, *, positions: ArrayLike | None = None) -> Floats:
+    """Earth mover's distance of each item when the classes, in their order, lie on a line.
+
+    They lie one apart, unless ``positions`` gives their (increasing) places.
+    """
+    g, p = _pair(gold, predicted)
+    gaps = np.ones(g.shape[1] - 1) if positions is None else np.diff(np.asarray(positions, dtype=np.float64))
+    if gaps.shape != (g.shape[1] - 1,) or not (gaps > 0).all():
+        raise bad_parameter("wasserstein", "positions", f"{g.shape[1]} increasing numbers", positions)
+    # W_m = Σ_c |G_mc − P_mc| (x_{c+1} − x_c), capitals the cumulative sums
+    distance: Floats = np.abs((g - p).cumsum(axis=1)[:, :-1]) @ gaps
+    return distance
+
+
+def entropy_rows(distributions: ArrayLike) -> Floats:
+    """Entropy of each row, in nats."""
+    p = check_distributions(distributions, "distributions")
+    entropies: Floats = -xlogy(p, p).sum(axis=1)
+    return entropies
+
+
+def entropy_difference_rows(gold: ArrayLike, predicted: ArrayLike, *, signed: bool = False) -> Floats:
+    """|H(predicted) − H(gold)| of each item; ``signed`` drops the bars: positive means too undecided."""
+    g, p = _pair(gold, predicted)
+    difference = entropy_rows(p) - entropy_rows(g)
+    return difference if signed else np.abs(difference)
+
+
+def entropy_correlation(gold: ArrayLike, predicted: ArrayLike) -> float:
+    """Pearson correlation over items of the two entropies: are the contested items known as such?
+
+    NaN where one side has the same entropy on every item.
+    """
+    g, p = _pair(gold, predicted)
+    both = np.stack([entropy_rows(g), entropy_rows(p)])
+    centred = both - both.mean(axis=1, keepdims=True)
+    lengths = np.sqrt((centred**2).sum(axis=1))
+    if (lengths <= 1e-12 * g.shape[0]).any():
+        return float("nan")
+    return float(centred[0] @ centred[1] / lengths.prod())
+
+
+def _check_codes(values: ArrayLike, name: str) -> NDArray[np.intp]:
+    codes = np.asarray(values)
+    if not np.issubdtype(codes.dtype, np.integer) or codes.ndim != 1 or codes.size == 0 or codes.min() < 0:
+        raise DataError(f"{name}: class codes must be integers from 0, one per item")
+    return codes.astype(np.intp)
+
+
+def _scores(values: ArrayLike, name: str) -> tuple[NDArray[Any], int]:
+    """Codes or an (items, classes) array of non-negative scores, checked, and how many classes it shows."""
+    if np.ndim(values) == 1:
+        codes = _check_codes(values, name)
+        return codes, int(codes.max()) + 1
+    array = _numbers(values, name)
+    if array.ndim != 2 or 0 in array.shape or not ((array >= 0).all() and (array.max(axis=1) > 0).all()):
+        raise DataError(
+            f"{name}: class codes are needed, or rows of counts or probabilities with a positive sum"
+        )
+    return array, array.shape[1]
+
+
+def _top_classes(scores: NDArray[Any], n_classes: int, ties: Ties) -> Floats:
+    """(items, classes) weights of the most likely classes of each item, by the rule for ties."""
+    if scores.ndim == 1:
+        tied = np.equal.outer(scores, np.arange(n_classes))
+    else:
+        tied = scores >= scores.max(axis=1, keepdims=True) * (1 - _TIE_TOLERANCE)
+    if ties == "first":
+        tied &= tied.cumsum(axis=1) == 1
+    weights: Floats = tied.astype(np.float64)
+    return weights if ties == "any" else weights / weights.sum(axis=1, keepdims=True)
+
+
+def _hard_pair(
+    gold: ArrayLike, predicted: ArrayLike, ties: Ties, n_classes: int | None = None
+) -> tuple[Floats, Floats]:
+    """The top classes of both sides as (items, classes) weights; a tied prediction is an even draw."""
+    if ties not in ("share", "first", "any"):
+        raise bad_parameter("a metric on labels", "ties", "'share', 'first' or 'any'", ties)
+    (g, seen), (p, foreseen) = _scores(gold, "gold"), _scores(predicted, "predicted")
+    widths = {array.shape[1] for array in (g, p) if array.ndim == 2}
+    width = n_classes or max(seen, foreseen)
+    if len(g) != len(p) or widths - {width} or max(seen, foreseen) > width:
+        raise DataError(f"gold {g.shape} and predicted {p.shape} do not speak of the same items and classes")
+    return _top_classes(g, width, ties), _top_classes(p, width, "share" if ties == "any" else ties)
+
+
+def accuracy_rows(gold: ArrayLike, predicted: ArrayLike, *, ties: Ties = "share") -> Floats:
+    """Whether the most likely predicted class is the most likely gold class, item by item.
+
+    Either side may be distributions, counts or class codes. Where t gold classes tie for the top, a
+    prediction that is one of them scores 1/t with ``ties="share"`` (what an even draw among them would score
+    on average), 1 with ``"any"``, and with ``"first"`` 1 if it is the first of them in class order, else 0.
+    A prediction that ties is an even draw among its classes; with ``"first"``, the first of them.
+    """
+    g, p = _hard_pair(gold, predicted, ties)
+    agreement: Floats = (g * p).sum(axis=1)
+    return agreement
+
+
+def onehot_accuracy_rows(
+    gold: ArrayLike, predicted: ArrayLike, *, ties: Ties = "first", n_classes: int | None = None
+) -> Floats:
+    """Share of equal elements between the one-hot vectors of gold and prediction, item by item.
+
+    The paper's FMM and LDL-NM columns: of P elements a wrong answer misses only two, so it still scores
+    (P − 2)/P. ``n_classes`` gives P where both sides are class codes.
+    """
+    g, p = _hard_pair(gold, predicted, ties, n_classes)
+    # a_onehot = 1 − (1 − a)·2/P
+    agreement: Floats = 1 - (1 - (g * p).sum(axis=1)) * 2 / g.shape[1]
+    return agreement
+
+
+def _f1_by_class(gold: ArrayLike, predicted: ArrayLike, ties: Ties) -> tuple[Floats, Floats, Floats]:
+    """F1 of each class, its share of gold, and its mass on both sides together."""
+    if ties == "any":
+        raise bad_parameter("an F1 metric", "ties", "'share' or 'first'", ties)
+    g, p = _hard_pair(gold, predicted, ties)
+    mass = g.sum(axis=0) + p.sum(axis=0)
+    # F1_c = 2 Σ_m g_mc p_mc / (Σ_m g_mc + Σ_m p_mc)
+    scores = 2 * (g * p).sum(axis=0) / np.maximum(mass, np.finfo(float).tiny)
+    return scores, g.mean(axis=0), mass
+
+
+def macro_f1(gold: ArrayLike, predicted: ArrayLike, *, ties: Ties = "share") -> float:
+    """Mean F1 over the classes that occur on either side; ties as in :func:`accuracy_rows`."""
+    scores, _, mass = _f1_by_class(gold, predicted, ties)
+    return float(scores[mass > 0].mean())
+
+
+def weighted_f1(gold: ArrayLike, predicted: ArrayLike, *, ties: Ties = "share") -> float:
+    """F1 of each class weighted by its share of gold; ties as in :func:`accuracy_rows`."""
+    scores, share, _ = _f1_by_class(gold, predicted, ties)
+    return float(scores @ share)
+
+
+def log_probability_rows(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
+    """Log-probability of each held-out label, given one row of class probabilities per label.
+
+    A label that was given probability zero scores −inf.
+    """
+    p = check_distributions(probabilities, "probabilities")
+    codes = _check_codes(labels, "labels")
+    if codes.shape != (len(p),) or codes.max() >= p.shape[1]:
+        raise DataError(f"labels: {len(p)} codes below {p.shape[1]} are needed, one per row of probabilities")
+    with np.errstate(divide="ignore"):
+        return np.log(p[np.arange(len(p)), codes])
+
+
+def sampling_floor_rows(distributions: ArrayLike, n_labels: ArrayLike, *, smoothing: float = 1e-5) -> Floats:
+    """The KL that the true distribution of each item is expected to score against ``n_labels`` labels of it.
+
+    No prediction does better on average. The smoothed KL is a sum over classes, and the count of one class
+    is binomial, so the expectation over all samples is exact and no sample need be drawn. About (P − 1)/2n.
+    """
+    p = check_distributions(distributions, "distributions")
+    n = np.broadcast_to(np.asarray(n_labels), p.shape[:1])
+    if not np.issubdtype(n.dtype, np.integer) or n.min() < 1:
+        raise bad_parameter("sampling_floor", "n_labels", "an integer >= 1, or one per item", n_labels)
+    floor = np.empty(len(p))
+    for size in np.unique(n):
+        items = np.flatnonzero(n == size)
+        for block in np.array_split(items, items.size * p.shape[1] * (size + 1) // _BLOCK + 1):
+            floor[block] = _expected_kl(p[block], int(size), smoothing)
+    return floor
+
+
+def _expected_kl(p: Floats, n: int, smoothing: float) -> Floats:
+    """E KL(k/n ‖ p), smoothed, over k ~ Multinomial(n, p), for each row of p."""
+    k = np.arange(n + 1)
+    q = p[:, :, None]  # items, classes, count of the class
+    # log Binomial(k; n, q)
+    log_mass = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) + xlogy(k, q) + xlog1py(n - k, -q)
+    expected: Floats = (np.exp(log_mass) * rel_entr(k / n + smoothing, q + smoothing)).sum(axis=(1, 2))
+    return expected
+
+
+def lewidi_cross_entropy_rows(gold: ArrayLike, predicted: ArrayLike) -> Floats:
+    """LeWiDi 2023's cross-entropy: predictions clipped to [1e-12, 1 − 1e-12], then 1e-9 added in the log."""
+    g, p = _pair(gold, predicted)
+    log_p: Floats = np.log(np.clip(p, 1e-12, 1 - 1e-12) + 1e-9)
+    entropies: Floats = -(g * log_p).sum(axis=1)
+    return entropies
+
+
+def lewidi_f1(
+    gold: ArrayLike, predicted: ArrayLike, *, average: Literal["weighted", "micro"] = "weighted"
+) -> float:
+    """LeWiDi 2023's F1, tied gold classes given to the first.
+
+    The published scores are weighted F1: only it yields the majority baseline's. The starting kit's function
+    says the same in its heading and computes micro F1, that is accuracy: ``average="micro"``.
+    """
+    if average not in ("weighted", "micro"):
+        raise bad_parameter("lewidi_f1", "average", "'weighted' or 'micro'", average)
+    return (weighted_f1 if average == "weighted" else accuracy)(gold, predicted, ties="first")
+
+
+def lewidi_manhattan(gold: ArrayLike, predicted: ArrayLike) -> float:
+    """LeWiDi 2025's average Manhattan distance: each item's rounded to five digits, and their mean again."""
+    return round(float(np.round(manhattan_rows(gold, predicted), 5).mean()), 5)
+
+
+def lewidi_wasserstein(gold: ArrayLike, predicted: ArrayLike) -> float:
+    """LeWiDi 2025's average Wasserstein distance for ordered classes one apart, rounded to five digits."""
+    return round(wasserstein(gold, predicted), 5)
+
+
+entropy = _mean_of(entropy_rows)
+kl = _mean_of(kl_rows)
+reverse_kl = _mean_of(reverse_kl_rows)
+cross_entropy = _mean_of(cross_entropy_rows)
+jensen_shannon = _mean_of(jensen_shannon_rows)
+jensen_shannon_distance = _mean_of(jensen_shannon_distance_rows)
+manhattan = _mean_of(manhattan_rows)
+total_variation = _mean_of(total_variation_rows)
+wasserstein = _mean_of(wasserstein_rows)
+entropy_difference = _mean_of(entropy_difference_rows)
+accuracy = _mean_of(accuracy_rows)
+onehot_accuracy = _mean_of(onehot_accuracy_rows)
+log_probability = _mean_of(log_probability_rows)
+sampling_floor = _mean_of(sampling_floor_rows)
+lewidi_cross_entropy = _mean_of(lewidi_cross_entropy_rows)
+
+#: Name -> metric, for the command line: all of these take (gold, predicted).
+METRICS: dict[str, Callable[..., float]] = {
+    metric.__name__: metric
+    for metric in (
+        *(kl, reverse_kl, cross_entropy, jensen_shannon, jensen_shannon_distance, manhattan, total_variation),
+        *(
+            wasserstein,
+            entropy_difference,
+            entropy_correlation,
+            accuracy,
+            onehot_accuracy,
+            macro_f1,
+            weighted_f1,
+        ),
+        *(lewidi_cross_entropy, lewidi_f1, lewidi_manhattan, lewidi_wasserstein),
+    )
+}
