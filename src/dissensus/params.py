@@ -9,12 +9,13 @@ and grid searches behave).
 from __future__ import annotations
 
 import inspect
+import math
 import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from dissensus.errors import bad_parameter
+from dissensus.errors import ParameterError, bad_parameter
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def integer(low: int) -> Rule:
 
 
 def real(low: float, high: float = float("inf"), *, open_low: bool = False) -> Rule:
-    """A number between two bounds (the lower one excluded if ``open_low``)."""
+    """A finite number between two bounds (the lower one excluded if ``open_low``)."""
     sign = ">" if open_low else ">="
     words = f"a float {sign} {low:g}" + ("" if high == float("inf") else f" and <= {high:g}")
     return Rule(
@@ -45,6 +46,7 @@ def real(low: float, high: float = float("inf"), *, open_low: bool = False) -> R
         lambda v: (
             isinstance(v, numbers.Real)
             and not isinstance(v, bool)
+            and math.isfinite(v)
             and (float(v) > low if open_low else float(v) >= low)
             and float(v) <= high
         ),
@@ -72,8 +74,10 @@ class Params:
 
     @classmethod
     def _param_names(cls) -> list[str]:
-        signature = inspect.signature(cls.__init__)
-        return [name for name in signature.parameters if name != "self"]
+        # A class without an __init__ of its own shows object's (*args, **kwargs): it has no settings.
+        parameters = inspect.signature(cls.__init__).parameters.values()
+        named = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        return [name for name in named if name != "self"]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings by name; with ``deep``, those of nested estimators as ``outer__inner`` too."""
@@ -92,8 +96,10 @@ class Params:
         """Change settings by name (``outer__inner`` reaches into nested estimators)."""
         for name, value in params.items():
             outer, _, inner = name.partition("__")
-            if outer not in self._param_names():
-                raise bad_parameter(self, name, "one of " + ", ".join(self._param_names()), value)
+            known = outer in self._param_names()
+            if not known or (inner and not hasattr(getattr(self, outer), "set_params")):
+                settings = ", ".join(self._param_names()) or "none: it has no settings"
+                raise ParameterError(f"{type(self).__name__} has no setting {name!r}; it has {settings}")
             if inner:
                 getattr(self, outer).set_params(**{inner: value})
             else:
@@ -106,6 +112,12 @@ class Params:
             value = getattr(self, name)
             if not rule.holds(value):
                 raise bad_parameter(self, name, rule.words, value)
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn's own helpers (``check_is_fitted``, pipelines) ask of an estimator."""
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False))
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self).__init__).parameters
