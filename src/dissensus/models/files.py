@@ -1,10 +1,12 @@
 """Saved models: arrays in a safetensors file, everything else as JSON in its header.
 
 Nothing executes on loading. Ids are stored as UTF-8 bytes with offsets, or as numbers of their own type.
+The header carries a seal, SHA-256 over itself and the arrays: a file with one flipped bit is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 from pathlib import Path
@@ -41,10 +43,9 @@ def save_model(model: Model, path: Path) -> None:
         "stopped": model.stopped_,
         "frame_kind": model.frame_kind_,
     }
-    content = save(
-        {name: np.ascontiguousarray(value) for name, value in tensors.items()},
-        metadata={HEADER_KEY: json.dumps(header)},
-    )
+    arrays = {name: np.asarray(value, order="C") for name, value in tensors.items()}
+    header["seal"] = _seal(header, arrays)
+    content = save(arrays, metadata={HEADER_KEY: _json(header)})
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
 
@@ -61,11 +62,25 @@ def load(path: str | Path) -> Model:
         for name in (*COMMON_ARRAYS, *model._arrays):
             setattr(model, name, tensors[name])
         model.stopped_, model.frame_kind_ = header["stopped"], header["frame_kind"]
-    except (KeyError, TypeError, DissensusError, pa.ArrowInvalid) as error:
+    except (KeyError, TypeError, ValueError, DissensusError) as error:
         raise ModelFileError(
             f"{path}: the model file is damaged or incomplete ({error}); fit again and save anew"
         ) from None
     return model
+
+
+def _json(header: dict[str, Any]) -> str:
+    """The header as text, the same for the same content; NumPy numbers become plain ones."""
+    return json.dumps(header, sort_keys=True, default=lambda number: number.item())
+
+
+def _seal(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
+    """A digest of everything the file says: the header, and each array's name, type, shape and bytes."""
+    seal = hashlib.sha256(_json(header).encode())
+    for name in sorted(arrays):
+        seal.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
+        seal.update(arrays[name].ravel().view(np.uint8).data)
+    return seal.hexdigest()
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -79,13 +94,20 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             header = json.loads((file.metadata() or {}).get(HEADER_KEY, "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
-        raise ModelFileError(f"{path}: not a whole safetensors file ({error}); save the model anew") from None
+        reason = " ".join(str(error).split())
+        raise ModelFileError(
+            f"{path}: not a whole safetensors file ({reason}); save the model anew"
+        ) from None
     if not isinstance(header, dict):
         raise ModelFileError(f"{path}: a safetensors file, but not one of dissensus; give a model it saved")
     if header.get("format") != FORMAT_VERSION:
         raise ModelFileError(
             f"{path}: model format {header.get('format')}, but this version reads {FORMAT_VERSION}; "
             f"use dissensus {header.get('version')} or fit again"
+        )
+    if header.pop("seal", None) != _seal(header, tensors):
+        raise ModelFileError(
+            f"{path}: the model file has been altered since it was saved; save the model anew"
         )
     return header, tensors
 
