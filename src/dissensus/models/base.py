@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,10 +139,10 @@ class Model(Params):
         Ids are the user's own. Items and annotators never seen get the population's expectation.
         """
         self._check_fitted()
-        item = self.item_vocabulary_.codes(items)
+        item = _codes_of(items, self.item_vocabulary_)
         if annotators is None:
             return self._item_distributions(item)
-        annotator = self.annotator_vocabulary_.codes(annotators)
+        annotator = _codes_of(annotators, self.annotator_vocabulary_)
         if len(item) != len(annotator):
             raise DataError(f"{len(item)} items and {len(annotator)} annotators do not pair up")
         return self._pair_distributions(item, annotator)
@@ -208,7 +208,7 @@ class Model(Params):
         return make_frame(columns, self.frame_kind_)
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "label_distributions_"):
+        if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
 
     # ---- keeping it -----------------------------------------------------------------------------------
@@ -221,7 +221,15 @@ class Model(Params):
         save_model(self, Path(path))
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "label_distributions_")
+        return "label_distributions_" in vars(self)
+
+    if not TYPE_CHECKING:  # type checkers should go on refusing names that nobody declared
+
+        def __getattr__(self, name: str) -> Any:
+            """A fitted attribute that is not there yet says so."""
+            if name.endswith("_") and not name.startswith("_") and not self.__sklearn_is_fitted__():
+                raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def as_annotations(data: Any) -> Annotations:
@@ -247,6 +255,13 @@ def make_frame(columns: dict[str, Any], kind: str) -> Any:
     import pandas as pd
 
     return pd.DataFrame(columns)
+
+
+def _codes_of(ids: Any, vocabulary: Vocabulary) -> Codes:
+    """The codes of a list of ids; a bare id is refused, since a string would pass for a list of letters."""
+    if isinstance(ids, str | bytes) or not hasattr(ids, "__len__"):
+        raise DataError(f"{vocabulary.what}s: a list of ids is needed, got {ids!r}; write [{ids!r}]")
+    return vocabulary.codes(ids)
 
 
 def _translate(codes: Codes, source: Vocabulary, target: Vocabulary) -> Codes:

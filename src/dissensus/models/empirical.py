@@ -4,7 +4,8 @@ Item m with counts c_mp and n_m labels in all gets
 
     q_mp = (c_mp + s) / (n_m + P s).                                                  (additive smoothing)
 
-The strength s is a setting, or is the one that best predicts each label from the item's other labels.
+The strength s is a setting, or is the one that best predicts each label from the item's other labels. An item
+that nobody labelled, like one never seen, gets the crowd's overall distribution.
 """
 
 from __future__ import annotations
@@ -55,13 +56,10 @@ class EmpiricalDistribution(Model):
         self.trace_, self.stopped_ = np.zeros(0), "closed form"
 
     def _smooth(self, annotations: Annotations) -> None:
-        smoothed = annotations.counts + self.strength_
-        totals = smoothed.sum(axis=1, keepdims=True)
-        # Without labels and without smoothing nothing is known but the crowd's overall distribution.
-        known = totals > 0
-        self.label_distributions_ = np.where(
-            known, smoothed / np.where(known, totals, 1.0), self.prior_distribution_
-        )
+        labelled = annotations.counts.any(axis=1, keepdims=True)
+        # q_mp = (c_mp + s) / (n_m + P s)
+        smoothed = np.where(labelled, annotations.counts + self.strength_, self.prior_distribution_)
+        self.label_distributions_ = smoothed / smoothed.sum(axis=1, keepdims=True)
 
     def _transform(self, new: Annotations, fitted: Self) -> None:
         self.strength_ = fitted.strength_

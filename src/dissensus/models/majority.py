@@ -5,31 +5,41 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dissensus.annotations import Annotations
-from dissensus.models.base import Model
+from dissensus.models.base import Array, Model
 
 
 class MajorityVote(Model):
     """Each item gets its most frequent label, all weight on it.
 
     Where several classes are tied for most frequent, each gets an equal share in ``label_distributions_``
-    and ``predict`` names the first of them in class order; ``ties_`` counts such items. An item without
-    labels counts as tied between all classes. A class that lost has probability 0, so the held-out
-    log-likelihood of a majority vote is usually −∞: it makes no claim about disagreement.
+    and ``predict`` names the first of them in class order; ``ties_`` counts such items. An item that nobody
+    labelled, like one never seen, gets the crowd's most frequent class. A class that lost has probability 0,
+    so the held-out log-likelihood of a majority vote is usually −∞: it makes no claim about disagreement.
     """
 
-    ties_: int
-
     def _fit(self, annotations: Annotations) -> None:
-        counts = annotations.counts
-        winners = counts == counts.max(axis=1, keepdims=True)
-        self.label_distributions_ = winners / winners.sum(axis=1, keepdims=True)
-        self.ties_ = int((winners.sum(axis=1) > 1).sum())
-        overall = counts.sum(axis=0)
-        self.prior_distribution_ = (overall == overall.max()) / (overall == overall.max()).sum()
+        self.prior_distribution_ = winners(annotations.counts.sum(axis=0, keepdims=True))[0]
+        self._vote(annotations)
         self.trace_, self.stopped_ = np.zeros(0), "closed form"
 
+    def _vote(self, annotations: Annotations) -> None:
+        labelled = annotations.counts.any(axis=1, keepdims=True)
+        self.label_distributions_ = np.where(labelled, winners(annotations.counts), self.prior_distribution_)
+
     def _transform(self, new: Annotations, fitted: Self) -> None:
-        self._fit(new)
-        self.prior_distribution_ = fitted.prior_distribution_
+        self._vote(new)
+
+    @property
+    def ties_(self) -> int:
+        """Number of labelled items with several most frequent classes."""
+        tied = (self.label_distributions_ > 0).sum(axis=1) > 1
+        return int((tied & (self.n_labels_ > 0)).sum())
+
+
+def winners(counts: NDArray[np.int64]) -> Array:
+    """Each row's most frequent classes, with equal shares of one."""
+    top = counts == counts.max(axis=1, keepdims=True)
+    return np.asarray(top / top.sum(axis=1, keepdims=True))
