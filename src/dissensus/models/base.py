@@ -65,12 +65,15 @@ class Model(Params):
         known = as_annotations(annotations)
         if not known.n_labels:
             raise DataError("there is no label to learn from; give at least one")
+        self._check_annotators(known)
+        return known
+
+    def _check_annotators(self, known: Annotations) -> None:
         if self._needs_annotators and known.anonymous:
             raise DataError(
                 f"{type(self).__name__} needs to know who gave each label, and class counts do not say; "
                 "use an item-side model (majority, empirical, fmm)"
             )
-        return known
 
     def _remember(self, annotations: Annotations) -> None:
         """Vocabularies and label counts, so that the fitted model speaks in the user's ids."""
@@ -84,8 +87,7 @@ class Model(Params):
         """The fitted model over ``new``'s items and annotators: parameters kept, this model untouched."""
         self._check_fitted()
         known = as_annotations(new)
-        if self._needs_annotators and known.anonymous:
-            raise DataError(f"{type(self).__name__} needs to know who gave each label")
+        self._check_annotators(known)
         moved = copy.copy(self)
         moved._remember(known)
         moved.class_vocabulary_ = self.class_vocabulary_

@@ -32,7 +32,12 @@ def leave_one_out(counts: NDArray[np.int64], strength: float) -> float:
 
 
 def best_strength(counts: NDArray[np.int64]) -> float:
-    """The strength of the grid with the highest leave-one-out likelihood."""
+    """The strength of the grid with the highest leave-one-out likelihood.
+
+    Where no item has two labels there is nothing to judge by, and one pseudo-label a class is added.
+    """
+    if counts.sum(axis=1).max() < 2:
+        return 1.0
     return float(GRID[np.argmax([leave_one_out(counts, s) for s in GRID])])
 
 
