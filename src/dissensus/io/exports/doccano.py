@@ -1,0 +1,94 @@
+"""doccano: a zip or a folder with one file a project member.
+
+The annotator is the name of the file. A project with shared annotations is exported as one ``all.jsonl``, in
+which nobody can tell any more who gave which label: that is refused.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from dissensus.errors import DataError
+from dissensus.io.exports.answers import as_labels
+from dissensus.io.exports.files import records
+from dissensus.io.exports.gather import Gatherer
+
+Opener = Callable[[], IO[bytes]]
+
+_SUFFIXES = {".jsonl", ".json"}
+_LOST = (
+    "one file for all members does not say who gave which label; switch 'Share annotations across all users' "
+    "off in doccano's project settings, export again, and give the zip or its folder"
+)
+
+
+def is_record(record: Mapping[str, Any]) -> bool:
+    """A line of a member's file in a classification project."""
+    labels = record.get("label")
+    return "id" in record and ("text" in record or "data" in record) and isinstance(labels, list)
+
+
+def holds_members(path: Path) -> bool:
+    """Whether a folder or zip holds members' files (the first record of the first one tells)."""
+    for _, name, raw in _members(path):
+        first = next(records(path, raw(), name), None)
+        return first is not None and is_record(first[1])
+    return False
+
+
+def read(path: Path, gather: Gatherer) -> None:
+    """Labels of a doccano export."""
+    if path.is_file() and not zipfile.is_zipfile(path):
+        raise DataError(f"{path}: {_LOST}")
+    n_members = 0
+    for member, name, raw in _members(path):
+        if member == "all":
+            raise DataError(f"{name}: {_LOST}")
+        n_members += 1
+        _read_member(path, member, name, raw, gather)
+    if not n_members:
+        raise DataError(f"{path}: holds no .jsonl file of a member; export from doccano as JSONL")
+
+
+def _members(path: Path) -> Iterator[tuple[str, str, Opener]]:
+    """(annotator, name for messages, how to open the file) of each member, in the order of their names."""
+    if path.is_dir():
+        for file in sorted(path.iterdir()):
+            if file.is_file() and _is_member(file.name):
+                yield file.stem, str(file), _opener(file)
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for entry in sorted(archive.namelist()):
+                if _is_member(entry):
+                    yield PurePosixPath(entry).stem, f"{path}/{entry}", partial(archive.open, entry)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        raise DataError(f"{path}: the zip file is damaged or encrypted; export it again") from None
+
+
+def _opener(file: Path) -> Opener:
+    return lambda: file.open("rb")
+
+
+def _is_member(name: str) -> bool:
+    file = PurePosixPath(name)
+    return file.suffix in _SUFFIXES and not file.name.startswith(".") and "__MACOSX" not in file.parts
+
+
+def _read_member(path: Path, member: str, name: str, raw: Opener, gather: Gatherer) -> None:
+    with raw() as file:
+        if not file.read(1):  # a member who labelled nothing
+            return
+    for place, record in records(path, raw(), name):
+        where = f"({PurePosixPath(name).name} {place})"
+        text = {key: value for key, value in record.items() if key not in ("id", "label", "Comments")}
+        item = gather.item(where, record.get(gather.options.item_column or "id"), gather.text_of(text))
+        labels = record.get("label")
+        if labels is None:
+            raise gather.error(where, "has no 'label'; only classification projects can be read")
+        if gather.wants("label"):
+            gather.label(where, item, member, gather.parsed(where, as_labels, labels))

@@ -1,0 +1,232 @@
+"""What every importer fills: labels, items and the count of what was left out.
+
+An importer walks its export and calls ``item`` and ``label``; ids become integers at once, so a million
+labels cost twelve bytes each plus the distinct ids and texts.
+"""
+
+from __future__ import annotations
+
+import difflib
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from dissensus.errors import DataError
+from dissensus.io.exports.answers import NotALabelError, as_id, as_text
+
+Parsed = TypeVar("Parsed")
+Several = Literal["keep", "error"]
+
+EMPTY = "empty answers"
+_PIECE = 1 << 22  # labels turned into strings at a time
+_TEXT_NAMES = ("text", "sentence", "content", "message", "comment", "tweet", "document", "body", "title")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked of an importer."""
+
+    question: str | None = None
+    several: Several = "keep"
+    keep_rejected: bool = False
+    item_column: str | None = None
+    text_column: str | None = None
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The labels of one question of an export.
+
+    ``labels`` has the string columns item, annotator, label; ``items`` (None where the export says nothing of
+    the items but their ids) has item, text and further columns. ``left_out`` counts, by reason in plain
+    words, what the export holds and the labels do not. ``anonymous``: the source named no annotators.
+    """
+
+    labels: pa.Table
+    items: pa.Table | None
+    left_out: dict[str, int]
+    questions: tuple[str, ...]
+    format: str
+    question: str
+    anonymous: bool = False
+    notes: tuple[str, ...] = ()
+
+
+class Gatherer:
+    """Collects labels and items while an export is read."""
+
+    def __init__(self, path: Path, format: str, options: Options) -> None:
+        self.path, self.format, self.options = path, format, options
+        self.left_out: Counter[str] = Counter()
+        self.notes: list[str] = []
+        self.anonymous = False
+        self.question: str | None = options.question
+        self._questions: dict[str, None] = {}
+        self._vocabularies: tuple[dict[str, int], ...] = ({}, {}, {})
+        self._codes = (array("i"), array("i"), array("i"))
+        self._texts: list[str | None] = []
+        self._side: dict[str, list[str | None]] = {}
+
+    def error(self, place: str, message: str) -> DataError:
+        """The error of one record: file, place, what is wrong and what to do."""
+        return DataError(f"{self.path} {place}: {message}")
+
+    def item(self, place: str, identifier: Any, text: str | None = None, **side: Any) -> int:
+        """The code of an item, seen for the first time or again; its first text stands."""
+        name = as_id(identifier)
+        if name is None:
+            raise self.error(place, "the item has no id; give it one or remove the record")
+        code = self._code(0, name, place)
+        if code == len(self._texts):
+            self._texts.append(None)
+        if text and self._texts[code] is None:
+            self._texts[code] = text.encode("utf-8", "replace").decode()
+        for key, value in side.items():
+            self._note_side(key, code, as_id(value))
+        return code
+
+    def label(self, place: str, item: int, annotator: Any, values: Sequence[str]) -> None:
+        """One annotator's answer to one item: a label, several, or none (counted as left out)."""
+        if not values:
+            self.leave_out(EMPTY)
+            return
+        name = as_id(annotator)
+        if name is None:
+            raise self.error(place, "the annotator is missing; fill it in or remove the answer")
+        if len(values) > 1 and self.options.several == "error":
+            raise self.error(
+                place, f"holds several answers ({', '.join(values)}); allow them with --several keep"
+            )
+        who = self._code(1, name, place)
+        for value in values:
+            for codes, code in zip(self._codes, (item, who, self._code(2, value, place)), strict=True):
+                codes.append(code)
+
+    def parsed(self, place: str, parse: Callable[..., Parsed], *answer: Any) -> Parsed:
+        """An answer read by ``parse``; one that is no label becomes an error that says where."""
+        try:
+            return parse(*answer)
+        except NotALabelError as error:
+            raise self.error(
+                place, f"the answer {error}; only questions with class labels can be read"
+            ) from None
+
+    def leave_out(self, reason: str, number: int = 1) -> None:
+        """Count what is not taken over."""
+        self.left_out[reason] += number
+
+    def wants(self, question: str) -> bool:
+        """Whether this question is the one to read; the first seen, unless the user named one."""
+        self._questions[question] = None
+        if self.question is None:
+            self.question = question
+        return question == self.question
+
+    def choose(self, names: Iterable[str], likely: Sequence[str]) -> str:
+        """The question to read where all names are known: the one asked for, or the only likely one."""
+        names = list(names)
+        if self.question is not None and self.question not in names:
+            raise self._unknown(names)
+        if self.question is None and not likely:
+            raise DataError(
+                f"{self.path}: cannot tell which column holds the answers; name it with --question "
+                f"({', '.join(names) or 'there is none'})"
+            )
+        self._questions = dict.fromkeys([*likely, *([self.question] if self.question else [])])
+        self._settle()
+        return str(self.question)
+
+    def text_of(self, fields: Mapping[str, Any], prefix: str = "") -> str | None:
+        """The text of an item: the column named, else one with a usual name, else the first that is text."""
+        wanted = self.options.text_column
+        if wanted is not None:
+            wanted = wanted.removeprefix(prefix)
+            if wanted not in fields:
+                raise DataError(f"{self.path}: has no text column {wanted!r}{_near(wanted, list(fields))}")
+            return as_text(fields[wanted])
+        usual = next((name for name in _TEXT_NAMES if fields.get(name)), None)
+        if usual is not None:
+            return as_text(fields[usual])
+        return next((value for value in fields.values() if isinstance(value, str) and value), None)
+
+    def finish(self) -> Imported:
+        """The gathered labels, once it is certain that they answer one question."""
+        self._settle()
+        if not self._codes[0]:
+            raise DataError(f"{self.path}: no label is left{self._why_none()}; check the export")
+        return Imported(
+            labels=pa.table(
+                dict(zip(("item", "annotator", "label"), map(self._column, range(3)), strict=True))
+            ),
+            items=self._items(),
+            left_out=dict(self.left_out),
+            questions=tuple(self._questions),
+            format=self.format,
+            question=self.question or "label",
+            anonymous=self.anonymous,
+            notes=tuple(self.notes),
+        )
+
+    def _code(self, column: int, value: str, place: str) -> int:
+        vocabulary = self._vocabularies[column]
+        code = vocabulary.get(value)
+        if code is None:
+            if not value.isascii() and value != value.encode("utf-8", "replace").decode():
+                raise self.error(place, f"{value!r} is not valid text; correct it")
+            code = vocabulary[value] = len(vocabulary)
+        return code
+
+    def _note_side(self, key: str, code: int, value: str | None) -> None:
+        column = self._side.setdefault(key, [])
+        column.extend([None] * (code + 1 - len(column)))
+        column[code] = value if column[code] is None else column[code]
+
+    def _settle(self) -> None:
+        """Refuse several questions unasked, and a question that is not there."""
+        if self.options.question is None and len(self._questions) > 1:
+            raise DataError(
+                f"{self.path}: holds several questions ({', '.join(self._questions)}); "
+                "choose one with --question"
+            )
+        if self.question is None:
+            self.question = next(iter(self._questions), None)
+        if self._questions and self.question not in self._questions:
+            raise self._unknown(list(self._questions))
+
+    def _unknown(self, names: list[str]) -> DataError:
+        return DataError(f"{self.path}: has no question {self.question!r}{_near(str(self.question), names)}")
+
+    def _why_none(self) -> str:
+        counts = ", ".join(f"{number} {reason}" for reason, number in self.left_out.items())
+        return f" ({counts} left out)" if counts else ""
+
+    def _column(self, column: int) -> pa.ChunkedArray:
+        """A column of labels in pieces, since one Arrow string array holds at most 2 GB."""
+        distinct = pa.array(list(self._vocabularies[column]), pa.string())
+        codes = np.frombuffer(self._codes[column], dtype=np.int32)
+        pieces = [distinct.take(pa.array(codes[at : at + _PIECE])) for at in range(0, len(codes), _PIECE)]
+        return pa.chunked_array(pieces)
+
+    def _items(self) -> pa.Table | None:
+        n_labelled = len(set(self._codes[0]))
+        if not self._side and not any(self._texts) and n_labelled == len(self._texts):
+            return None
+        columns = {"item": pa.array(list(self._vocabularies[0]), pa.string())}
+        if any(self._texts):
+            columns["text"] = pa.array(self._texts, pa.string())
+        for key, values in self._side.items():
+            columns[key] = pa.array(values + [None] * (len(self._texts) - len(values)), pa.string())
+        return pa.table(columns)
+
+
+def _near(wanted: str, names: list[str]) -> str:
+    """What to type instead: the nearest name, and all of them."""
+    close = difflib.get_close_matches(wanted, names, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ";"
+    return f"{hint} It has {', '.join(names) or 'none'}"

@@ -1,0 +1,172 @@
+"""Hugging Face datasets on disk: a folder of Arrow files (``save_to_disk``) or of Parquet files.
+
+Rows hold one label each (columns for item, annotator and label), or one item each with parallel lists of
+annotators and labels; datasets that Argilla wrote are read as such. Class numbers become the names that the
+dataset declares.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dissensus.errors import DataError
+from dissensus.io.exports import argilla
+from dissensus.io.exports.answers import as_labels
+from dissensus.io.exports.gather import Gatherer
+
+_ITEM_NAMES = (
+    "item",
+    "item_id",
+    "task",
+    "task_id",
+    "unit",
+    "unit_id",
+    "id",
+    "_id",
+    "comment_id",
+    "tweet_id",
+    "idx",
+)
+_ANNOTATOR_NAMES = (
+    "annotator", "annotators", "annotator_id", "annotator_ids", "worker", "workers", "worker_id",
+    "worker_ids", "rater", "rater_id", "user", "user_id", "coder",
+)  # fmt: skip
+_LABEL_NAMES = (
+    "label",
+    "labels",
+    "annotation",
+    "annotations",
+    "answer",
+    "answers",
+    "rating",
+    "ratings",
+    "class",
+)
+_MARKERS = ("dataset_dict.json", "dataset_info.json", "state.json")
+
+
+def is_dataset(path: Path) -> bool:
+    """Whether a folder is a dataset on disk."""
+    return path.is_dir() and (any((path / name).is_file() for name in _MARKERS) or bool(_files(path)))
+
+
+def read(path: Path, gather: Gatherer) -> None:
+    """Labels of a dataset on disk, all splits together; the split becomes a column of the item table."""
+    files = _files(path)
+    if not files:
+        raise DataError(f"{path}: holds no .arrow or .parquet file; give the folder that save_to_disk wrote")
+    number = 0
+    for split, file in files:
+        for batch in _batches(file):
+            if any(name.endswith(".responses.users") for name in batch.schema.names):
+                read_row = argilla.read_record
+            else:
+                read_row = _row_reader(path, batch.schema, split)
+            for row in batch.to_pylist():
+                number += 1
+                read_row(f"row {number}", row, gather)
+
+
+def _files(path: Path) -> list[tuple[str | None, Path]]:
+    """(split, file) in order: the folder's own files, or those of the splits below it."""
+    own = [(None, file) for file in sorted([*path.glob("*.arrow"), *path.glob("*.parquet")])]
+    below = [(file.parent.name, file) for file in sorted(path.glob("*/*.arrow"))]
+    shards = [(file.name.partition("-")[0], file) for file in sorted(path.glob("*/*.parquet"))]
+    return [(split, file) for split, file in [*own, *below, *shards] if not file.name.startswith("cache-")]
+
+
+def _batches(file: Path) -> Iterator[pa.RecordBatch]:
+    try:
+        if file.suffix == ".parquet":
+            yield from pq.ParquetFile(file).iter_batches(batch_size=10_000)
+            return
+        with pa.memory_map(str(file)) as source:
+            try:
+                reader = pa.ipc.open_stream(source)
+            except pa.ArrowInvalid:
+                source.seek(0)
+                whole = pa.ipc.open_file(source)
+                reader = map(whole.get_batch, range(whole.num_record_batches))
+            yield from reader
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{file}: cannot be read ({reason}); save the dataset again") from None
+
+
+def _row_reader(path: Path, schema: pa.Schema, split: str | None) -> Any:
+    """A function that reads one row, once the columns it needs are found."""
+    names = schema.names
+    classes = _class_names(schema)
+    annotator_column = _find(path, names, _ANNOTATOR_NAMES, "annotator", None)
+
+    def read_row(place: str, row: Mapping[str, Any], gather: Gatherer) -> None:
+        item_column = _find(path, names, _ITEM_NAMES, "item", gather.options.item_column)
+        label_column = _find(path, names, _LABEL_NAMES, "label", gather.options.question)
+        gather.wants(label_column)
+        beside = {key: row[key] for key in names if key not in (item_column, annotator_column, label_column)}
+        side = {"split": split} if split else {}
+        text = gather.text_of(beside)
+        item = gather.item(place, row[item_column], text, **side)
+        for annotator, value in _pairs(place, row[annotator_column], row[label_column], gather):
+            label = _named(place, value, classes.get(label_column), gather)
+            gather.label(place, item, annotator, gather.parsed(place, as_labels, label))
+
+    return read_row
+
+
+def _find(path: Path, names: Sequence[str], usual: Sequence[str], what: str, wanted: str | None) -> str:
+    by_lower = {name.lower(): name for name in reversed(names)}
+    for name in [wanted] if wanted else usual:
+        if name in names or name.lower() in by_lower:
+            return name if name in names else by_lower[name.lower()]
+    option = "--question" if what == "label" else f"--{what}-column"
+    column = f"column {wanted!r}" if wanted else f"{what} column"
+    raise DataError(f"{path}: has no {column}; name it with {option} ({', '.join(names)})")
+
+
+def _pairs(place: str, annotator: Any, label: Any, gather: Gatherer) -> list[tuple[Any, Any]]:
+    """(annotator, answer) of a row: one, or as many as the row's parallel lists hold."""
+    if not isinstance(annotator, list):
+        return [(annotator, label)]
+    if not isinstance(label, list) or len(label) != len(annotator):
+        raise gather.error(place, "the lists of annotators and labels differ in length; correct the row")
+    return list(zip(annotator, label, strict=True))
+
+
+def _named(place: str, value: Any, names: Sequence[str] | None, gather: Gatherer) -> Any:
+    """A class number as the name the dataset declares for it (−1 stands for no label)."""
+    if names is None or value is None or value == -1:
+        return None if value == -1 and names is not None else value
+    if isinstance(value, list):
+        return [_named(place, part, names, gather) for part in value]
+    if not isinstance(value, int) or not 0 <= value < len(names):
+        raise gather.error(
+            place, f"label {value!r} is not one of the dataset's {len(names)} classes; correct it"
+        )
+    return names[value]
+
+
+def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
+    """The class names that the dataset's metadata declare, by column."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        declared = {name: _names_in(feature) for name, feature in features.items()}
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return {}
+    return {name: names for name, names in declared.items() if names}
+
+
+def _names_in(feature: Any) -> list[str] | None:
+    if isinstance(feature, list) and feature:
+        return _names_in(feature[0])
+    if not isinstance(feature, dict):
+        return None
+    if feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list):
+        return [str(name) for name in feature["names"]]
+    return _names_in(feature.get("feature"))

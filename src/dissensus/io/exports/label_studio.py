@@ -1,0 +1,129 @@
+"""Label Studio: the full JSON export, JSON-MIN, and CSV or TSV.
+
+JSON has one object a task with the annotations inside it; JSON-MIN and CSV have one record an annotation with
+the answers in columns named after the controls. In JSON only controls that give class labels are questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dissensus.errors import DataError
+from dissensus.io.exports.answers import NotALabelError, as_labels, parse_json
+from dissensus.io.exports.files import read_head, records, rows
+from dissensus.io.exports.gather import Gatherer
+from dissensus.io.exports.questions import likely_questions, sample
+
+_CANCELLED = "cancelled or skipped annotations"
+_GROUND_TRUTH = "ground-truth annotations"
+_REGION = "answers about a part of an item"
+# control -> the key of its answer
+_CONTROLS = {"choices": "choices", "taxonomy": "taxonomy", "rating": "rating", "number": "number"}
+_CONTROLS["pairwise"] = "selected"
+_RECORD_KEYS = {
+    "id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time", "agreement", "history",
+}  # fmt: skip
+
+
+def is_task(record: Mapping[str, Any]) -> bool:
+    """A task of the full JSON export."""
+    return isinstance(record.get("annotations"), list) and isinstance(record.get("data"), dict)
+
+
+def is_annotation(fields: Mapping[str, Any]) -> bool:
+    """A record of JSON-MIN, or the columns of the CSV export."""
+    return {"annotation_id", "annotator", "lead_time"} <= set(fields)
+
+
+def read(path: Path, gather: Gatherer) -> None:
+    """Labels of a Label Studio export."""
+    if read_head(path, 1024).lstrip()[:1] not in ("[", "{"):
+        _read_annotations(rows(path), gather)
+        return
+    first, everything = sample(records(path))
+    if first and is_annotation(first[0][1]):
+        _read_annotations(everything, gather)
+    else:
+        for place, task in everything:
+            _read_task(place, task, gather)
+
+
+def _read_task(place: str, task: Mapping[str, Any], gather: Gatherer) -> None:
+    data = task.get("data")
+    annotations = task.get("annotations")
+    if not isinstance(data, dict) or not isinstance(annotations, list):
+        raise gather.error(place, "is not a task with 'data' and 'annotations'; export as JSON again")
+    identifier = data.get(gather.options.item_column) if gather.options.item_column else task.get("id")
+    item = gather.item(place, identifier, gather.text_of(data))
+    for annotation in annotations:
+        if not isinstance(annotation, dict):
+            raise gather.error(place, "holds an annotation that is not an object; export as JSON again")
+        _read_annotation(place, item, annotation, gather)
+
+
+def _read_annotation(place: str, item: int, annotation: Mapping[str, Any], gather: Gatherer) -> None:
+    if annotation.get("was_cancelled"):
+        gather.leave_out(_CANCELLED)
+    elif annotation.get("ground_truth"):
+        gather.leave_out(_GROUND_TRUTH)
+    else:
+        labels: list[str] = []
+        for question, answer in _answers(annotation.get("result"), gather):
+            if gather.wants(question):
+                labels += gather.parsed(place, as_labels, answer)
+        gather.label(place, item, _annotator(annotation.get("completed_by")), labels)
+
+
+def _answers(results: Any, gather: Gatherer) -> Iterator[tuple[str, Any]]:
+    """The class labels among an annotation's results, by the name of their control."""
+    for result in results if isinstance(results, list) else ():
+        kind = str(result.get("type")) if isinstance(result, dict) else ""
+        value = result.get("value") if kind in _CONTROLS else None
+        if not isinstance(value, dict):
+            continue
+        if "start" in value or "x" in value:
+            gather.leave_out(_REGION)
+            continue
+        answer = value.get(_CONTROLS[kind])
+        if kind == "taxonomy" and isinstance(answer, list):
+            answer = [" / ".join(map(str, path)) if isinstance(path, list) else path for path in answer]
+        yield str(result.get("from_name")), answer
+
+
+def _annotator(completed_by: Any) -> Any:
+    if isinstance(completed_by, dict):
+        return completed_by.get("email") or completed_by.get("id")
+    return completed_by
+
+
+def _read_annotations(placed: Iterator[tuple[str, dict[str, Any]]], gather: Gatherer) -> None:
+    """Records of JSON-MIN or rows of CSV: one annotation each."""
+    first, everything = sample(placed)
+    if not first:
+        raise DataError(f"{gather.path}: has a header and no rows; export it again")
+    item_key = gather.options.item_column or "id"
+    names = _columns(first, item_key)
+    question = gather.choose(names, likely_questions(first, item_key, names))
+    for place, record in everything:
+        data = {name: value for name, value in record.items() if name in names and name != question}
+        item = gather.item(place, record.get(item_key), gather.text_of(data))
+        labels = gather.parsed(place, _cell_labels, record.get(question))
+        gather.label(place, item, _annotator(record.get("annotator")), labels)
+
+
+def _columns(first: Sequence[tuple[str, Mapping[str, Any]]], item_key: str) -> list[str]:
+    """The columns that may hold answers: all but the tool's own and the item's id."""
+    seen = dict.fromkeys(name for _, record in first for name in record)
+    return [name for name in seen if name not in _RECORD_KEYS and name != item_key]
+
+
+def _cell_labels(value: Any) -> list[str]:
+    """The labels of a cell, where several choices are written as ``{"choices": ["a", "b"]}``."""
+    if isinstance(value, str) and value.startswith(('{"', "[")):
+        try:
+            return as_labels(parse_json(value))
+        except NotALabelError:
+            return as_labels(value)
+    return as_labels(value)

@@ -1,0 +1,62 @@
+"""Prodigy: JSON lines, one annotation a line.
+
+A choice task lists the chosen options in ``accept``. A binary task shows one ``label`` and asks whether it
+fits: the label is the question and the answer (accept or reject) is the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dissensus.io.exports.answers import as_id, as_labels
+from dissensus.io.exports.files import records
+from dissensus.io.exports.gather import Gatherer
+
+CHOICE = "choice"  # the name of the question of a choice task
+_IGNORED = "answers marked ignore"
+_REJECTED = "rejected tasks"
+
+
+def is_annotation(record: Mapping[str, Any]) -> bool:
+    """A line of a Prodigy dataset."""
+    return "_input_hash" in record and "answer" in record
+
+
+def read(path: Path, gather: Gatherer) -> None:
+    """Labels of a Prodigy dataset."""
+    for place, record in records(path):
+        item = gather.item(
+            place, record.get(gather.options.item_column or "_input_hash"), _text(record, gather)
+        )
+        annotator = record.get("_annotator_id") or record.get("_session_id")
+        if record.get("answer") == "ignore":
+            gather.leave_out(_IGNORED)
+        elif "accept" in record:
+            _read_choice(place, item, annotator, record, gather)
+        else:
+            _read_binary(place, item, annotator, record, gather)
+
+
+def _read_choice(place: str, item: int, annotator: Any, record: Mapping[str, Any], gather: Gatherer) -> None:
+    if not gather.wants(CHOICE):
+        return
+    if record.get("answer") == "reject":
+        gather.leave_out(_REJECTED)
+        return
+    gather.label(place, item, annotator, gather.parsed(place, as_labels, record["accept"]))
+
+
+def _read_binary(place: str, item: int, annotator: Any, record: Mapping[str, Any], gather: Gatherer) -> None:
+    question = as_id(record.get("label"))
+    if question is None:
+        raise gather.error(place, "has neither 'accept' nor 'label'; only classification tasks can be read")
+    if gather.wants(question):
+        gather.label(place, item, annotator, gather.parsed(place, as_labels, record.get("answer")))
+
+
+def _text(record: Mapping[str, Any], gather: Gatherer) -> str | None:
+    if gather.options.text_column is None and "text" not in record:
+        return None
+    return gather.text_of(record)
