@@ -18,7 +18,16 @@ _HOMES = {
     "MajorityVote": "models.majority",
     "EmpiricalDistribution": "models.empirical",
     "FMM": "models.fmm",
+    "PGM": "models.pgm",
     "load": "models.files",
+    "embed": "text.embedding",
+    "embed_items": "text.features",
+    "with_features": "text.features",
+    "read_features": "text.features",
+    "SoftmaxRegression": "learners.softmax",
+    "TextCNN": "learners.textcnn",
+    "FineTunedEncoder": "learners.finetuned",
+    "load_learner": "learners.files",
 }
 
 __all__ = ["__version__", *_HOMES]

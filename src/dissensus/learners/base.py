@@ -1,0 +1,131 @@
+"""What every learner is: fitted on distributions, it gives a distribution to items it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.errors import DataError, NotFittedError
+from dissensus.metrics import check_distributions, kl
+from dissensus.params import Params
+
+Array = NDArray[np.float64]
+Dev = tuple[Any, Any]  # X and distributions of the part that choices are made on
+
+DEV_SHARE = 0.1  # of the items, where a learner needs a dev part and got none
+
+
+class Learner(Params):
+    """Base of every learner.
+
+    A learner file gives ``_inputs``, ``_fit`` and ``_predict``, and the names of the arrays it saves.
+    """
+
+    _arrays: ClassVar[tuple[str, ...]] = ()
+
+    n_classes_: int
+
+    def fit(self, X: Any, distributions: Any, dev: Dev | None = None) -> Self:
+        """Learn from one label distribution an item; ``dev`` is a pair (X, distributions) to choose on."""
+        self.check_params()
+        targets = check_distributions(distributions, "distributions")
+        inputs = self._inputs(X)
+        _check_rows(inputs, targets, "X", "distributions")
+        held = None if dev is None else self._checked_dev(dev, targets.shape[1])
+        self.n_classes_ = targets.shape[1]
+        self._fit(inputs, targets, held)
+        return self
+
+    def label_distributions(self, X: Any) -> Array:
+        """(items, classes): the distribution predicted for each row of X."""
+        self._check_fitted()
+        return self._predict(self._inputs(X))
+
+    def score(self, X: Any, distributions: Any) -> float:
+        """−KL(distributions ‖ predictions): higher is better, as scikit-learn expects of a score."""
+        return -kl(distributions, self.label_distributions(X))
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted learner to one safetensors file (no pickle; nothing runs on loading)."""
+        self._check_fitted()
+        from dissensus.learners.files import save_learner
+
+        save_learner(self, Path(path))
+
+    # ---- what a learner file fills in ---------------------------------------------------------------
+
+    def _inputs(self, X: Any) -> Any:
+        """X in the form this learner works on, checked."""
+        raise NotImplementedError
+
+    def _fit(self, X: Any, targets: Array, dev: Dev | None) -> None:
+        raise NotImplementedError
+
+    def _predict(self, X: Any) -> Array:
+        raise NotImplementedError
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """What a file keeps: arrays, and whatever is JSON."""
+        arrays = {name: np.asarray(getattr(self, name)) for name in self._arrays}
+        return arrays, {"n_classes": self.n_classes_}
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        for name in self._arrays:
+            setattr(self, name, arrays[name])
+        self.n_classes_ = int(facts["n_classes"])
+
+    # ---- helpers --------------------------------------------------------------------------------------
+
+    def _checked_dev(self, dev: Dev, n_classes: int) -> Dev:
+        X, distributions = dev
+        targets = check_distributions(distributions, "dev distributions")
+        if targets.shape[1] != n_classes:
+            raise DataError(f"dev has {targets.shape[1]} classes and the training part {n_classes}")
+        inputs = self._inputs(X)
+        _check_rows(inputs, targets, "dev X", "dev distributions")
+        return inputs, targets
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "n_classes_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "n_classes_")
+
+
+def as_texts(X: Any) -> list[str]:
+    """X as a list of strings."""
+    texts = list(X)
+    if not texts:
+        raise DataError("there is no text; give at least one")
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DataError(f"row {place} of X is {text!r}, not a text; give one string an item")
+    return texts
+
+
+def is_text(X: Any) -> bool:
+    """Whether X holds strings rather than numbers."""
+    return len(X) > 0 and isinstance(X[0] if isinstance(X, Sequence) else np.asarray(X).flat[0], str)
+
+
+def hold_out(n: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A seeded split of n rows into (kept, held out); at least one of each if n > 1."""
+    order = np.random.default_rng(seed).permutation(n)
+    n_held = min(max(1, round(DEV_SHARE * n)), n - 1)
+    return np.sort(order[n_held:]), np.sort(order[:n_held])
+
+
+def batches(n: int, size: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    """The rows in random order, ``size`` at a time."""
+    order = rng.permutation(n)
+    return (order[start : start + size] for start in range(0, n, size))
+
+
+def _check_rows(X: Any, targets: Array, first: str, second: str) -> None:
+    if len(X) != len(targets):
+        raise DataError(f"{first} has {len(X)} rows and {second} {len(targets)}; give one of each an item")

@@ -1,0 +1,59 @@
+"""Saved learners: arrays in a safetensors file, settings and facts as JSON in its header."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from dissensus._version import __version__
+from dissensus.errors import DissensusError, ModelFileError
+from dissensus.io.atomic import atomic_path
+from dissensus.learners import learner_class
+from dissensus.learners.base import Learner
+
+HEADER_KEY = "dissensus-learner"
+FORMAT_VERSION = 1
+
+
+def save_learner(learner: Learner, path: Path) -> None:
+    """Write a fitted learner, whole or not at all."""
+    from safetensors.numpy import save
+
+    arrays, facts = learner._state()
+    header = {
+        "format": FORMAT_VERSION,
+        "version": __version__,
+        "learner": type(learner).__name__,
+        "settings": learner.get_params(deep=False),
+        "facts": facts,
+    }
+    content = save(
+        {name: np.ascontiguousarray(values) for name, values in arrays.items()},
+        metadata={HEADER_KEY: json.dumps(header, default=str)},
+    )
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def load_learner(path: str | Path) -> Learner:
+    """Read a learner that :meth:`Learner.save` wrote."""
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).is_file():
+        raise ModelFileError(f"{path}: there is no such file; give the path of a saved learner")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get(HEADER_KEY, "null"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelFileError(f"{path}: not a whole safetensors file ({error}); save it anew") from None
+    if not isinstance(header, dict) or header.get("format") != FORMAT_VERSION:
+        raise ModelFileError(f"{path}: not a learner of this version of dissensus; fit again and save anew")
+    try:
+        learner = learner_class(header["learner"])(**header["settings"])
+        learner._restore(arrays, header["facts"])
+    except (KeyError, TypeError, ValueError, DissensusError) as error:
+        raise ModelFileError(f"{path}: the file is damaged or incomplete ({error}); save it anew") from None
+    return learner

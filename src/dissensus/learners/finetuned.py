@@ -1,0 +1,235 @@
+"""FineTunedEncoder: a sentence encoder and a softmax head, trained end to end on label distributions.
+
+The head starts at the softmax regression on the encoder's own embeddings, so training sets out from that line
+and not from noise (a fresh head's first gradients would spoil what the encoder knows); then encoder and head
+move together under AdamW, the rate falling linearly to zero. The epoch with the lowest KL on dev is kept.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.errors import ModelFileError, require
+from dissensus.learners.base import Array, Dev, Learner, as_texts, batches, hold_out
+from dissensus.learners.softmax import SoftmaxRegression
+from dissensus.metrics import kl
+from dissensus.params import ANY, NONE, SEED, integer, real
+from dissensus.text.embedding import embed, load_encoder
+from dissensus.text.progress import progress_bar
+
+PREDICT_BATCH = 64
+FILE_PREFIX = "file:"
+
+
+class FineTunedEncoder(Learner):
+    """A sentence encoder fine-tuned end to end on label distributions, with the best epoch on dev.
+
+    ``model`` as in :func:`dissensus.embed`. Without a dev part, a seeded tenth of the items serves as one.
+    """
+
+    _rules = {
+        "model": ANY,
+        "epochs": integer(1),
+        "patience": integer(1) | NONE,
+        "batch_size": integer(1),
+        "learning_rate": real(0.0, open_low=True),
+        "head_rate": real(0.0, open_low=True),
+        "weight_decay": real(0.0),
+        "max_tokens": integer(2),
+        "device": ANY,
+        "n_threads": integer(1) | NONE,
+        "progress": ANY,
+        "seed": SEED,
+    }
+    _arrays = ("coef_", "intercept_", "dev_kl_")
+
+    coef_: Array  # (features, classes): the head
+    intercept_: Array  # (classes,)
+    dev_kl_: Array  # the KL on dev by epoch; the first is the regression's
+    epoch_: int  # the epoch kept; 0 is the regression
+    n_threads_: int  # the thread count at which the seed replays this fit
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        epochs: int = 4,
+        patience: int | None = 2,
+        batch_size: int = 16,
+        learning_rate: float = 1e-4,
+        head_rate: float = 1e-3,
+        weight_decay: float = 0.01,
+        max_tokens: int = 128,
+        device: str | None = None,
+        n_threads: int | None = None,
+        progress: bool | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.model = model
+        self.epochs = epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.head_rate = head_rate
+        self.weight_decay = weight_decay
+        self.max_tokens = max_tokens
+        self.device = device
+        self.n_threads = n_threads
+        self.progress = progress
+        self.seed = seed
+
+    def _inputs(self, X: Any) -> list[str]:
+        return as_texts(X)
+
+    def _fit(self, X: list[str], targets: Array, dev: Dev | None) -> None:
+        require("torch", "text")
+        from dissensus.neural.tools import global_seed, threads
+
+        if dev is None:
+            kept, held = hold_out(len(X), self.seed)
+            dev = [X[i] for i in held], targets[held]
+            X, targets = [X[i] for i in kept], targets[kept]
+        with threads(self.n_threads) as self.n_threads_, global_seed(self.seed):
+            self._train(X, targets, dev)
+
+    def _train(self, X: list[str], targets: Array, dev: Dev) -> None:
+        import torch
+
+        from dissensus.neural.tools import BestEpoch
+
+        self.encoder_ = self._load(self.model)
+        head = self._regression_head(X, targets, dev)
+        network = torch.nn.ModuleDict({"encoder": self.encoder_, "head": head})
+        n_steps = self.epochs * -(-len(X) // self.batch_size)
+        adam, schedule = self._optimiser(network, n_steps)
+        best, rng = BestEpoch(self.patience), np.random.default_rng(self.seed)
+        best.see(kl(dev[1], self._forward(head, dev[0])), network.state_dict())
+        with progress_bar("fine-tuning", n_steps, self.progress) as advance:
+            for _ in range(self.epochs):
+                network.train()
+                for rows in batches(len(X), self.batch_size, rng):
+                    loss = self._loss(head, [X[i] for i in rows], targets[rows])
+                    adam.zero_grad()
+                    loss.backward()
+                    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+                    adam.step()
+                    schedule.step()
+                    advance(1)
+                if not best.see(kl(dev[1], self._forward(head, dev[0])), network.state_dict()):
+                    break
+        network.load_state_dict(best.state)
+        self.dev_kl_, self.epoch_ = best.trace, best.epoch
+        self._keep_head(head)
+
+    def _optimiser(self, network: Any, n_steps: int) -> tuple[Any, Any]:
+        """AdamW with one rate for the encoder and one for the head, both falling linearly to zero."""
+        import torch
+
+        groups = [
+            {"params": network["encoder"].parameters(), "lr": self.learning_rate},
+            {"params": network["head"].parameters(), "lr": self.head_rate},
+        ]
+        adam = torch.optim.AdamW(groups, weight_decay=self.weight_decay)
+        return adam, torch.optim.lr_scheduler.LambdaLR(adam, lambda step: max(0.0, 1.0 - step / n_steps))
+
+    def _regression_head(self, X: list[str], targets: Array, dev: Dev) -> Any:
+        """A linear layer that starts as the softmax regression on the frozen embeddings."""
+        vectors = [embed(texts, self.model, progress=self.progress) for texts in (X, dev[0])]
+        line = SoftmaxRegression(seed=self.seed).fit(vectors[0], targets, dev=(vectors[1], dev[1]))
+        return self._head(line.coef_, line.intercept_)
+
+    def _head(self, coef: Array, intercept: Array) -> Any:
+        import torch
+
+        head = torch.nn.Linear(*coef.shape)
+        with torch.no_grad():
+            head.weight.copy_(torch.from_numpy(coef.T))
+            head.bias.copy_(torch.from_numpy(intercept))
+        return head.to(self.encoder_.device)
+
+    def _keep_head(self, head: Any) -> None:
+        from dissensus.neural.tools import to_numpy
+
+        self.coef_ = to_numpy(head.weight).T.astype(np.float64)
+        self.intercept_ = to_numpy(head.bias).astype(np.float64)
+
+    def _loss(self, head: Any, texts: list[str], targets: Array) -> Any:
+        import torch
+
+        log_p = self._logits(head, texts).log_softmax(dim=1)
+        d = torch.as_tensor(targets, dtype=torch.float32, device=log_p.device)
+        # KL(d ‖ p) = Σ d log d − Σ d log p, the mean over the batch
+        return torch.nn.functional.kl_div(log_p, d, reduction="batchmean")
+
+    def _logits(self, head: Any, texts: list[str]) -> Any:
+        tokens = self.encoder_.tokenizer(
+            texts, padding=True, truncation=True, max_length=self.max_tokens, return_tensors="pt"
+        )
+        on_device = {name: values.to(self.encoder_.device) for name, values in tokens.items()}
+        return head(self.encoder_(on_device)["sentence_embedding"])
+
+    def _predict(self, X: list[str]) -> Array:
+        from dissensus.neural.tools import threads
+
+        with threads(self.n_threads):
+            return self._forward(self._head(self.coef_, self.intercept_), X)
+
+    def _forward(self, head: Any, X: list[str]) -> Array:
+        """Predictions, texts of like length together."""
+        import torch
+
+        self.encoder_.eval()
+        order = np.argsort([len(text) for text in X], kind="stable")
+        chances = np.empty((len(X), head.out_features))
+        with torch.inference_mode():
+            for start in range(0, len(X), PREDICT_BATCH):
+                rows = order[start : start + PREDICT_BATCH]
+                logits = self._logits(head, [X[i] for i in rows])
+                chances[rows] = logits.double().softmax(dim=1).cpu().numpy()
+        return chances
+
+    def _load(self, model: Any) -> Any:
+        from dissensus.neural.tools import pick_device
+
+        return load_encoder(model, str(pick_device(self.device)))
+
+    # ---- keeping it: the encoder's own files, byte by byte --------------------------------------------
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays, facts = super()._state()
+        with tempfile.TemporaryDirectory() as folder:
+            self.encoder_.save(folder, create_model_card=False)
+            for name, content in _files(Path(folder)):
+                arrays[FILE_PREFIX + name] = np.frombuffer(content, np.uint8)
+        return arrays, facts | {"epoch": self.epoch_, "n_threads": self.n_threads_}
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        require("torch", "text")
+        super()._restore(arrays, facts)
+        self.epoch_, self.n_threads_ = facts["epoch"], facts["n_threads"]
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in arrays.items():
+                if name.startswith(FILE_PREFIX):
+                    _unpack(Path(folder), name.removeprefix(FILE_PREFIX), content)
+            self.encoder_ = self._load(folder)
+
+
+def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for file in sorted(folder.rglob("*")):
+        if file.is_file():
+            yield file.relative_to(folder).as_posix(), file.read_bytes()
+
+
+def _unpack(folder: Path, name: str, content: NDArray[Any]) -> None:
+    """Write one of the encoder's files; a name that leads elsewhere, or a pickle, is refused."""
+    place = (folder / name).resolve()
+    if folder.resolve() not in place.parents or place.suffix in {".bin", ".pt", ".pkl", ".py"}:
+        raise ModelFileError(f"the file holds {name!r}, which no saved encoder has")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(content.tobytes())

@@ -1,0 +1,169 @@
+"""Softmax regression on label distributions: the line every clever model has to beat.
+
+An item with features x has the distribution p(x) = softmax(W x + b). With target distributions d_i,
+
+    J(W, b) = −(1/M) Σ_i Σ_p d_ip log p_p(x_i) + (λ/2) ‖W‖²                                            (1)
+
+is convex; L-BFGS finds its minimum. λ is ``strength`` times the mean squared length of the centred features,
+so that the same strengths suit features of any scale. Unless given, the strength is chosen on the dev
+part, or by cross-validation without one, along a path from strong to weak, each fit starting from the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax
+
+from dissensus.engine import executor
+from dissensus.errors import DataError
+from dissensus.learners.base import Array, Dev, Learner, is_text
+from dissensus.metrics import kl
+from dissensus.params import ANY, NONE, SEED, integer, real
+from dissensus.text.features import check_features
+
+PATH = np.geomspace(1.0, 1e-6, 25)  # strengths tried; neighbours differ by a factor of 1.8
+PATIENCE = 3  # strengths tried beyond the best so far
+
+
+def objective(weights: Array, X: Array, targets: Array, penalty: float) -> tuple[float, Array]:
+    """J of equation (1) and its gradient; the last row of ``weights`` (features + 1, classes) is b."""
+    W, b = weights[:-1], weights[-1]
+    log_p = log_softmax(X @ W + b, axis=1)
+    value = -float((targets * log_p).sum()) / len(X) + 0.5 * penalty * float((W * W).sum())
+    # ∂J/∂(W x + b)_i = (p(x_i) − d_i) / M
+    residual = (np.exp(log_p) - targets) / len(X)
+    return value, np.vstack([X.T @ residual + penalty * W, residual.sum(axis=0)])
+
+
+def minimise(X: Array, targets: Array, penalty: float, start: Array, max_iter: int, tol: float) -> Array:
+    """The weights where no entry of the gradient exceeds ``tol``, or where ``max_iter`` ends the search."""
+    from scipy.optimize import minimize
+
+    def flat(w: Array) -> tuple[float, Array]:
+        value, gradient = objective(w.reshape(start.shape), X, targets, penalty)
+        return value, gradient.ravel()
+
+    options: Any = {"maxiter": max_iter, "gtol": tol, "ftol": 0.0, "maxcor": 20}
+    found = minimize(flat, start.ravel(), jac=True, method="L-BFGS-B", options=options)
+    weights: Array = found.x.reshape(start.shape)
+    return weights
+
+
+class SoftmaxRegression(Learner):
+    """L2-regularised softmax regression on label distributions.
+
+    X is an (items, features) array, or texts, which are then embedded (with ``embedding``, as in
+    :func:`dissensus.embed`). ``strength=None`` chooses it, by ``cv`` folds where there is no dev part.
+    """
+
+    _rules = {
+        "strength": real(0.0) | NONE,
+        "cv": integer(2),
+        "max_iter": integer(1),
+        "tol": real(0.0, open_low=True),
+        "embedding": ANY,
+        "seed": SEED,
+    }
+    _arrays = ("coef_", "intercept_", "strength_", "strengths_", "path_kl_")
+
+    coef_: Array  # (features, classes)
+    intercept_: Array  # (classes,)
+    strength_: Array  # the strength in use, as a 0-d array
+    strengths_: Array  # the strengths tried …
+    path_kl_: Array  # … and the KL each reached on dev, or the folds' mean
+
+    def __init__(
+        self,
+        strength: float | None = None,
+        *,
+        cv: int = 5,
+        max_iter: int = 1000,
+        tol: float = 1e-6,
+        embedding: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.strength = strength
+        self.cv = cv
+        self.max_iter = max_iter
+        self.tol = tol
+        self.embedding = embedding
+        self.seed = seed
+
+    def _inputs(self, X: Any) -> Array:
+        if is_text(X):
+            from dissensus.text.embedding import embed
+
+            X = embed(list(X), model=self.embedding)
+        return check_features(X, len(X), "X").astype(np.float64)
+
+    def _fit(self, X: Array, targets: Array, dev: Dev | None) -> None:
+        with executor() as _:
+            self._choose(X, targets, dev)
+            weights = self._weights_at(X, targets, float(self.strength_))
+        self.coef_, self.intercept_ = weights[:-1], weights[-1]
+
+    def _predict(self, X: Array) -> Array:
+        if X.shape[1] != len(self.coef_):
+            raise DataError(f"X has {X.shape[1]} features and this was fitted on {len(self.coef_)}")
+        return predict(X, np.vstack([self.coef_, self.intercept_]))
+
+    # ---- the strength -------------------------------------------------------------------------------
+
+    def _choose(self, X: Array, targets: Array, dev: Dev | None) -> None:
+        """Set ``strength_`` to the one given, or to the best of the path."""
+        if self.strength is not None:
+            self.strengths_, self.path_kl_ = np.asarray([float(self.strength)]), np.full(1, np.nan)
+        else:
+            parts = [((X, targets), dev)] if dev is not None else self._folds(X, targets)
+            self.strengths_, self.path_kl_ = self._walk(parts)
+        best = 0 if self.strength is not None else int(self.path_kl_.argmin())
+        self.strength_ = np.asarray(self.strengths_[best])
+
+    def _walk(self, parts: list[tuple[Dev, Dev]]) -> tuple[Array, Array]:
+        """KL on the held parts along the path, until it has got no better for a while."""
+        walks = [self._path(*train) for train, _ in parts]
+        reached: list[float] = []
+        for at_strength in zip(*walks, strict=True):
+            scores = [
+                kl(held, predict(X, weights))
+                for weights, (_, (X, held)) in zip(at_strength, parts, strict=True)
+            ]
+            reached.append(float(np.mean(scores)))
+            if len(reached) - 1 - int(np.argmin(reached)) >= PATIENCE:
+                break
+        return PATH[: len(reached)], np.asarray(reached)
+
+    def _path(self, X: Array, targets: Array) -> Iterator[Array]:
+        """The minimisers from the strongest penalty to the weakest, each started from the one before."""
+        weights = np.zeros((X.shape[1] + 1, targets.shape[1]))
+        for strength in PATH:
+            weights = minimise(X, targets, strength * _spread(X), weights, self.max_iter, self.tol)
+            yield weights
+
+    def _weights_at(self, X: Array, targets: Array, strength: float) -> Array:
+        start = np.zeros((X.shape[1] + 1, targets.shape[1]))
+        return minimise(X, targets, strength * _spread(X), start, self.max_iter, self.tol)
+
+    def _folds(self, X: Array, targets: Array) -> list[tuple[Dev, Dev]]:
+        if len(X) < self.cv:
+            raise DataError(f"{len(X)} items cannot be cut into cv={self.cv} folds; give strength or dev")
+        order = np.random.default_rng(self.seed).permutation(len(X))
+        folds = []
+        for held in np.array_split(order, self.cv):
+            kept = np.setdiff1d(order, held)
+            folds.append(((X[kept], targets[kept]), (X[held], targets[held])))
+        return folds
+
+
+def predict(X: Array, weights: Array) -> Array:
+    """softmax(W x + b) of each row."""
+    chances: Array = np.exp(log_softmax(X @ weights[:-1] + weights[-1], axis=1))
+    return chances
+
+
+def _spread(X: Array) -> float:
+    """Mean squared length of the centred features (1 where they do not vary)."""
+    return float(X.var(axis=0).sum()) or 1.0

@@ -1,0 +1,241 @@
+"""TextCNN, the paper's PD: a convolutional network on words, trained on label distributions.
+
+The loss is KL(d ‖ p) of the target and predicted distributions; the epoch with the lowest KL on dev is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.errors import DataError, require
+from dissensus.learners.base import Array, Dev, Learner, as_texts, batches, hold_out
+from dissensus.metrics import kl
+from dissensus.params import ANY, NONE, SEED, integer, real
+
+if TYPE_CHECKING:
+    from dissensus.neural.cnn import CNN
+
+WORD = re.compile(r"[#@]?\w+(?:['’]\w+)*|[^\w\s]")
+PREDICT_BATCH = 256
+
+
+def words_of(text: str, limit: int) -> list[str]:
+    """A text's words and punctuation marks, in lower case, at most ``limit`` of them."""
+    return [found.group() for found, _ in zip(WORD.finditer(text.lower()), range(limit), strict=False)]
+
+
+def lexicon_of(texts: list[list[str]], size: int) -> list[str]:
+    """The most frequent words, ties in code-point order."""
+    counts = Counter(word for words in texts for word in words)
+    return [word for word, _ in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:size]]
+
+
+def read_glove(path: Path, lexicon: list[str]) -> dict[str, NDArray[np.float32]]:
+    """The vectors of the lexicon's words from a GloVe text file (a word and its numbers on each line)."""
+    wanted, found = set(lexicon), {}
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                word, _, rest = line.rstrip("\n").partition(" ")
+                if word in wanted:
+                    found[word] = _numbers(rest, path, number)
+    except OSError as error:
+        raise DataError(f"{path}: the word vectors cannot be read ({error.strerror}); check glove=") from None
+    if len({len(vector) for vector in found.values()}) > 1:
+        raise DataError(f"{path}: lines have different numbers of values; give a whole GloVe file")
+    return found
+
+
+def _numbers(rest: str, path: Path, line: int) -> NDArray[np.float32]:
+    try:
+        return np.array(rest.split(), dtype=np.float32)
+    except ValueError:
+        raise DataError(f"{path} line {line}: not a word and its numbers; give a GloVe text file") from None
+
+
+class TextCNN(Learner):
+    """Three convolution and max-pool layers on word vectors (the paper's PD).
+
+    ``glove`` is the path of a GloVe text file; without one, word vectors are learned from scratch. Where no
+    dev part is given, a seeded tenth of the items serves as one. ``patience`` ends training after so many
+    epochs without a better one.
+    """
+
+    _rules = {
+        "lexicon_size": integer(1),
+        "dimension": integer(1),
+        "max_words": integer(1),
+        "filters": integer(1),
+        "width": integer(1),
+        "pool": integer(1),
+        "dropout": real(0.0, 1.0),
+        "epochs": integer(1),
+        "patience": integer(1) | NONE,
+        "batch_size": integer(1),
+        "learning_rate": real(0.0, open_low=True),
+        "glove": ANY,
+        "device": ANY,
+        "n_threads": integer(1) | NONE,
+        "seed": SEED,
+    }
+
+    lexicon_: list[str]
+    dev_kl_: Array  # the KL on dev, by epoch
+    epoch_: int  # the epoch kept
+    n_threads_: int  # the thread count at which the seed replays this fit
+
+    def __init__(
+        self,
+        *,
+        lexicon_size: int = 20_000,
+        dimension: int = 100,
+        max_words: int = 1_000,
+        filters: int = 128,
+        width: int = 5,
+        pool: int = 2,
+        dropout: float = 0.5,
+        epochs: int = 30,
+        patience: int | None = 5,
+        batch_size: int = 32,
+        learning_rate: float = 1e-3,
+        glove: str | None = None,
+        device: str | None = None,
+        n_threads: int | None = 1,
+        seed: int = 0,
+    ) -> None:
+        self.lexicon_size = lexicon_size
+        self.dimension = dimension
+        self.max_words = max_words
+        self.filters = filters
+        self.width = width
+        self.pool = pool
+        self.dropout = dropout
+        self.epochs = epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.glove = glove
+        self.device = device
+        self.n_threads = n_threads
+        self.seed = seed
+
+    def _inputs(self, X: Any) -> list[list[str]]:
+        return [words_of(text, self.max_words) for text in as_texts(X)]
+
+    def _fit(self, X: list[list[str]], targets: Array, dev: Dev | None) -> None:
+        require("torch", "text")
+        from dissensus.neural.tools import global_seed, threads
+
+        if dev is None:
+            kept, held = hold_out(len(X), self.seed)
+            dev = [X[i] for i in held], targets[held]
+            X, targets = [X[i] for i in kept], targets[kept]
+        self.lexicon_ = lexicon_of(X, self.lexicon_size)
+        with threads(self.n_threads) as self.n_threads_, global_seed(self.seed):
+            self._train(X, targets, dev)
+
+    def _train(self, X: list[list[str]], targets: Array, dev: Dev) -> None:
+        import torch
+
+        from dissensus.neural.tools import BestEpoch
+
+        network = self._network(targets.shape[1], self._glove_vectors())
+        adam = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
+        codes, best = self._codes(X), BestEpoch(self.patience)
+        rng = np.random.default_rng(self.seed)
+        for _ in range(self.epochs):
+            network.train()
+            for rows in batches(len(codes), self.batch_size, rng):
+                loss = self._loss(network, [codes[i] for i in rows], targets[rows])
+                adam.zero_grad()
+                loss.backward()
+                adam.step()
+            if not best.see(kl(dev[1], self._forward(network, dev[0])), network.state_dict()):
+                break
+        network.load_state_dict(best.state)
+        self.network_, self.dev_kl_, self.epoch_ = network, best.trace, best.epoch
+
+    def _loss(self, network: CNN, codes: list[list[int]], targets: Array) -> Any:
+        import torch
+
+        from dissensus.neural.cnn import pad
+
+        device = network.head.weight.device
+        log_p = network(pad(codes).to(device)).log_softmax(dim=1)
+        d = torch.as_tensor(targets, dtype=torch.float32, device=device)
+        # KL(d ‖ p) = Σ d log d − Σ d log p, the mean over the batch
+        return torch.nn.functional.kl_div(log_p, d, reduction="batchmean")
+
+    def _predict(self, X: list[list[str]]) -> Array:
+        from dissensus.neural.tools import threads
+
+        with threads(self.n_threads):
+            return self._forward(self.network_, X)
+
+    def _forward(self, network: CNN, X: list[list[str]]) -> Array:
+        import torch
+
+        from dissensus.neural.cnn import pad
+
+        codes, device = self._codes(X), network.head.weight.device
+        network.eval()
+        with torch.inference_mode():
+            parts = [
+                network(pad(codes[start : start + PREDICT_BATCH]).to(device)).double().softmax(dim=1).cpu()
+                for start in range(0, len(codes), PREDICT_BATCH)
+            ]
+        return np.concatenate([part.numpy() for part in parts])
+
+    # ---- words and network ----------------------------------------------------------------------------
+
+    def _codes(self, X: list[list[str]]) -> list[list[int]]:
+        from dissensus.neural.cnn import UNKNOWN
+
+        code = {word: place for place, word in enumerate(self.lexicon_, start=UNKNOWN + 1)}
+        return [[code.get(word, UNKNOWN) for word in words] for words in X]
+
+    def _glove_vectors(self) -> dict[str, NDArray[np.float32]]:
+        return {} if self.glove is None else read_glove(Path(self.glove), self.lexicon_)
+
+    def _network(self, n_classes: int, vectors: dict[str, NDArray[np.float32]]) -> CNN:
+        import torch
+
+        from dissensus.neural.cnn import CNN, UNKNOWN
+        from dissensus.neural.tools import pick_device
+
+        dimension = len(next(iter(vectors.values()))) if vectors else self.dimension
+        sizes = (self.filters, self.width, self.pool, self.dropout)
+        network = CNN(len(self.lexicon_) + UNKNOWN + 1, dimension, n_classes, *sizes)
+        with torch.no_grad():
+            for place, word in enumerate(self.lexicon_, start=UNKNOWN + 1):
+                if word in vectors:
+                    network.words.weight[place] = torch.from_numpy(vectors[word])
+        return network.to(pick_device(self.device))
+
+    # ---- keeping it -----------------------------------------------------------------------------------
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        from dissensus.neural.tools import to_numpy
+
+        arrays, facts = super()._state()
+        arrays |= {name: to_numpy(tensor) for name, tensor in self.network_.state_dict().items()}
+        arrays["dev_kl_"] = self.dev_kl_
+        facts |= {"lexicon": self.lexicon_, "epoch": self.epoch_, "n_threads": self.n_threads_}
+        return arrays, facts
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        require("torch", "text")
+        import torch
+
+        super()._restore(arrays, facts)
+        self.dev_kl_ = arrays.pop("dev_kl_")
+        self.lexicon_, self.epoch_, self.n_threads_ = facts["lexicon"], facts["epoch"], facts["n_threads"]
+        width = {"": np.empty(arrays["words.weight"].shape[1], np.float32)}
+        self.network_ = self._network(self.n_classes_, width)
+        self.network_.load_state_dict({name: torch.from_numpy(values) for name, values in arrays.items()})
