@@ -1,0 +1,220 @@
+"""Refined labels come out in every format, readable by whoever wrote that format's definition."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dissensus.errors import DataError, ParameterError
+from dissensus.io.exports import load_export
+from dissensus.io.write import FORMATS, weighted_rows, write_labels, write_table
+
+COLUMNS: dict[str, list[Any]] = {
+    "item": ["a", "b, \"c\"\nd", "ü"],
+    "label": ["neg", "pos", "none of these"],
+    "p_neg": [0.7, 0.0, 0.1],
+    "p_pos": [0.3, 1.0, 0.2],
+    "p_none of these": [0.0, 0.0, 0.7],
+    "entropy": [0.6108643020548935, 0.0, 0.8018185525433373],
+    "n_labels": [5, 2, 0],
+}  # fmt: skip
+FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
+ITEMS = pa.table({"id": ["ü", "a"], "text": ["日本", "got <b>wet</b>"], "split": ["test", None]})
+
+
+@pytest.fixture(params=FRAMES)
+def frame(request: pytest.FixtureRequest) -> Any:
+    return FRAMES[request.param](COLUMNS)
+
+
+def test_csv_keeps_every_value(frame: Any, tmp_path: Path) -> None:
+    path = write_labels(frame, tmp_path / "labels.csv")
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == list(COLUMNS)
+    for name, values in COLUMNS.items():
+        kind = type(values[0])
+        assert [kind(row[name]) for row in rows] == values
+
+
+def test_jsonl_keeps_every_value(frame: Any, tmp_path: Path) -> None:
+    lines = write_labels(frame, tmp_path / "labels.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == pa.table(COLUMNS).to_pylist()
+
+
+def test_parquet_keeps_every_value(frame: Any, tmp_path: Path) -> None:
+    assert pq.read_table(write_labels(frame, tmp_path / "labels.parquet")).to_pydict() == COLUMNS
+
+
+def test_text_is_gzipped_where_the_name_asks_for_it(tmp_path: Path) -> None:
+    path = write_labels(pa.table(COLUMNS), tmp_path / "labels.jsonl.gz")
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    assert [json.loads(line)["item"] for line in lines] == COLUMNS["item"]
+    path = write_labels(pa.table(COLUMNS), tmp_path / "labels.csv.gz")
+    assert gzip.decompress(path.read_bytes()).startswith(b"item,label,")
+
+
+def test_items_add_their_columns_by_id(tmp_path: Path) -> None:
+    path = write_labels(pa.table(COLUMNS), tmp_path / "labels.parquet", items=ITEMS)
+    table = pq.read_table(path)
+    assert table["text"].to_pylist() == ["got <b>wet</b>", None, "日本"]
+    assert table["split"].to_pylist() == [None, None, "test"]
+
+
+# ---- Hugging Face -------------------------------------------------------------------------------------
+
+
+def test_the_dataset_has_the_layout_of_save_to_disk(frame: Any, tmp_path: Path) -> None:
+    path = write_labels(frame, tmp_path / "dataset", "huggingface")
+    assert sorted(file.name for file in path.iterdir()) == [
+        "data-00000-of-00001.arrow", "dataset_info.json", "state.json",
+    ]  # fmt: skip
+    state = json.loads((path / "state.json").read_text())
+    assert state["_data_files"] == [{"filename": "data-00000-of-00001.arrow"}]
+    features = json.loads((path / "dataset_info.json").read_text())["features"]
+    assert features["p_neg"] == {"dtype": "float64", "_type": "Value"}
+    assert features["n_labels"] == {"dtype": "int64", "_type": "Value"}
+    with pa.memory_map(str(path / "data-00000-of-00001.arrow")) as file:
+        table = pa.ipc.open_stream(file).read_all()
+        assert table.to_pydict() == COLUMNS
+        assert json.loads(table.schema.metadata[b"huggingface"])["info"]["features"] == features
+
+
+def test_the_library_itself_loads_the_dataset(frame: Any, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    path = write_labels(frame, tmp_path / "dataset", "huggingface")
+    assert datasets.load_from_disk(str(path)).to_dict() == COLUMNS
+
+
+# ---- Label Studio -------------------------------------------------------------------------------------
+
+
+def test_predictions_are_tasks_with_a_pre_annotation(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.json"
+    write_labels(
+        pa.table(COLUMNS),
+        path,
+        "label-studio",
+        items=ITEMS,
+        question="mood",
+        to_name="txt",
+        model_version="v1",
+    )
+    tasks = json.loads(path.read_text(encoding="utf-8"))
+    assert tasks[0] == {
+        "data": {"item": "a", "text": "got <b>wet</b>"},
+        "meta": {
+            "distribution": {"neg": 0.7, "pos": 0.3, "none of these": 0.0},
+            "entropy": 0.6108643020548935,
+            "n_labels": 5,
+        },
+        "predictions": [
+            {
+                "model_version": "v1",
+                "score": 0.7,
+                "result": [
+                    {"from_name": "mood", "to_name": "txt", "type": "choices", "value": {"choices": ["neg"]}}
+                ],
+            }
+        ],
+    }
+    assert [task["data"]["item"] for task in tasks] == COLUMNS["item"]
+
+
+def test_corrected_predictions_come_back_as_labels(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.json"
+    write_labels(pa.table(COLUMNS), path, "label-studio", items=ITEMS, question="mood")
+    tasks = json.loads(path.read_text(encoding="utf-8"))
+    for number, task in enumerate(tasks):
+        result = task["predictions"][0]["result"]
+        task |= {"id": number, "annotations": [{"completed_by": 1, "result": result}]}
+    path.write_text(json.dumps(tasks))
+    imported = load_export(path, item_column="item")
+    assert imported.labels["item"].to_pylist() == COLUMNS["item"]
+    assert imported.labels["label"].to_pylist() == COLUMNS["label"]
+
+
+def test_predictions_need_something_to_show(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="give the items with their text"):
+        write_labels(pa.table(COLUMNS), tmp_path / "tasks.json", "label-studio")
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- weighted rows ------------------------------------------------------------------------------------
+
+
+def test_weighted_rows_hold_every_class_an_item_may_have(tmp_path: Path) -> None:
+    path = write_labels(pa.table(COLUMNS), tmp_path / "rows.parquet", "weighted", items=ITEMS)
+    rows = pq.read_table(path)
+    assert rows.column_names == ["item", "label", "weight", "text", "split"]
+    triples = list(zip(*(rows[name].to_pylist() for name in ("item", "label", "weight")), strict=True))
+    middle = COLUMNS["item"][1]
+    assert triples == [
+        ("a", "neg", 0.7), ("a", "pos", 0.3), (middle, "pos", 1.0),
+        ("ü", "neg", 0.1), ("ü", "pos", 0.2), ("ü", "none of these", 0.7),
+    ]  # fmt: skip
+    assert rows["text"].to_pylist()[:2] == ["got <b>wet</b>"] * 2
+
+
+def test_a_learner_of_hard_labels_recovers_the_distributions() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    rows = weighted_rows(pa.table(COLUMNS))
+    features = (rows["item"].to_numpy()[:, None] == np.array(COLUMNS["item"])).astype(float)
+    learner = LogisticRegression(C=1e6, fit_intercept=False, tol=1e-10, max_iter=10_000)
+    learner.fit(features, rows["label"].to_numpy(), sample_weight=rows["weight"].to_numpy())
+    wanted = np.column_stack([COLUMNS[f"p_{name}"] for name in learner.classes_])
+    np.testing.assert_allclose(learner.predict_proba(np.eye(3)), wanted, rtol=0, atol=1e-3)
+
+
+# ---- refusals -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_nothing_is_left_behind_when_writing_fails(format: str, tmp_path: Path) -> None:
+    class Unwritable:
+        def __repr__(self) -> str:
+            return "unwritable"
+
+    table = {**COLUMNS, "p_neg": [0.7, float("nan"), 0.1]}
+    with pytest.raises(DataError, match="'p_neg' holds what is no probability"):
+        write_labels(pa.table(table), tmp_path / "out.csv", format, items=ITEMS)
+    with pytest.raises(DataError, match="cannot be written; give a model or a data frame"):
+        write_labels(Unwritable(), tmp_path / "out.csv", format)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_columns_and_unknown_formats_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no column 'label'"):
+        write_labels(pa.table({"item": ["a"], "p_x": [1.0]}), tmp_path / "out.csv")
+    with pytest.raises(DataError, match="no column p_<class>"):
+        write_labels(pa.table({"item": ["a"], "label": ["x"]}), tmp_path / "out.csv")
+    with pytest.raises(DataError, match="does not tell the format"):
+        write_labels(pa.table(COLUMNS), tmp_path / "out.xlsx")
+    with pytest.raises(ParameterError, match="'format' parameter"):
+        write_labels(pa.table(COLUMNS), tmp_path / "out.csv", "excel")
+    with pytest.raises(ParameterError, match="'format' parameter of write_table"):
+        write_table(pa.table(COLUMNS), tmp_path / "out.csv", "huggingface")
+
+
+def test_a_fitted_model_is_written_as_its_frame(tmp_path: Path) -> None:
+    import dissensus as ds
+
+    frame = pd.DataFrame({"item": list("aab"), "annotator": list("xyx"), "label": ["n", "p", "p"]})
+    model = ds.MajorityVote().fit(frame)
+    path = write_labels(model, tmp_path / "labels.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(path), model.to_frame(), check_dtype=False)
+    tasks = write_labels(
+        model, tmp_path / "t.json", "label-studio", items=pd.DataFrame({"item": ["a"], "text": ["t"]})
+    )
+    assert json.loads(tasks.read_text())[0]["predictions"][0]["model_version"] == "dissensus MajorityVote"
