@@ -20,7 +20,7 @@ from dissensus.io.exports import load_export
 from dissensus.io.write import FORMATS, weighted_rows, write_labels, write_table
 
 COLUMNS: dict[str, list[Any]] = {
-    "item": ["a", "b, \"c\"\nd", "ü"],
+    "item": ["a", "b, \"c\"\nd\re", "ü"],
     "label": ["neg", "pos", "none of these"],
     "p_neg": [0.7, 0.0, 0.1],
     "p_pos": [0.3, 1.0, 0.2],
@@ -61,7 +61,7 @@ def test_text_is_gzipped_where_the_name_asks_for_it(tmp_path: Path) -> None:
     lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     assert [json.loads(line)["item"] for line in lines] == COLUMNS["item"]
     path = write_labels(pa.table(COLUMNS), tmp_path / "labels.csv.gz")
-    assert gzip.decompress(path.read_bytes()).startswith(b"item,label,")
+    assert gzip.decompress(path.read_bytes()).startswith(b'"item","label",')
 
 
 def test_items_add_their_columns_by_id(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def _write_jsonl(table: pa.Table, path: Path) -> None:
 
 
 def _write_dataset(table: pa.Table, path: Path) -> None:
-    """The layout of ``datasets.Dataset.save_to_disk``: an Arrow stream and two JSON files that describe it."""
+    """The layout of ``datasets.Dataset.save_to_disk``: an Arrow stream and two JSON files about it."""
     table = _without_dictionaries(table)
     features = {field.name: {"dtype": _dtype(field), "_type": "Value"} for field in table.schema}
     table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
