@@ -98,7 +98,7 @@ class Params:
             outer, _, inner = name.partition("__")
             known = outer in self._param_names()
             if not known or (inner and not hasattr(getattr(self, outer), "set_params")):
-                settings = ", ".join(self._param_names()) or "none: it has no settings"
+                settings = ", ".join(self._param_names()) or "none"
                 raise ParameterError(f"{type(self).__name__} has no setting {name!r}; it has {settings}")
             if inner:
                 getattr(self, outer).set_params(**{inner: value})

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus._version import __version__
-from dissensus.errors import DissensusError, ModelFileError
+from dissensus.errors import DataError, DissensusError, ModelFileError
 from dissensus.io.atomic import atomic_path
 from dissensus.models.base import Model
 from dissensus.vocabulary import Vocabulary
@@ -70,8 +70,16 @@ def load(path: str | Path) -> Model:
 
 
 def _json(header: dict[str, Any]) -> str:
-    """The header as text, the same for the same content; NumPy numbers become plain ones."""
-    return json.dumps(header, sort_keys=True, default=lambda number: number.item())
+    """The header as text, the same for the same content."""
+    return json.dumps(header, sort_keys=True, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy number as a plain one; other things have no place in a header."""
+    if isinstance(value, np.generic):
+        return value.item()
+    kind = type(value).__name__
+    raise DataError(f"a setting of type {kind} cannot be saved; use numbers, text or None, or do not save")
 
 
 def _seal(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:

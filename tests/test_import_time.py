@@ -1,0 +1,51 @@
+"""``import dissensus`` is quick, and what is heavy loads when it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = [
+    *("numpy", "scipy", "pandas", "polars", "pyarrow", "narwhals", "safetensors", "threadpoolctl", "sklearn"),
+    *("torch", "transformers", "sentence_transformers", "typer", "rich", "plotly", "openTSNE", "dask"),
+    *("distributed", "crowdkit", "cleanlab"),
+]
+LIMIT_SECONDS = 0.5
+
+
+def run(code: str) -> str:
+    """What the code prints in an interpreter of its own."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def heavy_modules_after(code: str) -> list[str]:
+    loaded = run(f"{code}\nimport sys; print(*[name for name in {HEAVY!r} if name in sys.modules])")
+    return loaded.split()
+
+
+def test_the_list_of_heavy_modules_can_catch_one() -> None:
+    assert heavy_modules_after("import numpy") == ["numpy"]
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    assert heavy_modules_after("import dissensus") == []
+    assert heavy_modules_after("import dissensus; dir(dissensus); dissensus.__version__") == []
+
+
+def test_importing_takes_at_most_half_a_second() -> None:
+    code = "import time; start = time.perf_counter(); import dissensus; print(time.perf_counter() - start)"
+    # The machine may be busy: the best of several says what the import itself costs.
+    assert min(float(run(code)) for _ in range(5)) < LIMIT_SECONDS
+
+
+def test_a_fit_loads_neither_scikit_learn_nor_torch() -> None:
+    loaded = heavy_modules_after("import dissensus as ds; ds.FMM(2).fit(ds.simulate(20, 5, 3).annotations)")
+    assert "scipy" in loaded
+    assert {"sklearn", "torch", "typer", "plotly", "dask"}.isdisjoint(loaded)
+
+
+def test_every_public_name_loads() -> None:
+    assert (
+        run("import dissensus as ds; print(all(getattr(ds, name) is not None for name in dir(ds)))") == "True"
+    )
