@@ -14,6 +14,8 @@ from dissensus._version import __version__
 _HOMES = {
     "DissensusError": "errors",
     "Annotations": "annotations",
+    "read_annotations": "io.read",
+    "describe": "description",
     "simulate": "simulation",
     "MajorityVote": "models.majority",
     "EmpiricalDistribution": "models.empirical",

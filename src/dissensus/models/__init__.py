@@ -19,6 +19,7 @@ MODELS = {
     "majority": ("majority", "MajorityVote"),
     "empirical": ("empirical", "EmpiricalDistribution"),
     "fmm": ("fmm", "FMM"),
+    "pgm": ("pgm", "PGM"),
 }
 
 

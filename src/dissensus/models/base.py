@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.annotations import Annotations
-from dissensus.engine import executor
+from dissensus.engine import Executor, executor
 from dissensus.errors import DataError, NotFittedError
 from dissensus.params import Params
 from dissensus.vocabulary import Codes, Vocabulary
@@ -50,13 +50,17 @@ class Model(Params):
 
     def fit(self, annotations: Any) -> Self:
         """Learn from annotations (or a data frame with item, annotator and label columns)."""
+        return self._run_fit(annotations)
+
+    def _run_fit(self, annotations: Any, **given: Any) -> Self:
+        """Check, fit on ``n_jobs`` threads, and remember whose labels they were."""
         known = self._checked(annotations)
         self._remember(known)
-        with executor() as _:
-            self._fit(known)
+        with executor(getattr(self, "n_jobs", 1)) as pool:
+            self._fit(known, pool, **given)
         return self
 
-    def _fit(self, annotations: Annotations) -> None:
+    def _fit(self, annotations: Annotations, pool: Executor) -> None:
         raise NotImplementedError
 
     def _checked(self, annotations: Any) -> Annotations:

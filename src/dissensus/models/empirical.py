@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.annotations import Annotations
+from dissensus.engine import Executor
 from dissensus.models.base import Array, Model
 from dissensus.params import NONE, real
 
@@ -52,7 +53,7 @@ class EmpiricalDistribution(Model):
     def __init__(self, strength: float | None = None) -> None:
         self.strength = strength
 
-    def _fit(self, annotations: Annotations) -> None:
+    def _fit(self, annotations: Annotations, pool: Executor) -> None:
         counts = annotations.counts
         chosen = best_strength(counts) if self.strength is None else self.strength
         self.strength_ = np.asarray(float(chosen))

@@ -14,10 +14,11 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, xlogy
+from scipy.special import xlogy
 
 from dissensus.annotations import Annotations
-from dissensus.engine import Serial, Shard, shards_of, total
+from dissensus.engine import Executor, Shard, shards_of, total
+from dissensus.kernels import normalised, one_hot_rows, safe_log, softmax_rows
 from dissensus.models.ascent import Climb, best_restart, climb
 from dissensus.models.base import Array, Model
 from dissensus.params import SEED, choice, integer, real
@@ -26,9 +27,8 @@ from dissensus.params import SEED, choice, integer, real
 def responsibilities(counts: Array, theta: Array, psi: Array) -> tuple[Array, float]:
     """P(w_m = k | labels) for each item, and Σ_m log P(labels of m)."""
     # log ψ_k + Σ_p c_mp log Θ_kp
-    joint = counts @ _log(theta).T + _log(psi)
-    evidence = logsumexp(joint, axis=1, keepdims=True)
-    return np.exp(joint - evidence), float(evidence.sum())
+    w, evidence = softmax_rows(counts @ safe_log(theta).T + safe_log(psi))
+    return w, float(evidence.sum())
 
 
 def e_step(shard: Shard, theta: Array, psi: Array) -> tuple[Array, Array, float]:
@@ -40,9 +40,9 @@ def e_step(shard: Shard, theta: Array, psi: Array) -> tuple[Array, Array, float]
 def m_step(label_mass: Array, item_mass: Array, alpha: float, gamma: float) -> tuple[Array, Array]:
     """The parameters that maximise the expected log-posterior."""
     # Θ_kp = (α−1 + Σ_m w_mk c_mp) / (Pα−P + Σ_mp w_mk c_mp)
-    theta = _normalised(alpha - 1 + label_mass)
+    theta = normalised(alpha - 1 + label_mass)
     # ψ_k = (γ−1 + Σ_m w_mk) / (Kγ−K + M)
-    psi = _normalised(gamma - 1 + item_mass)
+    psi = normalised(gamma - 1 + item_mass)
     return theta, psi
 
 
@@ -58,7 +58,7 @@ def initial_theta(counts: NDArray[np.int64], K: int, alpha: float, rng: np.rando
     overall = counts.sum(axis=0) / counts.sum()
     # A little noise keeps two clusters that started at the same counts from staying one.
     noise = rng.dirichlet(np.ones(counts.shape[1]), size=K)
-    return _normalised(counts[chosen] + max(alpha - 1, 0.1) * (overall + noise))
+    return normalised(counts[chosen] + max(alpha - 1, 0.1) * (overall + noise))
 
 
 class FMM(Model):
@@ -105,7 +105,7 @@ class FMM(Model):
         self.assignment = assignment
         self.seed = seed
 
-    def _fit(self, annotations: Annotations) -> None:
+    def _fit(self, annotations: Annotations, pool: Executor) -> None:
         shards = shards_of(annotations)
 
         def step(state: tuple[Array, Array]) -> tuple[tuple[Array, Array], float]:
@@ -118,7 +118,7 @@ class FMM(Model):
             start = initial_theta(annotations.counts, K, self.alpha, rng), np.full(K, 1.0 / K)
             return climb(step, start, max_iter=self.max_iter, tol=self.tol, n_labels=annotations.n_labels)
 
-        best = best_restart(run, self.n_restarts, self.seed, Serial())
+        best = best_restart(run, self.n_restarts, self.seed, pool)
         (self.theta_, self.psi_), self.trace_, self.stopped_ = best.state, best.trace, best.stopped
         self.prior_distribution_ = self.psi_ @ self.theta_
         self._assign(annotations)
@@ -133,22 +133,3 @@ class FMM(Model):
 
     def _transform(self, new: Annotations, fitted: Self) -> None:
         self._assign(new)
-
-
-def one_hot_rows(chances: Array) -> Array:
-    """1 at each row's largest entry (the first of several), 0 elsewhere."""
-    hot = np.zeros_like(chances)
-    hot[np.arange(len(chances)), chances.argmax(axis=1)] = 1.0
-    return hot
-
-
-def _normalised(mass: Array) -> Array:
-    """Rows that sum to one; a row without mass becomes uniform."""
-    sums = mass.sum(axis=-1, keepdims=True)
-    uniform = np.full_like(mass, 1.0 / mass.shape[-1])
-    return np.asarray(np.divide(mass, sums, out=uniform, where=sums > 0))
-
-
-def _log(chances: Array) -> Array:
-    """log, with 0 taken as the smallest positive float so that 0 · log 0 stays 0."""
-    return np.log(np.maximum(chances, np.finfo(np.float64).tiny))

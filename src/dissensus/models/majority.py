@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.annotations import Annotations
+from dissensus.engine import Executor
 from dissensus.models.base import Array, Model
 
 
@@ -20,7 +21,7 @@ class MajorityVote(Model):
     so the held-out log-likelihood of a majority vote is usually −∞: it makes no claim about disagreement.
     """
 
-    def _fit(self, annotations: Annotations) -> None:
+    def _fit(self, annotations: Annotations, pool: Executor) -> None:
         self.prior_distribution_ = winners(annotations.counts.sum(axis=0, keepdims=True))[0]
         self._vote(annotations)
         self.trace_, self.stopped_ = np.zeros(0), "closed form"

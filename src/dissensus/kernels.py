@@ -1,0 +1,179 @@
+"""The array steps that cost time: messages between items and annotators.
+
+An (item, annotator) pair e = (m, n) is one factor of the graph, however many labels it carries. What the
+annotator answered there is its *answer* a: a class, or a multiset of classes where the pair is labelled more
+than once. Given the clusters k of the item and l of the annotator its likelihood is
+
+    F_akl = Π_p Θ_klp^{c_ap}        c_ap: how often class p stands in answer a.
+
+Pairs are sorted by answer inside a shard, so that a message step is one matrix product per answer. Sums over
+the pairs of an item or an annotator are products with a sparse matrix of ones.
+
+Messages are kept in the linear domain and their logarithms summed. Every message lies in (0, 1] and never
+below ``FLOOR``, and the largest entry of a normalised belief is at least 1/K; so a belief divided by one of
+its messages (the cavity: what the others say) neither overflows nor loses anything that matters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+if TYPE_CHECKING:
+    from dissensus.engine import Shard
+
+Array = NDArray[np.float64]
+
+FLOOR = np.exp(-200.0)  # least likelihood of an answer, relative to the answer's most likely clusters
+
+
+# ---- rows of probabilities ----------------------------------------------------------------------------
+
+
+def normalised(mass: Array) -> Array:
+    """Rows that sum to one; a row without mass becomes uniform."""
+    sums = mass.sum(axis=-1, keepdims=True)
+    uniform = np.full_like(mass, 1.0 / mass.shape[-1])
+    return np.asarray(np.divide(mass, sums, out=uniform, where=sums > 0))
+
+
+def safe_log(chances: Array) -> Array:
+    """log, with 0 taken as the smallest positive float so that 0 · log 0 stays 0."""
+    return np.asarray(np.log(np.maximum(chances, np.finfo(np.float64).tiny)))
+
+
+def softmax_rows(logits: Array) -> tuple[Array, Array]:
+    """Each row's exp, normalised, and the logarithm of what it was divided by."""
+    top = logits.max(axis=1, keepdims=True)
+    chances = np.exp(logits - top)
+    sums = chances.sum(axis=1, keepdims=True)
+    chances /= sums
+    return chances, (np.log(sums) + top)[:, 0]
+
+
+def one_hot_rows(chances: Array) -> Array:
+    """1 at each row's largest entry (the first of several), 0 elsewhere."""
+    hot = np.zeros_like(chances)
+    hot[np.arange(len(chances)), chances.argmax(axis=1)] = 1.0
+    return hot
+
+
+# ---- the layout of a shard ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PairLayout:
+    """A shard's pairs, sorted by answer."""
+
+    item: NDArray[np.intp]  # (pairs,) item within the shard
+    annotator: NDArray[np.intp]  # (pairs,) code of the annotator
+    who: NDArray[np.intp]  # codes of the annotators that occur in the shard
+    answers: Array  # (answers, P): how often each class stands in each answer
+    bounds: NDArray[np.intp]  # (answers + 1,): the pairs of answer a are bounds[a]:bounds[a + 1]
+    to_items: Any  # (items, pairs) sparse ones: sums over an item's pairs
+    to_annotators: Any  # (who, pairs) sparse ones
+
+    @classmethod
+    def of(cls, shard: Shard) -> PairLayout:
+        """Group the label rows by pair, name the distinct answers, and sort by answer."""
+        first, answer, answers = _answers(shard)
+        order = np.argsort(answer, kind="stable")
+        item = shard.item[first][order].astype(np.intp)
+        annotator = shard.annotator[first][order].astype(np.intp)
+        who, place = np.unique(annotator, return_inverse=True)
+        bounds = np.searchsorted(answer[order], np.arange(len(answers) + 1))
+        return cls(
+            item,
+            annotator,
+            who,
+            answers,
+            bounds,
+            _summing(item, shard.n_items),
+            _summing(place, len(who)),
+        )
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs in the shard."""
+        return len(self.item)
+
+    def factors(self, log_theta: Array) -> tuple[Array, Array]:
+        """F (answers, K, L), scaled so that each answer's largest entry is 1, and the log of the scale."""
+        K, L, P = log_theta.shape
+        # log F_akl = Σ_p c_ap log Θ_klp
+        logs = (self.answers @ log_theta.reshape(K * L, P).T).reshape(-1, K, L)
+        scale = logs.max(axis=(1, 2))
+        return np.maximum(np.exp(logs - scale[:, None, None]), FLOOR), scale
+
+
+def _answers(shard: Shard) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+    """First row of each pair, its answer's number, and the answers as class counts.
+
+    Answers 0 … P−1 are the single classes; further ones are the multisets that occur in the shard.
+    """
+    P = shard.n_classes
+    new = (np.diff(shard.item) != 0) | (np.diff(shard.annotator) != 0)
+    first = np.flatnonzero(np.concatenate([[True], new])) if len(shard.item) else np.zeros(0, np.intp)
+    answer = shard.label[first].astype(np.intp)
+    length = np.diff(np.append(first, len(shard.item)))
+    several = np.flatnonzero(length > 1)
+    if not len(several):
+        return first, answer, np.eye(P)
+    pair_of_row = np.repeat(np.arange(len(several)), length[several])
+    starts = np.cumsum(length[several]) - length[several]
+    rows = np.arange(len(pair_of_row)) + np.repeat(first[several] - starts, length[several])
+    cells = pair_of_row * P + shard.label[rows]
+    counts = np.bincount(cells, minlength=len(several) * P).reshape(-1, P)
+    multisets, which = np.unique(counts, axis=0, return_inverse=True)
+    answer[several] = P + which.ravel()
+    return first, answer, np.vstack([np.eye(P), multisets])
+
+
+def _summing(target: NDArray[np.intp], n: int) -> Any:
+    pairs = np.arange(len(target))
+    ones = np.ones(len(target))
+    return sparse.csr_array((ones, (target, pairs)), shape=(n, len(target)))
+
+
+# ---- message steps ------------------------------------------------------------------------------------
+
+
+def cavity(belief: Array, place: NDArray[np.intp], message: Array) -> tuple[Array, Array]:
+    """What a variable believes without one factor: belief / message, and its sum before normalising."""
+    # ẑ_e(l) ∝ z_n(l) / ν_e(l)
+    ratio = np.take(belief, place, axis=0)
+    ratio /= message
+    return ratio, ratio @ np.ones(ratio.shape[1])
+
+
+def messages(layout: PairLayout, factors: Array, incoming: Array) -> Array:
+    """Factor-to-variable messages (pairs, I): Σ_j F_aij incoming_e(j), one product per answer."""
+    outgoing = np.empty((layout.n_pairs, factors.shape[1]))
+    for a, F in enumerate(factors):
+        rows = slice(layout.bounds[a], layout.bounds[a + 1])
+        np.matmul(incoming[rows], F.T, out=outgoing[rows])
+    return outgoing
+
+
+def messages_plain(layout: PairLayout, factors: Array, incoming: Array) -> Array:
+    """The plain twin of :func:`messages`: one pair at a time."""
+    answer = np.repeat(np.arange(len(factors)), np.diff(layout.bounds))
+    return np.array([factors[answer[e]] @ incoming[e] for e in range(layout.n_pairs)])
+
+
+def pair_counts(layout: PairLayout, left: Array, right: Array) -> Array:
+    """(answers, I, J): Σ_e left_e(i) right_e(j) over the pairs of each answer."""
+    counts = np.empty((len(layout.answers), left.shape[1], right.shape[1]))
+    for a in range(len(layout.answers)):
+        rows = slice(layout.bounds[a], layout.bounds[a + 1])
+        np.matmul(left[rows].T, right[rows], out=counts[a])
+    return counts
+
+
+def class_counts(layout: PairLayout, counts: Array) -> Array:
+    """(I, J, P): label counts per class out of pair counts per answer."""
+    return np.asarray(np.einsum("aij,ap->ijp", counts, layout.answers, optimize=True))

@@ -1,0 +1,336 @@
+"""PGM: the graphical model that clusters items and annotators at once (Weerasooriya et al. 2021).
+
+How a label is born: item m belongs to one of K clusters, w_m ~ Cat(ψ); annotator n to one of L, z_n ~ Cat(Ω);
+the label is drawn from the distribution of that pair of clusters, y_mn ~ Cat(Θ_{w_m, z_n}). Priors:
+Θ_kl ~ Dir(α), ψ ~ Dir(γ), Ω ~ Dir(τ). What the population would answer about an item is
+
+    Y'_m = Σ_l π_l Θ_{w_m, l}                                                                 (Eq. infer)
+
+with π = Ω (every annotator counts the same) or in proportion to how much each cluster labels.
+
+One model, three ways to learn it:
+
+* ``"bp"``: EM, the clusters' posteriors by belief propagation (propagation.py; Algorithm 3);
+* ``"annealing"``: simulated annealing on the complete state (annealing.py; Algorithm 2);
+* ``"vb"``: Dirichlet posteriors over the parameters, the same messages (learning.py, dirichlet.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.annotations import Annotations
+from dissensus.engine import Executor, Serial, shards_of
+from dissensus.errors import bad_parameter
+from dissensus.kernels import Array, normalised, one_hot_rows, safe_log, softmax_rows
+from dissensus.models import annealing
+from dissensus.models.ascent import Climb, best_restart, climb
+from dissensus.models.base import Model
+from dissensus.models.fmm import initial_theta, responsibilities
+from dissensus.models.joint import Parameters, Priors
+from dissensus.models.learning import Learned, Learner, MaximumPosterior, VariationalBayes
+from dissensus.models.propagation import Beliefs, Graph, Potentials
+from dissensus.params import NONE, SEED, choice, integer, real
+from dissensus.vocabulary import Codes
+
+PAPER_PRIOR = 2.0
+DEFAULT_ITERATIONS = {"bp": 200, "vb": 200, "annealing": 600}
+
+
+class PGM(Model):
+    """Clusters of items and of annotators, learned together.
+
+    ``alpha``, ``gamma`` and ``tau`` are the Dirichlet parameters; None means 2 for ``"bp"`` and
+    ``"annealing"`` (the paper's) and learned by empirical Bayes for ``"vb"``. ``m_step="product"`` multiplies
+    node beliefs (the paper's M-step), ``"pairwise"`` uses the belief of each pair (exact EM's).
+    ``messages="mean-field"`` replaces belief propagation by its coarser relative. Settings that steer the
+    fit: ``bp_rounds`` of messages per iteration, ``damping`` of messages between rounds.
+    """
+
+    _rules = {
+        "n_item_clusters": integer(1),
+        "n_annotator_clusters": integer(1),
+        "inference": choice("bp", "annealing", "vb"),
+        "alpha": real(0.0, open_low=True) | NONE,
+        "gamma": real(0.0, open_low=True) | NONE,
+        "tau": real(0.0, open_low=True) | NONE,
+        "m_step": choice("product", "pairwise"),
+        "messages": choice("bp", "mean-field"),
+        "bp_rounds": integer(1),
+        "bp_tol": real(0.0),
+        "damping": real(0.0, 0.95),
+        "max_iter": integer(1) | NONE,
+        "tol": real(0.0),
+        "n_restarts": integer(1),
+        "n_best": integer(1),
+        "assignment": choice("soft", "hard"),
+        "population": choice("labels", "annotators"),
+        "seed": SEED,
+        "n_jobs": integer(-1),
+    }
+    _arrays = (
+        "theta_",
+        "psi_",
+        "omega_",
+        "item_clusters_",
+        "annotator_clusters_",
+        "population_weights_",
+        "alpha_",
+        "gamma_",
+        "tau_",
+    )
+    _needs_annotators = True
+
+    theta_: Array  # (K, L, P): label distribution between item cluster and annotator cluster
+    psi_: Array  # (K,): shares of the item clusters
+    omega_: Array  # (L,): shares of the annotator clusters
+    item_clusters_: Array  # (M, K): P(w_m = k)
+    annotator_clusters_: Array  # (N, L): P(z_n = l)
+    population_weights_: Array  # (L,): π of Eq. infer
+    alpha_: Array  # the priors in force, learned or given
+    gamma_: Array
+    tau_: Array
+    best_states_: list[tuple[float, annealing.HardState]]  # annealing only, not saved
+
+    def __init__(
+        self,
+        n_item_clusters: int = 10,
+        n_annotator_clusters: int = 5,
+        *,
+        inference: str = "bp",
+        alpha: float | None = None,
+        gamma: float | None = None,
+        tau: float | None = None,
+        m_step: str = "product",
+        messages: str = "bp",
+        bp_rounds: int = 1,
+        bp_tol: float = 1e-4,
+        damping: float = 0.0,
+        max_iter: int | None = None,
+        tol: float = 1e-5,
+        n_restarts: int = 1,
+        n_best: int = 1,
+        assignment: str = "soft",
+        population: str = "labels",
+        seed: int = 0,
+        n_jobs: int = 1,
+    ) -> None:
+        self.n_item_clusters = n_item_clusters
+        self.n_annotator_clusters = n_annotator_clusters
+        self.inference = inference
+        self.alpha = alpha
+        self.gamma = gamma
+        self.tau = tau
+        self.m_step = m_step
+        self.messages = messages
+        self.bp_rounds = bp_rounds
+        self.bp_tol = bp_tol
+        self.damping = damping
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_restarts = n_restarts
+        self.n_best = n_best
+        self.assignment = assignment
+        self.population = population
+        self.seed = seed
+        self.n_jobs = n_jobs
+
+    def check_params(self) -> None:
+        """The rules, and that the closed forms' priors are at least 1."""
+        super().check_params()
+        if self.inference == "vb":
+            return
+        for name in ("alpha", "gamma", "tau"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                rule = f"a float >= 1 with inference={self.inference!r}, whose closed forms need it"
+                raise bad_parameter(self, name, rule, value)
+
+    # ---- fitting --------------------------------------------------------------------------------------
+
+    def fit(self, annotations: Any, *, item_prior: Any = None, prior_labels: float = 1.0) -> Self:
+        """Learn from annotations.
+
+        ``item_prior`` (items, classes) is what a classifier, or gold labels, say of each item before any
+        annotator does; it counts as ``prior_labels`` labels of an average annotator.
+        """
+        return self._run_fit(annotations, item_prior=_checked_prior(item_prior), prior_labels=prior_labels)
+
+    def _fit(
+        self,
+        annotations: Annotations,
+        pool: Executor,
+        item_prior: Array | None = None,
+        prior_labels: float = 1.0,
+    ) -> None:
+        if item_prior is not None and item_prior.shape != (annotations.n_items, annotations.n_classes):
+            shape = (annotations.n_items, annotations.n_classes)
+            raise bad_parameter(self, "item_prior", f"of shape {shape}", item_prior.shape)
+        if self.inference == "annealing":
+            self._fit_annealing(annotations, pool)
+        else:
+            self._fit_messages(annotations, pool, None if item_prior is None else prior_labels * item_prior)
+        self.population_weights_ = self._weights(annotations.annotator_load)
+        self.prior_distribution_ = self.psi_ @ self._cluster_distributions()
+        self._describe_items()
+
+    def _fit_messages(self, annotations: Annotations, pool: Executor, evidence: Array | None) -> None:
+        shards = shards_of(annotations)
+        inner, outer = (pool, Serial()) if len(shards) > 1 else (Serial(), pool)
+        graph = Graph(shards, annotations.n_annotators, inner, self.messages == "mean-field")
+        learner = self._learner()
+        max_iter = self.max_iter or DEFAULT_ITERATIONS[self.inference]
+        load = annotations.annotator_load
+
+        def advance(beliefs: Beliefs, before: Learned | None, statistics: Any) -> tuple[Beliefs, Learned]:
+            learned = learner.learn(statistics, before)
+            potentials = _with_evidence(learned.potentials, evidence, beliefs.z.T @ load)
+            beliefs = graph.settle(
+                beliefs, potentials, rounds=self.bp_rounds, tol=self.bp_tol, damping=self.damping
+            )
+            return beliefs, learned
+
+        def step(state: tuple[Beliefs, Learned]) -> tuple[tuple[Beliefs, Learned], float]:
+            beliefs, learned = state
+            pairwise = self.m_step == "pairwise"
+            statistics = graph.statistics(beliefs, learned.potentials.theta if pairwise else None)
+            pair_terms = 0.0 if graph.mean_field else statistics.pair_terms
+            objective = beliefs.node_terms - pair_terms + learned.prior_term
+            return advance(beliefs, learned, statistics), objective
+
+        def run(rng: np.random.Generator) -> Climb[tuple[Beliefs, Learned]]:
+            start = graph.start(*self._initial_beliefs(annotations, rng))
+            first = advance(start, None, graph.statistics(start, None))
+            return climb(step, first, max_iter=max_iter, tol=self.tol, n_labels=annotations.n_labels)
+
+        best = best_restart(run, self.n_restarts, self.seed, outer)
+        beliefs, learned = best.state
+        self._keep(learned.parameters, beliefs.w, beliefs.z)
+        self.alpha_, self.gamma_, self.tau_ = learned.alpha, learned.gamma, learned.tau
+        self.trace_, self.stopped_ = best.trace, best.stopped
+
+    def _fit_annealing(self, annotations: Annotations, pool: Executor) -> None:
+        priors = self._priors()
+        K, L = self.n_item_clusters, self.n_annotator_clusters
+
+        def run(rng: np.random.Generator) -> annealing.Annealed:
+            w, z = self._initial_beliefs(annotations, rng)
+            start = annealing.random_start(annotations, w.argmax(1), z.argmax(1), K, L, priors)
+            return annealing.anneal(
+                annotations,
+                start,
+                priors,
+                rng,
+                max_iter=self.max_iter or DEFAULT_ITERATIONS["annealing"],
+                tol=self.tol,
+                n_best=self.n_best,
+            )
+
+        streams = [np.random.default_rng([self.seed, restart]) for restart in range(self.n_restarts)]
+        best = max(pool.map(run, streams), key=lambda annealed: annealed.best[0][0])
+        _, state = best.best[0]
+        items, annotators = annealing.conditionals(annotations, state)
+        self._keep(state.parameters, softmax_rows(items)[0], softmax_rows(annotators)[0])
+        self.alpha_, self.gamma_, self.tau_ = map(np.atleast_1d, (priors.alpha, priors.gamma, priors.tau))
+        self.best_states_ = best.best
+        self.trace_, self.stopped_ = best.trace, best.stopped
+
+    def _initial_beliefs(self, annotations: Annotations, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Items by their likeness to random items' labels, annotators at random."""
+        K, L = self.n_item_clusters, self.n_annotator_clusters
+        theta = initial_theta(annotations.counts, K, PAPER_PRIOR, rng)
+        w, _ = responsibilities(annotations.counts.astype(np.float64), theta, np.full(K, 1.0 / K))
+        z = rng.dirichlet(np.full(L, 0.3), size=annotations.n_annotators)
+        return w, normalised(z)
+
+    def _priors(self) -> Priors:
+        given = (self.alpha, self.gamma, self.tau)
+        return Priors(*(PAPER_PRIOR if value is None else value for value in given))
+
+    def _learner(self) -> Learner:
+        if self.inference == "vb":
+            return VariationalBayes(self.alpha, self.gamma, self.tau)
+        return MaximumPosterior(self._priors())
+
+    def _keep(self, parameters: Parameters, w: Array, z: Array) -> None:
+        self.theta_, self.psi_, self.omega_ = parameters.theta, parameters.psi, parameters.omega
+        self.item_clusters_, self.annotator_clusters_ = w, z
+
+    # ---- what it knows --------------------------------------------------------------------------------
+
+    def _weights(self, load: NDArray[Any]) -> Array:
+        """π: by how much each annotator cluster labels, or Ω."""
+        if self.population == "annotators":
+            return self.omega_
+        # π_l ∝ Σ_n load_n z_nl
+        return normalised(load @ self.annotator_clusters_)
+
+    def _cluster_distributions(self) -> Array:
+        """(K, P): Σ_l π_l Θ_kl."""
+        return np.asarray(np.einsum("l,klp->kp", self.population_weights_, self.theta_))
+
+    def _describe_items(self) -> None:
+        w = one_hot_rows(self.item_clusters_) if self.assignment == "hard" else self.item_clusters_
+        self.label_distributions_ = w @ self._cluster_distributions()
+
+    def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
+        """Σ_kl w_mk z_nl Θ_klp."""
+        w = np.vstack([self.item_clusters_, self.psi_])[item]
+        z = np.vstack([self.annotator_clusters_, self.population_weights_])[annotator]
+        K, L, P = self.theta_.shape
+        by_annotator_cluster = (w @ self.theta_.reshape(K, L * P)).reshape(-1, L, P)
+        return np.asarray(np.einsum("el,elp->ep", z, by_annotator_cluster))
+
+    def annotator_frame(self) -> dict[str, Any]:
+        """Columns about annotators: the most likely cluster and its probability."""
+        return {
+            "cluster": self.annotator_clusters_.argmax(axis=1),
+            "cluster_probability": self.annotator_clusters_.max(axis=1),
+        }
+
+    # ---- new items and annotators ---------------------------------------------------------------------
+
+    def _transform(self, new: Annotations, fitted: Self) -> None:
+        """Beliefs about ``new``'s items and annotators, Θ, ψ and Ω kept.
+
+        Items and annotators of the fit bring their beliefs along; labels between two of them are taken to
+        be those of the fit, and are not counted a second time.
+        """
+        item = fitted.item_vocabulary_.codes(new.item_vocabulary)
+        annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
+        fresh = (item[new.item] < 0) | (annotator[new.annotator] < 0)
+        potentials = Potentials(
+            safe_log(fitted.theta_),
+            safe_log(np.vstack([fitted.item_clusters_, fitted.psi_])[item]),
+            safe_log(np.vstack([fitted.annotator_clusters_, fitted.omega_])[annotator]),
+        )
+        graph = Graph(shards_of(new.take_rows(fresh)), new.n_annotators, Serial())
+        start = graph.start(np.exp(potentials.psi), np.exp(potentials.omega))
+        beliefs = graph.settle(start, potentials, rounds=50, tol=1e-9 * max(new.n_labels, 1))
+        self.item_clusters_, self.annotator_clusters_ = beliefs.w, beliefs.z
+        self._describe_items()
+
+
+def _checked_prior(item_prior: Any) -> Array | None:
+    if item_prior is None:
+        return None
+    table = np.asarray(item_prior, dtype=np.float64)
+    if table.ndim != 2 or not np.isfinite(table).all() or (table < 0).any():
+        raise bad_parameter("PGM", "item_prior", "an (items, classes) table of probabilities", item_prior)
+    return normalised(table)
+
+
+def _with_evidence(potentials: Potentials, evidence: Array | None, mass: Array) -> Potentials:
+    """Item potentials of their own where something is known of the items beforehand.
+
+    log P(w_m = k) = log ψ_k + S Σ_p h_mp log Σ_l π_l Θ_klp: the prediction h_m as S labels of an average
+    annotator.
+    """
+    if evidence is None:
+        return potentials
+    average = np.einsum("l,klp->kp", normalised(mass), np.exp(potentials.theta))
+    psi = potentials.psi + evidence @ safe_log(normalised(average)).T
+    return Potentials(potentials.theta, psi, potentials.omega)
