@@ -7,20 +7,26 @@ order of the input never reaches a model. Everything is checked here, once; mode
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, ParameterError, bad_parameter
-from dissensus.vocabulary import Codes, Vocabulary, encode, to_arrow
-
-Duplicates = Literal["keep", "first", "last", "error"]
-DUPLICATE_POLICIES: tuple[Duplicates, ...] = ("keep", "first", "last", "error")
+from dissensus.errors import DataError, bad_parameter
+from dissensus.rows import (
+    DUPLICATE_POLICIES,
+    Duplicates,
+    check_lengths,
+    checked_counts,
+    pointers,
+    resolved_rows,
+)
+from dissensus.side_tables import aligned, checked_ids, column_of, counted, gold_codes, gold_labels
+from dissensus.vocabulary import Codes, Place, Vocabulary, encode, ordered_vocabulary
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,45 +69,32 @@ class Annotations:
         gold: Any = None,
         duplicates: Duplicates = "keep",
         frame_kind: str = "pandas",
-        place: Callable[[int], str] = "row {}".format,
+        place: Place = "row {}".format,
         notes: Sequence[str] = (),
     ) -> Self:
         """Annotations from three columns of equal length.
 
         ``classes`` declares the class set and its order. ``items``, ``annotators`` and ``gold`` are side
         tables (Arrow) whose first column holds the ids; items that nobody labelled join the vocabulary.
+        ``place`` says where a row stands in the source, for the error that names it.
         """
         if duplicates not in DUPLICATE_POLICIES:
             raise bad_parameter("Annotations", "duplicates", f"one of {DUPLICATE_POLICIES}", duplicates)
-        columns = (item, annotator, label)
-        lengths = [len(column) for column in columns]
-        if len(set(lengths)) != 1:
-            raise DataError(
-                "item, annotator and label columns differ in length "
-                f"({', '.join(map(str, lengths))}); give one value of each per label"
-            )
-        if not lengths[0]:
-            raise DataError("there is no label in the data; give at least one (item, annotator, label) row")
-        item_codes, item_vocabulary = encode(item, "item", place=place)
-        annotator_codes, annotator_vocabulary = encode(annotator, "annotator", place=place)
-        label_codes, class_vocabulary = encode(label, "label", order=classes, place=place)
-        rows = _canonical(
-            item_codes,
-            annotator_codes,
-            label_codes,
-            (len(item_vocabulary), len(annotator_vocabulary), len(class_vocabulary)),
-            duplicates,
-            lambda row: f"{place(row)}: item {item[row]} and annotator {annotator[row]}",
-        )
+        check_lengths(len(item), len(annotator), len(label))
+        coded_items = encode(item, "item", place=place)
+        coded_annotators = encode(annotator, "annotator", place=place)
+        coded_labels = encode(label, "label", order=classes, place=place)
+        rows, left_out = resolved_rows(coded_items, coded_annotators, coded_labels, duplicates, place)
+        words = f"{{}} {{are}} left out: the {duplicates} label of a pair counts"
         annotations = cls(
             *rows,
-            item_vocabulary,
-            annotator_vocabulary,
-            class_vocabulary,
+            coded_items[1],
+            coded_annotators[1],
+            coded_labels[1],
             frame_kind=frame_kind,
-            notes=tuple(notes),
+            notes=(*notes, *counted((left_out, words, "repeat"))),
         )
-        return annotations.with_tables(items=items, annotators=annotators, gold=gold)
+        return annotations.with_tables(items, annotators, gold, new_classes=classes is None)
 
     @classmethod
     def from_counts(
@@ -111,98 +104,109 @@ class Annotations:
         items: Any = None,
         classes: Any = None,
         frame_kind: str = "pandas",
+        place: Place = "row {}".format,
         notes: Sequence[str] = (),
     ) -> Self:
         """Annotations without annotators from an (items, classes) table of counts.
 
-        Every label is its own (item, annotator) pair; models that need annotators refuse such data.
+        Every label is its own (item, annotator) pair; models that need annotators refuse such data. Classes
+        keep the order of the columns.
         """
-        table = _checked_counts(counts)
+        table = checked_counts(counts, place)
         M, P = table.shape
-        ids = Vocabulary(np.arange(M) if items is None else items, "item")
-        names = Vocabulary(np.arange(P) if classes is None else classes, "label")
+        ids = np.arange(M) if items is None else items
+        names = ordered_vocabulary(np.arange(P) if classes is None else classes, "label")
         if (len(ids), len(names)) != (M, P):
             raise DataError(f"{len(ids)} items and {len(names)} classes name a {M} × {P} table of counts")
-        order = np.asarray(np.argsort(ids.ids, kind="stable"))
-        table, ids = table[order], ids.take(order)
+        vocabulary = Vocabulary(checked_ids(pa.table({"item": Vocabulary(ids, "item").arrow}), "item", place))
+        codes, vocabulary = encode(vocabulary, "item")
+        table = table[np.argsort(codes)]
         item = np.repeat(np.arange(M, dtype=np.int32), table.sum(axis=1))
-        label = np.repeat(np.tile(np.arange(P, dtype=np.int32), M), table.ravel())
-        place_in_item = np.arange(len(item)) - np.repeat(_pointers(item, M)[:-1], table.sum(axis=1))
-        n_places = int(place_in_item.max()) + 1
-        anonymous = Vocabulary([f"label {i + 1}" for i in range(n_places)], "annotator")
+        place_in_item = np.arange(len(item)) - np.repeat(pointers(item, M)[:-1], table.sum(axis=1))
+        nobody = [f"label {i + 1}" for i in range(int(place_in_item.max()) + 1)]
         return cls(
             item,
             place_in_item.astype(np.int32),
-            label,
-            ids,
-            anonymous,
+            np.repeat(np.tile(np.arange(P, dtype=np.int32), M), table.ravel()),
+            vocabulary,
+            Vocabulary(nobody, "annotator"),
             names,
             anonymous=True,
             frame_kind=frame_kind,
             notes=(*notes, "class counts name no annotators: only item-side models apply"),
         )
 
-    def with_tables(self, items: Any = None, annotators: Any = None, gold: Any = None) -> Self:
-        """The same labels with side tables joined by id (the first column of each Arrow table)."""
+    def with_tables(
+        self,
+        items: pa.Table | None = None,
+        annotators: pa.Table | None = None,
+        gold: pa.Table | None = None,
+        *,
+        new_classes: bool = True,
+        places: Mapping[str, Place] | None = None,
+    ) -> Self:
+        """The same labels with side tables joined by id (the first column of each Arrow table).
+
+        ``new_classes``: whether a gold label that no annotator gave joins the classes or is an error.
+        ``places`` (by "items", "annotators", "gold") say where a row stands in its source.
+        """
+        place = {"items": _place_in("item"), "annotators": _place_in("annotator"), "gold": _place_in("gold")}
+        place |= places or {}
         result = self
-        if gold is not None:
-            result = result._with_new_classes(gold.column(1))
         if items is not None:
-            result = result._with_new_items(items.column(0))
-            result = replace(result, item_table=_aligned(items, result.item_vocabulary, "item"))
+            result = result._with_items(items, place["items"])
         if annotators is not None:
-            result = replace(
-                result, annotator_table=_aligned(annotators, result.annotator_vocabulary, "annotator")
-            )
+            result = result._with_annotators(annotators, place["annotators"])
         if gold is not None:
-            result = replace(result, gold=result._gold_codes(gold))
+            result = result._with_gold(gold, place["gold"], new_classes)
         return result
 
-    def _with_new_items(self, ids: Any) -> Self:
+    def _with_items(self, table: pa.Table, place: Place) -> Self:
         """Item ids that carry no label join the vocabulary, in its order."""
-        known = self.item_vocabulary
-        fresh = to_arrow(ids, "item")
-        if fresh.type != known.arrow.type:
-            raise DataError(
-                f"the item table's ids are of type {fresh.type} and those of the labels {known.arrow.type}; "
-                "use one type in both"
-            )
-        unlabelled = fresh.filter(pa.array(known.codes(fresh) < 0)).unique()
-        if not len(unlabelled):
-            return self
-        codes, vocabulary = encode(pa.concat_arrays([known.arrow, unlabelled]), "item")
-        note = f"{len(unlabelled)} items of the item table have no label"
+        ids = checked_ids(table, "item", place)
+        codes, vocabulary = self.item_vocabulary.extended(ids)
+        table, _, without_row = aligned(table, ids, vocabulary)
+        notes = counted(
+            (len(vocabulary) - self.n_items, "{} of the item table {have} no label", "item"),
+            (without_row, "{} {have} no row in the item table", "item"),
+        )
         return replace(
             self,
-            item=codes[: len(known)][self.item],
+            item=codes[self.item],
             item_vocabulary=vocabulary,
-            notes=(*self.notes, note),
+            item_table=table,
+            gold=None if self.gold is None else _spread(self.gold, codes, len(vocabulary)),
+            notes=(*self.notes, *notes),
         )
 
-    def _with_new_classes(self, labels: Any) -> Self:
-        """Gold labels that nobody gave join the classes, in code-point order."""
-        known = self.class_vocabulary
-        fresh = to_arrow(labels, "label")
-        fresh = fresh.filter(fresh.is_valid())
-        unseen = fresh.filter(pa.array(known.codes(fresh) < 0)).unique()
-        if not len(unseen):
-            return self
-        unseen = unseen.cast(known.arrow.type) if unseen.type != known.arrow.type else unseen
-        codes, vocabulary = encode(pa.concat_arrays([known.arrow, unseen]), "label")
-        names = ", ".join(map(str, unseen.to_pylist()[:5]))
+    def _with_annotators(self, table: pa.Table, place: Place) -> Self:
+        if self.anonymous:
+            raise DataError(
+                "the labels name no annotators, so an annotator table cannot be joined; leave it out"
+            )
+        ids = checked_ids(table, "annotator", place)
+        table, strangers, without_row = aligned(table, ids, self.annotator_vocabulary)
+        notes = counted(
+            (strangers, "{} of the annotator table gave no label and {are} left out", "annotator"),
+            (without_row, "{} {have} no row in the annotator table", "annotator"),
+        )
+        return replace(self, annotator_table=table, notes=(*self.notes, *notes))
+
+    def _with_gold(self, table: pa.Table, place: Place, new_classes: bool) -> Self:
+        item, label, rows = gold_labels(table, place)
+        if not new_classes:
+            encode(label, "label", order=self.class_vocabulary, place=lambda row: place(int(rows[row])))
+        codes, classes = self.class_vocabulary.extended(label)
+        unseen = classes.take(np.setdiff1d(np.arange(len(classes)), codes))
+        gold, strangers = gold_codes(item, label, self.item_vocabulary, classes)
+        notes = counted(
+            (strangers, "{} {are} for items that are not in the data and {are} left out", "gold label")
+        )
+        if len(unseen):
+            notes = (f"gold has classes that no annotator used: {', '.join(map(str, unseen[:5]))}", *notes)
         return replace(
-            self,
-            label=codes[: len(known)][self.label],
-            class_vocabulary=vocabulary,
-            notes=(*self.notes, f"gold has classes that no annotator used: {names}"),
+            self, label=codes[self.label], class_vocabulary=classes, gold=gold, notes=(*self.notes, *notes)
         )
-
-    def _gold_codes(self, table: pa.Table) -> Codes:
-        gold = np.full(self.n_items, -1, dtype=np.int32)
-        item = self.item_vocabulary.codes(table.column(0))
-        label = self.class_vocabulary.codes(table.column(1))
-        gold[item[item >= 0]] = label[item >= 0]
-        return gold
 
     # ---- what is in it --------------------------------------------------------------------------------
 
@@ -250,7 +254,7 @@ class Annotations:
     @cached_property
     def item_pointers(self) -> NDArray[np.int64]:
         """(items + 1,): the rows of item m are ``item_pointers[m]:item_pointers[m + 1]``."""
-        return _frozen(_pointers(self.item, self.n_items))
+        return _frozen(pointers(self.item, self.n_items))
 
     @cached_property
     def by_annotator(self) -> NDArray[np.int64]:
@@ -280,11 +284,11 @@ class Annotations:
 
     def item_column(self, name: str) -> NDArray[Any]:
         """A column of the item table, one value an item."""
-        return _column(self.item_table, name, "item")
+        return column_of(self.item_table, name, "item")
 
     def annotator_column(self, name: str) -> NDArray[Any]:
         """A column of the annotator table, one value an annotator."""
-        return _column(self.annotator_table, name, "annotator")
+        return column_of(self.annotator_table, name, "annotator")
 
     def __len__(self) -> int:
         return self.n_items
@@ -308,8 +312,9 @@ class Annotations:
         return self.take_items(np.atleast_1d(codes))
 
     def take_items(self, codes: NDArray[Any]) -> Self:
-        """The labels of the given items; annotators and classes keep their vocabularies."""
-        starts, stops = self.item_pointers[codes], self.item_pointers[np.asarray(codes) + 1]
+        """The labels of the given items, in the order given; other vocabularies stay."""
+        codes = np.asarray(codes, dtype=np.int64)
+        starts, stops = self.item_pointers[codes], self.item_pointers[codes + 1]
         lengths = stops - starts
         item = np.repeat(np.arange(len(codes), dtype=np.int32), lengths)
         first = np.concatenate([[0], np.cumsum(lengths)])[:-1]
@@ -348,10 +353,13 @@ class Annotations:
     def split_items(
         self, shares: Mapping[str, float] | None = None, *, seed: int = 0, column: str = "split"
     ) -> dict[str, Self]:
-        """Parts by item: those of the item table's ``column``, or seeded parts of the given shares."""
+        """Parts by item: those of the item table's ``column``, or seeded parts of the given shares.
+
+        Items whose ``column`` is blank belong to no part, nor do those left over by shares below 1 in sum.
+        """
         if shares is None:
             names = self.item_column(column)
-            parts = [name for name in dict.fromkeys(names.tolist()) if name is not None]
+            parts = [name for name in dict.fromkeys(names.tolist()) if name not in (None, "")]
             return {str(name): self.take_items(np.flatnonzero(names == name)) for name in parts}
         total = sum(shares.values())
         if not shares or min(shares.values()) <= 0 or total > 1 + 1e-9:
@@ -366,88 +374,15 @@ class Annotations:
 # ---- helpers ------------------------------------------------------------------------------------------
 
 
-def _canonical(
-    item: Codes,
-    annotator: Codes,
-    label: Codes,
-    sizes: tuple[int, int, int],
-    duplicates: Duplicates,
-    place: Callable[[int], str],
-) -> tuple[Codes, Codes, Codes]:
-    """Rows by item, annotator, label, repeated pairs resolved by the named policy."""
-    if duplicates != "keep":
-        rows = _one_row_a_pair(item, annotator, sizes[1], duplicates, place)
-        item, annotator, label = item[rows], annotator[rows], label[rows]
-    M, N, P = sizes
-    if M * N * P < 2**63:
-        # One integer a row sorts several times faster than three columns, and divides back into them.
-        key = (item.astype(np.int64) * N + annotator) * P + label
-        if np.any(key[1:] < key[:-1]):
-            key.sort()
-            pair, label = np.divmod(key, P)
-            item, annotator = np.divmod(pair, N)
-        return _int32(item), _int32(annotator), _int32(label)
-    order = np.lexsort((label, annotator, item))
-    return item[order], annotator[order], label[order]
+def _place_in(what: str) -> Place:
+    return lambda row: f"{what} table row {row}"
 
 
-def _one_row_a_pair(
-    item: Codes, annotator: Codes, N: int, duplicates: Duplicates, place: Callable[[int], str]
-) -> NDArray[np.int64]:
-    key = item.astype(np.int64) * N + annotator
-    order = np.argsort(key, kind="stable")
-    same_as_next = np.append(key[order][1:] == key[order][:-1], False)
-    if duplicates == "error" and same_as_next.any():
-        second = int(order[np.flatnonzero(same_as_next)[0] + 1])
-        raise DataError(
-            f"{place(second)} occur together more than once; remove the repeats or choose --duplicates "
-            "keep, first or last"
-        )
-    keep = ~same_as_next if duplicates == "last" else ~np.roll(same_as_next, 1)
-    return np.sort(order[keep])
-
-
-def _checked_counts(counts: Any) -> NDArray[np.int64]:
-    table = np.asarray(counts)
-    if table.ndim != 2 or not table.size:
-        raise DataError(f"class counts must be an (items, classes) table; got shape {table.shape}")
-    whole = np.asarray(table, dtype=np.float64)
-    if not np.isfinite(whole).all() or (whole < 0).any() or (whole != np.round(whole)).any():
-        row = int(np.flatnonzero(~(np.isfinite(whole) & (whole >= 0) & (whole == np.round(whole))).all(1))[0])
-        raise DataError(f"row {row}: class counts must be whole numbers of at least 0; correct the row")
-    if not whole.any():
-        raise DataError("there is no label in the class counts; give at least one count above 0")
-    return whole.astype(np.int64)
-
-
-def _aligned(table: pa.Table, vocabulary: Vocabulary, what: str) -> pa.Table:
-    """A side table with one row an id, in the vocabulary's order; null where it has no row."""
-    codes = vocabulary.codes(table.column(0))
-    if len(np.unique(codes[codes >= 0])) != (codes >= 0).sum():
-        repeated = int(np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(vocabulary)) > 1)[0])
-        raise DataError(f"the {what} table has {what} {vocabulary[repeated]!r} twice; keep one row of it")
-    rows: NDArray[np.int64] = np.full(len(vocabulary), -1)
-    rows[codes[codes >= 0]] = np.flatnonzero(codes >= 0)
-    place = pa.array(rows, mask=rows < 0)
-    return table.take(place).set_column(0, table.column_names[0], vocabulary.arrow)
-
-
-def _column(table: pa.Table | None, name: str, what: str) -> NDArray[Any]:
-    if table is None:
-        raise ParameterError(f"no {what} table was given, so there is no column {name!r}; pass {what}s=")
-    if name not in table.column_names:
-        known = ", ".join(table.column_names)
-        raise ParameterError(f"the {what} table has no column {name!r}; it has {known}")
-    values: NDArray[Any] = table.column(name).combine_chunks().to_numpy(zero_copy_only=False)
-    return values
-
-
-def _pointers(sorted_codes: NDArray[Any], n: int) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(np.bincount(sorted_codes, minlength=n))]).astype(np.int64)
-
-
-def _int32(codes: NDArray[Any]) -> Codes:
-    return codes.astype(np.int32, copy=False)
+def _spread(values: Codes, codes: Codes, n: int) -> Codes:
+    """``values`` moved to their new places among ``n``, −1 elsewhere."""
+    moved = np.full(n, -1, dtype=np.int32)
+    moved[codes] = values
+    return moved
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError
 
 Codes = NDArray[np.int32]
+Place = Callable[[int], str]  # where a row stands in its source, in words
 
 
 class Vocabulary(Sequence[Any]):
@@ -34,21 +35,42 @@ class Vocabulary(Sequence[Any]):
         values.setflags(write=False)
         return values
 
+    @property
+    def is_sorted(self) -> bool:
+        """True where the order is that of code points (of value, for numbers)."""
+        return bool(np.all(np.diff(pc.sort_indices(self.arrow).to_numpy().astype(np.int64)) > 0))
+
     def codes(self, ids: Any) -> Codes:
-        """The code of each given id; −1 where the vocabulary does not have it."""
-        wanted = to_arrow(ids, self.what)
-        if wanted.type != self.arrow.type:
-            try:
-                wanted = wanted.cast(self.arrow.type)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                return np.full(len(wanted), -1, dtype=np.int32)
-        found = pc.index_in(wanted, value_set=self.arrow)
+        """The code of each given id; −1 where the vocabulary does not have it.
+
+        A number and its text name the same id, so that ids from a frame find those from a file.
+        """
+        wanted, known = to_arrow(ids, self.what), self.arrow
+        if wanted.type != known.type:
+            texts = pa.types.is_string(wanted.type) or pa.types.is_string(known.type)
+            common = pa.string() if texts else pa.float64()
+            wanted, known = wanted.cast(common, safe=False), known.cast(common, safe=False)
+        found = pc.index_in(wanted, value_set=known)
         codes: Codes = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
         return codes
 
     def take(self, codes: NDArray[Any]) -> Vocabulary:
         """The sub-vocabulary of the given codes, in the order given."""
         return Vocabulary(self.arrow.take(pa.array(codes)), self.what)
+
+    def extended(self, ids: Any) -> tuple[Codes, Vocabulary]:
+        """This vocabulary with unknown ids added, and the new code of each old id.
+
+        A sorted vocabulary stays sorted; where another order was given, new ids follow the old. Either way
+        old ids keep their order among themselves.
+        """
+        fresh = to_arrow(ids, self.what)
+        fresh = fresh.filter(pa.array(self.codes(fresh) < 0)).unique()
+        joined = pa.concat_arrays([self.arrow, _cast(fresh, self.arrow.type, self.what)])
+        if self.is_sorted:
+            codes, vocabulary = encode(joined, self.what)
+            return codes[: len(self)], vocabulary
+        return np.arange(len(self), dtype=np.int32), Vocabulary(joined, self.what)
 
     def __len__(self) -> int:
         return len(self.arrow)
@@ -64,22 +86,78 @@ class Vocabulary(Sequence[Any]):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self):,} {self.what}s)"
+
 
 def to_arrow(values: Any, what: str) -> pa.Array:
     """An Arrow array of plain ids out of whatever sequence came."""
     if isinstance(values, Vocabulary):
         return values.arrow
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
+    array = _any_arrow(values, what)
+    return _plain(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array, what)
+
+
+def encode(
+    values: Any, what: str, order: Any = None, place: Place = "row {}".format
+) -> tuple[Codes, Vocabulary]:
+    """Codes and vocabulary of a column; ids sorted by code point (numbers by value) unless ordered.
+
+    ``place`` says where a row stands in the source, for the error that names it.
+    """
+    indices, distinct = _dictionary(values, what, place)
+    if order is None:
+        by_rank = pc.sort_indices(distinct)
+        vocabulary = Vocabulary(distinct.take(by_rank), what)
+        rank = np.empty(len(distinct), dtype=np.int32)
+        rank[by_rank.to_numpy()] = np.arange(len(distinct), dtype=np.int32)
+    else:
+        vocabulary = ordered_vocabulary(order, what, distinct.type)
+        rank = vocabulary.codes(distinct)
+        _refuse_strangers(rank, indices, distinct, what, place)
+    return rank[indices], vocabulary
+
+
+def ordered_vocabulary(order: Any, what: str, kind: pa.DataType | None = None) -> Vocabulary:
+    """A vocabulary in the order given, which must not repeat an id; ids become ``kind`` where they can."""
+    vocabulary = order if isinstance(order, Vocabulary) else Vocabulary(list(order), what)
+    if kind is not None and kind != vocabulary.arrow.type:
+        vocabulary = Vocabulary(_cast(vocabulary.arrow, kind, what), what)
+    if len(vocabulary.arrow.unique()) != len(vocabulary) or _blank(vocabulary.arrow).any():
+        raise DataError(f"the given order of {what}s repeats one or leaves one blank; list each once")
+    return vocabulary
+
+
+def lookalikes(vocabulary: Vocabulary) -> list[list[str]]:
+    """Groups of ids that differ only by white space or case."""
+    ids = vocabulary.arrow
+    if not pa.types.is_string(ids.type):
+        return []
+    if pc.any(pc.match_substring_regex(ids, _SPACE)).as_py():
+        ids = pc.replace_substring_regex(ids, _SPACE, "")
+    folded = pc.utf8_lower(ids).dictionary_encode()
+    if len(folded.dictionary) == len(vocabulary):
+        return []
+    key = folded.indices.to_numpy()
+    order = np.argsort(key, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(key[order])) + 1)
+    return [[str(vocabulary[code]) for code in group] for group in groups if len(group) > 1]
+
+
+_SPACE = r"[\s\p{Z}]+"
+
+
+def _any_arrow(values: Any, what: str) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
     if isinstance(values, np.ndarray) and values.dtype.kind in "UT":
         values = values.astype(object)
     try:
-        array = values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise DataError(
             f"the {what}s are of mixed or unusual types; give strings or numbers of one type"
         ) from None
-    return _plain(array, what)
 
 
 def _plain(array: pa.Array, what: str) -> pa.Array:
@@ -89,80 +167,78 @@ def _plain(array: pa.Array, what: str) -> pa.Array:
     if pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_float64(kind):
         return array
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or pa.types.is_null(kind):
-        return array.cast(pa.string())
+        return _cast(array, pa.string(), what)
     if pa.types.is_integer(kind):
-        return array.cast(pa.int64())
+        return _cast(array, pa.int64(), what)
     if pa.types.is_floating(kind):
-        return array.cast(pa.float64())
+        return _cast(array, pa.float64(), what)
     raise DataError(f"the {what}s are of type {kind}; give strings or numbers")
 
 
-def encode(
-    values: Any, what: str, order: Any = None, place: Callable[[int], str] = "row {}".format
-) -> tuple[Codes, Vocabulary]:
-    """Codes and vocabulary of a column; ids sorted by code point (numbers by value) unless ordered.
-
-    ``place`` says where a row stands in the source, for the error that names it.
-    """
-    indices, distinct = _dictionary(values, what, place)
-    if order is None:
-        rank_of = pc.sort_indices(distinct).to_numpy()
-        vocabulary = Vocabulary(distinct.take(pa.array(rank_of)), what)
-        rank = np.empty(len(distinct), dtype=np.int32)
-        rank[rank_of] = np.arange(len(distinct), dtype=np.int32)
-    else:
-        vocabulary = ordered_vocabulary(order, what)
-        rank = vocabulary.codes(distinct)
-        _refuse_strangers(rank, indices, distinct, what, place)
-    return rank[indices], vocabulary
+def _cast(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
+    try:
+        return array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise DataError(
+            f"some {what}s are of type {array.type}, others {kind}; use one type for all"
+        ) from None
 
 
-def ordered_vocabulary(order: Any, what: str) -> Vocabulary:
-    """A vocabulary in the order given, which must not repeat an id."""
-    vocabulary = order if isinstance(order, Vocabulary) else Vocabulary(list(order), what)
-    if len(vocabulary.arrow.unique()) != len(vocabulary) or vocabulary.arrow.null_count:
-        raise DataError(f"the given order of {what}s repeats one or leaves one blank; list each once")
-    return vocabulary
-
-
-def _dictionary(values: Any, what: str, place: Callable[[int], str]) -> tuple[NDArray[np.int32], pa.Array]:
-    """Dictionary codes in order of appearance, once blanks have been refused."""
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if not (isinstance(values, pa.Array) and pa.types.is_dictionary(values.type)):
-        values = to_arrow(values, what).dictionary_encode()
-    distinct = _plain(values.dictionary, what)
-    indices = values.indices
+def _dictionary(values: Any, what: str, place: Place) -> tuple[Codes, pa.Array]:
+    """Dictionary codes and the distinct ids, once blanks have been refused."""
+    values = _any_arrow(values.arrow if isinstance(values, Vocabulary) else values, what)
+    ready = pa.types.is_dictionary(values.type)
+    encoded = values if ready else values.dictionary_encode()
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    distinct, indices = _plain(encoded.dictionary, what), encoded.indices
     if indices.null_count:
         row = int(np.flatnonzero(indices.is_null().to_numpy(zero_copy_only=False))[0])
-        raise DataError(f"{place(row)}: the {what} is missing; fill it in or remove the row")
-    indices = indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-    _refuse_blanks(indices, distinct, what, place)
-    return indices, distinct
+        raise _blank_error(row, what, place)
+    codes = indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+    _refuse_blanks(codes, distinct, what, place)
+    return _compact(codes, distinct) if ready else (codes, distinct)
 
 
-def _refuse_blanks(indices: Codes, distinct: pa.Array, what: str, place: Callable[[int], str]) -> None:
-    if pa.types.is_string(distinct.type):
-        bad = pc.equal(pc.utf8_trim_whitespace(distinct), "")
-    elif pa.types.is_floating(distinct.type):
-        bad = pc.invert(pc.is_finite(distinct))
-    else:
-        return
-    blank = np.flatnonzero(pc.fill_null(bad, True).to_numpy(zero_copy_only=False))
-    rows = np.flatnonzero(np.isin(indices, blank)) if len(blank) else blank
+def _compact(codes: Codes, distinct: pa.Array) -> tuple[Codes, pa.Array]:
+    """A dictionary from elsewhere may repeat values or hold unused ones: one entry for each used id."""
+    merged = distinct.dictionary_encode()
+    codes = merged.indices.to_numpy().astype(np.int32)[codes]
+    used = np.bincount(codes, minlength=len(merged.dictionary)) > 0
+    compact = (np.cumsum(used) - 1).astype(np.int32)
+    return compact[codes], merged.dictionary.filter(pa.array(used))
+
+
+def _blank(ids: pa.Array) -> NDArray[np.bool_]:
+    """Which ids are null, white space only, or not a number."""
+    bad = ids.is_null()
+    if pa.types.is_string(ids.type):
+        bad = pc.equal(pc.utf8_trim_whitespace(ids), "")
+    elif pa.types.is_floating(ids.type):
+        bad = pc.invert(pc.is_finite(ids))
+    blank: NDArray[np.bool_] = pc.fill_null(bad, True).to_numpy(zero_copy_only=False)
+    return blank
+
+
+def _refuse_blanks(codes: Codes, distinct: pa.Array, what: str, place: Place) -> None:
+    rows = _rows_with(codes, _blank(distinct))
     if len(rows):
-        raise DataError(f"{place(int(rows[0]))}: the {what} is blank; fill it in or remove the row")
+        raise _blank_error(int(rows[0]), what, place)
 
 
-def _refuse_strangers(
-    rank: Codes, indices: Codes, distinct: pa.Array, what: str, place: Callable[[int], str]
-) -> None:
-    strangers = np.flatnonzero(rank < 0)
-    rows = np.flatnonzero(np.isin(indices, strangers)) if len(strangers) else strangers
+def _blank_error(row: int, what: str, place: Place) -> DataError:
+    return DataError(f"{place(row)}: the {what} is blank; fill it in or remove the row")
+
+
+def _refuse_strangers(rank: Codes, codes: Codes, distinct: pa.Array, what: str, place: Place) -> None:
+    rows = _rows_with(codes, rank < 0)
     if len(rows):
         row = int(rows[0])
-        value = distinct[int(indices[row])].as_py()
+        value = distinct[int(codes[row])].as_py()
         raise DataError(
             f"{place(row)}: {what} {value!r} is not in the {what} set; "
             f"add it with --{what}s or correct the row"
         )
+
+
+def _rows_with(codes: Codes, marked: NDArray[np.bool_]) -> NDArray[np.intp]:
+    return np.flatnonzero(marked[codes]) if marked.any() else np.zeros(0, np.intp)

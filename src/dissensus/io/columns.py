@@ -1,0 +1,125 @@
+"""Which column holds what: by the names people give them, or as told."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Sequence
+
+from dissensus.errors import DataError
+
+# What people call each column, surest names first. Case, white space and hyphens do not matter ("Worker ID"
+# is worker_id), and a plain word stands for its id as well (task for task_id).
+_NAMES = {
+    "item": (
+        "item",
+        "task unit document doc example question instance sample object",
+        "message_id sentence_id text_id tweet_id comment_id post_id image_id hit_id record_id case_id",
+        "id",
+    ),
+    "annotator": (
+        "annotator",
+        "worker user rater coder judge labeler labeller contributor participant evaluator reviewer assessor "
+        "observer scorer performer respondent annotated_by labeled_by labelled_by completed_by",
+    ),
+    "label": (
+        "label",
+        "response answer annotation class category choice judgement judgment rating vote grade score verdict "
+        "decision value",
+    ),
+    "gold": (
+        "gold gold_label truth ground_truth true_label reference correct",
+        "label true_class correct_label correct_answer expert_label reference_label",
+        "answer class category response value",
+    ),
+}
+_OPTIONS = {"item": "item", "annotator": "annotator", "label": "label", "gold": "label"}
+
+# Columns that describe an item in a table of one row an item.
+ITEM_SIDE = frozenset({"text", "sentence", "content", "message", "comment", "tweet", "title", "split", "url"})
+
+_MOST_SHOWN = 12
+
+
+def find_column(
+    columns: Sequence[str], role: str, given: str | None, where: str, taken: Collection[str] = ()
+) -> str:
+    """The column of a role: the one given, or the one whose name says so."""
+    if given is not None:
+        return _given_column(columns, given, where)
+    free = [name for name in columns if name not in taken]
+    for names in _NAMES[role]:
+        found = [name for name in free if _is_called(name, names.split(), role)]
+        found = [name for name in found if _full(name).endswith("id")] or found
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise DataError(
+                f"{where}: {' and '.join(map(repr, found))} could each be the {role} column; "
+                f"choose one with {_OPTIONS[role]}= (--{_OPTIONS[role]}-column)"
+            )
+    raise _not_found(free, columns, role, where)
+
+
+def has_column(columns: Sequence[str], role: str) -> bool:
+    """Whether some column's name says that it has this role."""
+    return any(_is_called(name, _known(role), role) for name in columns)
+
+
+def refuse_doubled(columns: Sequence[str], where: str) -> None:
+    """Every column that has a name has it alone."""
+    names = [name.strip() for name in columns if name.strip()]
+    doubled = next((name for name in names if names.count(name) > 1), None) if _repeat(names) else None
+    if doubled is not None:
+        raise DataError(f"{where}: the column {doubled!r} occurs twice; rename or remove one")
+
+
+def shown(columns: Sequence[str]) -> str:
+    """The names of the columns, the first of them where there are many."""
+    names = [name if name.strip() else "(no name)" for name in columns]
+    more = f", … ({len(names)} columns)" if len(names) > _MOST_SHOWN else ""
+    return ", ".join(names[:_MOST_SHOWN]) + more
+
+
+def _repeat(names: Sequence[str]) -> bool:
+    return len(set(names)) < len(names)
+
+
+def _given_column(columns: Sequence[str], given: str, where: str) -> str:
+    if given in columns:
+        return given
+    alike = [name for name in columns if name.strip().casefold() == given.strip().casefold()]
+    if len(alike) == 1:
+        return alike[0]
+    close = difflib.get_close_matches(given, columns, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ";"
+    raise DataError(f"{where}: there is no column {given!r}{hint} It has {shown(columns)}")
+
+
+def _not_found(free: Sequence[str], columns: Sequence[str], role: str, where: str) -> DataError:
+    near = next(
+        (name for name in free if difflib.get_close_matches(_full(name), _known(role), 1, 0.75)), None
+    )
+    example = near if near is not None else (free[0] if free else "NAME")
+    option = _OPTIONS[role]
+    hint = f"did you mean {near!r}? S" if near is not None else "s"
+    return DataError(
+        f"{where}: no {role} column found; {hint}ay which it is with {option}={example!r} "
+        f"(--{option}-column); it has {shown(columns)}"
+    )
+
+
+def _known(role: str) -> list[str]:
+    return " ".join(_NAMES[role]).split()
+
+
+def _is_called(name: str, words: Collection[str], role: str) -> bool:
+    full = _full(name)
+    is_id = role in ("item", "annotator")
+    return full in words or (is_id and re.sub(r"_?id$", "", full) in words)
+
+
+def _full(name: str) -> str:
+    """A column's name in lower case with underscores: "workerId" and "Worker ID" are worker_id."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
+    return re.sub(r"[^0-9a-z]+", "_", words.casefold()).strip("_")

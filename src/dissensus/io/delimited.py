@@ -1,0 +1,174 @@
+"""CSV, TSV and their kin, read by Arrow; the file is looked at line by line only when something is wrong."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+
+import pyarrow as pa
+
+from dissensus.errors import DataError
+from dissensus.io.columns import refuse_doubled, shown
+from dissensus.io.source import Source, encoding_error
+from dissensus.io.tables import FileTable
+
+_DELIMITERS = (",", "\t", ";", "|")
+_BLOCK = 1 << 20
+_LARGEST_BLOCK = (1 << 31) - 1
+
+Record = tuple[int, list[str]]  # the line a record starts on, and its fields
+
+
+class DelimitedTable(FileTable):
+    """A header and one record a row, fields quoted where needed; every field is text."""
+
+    def __init__(self, source: Source, delimiter: str | None = None) -> None:
+        super().__init__(source)
+        self.delimiter = delimiter or _guess_delimiter(source)
+        self.columns = self._header()
+
+    def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
+        """The columns, as strings."""
+        table = self._read(list(columns))
+        return [table.column(name) for name in columns]
+
+    def everything(self) -> pa.Table:
+        """All columns that have a name, as strings."""
+        return self._read([name for name in self.columns if name.strip()])
+
+    def place(self, row: int) -> str:
+        """File and line, found by counting."""
+        for number, (line, _) in enumerate(self._records()):
+            if number == row:
+                return f"{self.name} line {line}"
+        return f"{self.name} row {row}"
+
+    # ---- the fast way ---------------------------------------------------------------------------------
+
+    def _read(self, columns: list[str]) -> pa.Table:
+        self._refuse_open_quote()
+        try:
+            table = self._parsed(columns, _BLOCK)
+        except (pa.ArrowException, OSError, ValueError):
+            table = self._parsed_whole(columns)
+        if not table.num_rows:
+            raise self._no_rows()
+        return table
+
+    def _parsed(self, columns: list[str], block: int) -> pa.Table:
+        from pyarrow import csv as arrow_csv
+
+        return arrow_csv.read_csv(
+            pa.BufferReader(self.source.data),
+            read_options=arrow_csv.ReadOptions(block_size=block),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self.delimiter, newlines_in_values=self._n_quotes > 0
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(columns, pa.string()), include_columns=columns, null_values=[]
+            ),
+        )
+
+    def _parsed_whole(self, columns: list[str]) -> pa.Table:
+        """The file as one block, since a record may be longer than a block; what fails still is explained."""
+        try:
+            return self._parsed(columns, min(max(self.source.data.size, _BLOCK) + 1, _LARGEST_BLOCK))
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise self._explained(error) from None
+
+    @cached_property
+    def _n_quotes(self) -> int:
+        view = memoryview(self.source.data)
+        return sum(bytes(view[at : at + _BLOCK]).count(b'"') for at in range(0, len(view), _BLOCK))
+
+    # ---- the careful way ------------------------------------------------------------------------------
+
+    def _header(self) -> list[str]:
+        """The names in the first record that is not empty."""
+        try:
+            header = next(_records(self.source, self.delimiter, "strict"), (1, []))[1]
+        except UnicodeDecodeError:
+            raise encoding_error(self.source) or DataError(f"{self.name}: is not UTF-8; save it so") from None
+        refuse_doubled(header, f"{self.name} line 1")
+        return header
+
+    def _records(self) -> Iterator[Record]:
+        """The records after the header."""
+        records = _records(self.source, self.delimiter, "replace")
+        next(records, None)
+        return records
+
+    def _explained(self, error: Exception) -> DataError:
+        """Which line Arrow stumbled over."""
+        encoding = encoding_error(self.source)
+        if encoding:
+            return encoding
+        record = None
+        for record in self._records():
+            if len(record[1]) != len(self.columns):
+                return self._ragged(*record)
+        if record is None:
+            return self._no_rows()
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return DataError(f"{self.name}: cannot be read as a table ({reason}); save it again as CSV in UTF-8")
+
+    def _ragged(self, line: int, fields: list[str]) -> DataError:
+        n, wanted = len(fields), len(self.columns)
+        return DataError(
+            f"{self.name} line {line}: {n} field{'s' * (n != 1)} where the header has {wanted} "
+            f"({shown(self.columns)}); complete the row, or quote a field that holds the delimiter"
+        )
+
+    def _no_rows(self) -> DataError:
+        return DataError(f"{self.name}: has a header and no rows; add one row a label")
+
+    def _refuse_open_quote(self) -> None:
+        """An odd number of quotes may mean one that never closes and swallows the rest of the file."""
+        if self._n_quotes % 2 == 0:
+            return
+        line = max((line for line, _ in _records(self.source, self.delimiter, "replace")), default=1)
+        lines = io.TextIOWrapper(pa.BufferReader(self.source.data), "utf-8-sig", "replace", newline="")
+        rest = [text for number, text in enumerate(lines, start=1) if number >= line]
+        with _long_fields():
+            try:
+                list(csv.reader(rest, delimiter=self.delimiter, strict=True))
+            except csv.Error as error:
+                if "end of data" in str(error):
+                    raise DataError(
+                        f"{self.name} line {line}: a quote is opened and never closed; close it or double it"
+                    ) from None
+
+
+def _records(source: Source, delimiter: str, errors: str) -> Iterator[Record]:
+    """Every record that is not empty, the header first."""
+    lines = io.TextIOWrapper(pa.BufferReader(source.data), "utf-8-sig", errors, newline="")
+    reader = csv.reader(lines, delimiter=delimiter)
+    with _long_fields():
+        line = 1
+        for fields in reader:
+            if fields:
+                yield line, fields
+            line = reader.line_num + 1
+
+
+def _guess_delimiter(source: Source) -> str:
+    """The delimiter that splits the header into most columns; comma, or tab for .tsv, where they tie."""
+    preferred = "\t" if source.suffix in (".tsv", ".tab") else ","
+    candidates = sorted(_DELIMITERS, key=lambda delimiter: delimiter != preferred)
+    return max(
+        candidates, key=lambda delimiter: len(next(_records(source, delimiter, "replace"), (1, []))[1])
+    )
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Fields of any length, for as long as the block lasts."""
+    limit = csv.field_size_limit(sys.maxsize)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)

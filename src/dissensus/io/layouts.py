@@ -1,0 +1,242 @@
+"""Three ways to lay labels out in a table.
+
+long
+    one row a label: item, annotator, label
+wide
+    one row an item, one column an annotator, blank where there is no label
+counts
+    one row an item, one column a class; nobody knows who gave which label
+
+In the last two, columns that describe the item (text, split, …) go into the item table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dissensus.annotations import Annotations
+from dissensus.errors import DataError
+from dissensus.io.columns import ITEM_SIDE, find_column, has_column, shown
+from dissensus.io.tables import Table
+from dissensus.rows import Duplicates
+from dissensus.side_tables import counted
+from dissensus.vocabulary import to_arrow
+
+Layout = Literal["long", "wide", "counts"]
+LAYOUTS: tuple[Layout, ...] = ("long", "wide", "counts")
+_SAMPLE = 200  # rows looked at before a table is called wide
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns the user named; in a wide table ``annotator`` lists columns, in one of counts ``label``."""
+
+    item: str | None = None
+    annotator: str | Sequence[str] | None = None
+    label: str | Sequence[str] | None = None
+
+    @property
+    def named(self) -> bool:
+        """Whether any was."""
+        return (self.item, self.annotator, self.label) != (None, None, None)
+
+
+def item_column(table: Table, columns: Columns, layout: Layout) -> str:
+    """The column of item ids; in a table of one row an item, the first where no name tells."""
+    if layout != "long" and columns.item is None and not has_column(table.columns, "item"):
+        return table.columns[0]
+    return find_column(table.columns, "item", columns.item, table.name)
+
+
+def guess_layout(table: Table, columns: Columns) -> Layout:
+    """Long, unless the table is unmistakably wide."""
+    if isinstance(columns.annotator, list | tuple):
+        return "wide"
+    if isinstance(columns.label, list | tuple):
+        return "counts"
+    names = table.columns
+    plain = columns.annotator or columns.label or has_column(names, "annotator") or has_column(names, "label")
+    if plain or len(names) < 3 or not has_column(names, "item"):
+        return "long"
+    from dissensus.io.exports.wide import is_wide
+
+    sample = table.everything().slice(0, _SAMPLE).to_pylist()
+    texts = [{name: "" if value is None else str(value) for name, value in row.items()} for row in sample]
+    return "wide" if is_wide(texts) else "long"
+
+
+# ---- long ---------------------------------------------------------------------------------------------
+
+
+def read_long(
+    table: Table, columns: Columns, classes: Sequence[Any] | None, duplicates: Duplicates
+) -> Annotations:
+    """One row a label."""
+    item = item_column(table, columns, "long")
+    annotator = find_column(table.columns, "annotator", _one(columns.annotator), table.name, taken=[item])
+    label = find_column(table.columns, "label", _one(columns.label), table.name, taken=[item, annotator])
+    _refuse_one_for_two(table, item, annotator, label)
+    return Annotations.from_arrays(
+        *table.ids([item, annotator, label]),
+        classes=classes if classes is not None else table.order(label),
+        duplicates=duplicates,
+        frame_kind=table.frame_kind,
+        place=table.place,
+    )
+
+
+def _one(name: str | Sequence[str] | None) -> str | None:
+    if name is None or isinstance(name, str):
+        return name
+    raise DataError(f"a long table has one column for each role, got {list(name)}; name one, or say layout=")
+
+
+def _refuse_one_for_two(table: Table, *columns: str) -> None:
+    if len(set(columns)) < len(columns):
+        raise DataError(
+            f"{table.name}: item, annotator and label must be three columns, got {', '.join(columns)}; "
+            f"it has {shown(table.columns)}"
+        )
+
+
+# ---- wide ---------------------------------------------------------------------------------------------
+
+
+def read_wide(
+    table: Table, columns: Columns, classes: Sequence[Any] | None, duplicates: Duplicates
+) -> Annotations:
+    """One column an annotator; blank cells carry no label."""
+    item = item_column(table, columns, "wide")
+    annotators = _value_columns(table, item, columns.annotator, "annotator")
+    ids, *cells = table.ids([item, *annotators])
+    labels = [_whole_numbers(to_arrow(column, "label")) for column in cells]
+    given = [np.flatnonzero(~_blank(column)) for column in labels]
+    row, annotator = np.concatenate(given), np.repeat(np.arange(len(given)), [len(rows) for rows in given])
+    if not len(row):
+        raise DataError(f"{table.name}: every cell is blank; there is no label")
+    return Annotations.from_arrays(
+        to_arrow(ids, "item").take(pa.array(row)),
+        to_arrow([table.native(name) for name in annotators], "annotator").take(pa.array(annotator)),
+        _joined([column.take(pa.array(rows)) for column, rows in zip(labels, given, strict=True)], table),
+        classes=classes,
+        duplicates=duplicates,
+        frame_kind=table.frame_kind,
+        place=lambda r: f"{table.place(int(row[r]))}, column {annotators[annotator[r]]!r}",
+        notes=counted(
+            (len(annotators), "read as a wide table with {}", "annotator column"),
+            (sum(not len(rows) for rows in given), "{} {are} blank throughout", "annotator column"),
+        ),
+    ).with_tables(items=item_side(table, item, annotators), places={"items": table.place})
+
+
+def item_side(table: Table, item: str, values: Sequence[str]) -> pa.Table:
+    """The item column and those beside the values, so that no item and no text is lost."""
+    beside = [name for name in table.columns if name != item and name not in values and name.strip()]
+    sides = table.everything().select(beside)
+    return sides.add_column(0, "item" if "item" not in beside else item, table.ids([item])[0])
+
+
+def _value_columns(table: Table, item: str, given: str | Sequence[str] | None, what: str) -> list[str]:
+    """The columns of annotators or classes: those given, or all that do not describe the item."""
+    if given is not None:
+        wanted = [given] if isinstance(given, str) else list(given)
+        return [find_column(table.columns, what, name, table.name) for name in wanted]
+    beside = [name for name in table.columns if name != item and name.strip().casefold() not in ITEM_SIDE]
+    found = [name for name in beside if name.strip()]
+    if not found:
+        raise DataError(f"{table.name}: there is no {what} column beside {item!r}; give one column a {what}")
+    return found
+
+
+def _blank(column: pa.Array) -> NDArray[np.bool_]:
+    blank = column.is_null(nan_is_null=True)
+    if pa.types.is_string(column.type):
+        blank = pc.or_kleene(blank, pc.equal(pc.utf8_trim_whitespace(column), ""))
+    marks: NDArray[np.bool_] = pc.fill_null(blank, True).to_numpy(zero_copy_only=False)
+    return marks
+
+
+def _whole_numbers(column: pa.Array) -> pa.Array:
+    """Whole numbers that a blank cell has turned into floats, as whole numbers again."""
+    if not pa.types.is_floating(column.type):
+        return column
+    try:
+        return pc.if_else(pc.is_nan(column), None, column).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return column
+
+
+def _joined(pieces: Sequence[pa.Array], table: Table) -> pa.Array:
+    filled = [piece for piece in pieces if len(piece)]
+    kinds = {piece.type for piece in filled}
+    if kinds == {pa.int64(), pa.float64()}:
+        filled = [piece.cast(pa.float64()) for piece in filled]
+    elif len(kinds) > 1:
+        raise DataError(
+            f"{table.name}: its label columns are of types {', '.join(map(str, kinds))}; use one type"
+        )
+    return pa.concat_arrays(filled)
+
+
+# ---- counts -------------------------------------------------------------------------------------------
+
+
+def read_counts(table: Table, columns: Columns, classes: Sequence[Any] | None) -> Annotations:
+    """One column a class, in the order of their names unless ``classes`` gives another; blank is 0."""
+    item = item_column(table, columns, "counts")
+    names = sorted(_value_columns(table, item, columns.label, "class"))
+    if classes is not None:
+        names = _in_declared_order(table, names, classes)
+    ids, *cells = table.ids([item, *names])
+    counts = [
+        _numbers(to_arrow(column, "count"), table, name) for column, name in zip(cells, names, strict=True)
+    ]
+    return Annotations.from_counts(
+        np.column_stack(counts),
+        items=to_arrow(ids, "item"),
+        classes=[table.native(name) for name in names],
+        frame_kind=table.frame_kind,
+        place=table.place,
+    ).with_tables(items=item_side(table, item, names), places={"items": table.place})
+
+
+def _in_declared_order(table: Table, names: Sequence[str], classes: Sequence[Any]) -> list[str]:
+    declared = [str(name) for name in classes]
+    stranger = next((name for name in names if name not in declared), None)
+    if stranger is not None:
+        raise DataError(
+            f"{table.name}: column {stranger!r} is not in the label set; "
+            "add it with --labels or name the class columns with label="
+        )
+    missing = next((name for name in declared if name not in names), None)
+    if missing is not None:
+        raise DataError(
+            f"{table.name}: there is no column for the class {missing!r}; it has {shown(table.columns)}"
+        )
+    return declared
+
+
+def _numbers(column: pa.Array, table: Table, name: str) -> NDArray[np.float64]:
+    filled = np.where(_blank(column), "0", column.cast(pa.string()).to_numpy(zero_copy_only=False))
+    try:
+        return filled.astype(np.float64)
+    except ValueError:
+        row = next(row for row, text in enumerate(filled) if not _is_number(text))
+        raise DataError(
+            f"{table.place(row)}: the count of {name!r} is {filled[row]!r}; give a whole number of at least 0"
+        ) from None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,214 @@
+"""From whatever the user has to :class:`~dissensus.Annotations`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from dissensus.annotations import Annotations
+from dissensus.errors import bad_parameter
+from dissensus.io.columns import find_column
+from dissensus.io.layouts import (
+    LAYOUTS,
+    Columns,
+    Layout,
+    guess_layout,
+    item_column,
+    read_counts,
+    read_long,
+    read_wide,
+)
+from dissensus.io.tables import FORMATS, Table, open_table
+from dissensus.rows import Duplicates
+from dissensus.vocabulary import Place, Vocabulary, lookalikes
+
+
+def read_annotations(
+    source: Any,
+    *,
+    item: str | None = None,
+    annotator: str | Sequence[str] | None = None,
+    label: str | Sequence[str] | None = None,
+    items: Any = None,
+    annotators: Any = None,
+    gold: Any = None,
+    classes: Sequence[Any] | None = None,
+    duplicates: Duplicates = "keep",
+    layout: Layout | None = None,
+    format: str | None = None,
+    question: str | None = None,
+) -> Annotations:
+    """Read labels from a file or a data frame.
+
+    Parameters
+    ----------
+    source
+        A path (CSV, TSV, JSON lines or Parquet, each also gzipped, or an annotation tool's export), or any
+        data frame narwhals knows. Ids and labels from a file are strings; those from a frame keep their type.
+    item, annotator, label
+        Names of the three columns, found by their usual names where not given. In a wide table ``annotator``
+        may list columns, in a table of class counts ``label`` may.
+    items, annotators, gold
+        Side tables, as paths or frames: one row an item, one row an annotator, and reference labels. None is
+        picked up unasked. Items without labels join; what finds no partner is noted.
+    classes
+        The label set in its order; a label outside it is an error. Without it, the labels that occur, sorted.
+    duplicates
+        When an annotator labels an item more than once: keep all, the first, the last, or refuse.
+    layout
+        "long" (one row a label), "wide" (one column an annotator) or "counts" (one column a class).
+    format, question
+        The file's format, and the question of an export, where the content does not tell.
+    """
+    columns = Columns(item, annotator, label if label is not None else question)
+    _check(classes, layout, columns)
+    if _is_export(source, format, layout, Columns(item, annotator, label)):
+        labels, names = (
+            _read_export(source, item, question, classes, duplicates, format),
+            ("item", "annotator"),
+        )
+    else:
+        table = open_table(source, format)
+        labels, names = _read_table(table, columns, classes, duplicates, layout)
+    labels = _with_side_tables(labels, items, annotators, gold, names, classes is None)
+    return replace(labels, notes=(*labels.notes, *worth_a_word(labels)))
+
+
+def worth_a_word(annotations: Annotations) -> tuple[str, ...]:
+    """What a person should know about labels that are read as they are."""
+    notes = [
+        note
+        for vocabulary in (
+            annotations.item_vocabulary,
+            annotations.annotator_vocabulary,
+            annotations.class_vocabulary,
+        )
+        for note in _alike(vocabulary)
+    ]
+    if annotations.n_classes == 1:
+        notes.append(f"there is one class only: {annotations.classes[0]!r}")
+    if annotations.n_annotators == 1 and not annotations.anonymous:
+        notes.append(f"there is one annotator only: {annotations.annotators[0]!r}")
+    return tuple(notes)
+
+
+def _alike(vocabulary: Vocabulary) -> list[str]:
+    groups = lookalikes(vocabulary)
+    if not groups:
+        return []
+    example = " and ".join(map(repr, groups[0][:2]))
+    n = sum(map(len, groups))
+    return [f"{n:,} {vocabulary.what}s differ from another only by white space or case (such as {example})"]
+
+
+def _check(classes: Any, layout: Any, columns: Columns) -> None:
+    if isinstance(classes, str):
+        raise bad_parameter("read_annotations", "classes", "a list of labels", classes)
+    if layout is not None and layout not in LAYOUTS:
+        raise bad_parameter("read_annotations", "layout", f"one of {', '.join(LAYOUTS)}", layout)
+    if not isinstance(columns.item, str | None):
+        raise bad_parameter("read_annotations", "item", "the name of a column", columns.item)
+
+
+# ---- plain tables -------------------------------------------------------------------------------------
+
+
+def _read_table(
+    table: Table,
+    columns: Columns,
+    classes: Sequence[Any] | None,
+    duplicates: Duplicates,
+    layout: Layout | None,
+) -> tuple[Annotations, tuple[str, str]]:
+    """The labels, and what the source calls its item and annotator columns."""
+    layout = layout or guess_layout(table, columns)
+    item = item_column(table, columns, layout)
+    if layout == "counts":
+        return read_counts(table, columns, classes), (item, "annotator")
+    if layout == "wide":
+        return read_wide(table, columns, classes, duplicates), (item, "annotator")
+    annotator = columns.annotator if isinstance(columns.annotator, str) else "annotator"
+    return read_long(table, columns, classes, duplicates), (item, annotator)
+
+
+# ---- exports ------------------------------------------------------------------------------------------
+
+
+def _is_export(source: Any, format: str | None, layout: Layout | None, columns: Columns) -> bool:
+    """Whether a tool wrote this file: by the format named, or by its content where nothing is named."""
+    if not isinstance(source, str | os.PathLike) or format in FORMATS:
+        return False
+    from dissensus.io import exports
+
+    if format is not None:
+        return format in exports.FORMATS
+    path = Path(source)
+    if layout is not None or columns.named or not (path.is_file() or path.is_dir()):
+        return False
+    return exports.recognise(path) not in (None, "wide", "counts")
+
+
+def _read_export(
+    source: Any,
+    item: str | None,
+    question: str | None,
+    classes: Sequence[Any] | None,
+    duplicates: Duplicates,
+    format: str | None,
+) -> Annotations:
+    from dissensus.io.exports import load_export
+
+    imported = load_export(source, format=format, question=question, item_column=item)
+    left_out = [f"{n:,} {reason} left out" for reason, n in imported.left_out.items()]
+    annotations = Annotations.from_arrays(
+        *(imported.labels.column(name) for name in ("item", "annotator", "label")),
+        classes=classes,
+        items=imported.items,
+        duplicates=duplicates,
+        notes=(*imported.notes, *left_out),
+    )
+    return replace(annotations, anonymous=imported.anonymous)
+
+
+# ---- side tables --------------------------------------------------------------------------------------
+
+
+def _with_side_tables(
+    labels: Annotations, items: Any, annotators: Any, gold: Any, names: tuple[str, str], new_classes: bool
+) -> Annotations:
+    tables: dict[str, pa.Table] = {}
+    places: dict[str, Place] = {}
+    if items is not None:
+        tables["items"], places["items"] = _side_table(items, "item", names[0])
+    if annotators is not None:
+        tables["annotators"], places["annotators"] = _side_table(annotators, "annotator", names[1])
+    if gold is not None:
+        tables["gold"], places["gold"] = _gold_table(gold, names[0])
+    return labels.with_tables(**tables, new_classes=new_classes, places=places)
+
+
+def _side_table(source: Any, what: str, usual: str) -> tuple[pa.Table, Place]:
+    """A table whose first column holds the ids; the others as they are."""
+    table = open_table(source)
+    key = find_column(table.columns, what, usual if usual in table.columns else None, table.name)
+    everything = table.everything()
+    others = [name for name in everything.column_names if name != key]
+    ids = table.ids([key])[0]
+    sides = everything.select(others)
+    return sides.add_column(0, what if what not in others else key, ids), table.place
+
+
+def _gold_table(source: Any, usual: str) -> tuple[pa.Table, Place]:
+    """Item and gold label."""
+    table = open_table(source)
+    names = table.columns
+    key = find_column(names, "item", usual if usual in names else None, table.name)
+    others = [name for name in names if name != key and name.strip()]
+    label = others[0] if len(others) == 1 else find_column(names, "gold", None, table.name, taken=[key])
+    item, gold = table.ids([key, label])
+    return pa.table({"item": item, "label": gold}), table.place

@@ -1,0 +1,119 @@
+"""The bytes of a file, unzipped, and what kind of table they are."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from dissensus.errors import DataError
+
+GZIP_MAGIC = b"\x1f\x8b"
+_ZIP_MAGIC = b"PK\x03\x04"
+PARQUET_MAGIC = b"PAR1"
+BOM = b"\xef\xbb\xbf"
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file's name as the user wrote it, its suffix without ``.gz``, and its bytes without compression.
+
+    A plain file is memory-mapped; a gzipped one, or a pipe, is held in memory.
+    """
+
+    name: str
+    suffix: str
+    data: pa.Buffer
+
+    def head(self, size: int = 64) -> bytes:
+        """The first bytes."""
+        return bytes(memoryview(self.data)[:size])
+
+
+def open_source(path: str | os.PathLike[str]) -> Source:
+    """The bytes behind a path; every reason why there are none is one line."""
+    name, place = os.fspath(path), Path(path)
+    with _explained(name, place):
+        if place.is_dir():
+            raise DataError(f"{name}: is a directory; name the file in it")
+        data = _map(place) if place.is_file() else pa.py_buffer(place.read_bytes())
+    suffixes = [suffix.lower() for suffix in place.suffixes]
+    zipped = bool(suffixes) and suffixes[-1] == ".gz"
+    source = Source(name, ("", *suffixes)[-2 if zipped else -1], data)
+    if source.head(2) == GZIP_MAGIC:
+        source = Source(name, source.suffix, _unzip(name, data))
+    elif zipped and data.size:
+        raise DataError(f"{name}: is called .gz and is not gzipped; rename it or compress it again")
+    _refuse_what_is_no_table(source)
+    return source
+
+
+def encoding_error(source: Source) -> DataError | None:
+    """The line with the first byte that is not UTF-8, if there is one."""
+    view = memoryview(source.data)
+    try:
+        str(view, "utf-8")
+    except UnicodeDecodeError as error:
+        line = len(_LINE_END.findall(bytes(view[: error.start]))) + 1
+        byte = view[error.start]
+        return DataError(f"{source.name} line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8")
+    return None
+
+
+def _map(place: Path) -> pa.Buffer:
+    if not place.stat().st_size:
+        return pa.py_buffer(b"")
+    with pa.memory_map(str(place)) as file:
+        return file.read_buffer()
+
+
+def _unzip(name: str, data: pa.Buffer) -> pa.Buffer:
+    import gzip
+    import zlib
+
+    try:
+        return pa.py_buffer(gzip.decompress(memoryview(data)))
+    except (EOFError, zlib.error, OSError):
+        raise DataError(f"{name}: the gzip file is damaged or cut short; compress it again") from None
+
+
+def _refuse_what_is_no_table(source: Source) -> None:
+    start = source.head()
+    if not start.removeprefix(BOM).strip():
+        rest = bytes(memoryview(source.data)[: 1 << 20]).removeprefix(BOM)
+        if not rest.strip():
+            raise DataError(f"{source.name}: is empty; give a table with a header and one row a label")
+    if start.startswith(_ZIP_MAGIC):
+        raise DataError(f"{source.name}: is a zip archive or a spreadsheet; save the table as CSV")
+    if start.startswith(_UTF16):
+        raise DataError(f"{source.name} line 1: is UTF-16 text; save it as UTF-8")
+
+
+@contextmanager
+def _explained(name: str, place: Path) -> Iterator[None]:
+    """Turn what the system says of a path into one line with the next step."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{name}: no such file; {_near_file(place)}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DataError(f"{name}: cannot be read ({reason.lower()}); check the name and its rights") from None
+
+
+def _near_file(place: Path) -> str:
+    folder = place.parent
+    try:
+        names = [file.name for file in folder.iterdir()]
+    except OSError:
+        return f"there is no folder {str(folder)!r} either; check the path"
+    close = difflib.get_close_matches(place.name, names, n=1)
+    return f"did you mean {str(folder / close[0])!r}?" if close else "check the name"

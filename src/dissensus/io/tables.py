@@ -1,0 +1,104 @@
+"""Plain tables: CSV, TSV, JSON lines, Parquet, each also gzipped, and data frames, behind one interface.
+
+Ids and labels from a file are strings, whatever the format: the text that stands in a CSV, the digits of a
+JSON or Parquet number. ``none``, ``NA`` and ``007`` stay what they are, and the same table gives the same
+annotations in every format.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from dissensus.errors import DataError, bad_parameter
+from dissensus.io.source import BOM, PARQUET_MAGIC, Source, open_source
+
+FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
+_SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"}
+_SUFFIXES |= {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
+
+
+class Table(Protocol):
+    """Named columns, read when asked for, and where each row stands in the source."""
+
+    name: str
+    columns: list[str]
+    frame_kind: str
+
+    def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
+        """Columns of ids or labels."""
+
+    def everything(self) -> pa.Table:
+        """All columns."""
+
+    def native(self, column: str) -> Any:
+        """A column's name as the source has it (frames may name columns by numbers)."""
+
+    def order(self, column: str) -> Sequence[Any] | None:
+        """The order of a column's values, where the source declares one."""
+
+    def place(self, row: int) -> str:
+        """Where a row stands, in words."""
+
+
+def open_table(source: Any, format: str | None = None) -> Table:
+    """A table from a path or a data frame; ``format`` names the file's format where its content does not."""
+    if isinstance(source, str | os.PathLike):
+        return open_file(open_source(source), format)
+    from dissensus.io.frames import FrameTable
+
+    return FrameTable(source)
+
+
+def open_file(source: Source, format: str | None = None) -> Table:
+    """The table in a file's bytes."""
+    from dissensus.io.delimited import DelimitedTable
+    from dissensus.io.json_lines import JsonTable
+    from dissensus.io.parquet import ParquetTable
+
+    kind = format or recognise_format(source)
+    if kind == "parquet":
+        return ParquetTable(source)
+    if kind in ("json", "jsonl"):
+        return JsonTable(source)
+    if kind in ("csv", "tsv"):
+        return DelimitedTable(source, "\t" if format == "tsv" else None)
+    close = difflib.get_close_matches(kind, FORMATS, n=1)
+    rule = f"one of {', '.join(FORMATS)}" + (f" (did you mean {close[0]!r}?)" if close else "")
+    raise bad_parameter("read_annotations", "format", rule, kind)
+
+
+def recognise_format(source: Source) -> str:
+    """The format by the first bytes, and by the suffix where they leave it open."""
+    start = source.head().removeprefix(BOM).lstrip()
+    named = _SUFFIXES.get(source.suffix, "")
+    if start.startswith(PARQUET_MAGIC):
+        return "parquet"
+    if named == "parquet":
+        raise DataError(f"{source.name}: is called {source.suffix} and is no Parquet file; write it again")
+    if named in ("json", "jsonl") or (start[:1] in (b"{", b"[") and named not in ("csv", "tsv")):
+        return "jsonl"
+    return "csv"
+
+
+class FileTable:
+    """What the tables in files share: rows are named after the file, columns are what they are called."""
+
+    frame_kind = "pandas"
+    columns: list[str]
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.name = source.name
+
+    def native(self, column: str) -> str:
+        """The column's name."""
+        return column
+
+    def order(self, column: str) -> None:
+        """Files declare no order."""
+        return
