@@ -1,0 +1,147 @@
+"""Which model describes these labels best? The one that best foresees labels it has not seen.
+
+A fifth of the (item, annotator) pairs is hidden; every candidate is fitted to the rest and asked for the
+probability of each hidden label. What counts is the mean log-probability per label, in nats (``score``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dissensus.annotations import Annotations
+from dissensus.engine import executor
+from dissensus.errors import ParameterError
+from dissensus.models import MODELS, model_class
+from dissensus.models.base import Model
+
+#: Told what is being done, and which share of the whole (0 to 1) is behind.
+Watch = Callable[[str, float], None]
+
+#: What is tried: the name of a model and the settings to try it with.
+CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("majority", {}),
+    ("empirical", {}),
+    ("fmm", {"n_item_clusters": 4}),
+    ("fmm", {"n_item_clusters": 8}),
+    ("fmm", {"n_item_clusters": 16}),
+    ("fmm", {"n_item_clusters": 32}),
+)
+FALLBACK = "empirical"  # where there are too few labels to hide any
+CLUSTER_SETTINGS = {"n_item_clusters": "n_items", "n_annotator_clusters": "n_annotators"}
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How well one candidate foresaw the hidden labels."""
+
+    model: Model  # its settings; not fitted
+    score: float  # mean log P(label | item, annotator)
+    score_items: float  # mean log P(label | item)
+    n_hidden: int  # labels hidden
+    seconds: float  # to fit and to score
+
+    def as_row(self) -> dict[str, Any]:
+        """The same as plain values, for tables and JSON."""
+        return {
+            "model": name_of(self.model),
+            "settings": self.model.get_params(deep=False),
+            "score": self.score,
+            "score_items": self.score_items,
+            "n_hidden": self.n_hidden,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def unwatched(what: str, share: float) -> None:
+    """Nobody is looking."""
+
+
+def choose_model(
+    annotations: Annotations,
+    seed: int = 0,
+    *,
+    candidates: Sequence[tuple[str, Mapping[str, Any]]] = CANDIDATES,
+    test_size: float = 0.2,
+    n_jobs: int = 1,
+    watch: Watch = unwatched,
+) -> tuple[Model, list[HeldOut]]:
+    """The candidate with the highest held-out ``score`` (not fitted yet), and how every one of them did.
+
+    Candidates that cannot apply are left out: those with more clusters than there is anything to cluster,
+    and those that need annotators where the data have none. With too few labels to hide any, the table is
+    empty and the smoothed counts are chosen.
+    """
+    models = [build_model(name, settings, seed=seed) for name, settings in candidates]
+    fitting = [model for model in models if _applies(model, annotations)]
+    table = compare(annotations, fitting, seed, test_size=test_size, n_jobs=n_jobs, watch=watch)
+    if not table:
+        return build_model(FALLBACK, {}, seed=seed), table
+    return max(table, key=lambda row: row.score).model, table
+
+
+def compare(
+    annotations: Annotations,
+    models: Sequence[Model],
+    seed: int = 0,
+    *,
+    test_size: float = 0.2,
+    n_jobs: int = 1,
+    watch: Watch = unwatched,
+) -> list[HeldOut]:
+    """Fit every model to one part of the labels and score it on the rest; empty if none can be hidden."""
+    kept, hidden = annotations.split_labels(test_size, seed)
+    if not (kept.n_labels and hidden.n_labels):
+        return []
+    done: list[str] = []
+
+    def trial(model: Model) -> HeldOut:
+        watch(f"held-out labels: {model}", len(done) / len(models))
+        started = time.perf_counter()
+        # A fresh copy of the settings, so that the candidate itself stays unfitted.
+        fitted = type(model)(**model.get_params(deep=False)).fit(kept)
+        score, score_items = fitted.score(hidden), fitted.score_items(hidden)
+        done.append(repr(model))
+        return HeldOut(model, score, score_items, hidden.n_labels, time.perf_counter() - started)
+
+    with executor(n_jobs) as pool:
+        return pool.map(trial, models)
+
+
+def build_model(
+    name: str, settings: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None
+) -> Model:
+    """A model by name, its settings checked; seed and n_jobs go to those that have such a setting."""
+    kind = model_class(name)
+    known = kind._param_names()
+    for setting in settings:
+        if setting not in known:
+            raise ParameterError(_unknown_setting(name, setting, known))
+    shared = {"seed": seed, "n_jobs": n_jobs}
+    wanted = {key: value for key, value in shared.items() if value is not None and key in known}
+    model = kind(**(wanted | dict(settings)))
+    model.check_params()
+    return model
+
+
+def name_of(model: Model) -> str:
+    """The model's name on the command line."""
+    title = type(model).__name__
+    return next((short for short, (_, name) in MODELS.items() if name == title), title)
+
+
+def _applies(model: Model, annotations: Annotations) -> bool:
+    if model._needs_annotators and annotations.anonymous:
+        return False
+    return all(
+        getattr(model, setting, 1) <= getattr(annotations, size) for setting, size in CLUSTER_SETTINGS.items()
+    )
+
+
+def _unknown_setting(model: str, setting: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(setting, known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"the model {model} has no setting {setting!r}; {hint}it has: {', '.join(known) or 'none'}"

@@ -1,0 +1,11 @@
+"""Every command, in the order in which help lists them; each module adds its own to the application."""
+
+from __future__ import annotations
+
+from dissensus.cli import describe, fit  # isort: skip
+from dissensus.cli import score  # isort: skip
+from dissensus.cli import models  # isort: skip
+from dissensus.cli import simulate, demo  # isort: skip
+from dissensus.cli.app import app
+
+__all__ = ["app", "demo", "describe", "fit", "models", "score", "simulate"]

@@ -1,0 +1,30 @@
+"""``dissensus describe``: what is in a file of labels."""
+
+from __future__ import annotations
+
+from dissensus.cli.app import app, example
+from dissensus.cli.bundles import unbundled
+from dissensus.cli.reading import LabelFile, Reading
+from dissensus.cli.terminal import progress, say, show_json
+from dissensus.cli.writing import Json
+
+
+@app.command(
+    epilog=example(
+        "dissensus describe votes.csv",
+        "dissensus describe votes.csv --gold gold.csv --items tweets.csv --json",
+        "dissensus describe ratings.tsv --item-column page --label-column grade --labels low,mid,high",
+    )
+)
+@unbundled
+def describe(file: LabelFile, reading: Reading, as_json: Json = False) -> None:
+    """Say what is in a file: counts, labels per item, class balance, entropy, duplicates, parts."""
+    with progress() as watch:
+        watch(f"reading {file.name}", 0.0)
+        from dissensus.description import describe as describe_annotations
+
+        description = describe_annotations(reading.read(file, aloud=False))
+    if as_json:
+        show_json(description.to_dict())
+    else:
+        say(*description.as_text().splitlines())

@@ -1,0 +1,95 @@
+"""``dissensus fit``: labels in, refined labels out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dissensus.cli.app import app, example
+from dissensus.cli.bundles import unbundled
+from dissensus.cli.reading import LabelFile, Reading
+from dissensus.cli.settings import PANEL, Settings
+from dissensus.cli.terminal import progress, say, show_json, show_table
+from dissensus.cli.writing import Json, Output, command_line, say_written, stem
+
+if TYPE_CHECKING:
+    from dissensus.run import Run
+
+HeldOutShare = Annotated[
+    float,
+    typer.Option(
+        "--held-out",
+        metavar="SHARE",
+        help="Share of labels hidden to judge the model by; 0: none, for a named model.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+@app.command(
+    epilog=example(
+        "dissensus fit votes.csv",
+        "dissensus fit votes.csv --items tweets.csv --gold gold.csv -o refined",
+        "dissensus fit votes.csv --model fmm -k 12 --set alpha=1.5 --restarts 3",
+    )
+)
+@unbundled
+def fit(
+    context: typer.Context,
+    file: LabelFile,
+    output: Output,
+    reading: Reading,
+    settings: Settings,
+    held_out: HeldOutShare = 0.2,
+    as_json: Json = False,
+) -> None:
+    """Refine labels: choose a model, fit it, and write label distributions, annotators and the model."""
+    directory = output.directory(f"{stem(file)}-refined")
+    settings.check()
+    from dissensus.run import refine, write_run
+
+    with progress() as watch:
+        watch(f"reading {file.name}", 0.0)
+        annotations = reading.read(file)
+        run = refine(
+            annotations,
+            settings.model,
+            settings.chosen(),
+            seed=settings.seed,
+            n_jobs=settings.jobs,
+            held_out=held_out,
+            watch=watch,
+        )
+        watch(f"writing {directory}", 0.95)
+        summary = write_run(
+            run, directory, command=command_line(context), source=str(file), force=output.force
+        )
+    if as_json:
+        show_json(summary)
+        return
+    _show(run, summary["gold_accuracy"])
+    say_written(directory, summary["files"])
+
+
+def _show(run: Run, gold_accuracy: float | None) -> None:
+    data = run.annotations
+    say(
+        f"{data.n_labels:,} labels by {data.n_annotators:,} annotators "
+        f"on {data.n_items:,} items, {data.n_classes} classes"
+    )
+    if run.held_out:
+        rows, best = _held_out_rows(run)
+        hidden = run.held_out[0].n_hidden
+        title = f"Mean log-probability of {hidden:,} hidden labels (nats, higher is better)"
+        show_table(title, ["model", "given item and annotator", "given item", "seconds"], rows, best)
+    why = " (best of these)" if run.chosen and run.held_out else ""
+    say(f"Model: {run.model}{why}; stopped by {run.model.stopped_}")
+    if gold_accuracy is not None:
+        say(f"Gold labels: {gold_accuracy:.1%} right")
+
+
+def _held_out_rows(run: Run) -> tuple[list[list[Any]], int]:
+    rows = [[repr(row.model), row.score, row.score_items, row.seconds] for row in run.held_out]
+    scores = [row.score for row in run.held_out]
+    return rows, scores.index(max(scores))

@@ -1,0 +1,69 @@
+"""``dissensus models``: what there is to choose from."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dissensus.cli.app import app, example
+from dissensus.cli.settings import model_names
+from dissensus.cli.terminal import say, show_json, show_table
+from dissensus.cli.writing import Json
+
+if TYPE_CHECKING:
+    from dissensus.models.base import Model
+
+
+@app.command(epilog=example("dissensus models", "dissensus models fmm"))
+def models(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A model, for its settings.", autocompletion=model_names),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the models, or the settings of one: what fit takes with --set name=value."""
+    from dissensus.models import MODELS, model_class
+
+    if name is None:
+        titles = {short: _first_sentence(model_class(short)) for short in MODELS}
+        if as_json:
+            show_json(titles)
+            return
+        show_table("Models", ["name", "what it is"], [list(row) for row in titles.items()])
+        say("Settings of one: dissensus models NAME")
+        return
+    kind = model_class(name)
+    settings = _settings(kind)
+    if as_json:
+        show_json(settings)
+        return
+    say(_first_sentence(kind))
+    rows = [[row["name"], row["default"], row["rule"]] for row in settings]
+    show_table(f"Settings of {name}", ["setting", "default", "must be"], rows)
+
+
+def _first_sentence(kind: type[Model]) -> str:
+    """The first paragraph of the model's documentation, on one line."""
+    paragraph = (inspect.getdoc(kind) or kind.__name__).split("\n\n")[0]
+    return " ".join(paragraph.split()).replace("``", "")
+
+
+def _settings(kind: type[Model]) -> list[dict[str, Any]]:
+    """Name, default and rule of every setting, from the model itself."""
+    parameters = inspect.signature(kind.__init__).parameters
+    rules = kind._rules
+    return [
+        {
+            "name": name,
+            "default": _default(parameters[name].default),
+            "rule": rules[name].words if name in rules else "",
+        }
+        for name in kind._param_names()
+    ]
+
+
+def _default(value: Any) -> str:
+    return "required" if value is inspect.Parameter.empty else str(value)

@@ -1,0 +1,75 @@
+"""``dissensus score``: how good estimates are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dissensus.cli.app import app, example
+from dissensus.cli.bundles import unbundled
+from dissensus.cli.reading import Reading
+from dissensus.cli.terminal import note, show_json, show_table
+from dissensus.cli.writing import Json
+
+
+def metric_names(incomplete: str) -> list[str]:
+    """For shell completion."""
+    from dissensus.metrics import METRICS
+
+    return [name for name in METRICS if name.startswith(incomplete)]
+
+
+@app.command(
+    epilog=example(
+        "dissensus score refined/labels.csv crowd/population.csv",
+        "dissensus score refined/labels.csv gold.csv --metric accuracy --metric macro_f1",
+        "dissensus score refined/model.safetensors hidden.csv --json",
+    )
+)
+@unbundled
+def score(
+    estimates: Annotated[
+        Path, typer.Argument(metavar="ESTIMATES", help="A labels.csv, a table of labels, or a saved model.")
+    ],
+    reference: Annotated[
+        Path,
+        typer.Argument(
+            metavar="REFERENCE",
+            help="Distributions (p_… columns), gold labels, or labels not seen in the fit.",
+        ),
+    ],
+    reading: Reading,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric", metavar="NAME", help="A measure by name; repeatable.", autocompletion=metric_names
+        ),
+    ] = None,
+    bootstrap: Annotated[
+        int, typer.Option("--bootstrap", metavar="N", min=0, help="Resamples for the intervals; 0: none.")
+    ] = 1000,
+    as_json: Json = False,
+) -> None:
+    """Score estimates against the truth, gold labels, or labels by annotators that they have not seen."""
+    from dissensus.scoring import score_files
+
+    scores = score_files(
+        estimates,
+        reference,
+        metrics=metric or (),
+        n_boot=bootstrap,
+        item=reading.item_column,
+        label=reading.label_column,
+        kind="hidden labels" if reading.annotator_column or reading.layout or reading.format else None,
+        read_labels=reading.read,
+    )
+    if scores.left_out:
+        note(f"{scores.left_out:,} items of {reference} are not in {estimates} and were left out")
+    if as_json:
+        show_json(scores.to_dict())
+        return
+    rows = [[name, found.value, found.low, found.high] for name, found in scores.values.items()]
+    title = f"{scores.n_items:,} items against {scores.against}"
+    show_table(title, ["measure", "value", "from", "to (95 %)"], rows)

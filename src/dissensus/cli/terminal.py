@@ -1,0 +1,107 @@
+"""What a person sees: results on standard output, everything passing on standard error.
+
+On a terminal there is colour and a live progress line; in a pipe, plain text without control characters.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dissensus.auto import Watch
+
+NUMBER = re.compile(r"[\d.,%∞+\-−– ]*")  # a table's cell that stands to the right
+PIPE_WIDTH = 160  # columns of a table where no terminal says how wide it is
+
+
+def out() -> Console:
+    """Where results go. Text from the data is never taken for markup."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
+
+
+def err() -> Console:
+    """Where progress and notes go."""
+    from rich.console import Console
+
+    return Console(file=sys.stderr, markup=False, highlight=False, emoji=False)
+
+
+@contextmanager
+def progress(show: bool = True) -> Iterator[Watch]:
+    """Yield a function to be told what is being done and what share of the whole is behind.
+
+    The line lives on a terminal's standard error and is gone when the work is done.
+    """
+    if not (show and sys.stderr.isatty()):
+        yield lambda what, share: None
+        return
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
+    from rich.progress import TimeElapsedColumn as Elapsed
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn())
+    with Progress(*columns, TaskProgressColumn(), Elapsed(), console=err(), transient=True) as bars:
+        bar = bars.add_task("", total=1.0)
+        yield lambda what, share: bars.update(bar, description=printable(what), completed=share)
+
+
+def say(*lines: str) -> None:
+    """Print lines of a result, as they are."""
+    console = out()
+    for line in lines:
+        console.print(printable(line), soft_wrap=True)
+
+
+def note(line: str) -> None:
+    """Say something by the way, on standard error."""
+    err().print(f"note: {printable(line)}", style="yellow", soft_wrap=True)
+
+
+def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], best: int = -1) -> None:
+    """A table of words and numbers: numbers to the right, row number ``best`` set off."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    texts = [[cell(value) for value in row] for row in rows]
+    for place, column in enumerate(columns):
+        numeric = all(NUMBER.fullmatch(row[place]) for row in texts)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for place, row in enumerate(texts):
+        table.add_row(*row, style="bold green" if place == best else None)
+    out().print(table)
+
+
+def cell(value: Any) -> str:
+    """A value as a table shows it: thousands apart, four decimals, ∞ as a sign."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4f}" if math.isfinite(value) else ("∞" if value > 0 else "−∞")
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """The text without control characters, which could play tricks with a terminal."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def show_json(value: Any) -> None:
+    """Print a value as JSON; numbers that JSON has no word for become null."""
+    from dissensus.outputs import finite
+
+    sys.stdout.write(json.dumps(finite(value), indent=2, ensure_ascii=False) + "\n")

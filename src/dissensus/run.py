@@ -1,0 +1,171 @@
+"""One whole job: choose a model, fit it, and write what it found into a directory.
+
+::
+
+    labels.csv          item, label, p_<class> for every class, entropy, n_labels
+    annotators.csv      annotator, n_labels, agreement with the others, what the model knows of them
+    model.safetensors   the fitted model; dissensus.load reads it
+    summary.json        settings, seed, versions, data, held-out scores, timings, the command
+
+The directory appears whole or not at all, and replaces nothing but an earlier run's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dissensus.annotations import Annotations
+from dissensus.auto import HeldOut, Watch, build_model, choose_model, compare, name_of, unwatched
+from dissensus.errors import DataError
+from dissensus.models.base import Model
+from dissensus.outputs import output_directory, write_csv, write_summary
+
+LABELS, ANNOTATORS, MODEL = "labels.csv", "annotators.csv", "model.safetensors"
+YARDSTICK = "empirical"  # every model's held-out score stands beside the smoothed counts'
+
+
+@dataclass(frozen=True)
+class Run:
+    """A fitted model with the evidence for it."""
+
+    annotations: Annotations
+    model: Model
+    held_out: list[HeldOut]
+    chosen: bool  # True: the model was chosen by held-out likelihood
+    seed: int
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def refine(
+    annotations: Annotations,
+    model: str = "auto",
+    settings: Mapping[str, Any] | None = None,
+    *,
+    seed: int = 0,
+    n_jobs: int = 1,
+    held_out: float = 0.2,
+    watch: Watch = unwatched,
+) -> Run:
+    """Fit the named model to all labels, or the one that best foresees hidden ones (``"auto"``).
+
+    ``held_out`` is the share of (item, annotator) pairs hidden for the comparison; 0 leaves it out for a
+    named model.
+    """
+    seconds: dict[str, float] = {}
+    with _timed("compare", seconds):
+        wanted, table = _decide(annotations, model, settings or {}, seed, n_jobs, held_out, watch)
+    watch(f"fitting {wanted} to all labels", 0.9)
+    with _timed("fit", seconds):
+        fitted = wanted.fit(annotations)
+    return Run(annotations, fitted, table, model == "auto", seed, seconds)
+
+
+def _decide(
+    annotations: Annotations,
+    name: str,
+    settings: Mapping[str, Any],
+    seed: int,
+    n_jobs: int,
+    held_out: float,
+    watch: Watch,
+) -> tuple[Model, list[HeldOut]]:
+    def most(what: str, share: float) -> None:
+        watch(what, 0.9 * share)
+
+    if name == "auto":
+        if settings:
+            raise DataError(f"{', '.join(settings)}: name the model that should take this, with --model")
+        return choose_model(annotations, seed, test_size=held_out or 0.2, n_jobs=n_jobs, watch=most)
+    wanted = build_model(name, settings, seed=seed, n_jobs=n_jobs)
+    if not held_out:
+        return wanted, []
+    rivals = [wanted] if name_of(wanted) == YARDSTICK else [wanted, build_model(YARDSTICK, {})]
+    return wanted, compare(annotations, rivals, seed, test_size=held_out, watch=most)
+
+
+@contextmanager
+def _timed(what: str, seconds: dict[str, float]) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    seconds[what] = round(time.perf_counter() - started, 3)
+
+
+# ---- what a run knows ---------------------------------------------------------------------------------
+
+
+def annotator_table(run: Run) -> Any:
+    """One row an annotator: labels given, agreement with the others, and what the model knows of them."""
+    import pandas as pd
+
+    from dissensus.agreement import agreement_with_others
+
+    annotations = run.annotations
+    columns = pd.DataFrame(
+        {
+            "annotator": annotations.annotators,
+            "n_labels": annotations.annotator_load,
+            "agreement": agreement_with_others(annotations),
+        }
+    )
+    known = getattr(run.model, "annotator_frame", None)
+    return (
+        columns
+        if known is None
+        else columns.join(pd.DataFrame(known()).drop(columns=["annotator", "n_labels"], errors="ignore"))
+    )
+
+
+def gold_accuracy(run: Run) -> float | None:
+    """Share of the items with a gold label to which the model gives it; None without gold."""
+    from dissensus.metrics import accuracy
+
+    gold = run.annotations.gold
+    if gold is None or not (gold >= 0).any():
+        return None
+    known = gold >= 0
+    given = run.annotations.class_vocabulary.codes(run.model.predict())
+    return accuracy(gold[known], given[known])
+
+
+def summary(run: Run, *, command: str = "", source: str = "") -> dict[str, Any]:
+    """Everything needed to know what was done, as plain values."""
+    from dissensus.description import describe
+
+    return {
+        "command": command,
+        "source": source,
+        "model": name_of(run.model),
+        "chosen_by": "held-out likelihood" if run.chosen else "name",
+        "settings": run.model.get_params(deep=False),
+        "seed": run.seed,
+        "stopped": run.model.stopped_,
+        "iterations": len(run.model.trace_),
+        "objective": float(run.model.trace_[-1]) if len(run.model.trace_) else None,
+        "held_out": [row.as_row() for row in run.held_out],
+        "gold_accuracy": gold_accuracy(run),
+        "data": describe(run.annotations).to_dict(),
+        "seconds": run.seconds,
+    }
+
+
+# ---- writing ------------------------------------------------------------------------------------------
+
+
+def write_run(
+    run: Run, directory: Path, *, command: str = "", source: str = "", force: bool = False
+) -> dict[str, Any]:
+    """Write the run's files, all or none, and give back its summary."""
+    with output_directory(directory, force) as folder:
+        seconds = dict(run.seconds)
+        with _timed("write", seconds):
+            write_csv(run.model.to_frame(), folder / LABELS)
+            if not run.annotations.anonymous:
+                write_csv(annotator_table(run), folder / ANNOTATORS)
+            run.model.save(folder / MODEL)
+        content = summary(run, command=command, source=source) | {"seconds": seconds}
+        return write_summary(folder, content)

@@ -1,0 +1,109 @@
+"""Choosing a model by labels it has not seen."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dissensus.annotations import Annotations
+from dissensus.auto import CANDIDATES, build_model, choose_model, compare, name_of
+from dissensus.errors import ParameterError
+from dissensus.models import MODELS
+from dissensus.models.empirical import EmpiricalDistribution
+from dissensus.models.majority import MajorityVote
+from dissensus.simulation import simulate
+
+
+def one_kind_of_item_each() -> Annotations:
+    """Half of the items are always labelled a or b alike often, the other half c or d."""
+    rng = np.random.default_rng(0)
+    item = np.repeat(np.arange(200), 6)
+    annotator = np.tile(np.arange(6), 200)
+    label = np.array(["a", "b", "c", "d"], dtype=object)[2 * (item >= 100) + rng.integers(2, size=len(item))]
+    return Annotations.from_arrays(item, annotator, label)
+
+
+def test_scores_are_the_mean_log_probability_of_the_hidden_labels() -> None:
+    labels = simulate(30, 10, 3, seed=1).annotations
+    kept, hidden = labels.split_labels(0.2, seed=5)
+    expected = 0.0
+    for m, y in zip(hidden.item, hidden.label, strict=True):
+        given = [int(c) for i, c in zip(kept.item, kept.label, strict=True) if i == m]
+        expected += math.log((given.count(int(y)) + 1) / (len(given) + 3)) / hidden.n_labels
+    (row,) = compare(labels, [EmpiricalDistribution(strength=1.0)], seed=5)
+    assert row.score == pytest.approx(expected, rel=1e-12)
+    assert row.score_items == pytest.approx(expected, rel=1e-12)
+    assert row.n_hidden == hidden.n_labels
+
+
+def test_the_mixture_wins_where_items_come_in_kinds() -> None:
+    # Two kinds of item, two equally likely labels each: knowing the kind costs log 2 a label. Five labels or so
+    # of an item are too few for its counts to say "even", so the mixture foresees hidden labels better.
+    model, table = choose_model(one_kind_of_item_each(), seed=0)
+    assert name_of(model) == "fmm"
+    best = max(table, key=lambda row: row.score)
+    assert best.model is model
+    assert best.score == pytest.approx(-math.log(2), rel=0.05)
+
+
+def test_the_chosen_model_is_not_fitted_yet() -> None:
+    model, _ = choose_model(simulate(30, 10, 3).annotations)
+    assert not hasattr(model, "label_distributions_")
+
+
+def test_every_candidate_is_in_the_table_once() -> None:
+    _, table = choose_model(simulate(100, 40, 3).annotations)
+    assert [(name_of(row.model), row.as_row()["settings"]) for row in table] == [
+        (name, build_model(name, settings, seed=0).get_params(deep=False)) for name, settings in CANDIDATES
+    ]
+
+
+def test_candidates_with_more_clusters_than_items_are_left_out() -> None:
+    _, table = choose_model(simulate(10, 8, 3).annotations)
+    assert max(getattr(row.model, "n_item_clusters", 0) for row in table) <= 10
+
+
+def test_models_that_need_annotators_are_left_out_of_class_counts() -> None:
+    counts = Annotations.from_counts([[3, 1], [2, 2], [0, 4]] * 5)
+    _, table = choose_model(counts)
+    assert table
+    assert not any(row.model._needs_annotators for row in table)
+
+
+def test_too_few_labels_to_hide_any_leave_the_smoothed_counts() -> None:
+    model, table = choose_model(Annotations.from_arrays(["i", "j"], ["a", "b"], ["x", "y"]))
+    assert isinstance(model, EmpiricalDistribution)
+    assert table == []
+
+
+def test_threads_change_nothing() -> None:
+    labels = simulate(60, 20, 3).annotations
+    scores = [[row.score for row in choose_model(labels, n_jobs=jobs)[1]] for jobs in (1, 2)]
+    assert scores[0] == scores[1]
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[str, float]] = []
+    models = [MajorityVote(), EmpiricalDistribution()]
+    compare(simulate(20, 8, 3).annotations, models, watch=lambda *news: told.append(news))
+    assert [share for _, share in told] == [0.0, 0.5]
+    assert "MajorityVote" in told[0][0]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_is_built_by_name(name: str) -> None:
+    model = build_model(name, {}, seed=7, n_jobs=1)
+    assert name_of(model) == name
+    assert getattr(model, "seed", 7) == 7
+
+
+def test_an_unknown_setting_names_the_near_one() -> None:
+    with pytest.raises(ParameterError, match=r"no setting 'alfa'; did you mean 'alpha'\?"):
+        build_model("fmm", {"alfa": 2.0})
+
+
+def test_a_setting_outside_its_rule_is_refused_before_any_work() -> None:
+    with pytest.raises(ParameterError, match="'n_item_clusters' parameter of FMM must be an int >= 1"):
+        build_model("fmm", {"n_item_clusters": 0})
