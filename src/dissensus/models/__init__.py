@@ -19,6 +19,9 @@ MODELS = {
     "majority": ("majority", "MajorityVote"),
     "empirical": ("empirical", "EmpiricalDistribution"),
     "fmm": ("fmm", "FMM"),
+    "dawid-skene": ("dawid_skene", "DawidSkene"),
+    "one-coin": ("dawid_skene", "OneCoin"),
+    "cbcc": ("cbcc", "CBCC"),
     "pgm": ("pgm", "PGM"),
 }
 

@@ -58,7 +58,13 @@ class Model(Params):
         self._remember(known)
         with executor(getattr(self, "n_jobs", 1)) as pool:
             self._fit(known, pool, **given)
+        self._settle()
         return self
+
+    def _settle(self) -> None:
+        """Fitted arrays in C order, as a file gives them back: a loaded model then computes the same bits."""
+        for name in self._arrays:
+            setattr(self, name, np.asarray(getattr(self, name), order="C"))
 
     def _fit(self, annotations: Annotations, pool: Executor) -> None:
         raise NotImplementedError

@@ -1,0 +1,186 @@
+"""CBCC: annotators in communities (Venanzi et al. 2014), the annotators-only relative of PGM.
+
+How a label is born: item m has a true class t_m ~ Cat(ψ); annotator n belongs to a community z_n ~ Cat(Ω)
+and has a confusion matrix of its own scattered around the community's, π_nk ~ Dir(a_{z_n, k}); the label is
+y_mn ~ Cat(π_{n, t_m}). The mean of a_lk is the community's matrix, its sum how tightly members keep to it. As
+that sum grows every member answers exactly like its community: PGM with K = P.
+
+Learned by variational EM with q(t) q(z, π): annotators' matrices are integrated out given their community,
+and the community parameters a, ψ and Ω maximise the bound. With n_nkp = Σ_m P(t_m = k) [y_mn = p]:
+
+    q(z_n = l) ∝ Ω_l Π_k B(a_lk + n_nk) / B(a_lk),        B(a) = Π_p Γ(a_p) / Γ(Σ_p a_p)               (1)
+    E log π_nkp = Σ_l q(z_n = l) [Ψ(a_lkp + n_nkp) − Ψ(Σ_p a_lkp + n_nkp)]                             (2)
+    bound = Σ_m [E log ψ_{t_m} + H(q(t_m))] + Σ_n log Σ_l Ω_l Π_k B(a_lk + n_nk) / B(a_lk) + log p(a)   (3)
+
+Communities' matrices are learned by Minka's fixed point for the Dirichlet-multinomial, which cannot lower
+(3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import digamma, gammaln, xlogy
+
+from dissensus.annotations import Annotations
+from dissensus.engine import Executor
+from dissensus.kernels import Array, normalised, safe_log, softmax_rows
+from dissensus.models.ascent import Climb, best_restart, climb
+from dissensus.models.confusion import ConfusionModel, Crowd, votes
+from dissensus.params import SEED, choice, integer, real
+
+LEAST, MOST = 1e-3, 1e4  # a community's pseudo-counts stay between these
+
+
+@dataclass(frozen=True)
+class Communities:
+    """What is learned about the crowd."""
+
+    psi: Array  # (P,)
+    omega: Array  # (L,)
+    a: Array  # (L, P, P): Dirichlet parameters of the members' matrices
+
+
+def memberships(counts: Array, communities: Communities) -> tuple[Array, Array]:
+    """q(z_n = l) and each annotator's term of the bound (1)."""
+    a = communities.a[None] + counts[:, None]  # (N, L, P, P)
+    fit = _log_beta(a) - _log_beta(communities.a)[None]
+    return softmax_rows(fit.sum(axis=2) + safe_log(communities.omega))
+
+
+def expected_logs(counts: Array, z: Array, communities: Communities) -> Array:
+    """(N, P, P): E log π_nkp (2), one community at a time."""
+    logs = np.zeros_like(counts)
+    for share, a in zip(z.T, communities.a, strict=True):
+        posterior = a + counts
+        logs += share[:, None, None] * (digamma(posterior) - digamma(posterior.sum(-1, keepdims=True)))
+    return logs
+
+
+def fixed_point(counts: Array, z: Array, a: Array, concentration: float) -> Array:
+    """One step of Minka's iteration for every community.
+
+    a_lkp ← a_lkp · Σ_n z_nl [Ψ(a_lkp + n_nkp) − Ψ(a_lkp)] / (Σ_n z_nl [Ψ(A_lk + n_nk) − Ψ(A_lk)] + 1/c)
+
+    The 1/c comes from an exponential prior with mean c on the sum A_lk, so that a community nobody belongs to
+    does not grow without limit.
+    """
+    following = np.empty_like(a)
+    for index, (share, own) in enumerate(zip(z.T, a, strict=True)):
+        totals = own.sum(-1)
+        gain = np.tensordot(share, digamma(own + counts) - digamma(own), axes=1)
+        pull = np.tensordot(share, digamma(totals + counts.sum(-1)) - digamma(totals), axes=1)
+        following[index] = own * gain / (pull + 1 / concentration)[:, None]
+    return np.clip(following, LEAST, MOST)
+
+
+def _log_beta(a: Array) -> Array:
+    return np.asarray(gammaln(a).sum(-1) - gammaln(a.sum(-1)))
+
+
+class CBCC(ConfusionModel):
+    """Communities of annotators, each annotator's matrix scattered around its community's."""
+
+    _rules = {
+        "n_annotator_clusters": integer(1),
+        "concentration": real(0.0, open_low=True),
+        "population": choice("labels", "annotators"),
+        "max_iter": integer(1),
+        "tol": real(0.0),
+        "n_restarts": integer(1),
+        "seed": SEED,
+        "n_jobs": integer(-1),
+    }
+    _arrays = (*ConfusionModel._arrays, "omega_", "annotator_clusters_", "community_parameters_")
+
+    omega_: Array  # (L,)
+    annotator_clusters_: Array  # (N, L): P(z_n = l)
+    community_parameters_: Array  # (L, P, P)
+
+    def __init__(
+        self,
+        n_annotator_clusters: int = 3,
+        *,
+        concentration: float = 10.0,
+        population: str = "labels",
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        n_restarts: int = 1,
+        seed: int = 0,
+        n_jobs: int = 1,
+    ) -> None:
+        self.n_annotator_clusters = n_annotator_clusters
+        self.concentration = concentration
+        self.population = population
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_restarts = n_restarts
+        self.seed = seed
+        self.n_jobs = n_jobs
+
+    def _fit(self, annotations: Annotations, pool: Executor) -> None:
+        crowd = Crowd.of(annotations, pool)
+        start = votes(annotations)
+
+        def step(state: tuple[Array, Communities]) -> tuple[tuple[Array, Communities], float]:
+            w, communities = state
+            counts = crowd.counts(w)
+            z, annotator_terms = memberships(counts, communities)
+            bound = float(annotator_terms.sum()) + self._own_terms(w, communities)
+            learned = Communities(
+                normalised(w.sum(axis=0)),
+                normalised(z.sum(axis=0)),
+                fixed_point(counts, z, communities.a, self.concentration),
+            )
+            # z is kept while π's posterior moves with a: each of the three updates can only raise the bound.
+            logs = expected_logs(counts, z, learned)
+            return (crowd.posterior(logs, safe_log(learned.psi))[0], learned), bound
+
+        def run(rng: np.random.Generator) -> Climb[tuple[Array, Communities]]:
+            first = start, self._first_communities(crowd.counts(start), start, rng)
+            return climb(step, first, max_iter=self.max_iter, tol=self.tol, n_labels=annotations.n_labels)
+
+        from dissensus.engine import Serial
+
+        best = best_restart(run, self.n_restarts, self.seed, Serial())
+        self.posterior_, communities = best.state
+        self._keep(crowd.counts(self.posterior_), communities)
+        self.trace_, self.stopped_ = best.trace, best.stopped
+        self._finish(annotations.annotator_load)
+
+    def _own_terms(self, w: Array, communities: Communities) -> float:
+        """The terms of the bound (3) that hold no annotator."""
+        items = (w * safe_log(communities.psi)).sum() - xlogy(w, w).sum()
+        return float(items - communities.a.sum() / self.concentration)
+
+    def _first_communities(self, counts: Array, w: Array, rng: np.random.Generator) -> Communities:
+        """Communities of random annotators around the crowd's matrix."""
+        L, P = self.n_annotator_clusters, counts.shape[1]
+        z = rng.dirichlet(np.ones(L), size=len(counts))
+        matrices = normalised(np.tensordot(z.T, counts, axes=1) + counts.sum(axis=0) / len(counts) + 1.0 / P)
+        return Communities(normalised(w.sum(axis=0)), np.full(L, 1.0 / L), self.concentration * matrices)
+
+    def _keep(self, counts: Array, communities: Communities) -> None:
+        self.psi_, self.omega_, self.community_parameters_ = communities.psi, communities.omega, communities.a
+        self.annotator_clusters_, _ = memberships(counts, communities)
+        self.confusion_ = self._means(counts, self.annotator_clusters_)
+
+    def _means(self, counts: Array, z: Array) -> Array:
+        """(N, P, P): posterior means of the annotators' matrices."""
+        matrices = np.zeros_like(counts)
+        for share, a in zip(z.T, self.community_parameters_, strict=True):
+            matrices += share[:, None, None] * normalised(a + counts)
+        return matrices
+
+    def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
+        communities = Communities(fitted.psi_, fitted.omega_, fitted.community_parameters_)
+        return self._means(counts, memberships(counts, communities)[0])
+
+    def annotator_frame(self) -> dict[str, Any]:
+        """Columns about annotators: accuracy, community and its probability."""
+        return super().annotator_frame() | {
+            "cluster": self.annotator_clusters_.argmax(axis=1),
+            "cluster_probability": self.annotator_clusters_.max(axis=1),
+        }

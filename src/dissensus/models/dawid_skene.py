@@ -1,0 +1,143 @@
+"""Dawid–Skene (1979) and its one-coin cousin, by EM on a log-posterior that never falls.
+
+How a label is born: item m has a true class t_m ~ Cat(ψ); annotator n answers y_mn ~ Cat(π_{n, t_m}) from a
+confusion matrix of its own. Each row of a matrix has a Dirichlet prior worth ``prior_strength`` labels, spread
+like the crowd's own matrix C, which is estimated once from the majority vote and held fixed during EM:
+
+    ℓ = Σ_m log Σ_k ψ_k Π_(n,y) π_nky + s Σ_nkp C_kp log π_nkp                                          (1)
+
+With s = 0 this is maximum likelihood, as published. One coin: an annotator is right with chance q_n whatever
+the class, and otherwise answers any other class alike; the prior is s labels at the crowd's accuracy.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import xlogy
+
+from dissensus.annotations import Annotations
+from dissensus.engine import Executor
+from dissensus.errors import bad_parameter
+from dissensus.kernels import Array, normalised, safe_log
+from dissensus.models.ascent import climb
+from dissensus.models.confusion import ConfusionModel, Crowd, votes
+from dissensus.params import choice, integer, real
+
+State = tuple[Array, Array]  # ψ, and the annotators' parameters
+
+
+class DawidSkene(ConfusionModel):
+    """Every annotator its own confusion matrix, shrunk toward the crowd's.
+
+    ``prior_strength`` is in pseudo-labels per row (0: maximum likelihood).
+    """
+
+    _rules = {
+        "prior_strength": real(0.0),
+        "population": choice("labels", "annotators"),
+        "max_iter": integer(1),
+        "tol": real(0.0),
+        "n_jobs": integer(-1),
+    }
+
+    def __init__(
+        self,
+        *,
+        prior_strength: float = 4.0,
+        population: str = "labels",
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        n_jobs: int = 1,
+    ) -> None:
+        self.prior_strength = prior_strength
+        self.population = population
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_jobs = n_jobs
+
+    def fit(self, annotations: Any, *, item_prior: Any = None) -> Self:
+        """Learn from annotations; ``item_prior`` (items, classes) multiplies the class shares ψ."""
+        return self._run_fit(annotations, item_prior=item_prior)
+
+    def _fit(self, annotations: Annotations, pool: Executor, item_prior: Any = None) -> None:
+        crowd = Crowd.of(annotations, pool)
+        prior = self._checked_prior(item_prior, annotations)
+        start = votes(annotations)
+        anchor = self._anchor(crowd.counts(start).sum(axis=0))
+
+        def step(state: State) -> tuple[State, float]:
+            psi, learned = state
+            log_psi = safe_log(psi) + prior
+            w, evidence = crowd.posterior(safe_log(self._matrices(learned)), log_psi)
+            following = normalised(w.sum(axis=0)), self._learn(crowd.counts(w), anchor)
+            return following, evidence + self._log_prior(learned, anchor)
+
+        first = normalised(start.sum(axis=0)), self._learn(crowd.counts(start), anchor)
+        best = climb(step, first, max_iter=self.max_iter, tol=self.tol, n_labels=annotations.n_labels)
+        self.psi_, learned = best.state
+        self.confusion_ = self._matrices(learned)
+        self.posterior_, _ = crowd.posterior(safe_log(self.confusion_), safe_log(self.psi_) + prior)
+        self.trace_, self.stopped_ = best.trace, best.stopped
+        self._finish(annotations.annotator_load)
+
+    def _checked_prior(self, item_prior: Any, annotations: Annotations) -> Array:
+        if item_prior is None:
+            return np.zeros(annotations.n_classes)
+        table = np.asarray(item_prior, dtype=np.float64)
+        if table.shape != (annotations.n_items, annotations.n_classes) or not (table >= 0).all():
+            shape = f"probabilities of shape {(annotations.n_items, annotations.n_classes)}"
+            raise bad_parameter(self, "item_prior", shape, table.shape)
+        return safe_log(normalised(table))
+
+    # ---- how annotators are parametrised --------------------------------------------------------------
+
+    def _anchor(self, counts: Array) -> Array:
+        """C: the crowd's matrix under the majority vote, one pseudo-label spread over each row."""
+        return normalised(counts + 1.0 / counts.shape[1])
+
+    def _learn(self, counts: Array, anchor: Array) -> Array:
+        """π_nkp = (s C_kp + n_nkp) / (s + n_nk)."""
+        return normalised(self.prior_strength * anchor + counts)
+
+    def _matrices(self, learned: Array) -> Array:
+        return learned
+
+    def _log_prior(self, learned: Array, anchor: Array) -> float:
+        """s Σ_nkp C_kp log π_nkp."""
+        return float(xlogy(self.prior_strength * anchor, learned).sum())
+
+    def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
+        return self._matrices(self._learn(counts, fitted.crowd_confusion_))
+
+
+class OneCoin(DawidSkene):
+    """Every annotator one chance of being right, shrunk toward the crowd's."""
+
+    def _anchor(self, counts: Array) -> Array:
+        """(2,): the crowd's share of right and of wrong answers under the majority vote."""
+        right = np.trace(counts)
+        return normalised(np.array([right, counts.sum() - right]) + 0.5)
+
+    def _learn(self, counts: Array, anchor: Array) -> Array:
+        """(N, 2): q_n = (s q + right answers) / (s + answers), and 1 − q_n."""
+        right = np.einsum("nkk->n", counts)
+        wrong = counts.sum(axis=(1, 2)) - right
+        return normalised(self.prior_strength * anchor + np.stack([right, wrong], axis=1))
+
+    def _matrices(self, learned: Array) -> Array:
+        """π_nkp = q_n where p = k, (1 − q_n) / (P − 1) elsewhere."""
+        P = self.class_count_
+        wrong = np.broadcast_to((learned[:, 1] / max(P - 1, 1))[:, None, None], (len(learned), P, P)).copy()
+        wrong[:, np.arange(P), np.arange(P)] = learned[:, :1]
+        return normalised(wrong)
+
+    @property
+    def class_count_(self) -> int:
+        """Number of classes."""
+        return len(self.class_vocabulary_)
+
+    def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
+        right = float(fitted.psi_ @ np.diag(fitted.crowd_confusion_))
+        return self._matrices(self._learn(counts, np.array([right, 1.0 - right])))
