@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import time
 
@@ -13,6 +14,7 @@ from threadpoolctl import threadpool_info
 import dissensus as ds
 from dissensus import engine
 from dissensus.engine import Serial, Shard, executor, n_cores, shards_of, total
+from dissensus.errors import ParameterError
 
 
 def crowd(seed: int = 0) -> ds.Annotations:
@@ -129,6 +131,15 @@ def test_an_error_in_a_step_comes_out() -> None:
     for n_jobs in (1, 2):
         with pytest.raises(ZeroDivisionError), executor(n_jobs) as pool:
             pool.map(lambda x: 1 // x, range(3))
+
+
+@pytest.mark.parametrize("n_jobs", [0, -2])
+def test_no_jobs_are_refused(n_jobs: int) -> None:
+    line = (
+        f"The 'n_jobs' parameter of executor must be an int >= 1, or -1 for all cores. Got {n_jobs} instead."
+    )
+    with pytest.raises(ParameterError, match=re.escape(line)), executor(n_jobs):
+        pass
 
 
 def blas_threads() -> set[int]:

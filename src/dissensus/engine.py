@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.errors import bad_parameter
+
 if TYPE_CHECKING:
     from dissensus.annotations import Annotations
     from dissensus.kernels import PairLayout
@@ -117,6 +119,8 @@ def executor(n_jobs: int = 1) -> Iterator[Executor]:
     """
     from threadpoolctl import threadpool_limits
 
+    if n_jobs != -1 and n_jobs < 1:
+        raise bad_parameter("executor", "n_jobs", "an int >= 1, or -1 for all cores", n_jobs)
     n_threads = n_cores() if n_jobs == -1 else n_jobs
     with threadpool_limits(limits=1, user_api="blas"):
         if n_threads == 1:
