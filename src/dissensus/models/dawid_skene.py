@@ -1,8 +1,8 @@
 """Dawid–Skene (1979) and its one-coin cousin, by EM on a log-posterior that never falls.
 
 How a label is born: item m has a true class t_m ~ Cat(ψ); annotator n answers y_mn ~ Cat(π_{n, t_m}) from a
-confusion matrix of its own. Each row of a matrix has a Dirichlet prior worth ``prior_strength`` labels, spread
-like the crowd's own matrix C, which is estimated once from the majority vote and held fixed during EM:
+confusion matrix of its own. Each row of a matrix has a Dirichlet prior worth ``prior_strength`` labels,
+spread like the crowd's own matrix C, which is estimated once from the majority vote and held fixed in EM:
 
     ℓ = Σ_m log Σ_k ψ_k Π_(n,y) π_nky + s Σ_nkp C_kp log π_nkp                                          (1)
 
