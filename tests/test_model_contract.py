@@ -1,11 +1,11 @@
 """What every model promises, held against each model of the registry: a new model joins by being registered.
 
 ``SMALL`` gives constructor arguments that keep a fit quick; a model that is not in it runs with its defaults.
+``VARIANTS`` adds models a second time, with settings that make them another model.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 import re
 from pathlib import Path
@@ -30,25 +30,51 @@ from dissensus.params import ANY
 
 SMALL: dict[str, dict[str, Any]] = {
     "fmm": {"n_item_clusters": 3, "max_iter": 40},
+    "dawid-skene": {"max_iter": 20},
+    "one-coin": {"max_iter": 20},
+    "cbcc": {"n_annotator_clusters": 2, "max_iter": 15},
+    "pgm": {"n_item_clusters": 3, "n_annotator_clusters": 2, "max_iter": 20},
 }
 
-# How far `transform` of the training data may be from the fit: 0 means the same bits. It is above 0 where
-# annotators known by their own labels enter as prior knowledge the second time.
-TRANSFORM_GAP: dict[str, float] = {}
+# A name of the registry, a colon, and what is special.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "empirical: unsmoothed": {"strength": 0.0},
+    "fmm: maximum likelihood": {"n_item_clusters": 3, "alpha": 1.0, "gamma": 1.0},
+    "pgm: annealing": {"n_item_clusters": 3, "inference": "annealing", "max_iter": 20},
+    "pgm: vb": {"n_item_clusters": 3, "inference": "vb", "max_iter": 20},
+}
+CASES = [*MODELS, *VARIANTS]
+
+# How far `transform` of the training data may be from the fit. 0, for models of items alone, means the same
+# bits; models of annotators pass messages anew, and sums in another order round differently.
+TRANSFORM_GAP: dict[str, float] = dict.fromkeys(
+    ["dawid-skene", "one-coin", "cbcc", "pgm", "pgm: annealing", "pgm: vb"], 1e-12
+)
+
+# What a file leaves out by choice: the annealer's runners-up.
+NOT_SAVED = {"best_states_"}
 
 M, N, P = 41, 13, 4  # different from each other, so that an array's axes tell what it is about
 
 
+def class_of(name: str) -> type[Model]:
+    return model_class(name.partition(":")[0])
+
+
+def settings_of(name: str) -> dict[str, Any]:
+    return VARIANTS[name] if name in VARIANTS else SMALL.get(name, {})
+
+
 def has_setting(name: str, setting: str) -> bool:
-    return setting in model_class(name)().get_params(deep=False)
+    return setting in class_of(name)().get_params(deep=False)
 
 
 def needs_annotators(name: str) -> bool:
-    return model_class(name)._needs_annotators
+    return class_of(name)._needs_annotators
 
 
 def build(name: str, **settings: Any) -> Model:
-    return model_class(name)(**(SMALL.get(name, {}) | settings))
+    return class_of(name)(**(settings_of(name) | settings))
 
 
 def crowd_rows(n_items: int = M, n_annotators: int = N, seed: int = 0) -> pd.DataFrame:
@@ -116,7 +142,7 @@ def assert_sound(model: Model, data: ds.Annotations) -> None:
     assert set(model.predict()) <= set(data.classes)
 
 
-@pytest.fixture(scope="module", params=list(MODELS))
+@pytest.fixture(scope="module", params=CASES)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -198,7 +224,7 @@ def test_the_same_seed_gives_the_same_bits(name: str, model: Model) -> None:
     assert_same_knowledge(what_it_knows(model, CROWD), what_it_knows(clone(model).fit(CROWD), CROWD))
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if has_setting(name, "n_jobs")])
+@pytest.mark.parametrize("name", [name for name in CASES if has_setting(name, "n_jobs")])
 def test_the_number_of_jobs_does_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "SHARD_LABELS", 32)
     assert len(engine.shards_of(CROWD)) > 5
@@ -230,7 +256,7 @@ def test_a_loaded_model_has_every_fitted_attribute(model: Model, tmp_path: Path)
     model.save(tmp_path / "m.safetensors")
     loaded = ds.load(tmp_path / "m.safetensors")
     public = [attribute for attribute in vars(model) if attribute.endswith("_")]
-    assert sorted(set(public) - set(vars(loaded))) == []
+    assert set(public) - set(vars(loaded)) <= NOT_SAVED
 
 
 def test_saving_twice_writes_the_same_bytes(model: Model, tmp_path: Path) -> None:
@@ -374,7 +400,8 @@ def test_no_labels_to_learn_from_or_to_score(name: str, model: Model) -> None:
 
 
 def test_transform_speaks_of_the_new_items_and_keeps_the_parameters(model: Model) -> None:
-    before = copy.deepcopy(vars(model))
+    before = dict(vars(model))
+    numbers = {name: value.copy() for name, value in before.items() if isinstance(value, np.ndarray)}
     moved = model.transform(OTHER)
     assert type(moved) is type(model)
     assert moved is not model
@@ -388,10 +415,8 @@ def test_transform_speaks_of_the_new_items_and_keeps_the_parameters(model: Model
         # What is neither of items nor of annotators is a parameter.
         if np.shape(getattr(model, array))[:1] not in ((M,), (N,)):
             assert same_bits(getattr(moved, array), getattr(model, array)), array
-    assert vars(model).keys() == before.keys()
-    for attribute, value in before.items():
-        now = getattr(model, attribute)
-        assert same_bits(now, value) if isinstance(value, np.ndarray) else now == value
+    assert all(value is before[name] for name, value in vars(model).items())
+    assert all(same_bits(before[name], value) for name, value in numbers.items())
 
 
 def test_transform_of_the_training_data_gives_the_fit_back(name: str, model: Model) -> None:
@@ -463,7 +488,7 @@ def test_numbers_in_a_frame_stay_numbers(name: str) -> None:
 def test_settings_go_in_and_out(name: str) -> None:
     built = build(name)
     settings = built.get_params()
-    assert SMALL.get(name, {}).items() <= settings.items()
+    assert settings_of(name).items() <= settings.items()
     assert type(built)().set_params(**settings).get_params() == settings
     assert clone(built).get_params() == settings
     assert clone(built) is not built
@@ -476,7 +501,7 @@ def test_the_repr_rebuilds_the_model(name: str) -> None:
 
 
 def test_every_setting_has_a_rule(name: str) -> None:
-    assert set(model_class(name)._rules) == set(build(name).get_params(deep=False))
+    assert set(class_of(name)._rules) == set(build(name).get_params(deep=False))
 
 
 @pytest.mark.parametrize(
@@ -484,22 +509,20 @@ def test_every_setting_has_a_rule(name: str) -> None:
     [
         (name, setting)
         for name in MODELS
-        for setting, rule in model_class(name)._rules.items()
+        for setting, rule in class_of(name)._rules.items()
         if rule is not ANY
     ],
 )
 def test_a_bad_setting_is_refused_in_the_one_form(name: str, setting: str) -> None:
     bad = {"not": "a setting"}
-    title = model_class(name).__name__
+    title = class_of(name).__name__
     line = rf"The '{setting}' parameter of {title} must be [^\n]+\. Got {re.escape(repr(bad))} instead\."
     with pytest.raises(ParameterError, match=rf"\A{line}\Z"):
         build(name).set_params(**{setting: bad}).fit(CROWD)
 
 
 def test_a_setting_that_is_none_of_its_own_is_refused(name: str) -> None:
-    with pytest.raises(
-        ParameterError, match=f"{model_class(name).__name__} has no setting 'nonsense'; it has"
-    ):
+    with pytest.raises(ParameterError, match=f"{class_of(name).__name__} has no setting 'nonsense'; it has"):
         build(name).set_params(nonsense=1)
 
 
@@ -520,7 +543,7 @@ def test_settings_do_not_change_by_fitting(name: str) -> None:
 )
 def test_an_unfitted_model_says_so(name: str, use: Any) -> None:
     with pytest.raises(
-        NotFittedError, match=rf"\Athis {model_class(name).__name__} is not fitted yet; call fit"
+        NotFittedError, match=rf"\Athis {class_of(name).__name__} is not fitted yet; call fit"
     ):
         use(build(name))
 
@@ -571,11 +594,11 @@ def test_odd_data_give_sound_results(name: str, oddity: str) -> None:
 
 def test_one_class_only_is_certain(name: str) -> None:
     fitted = build(name).fit(ODD["one class only"])
-    assert fitted.label_distributions_.tolist() == [[1.0]] * M
+    np.testing.assert_allclose(fitted.label_distributions_, np.ones((M, 1)), rtol=1e-12)
     assert set(fitted.predict()) == {"yes"}
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if not needs_annotators(name)])
+@pytest.mark.parametrize("name", [name for name in CASES if not needs_annotators(name)])
 def test_class_counts_do_for_models_of_items(name: str) -> None:
     anonymous = ds.Annotations.from_counts(CROWD.counts, items=CROWD.items, classes=CROWD.classes)
     from_counts, from_labels = build(name).fit(anonymous), build(name).fit(CROWD)
@@ -584,7 +607,7 @@ def test_class_counts_do_for_models_of_items(name: str) -> None:
     assert_sound(from_labels.transform(anonymous), anonymous)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if needs_annotators(name)])
+@pytest.mark.parametrize("name", [name for name in CASES if needs_annotators(name)])
 def test_class_counts_are_refused_by_models_of_annotators(name: str) -> None:
     anonymous = ds.Annotations.from_counts(CROWD.counts, items=CROWD.items, classes=CROWD.classes)
     line = (
@@ -596,6 +619,7 @@ def test_class_counts_are_refused_by_models_of_annotators(name: str) -> None:
         build(name).fit(CROWD).transform(anonymous)
 
 
+@pytest.mark.parametrize("name", MODELS)
 def test_an_unknown_model_is_answered_with_the_nearest(name: str) -> None:
     with pytest.raises(
         ParameterError, match=rf"there is no model '{name}x'; did you mean '{name}'\? known: "

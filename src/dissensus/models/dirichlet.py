@@ -43,6 +43,8 @@ def learn_prior(posterior: Array, prior: Array) -> Array:
     ``posterior`` is (distributions, P); ``prior`` the starting point: one value for a symmetric prior, P
     values for a free one.
     """
+    if posterior.shape[-1] == 1:
+        return prior  # over one class there is one distribution, whatever the prior
     target = expected_log(posterior).mean(axis=0)
     b = np.array(prior, dtype=np.float64)
     for _ in range(NEWTON_STEPS):
