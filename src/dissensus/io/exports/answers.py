@@ -41,6 +41,11 @@ def as_text(value: Any) -> str | None:
     return as_id(value)
 
 
+def whole_text(text: str) -> str:
+    """Text that can be written as UTF-8: half a character (a lone surrogate, in JSON) becomes ``?``."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def as_labels(value: Any) -> list[str]:
     """The labels of one answer, each once; none for a blank one."""
     return list(dict.fromkeys(_labels(value)))

@@ -11,7 +11,7 @@ from typing import Any
 
 from dissensus.errors import DataError
 from dissensus.io.exports.answers import NotALabelError, as_labels, by_question, parse_json, split_labels
-from dissensus.io.exports.files import rows
+from dissensus.io.exports.files import listed, rows
 from dissensus.io.exports.gather import Gatherer
 from dissensus.io.exports.questions import likely_questions, sample
 
@@ -205,5 +205,5 @@ def _item_column(first: Sequence[Placed], gather: Gatherer, default: str, prefix
             return name
     raise DataError(
         f"{gather.path}: has no column {wanted!r} to identify items; name one with --item-column "
-        f"({', '.join(_header(first))})"
+        f"({listed(_header(first))})"
     )

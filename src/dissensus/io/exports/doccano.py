@@ -6,8 +6,11 @@ which nobody can tell any more who gave which label: that is refused.
 
 from __future__ import annotations
 
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -33,10 +36,10 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def holds_members(path: Path) -> bool:
-    """Whether a folder or zip holds members' files (the first record of the first one tells)."""
+    """Whether a folder or zip holds members' files (the first record tells)."""
     for _, name, raw in _members(path):
-        first = next(records(path, raw(), name), None)
-        return first is not None and is_record(first[1])
+        for _, record in records(path, raw(), name):
+            return is_record(record)
     return False
 
 
@@ -61,12 +64,30 @@ def _members(path: Path) -> Iterator[tuple[str, str, Opener]]:
             if file.is_file() and _is_member(file.name):
                 yield file.stem, str(file), _opener(file)
         return
+    with _archive_errors(path), zipfile.ZipFile(path) as archive:
+        for entry in sorted(archive.namelist()):
+            if _is_member(entry):
+                yield PurePosixPath(entry).stem, f"{path}/{entry}", partial(_open_entry, path, archive, entry)
+
+
+def _open_entry(path: Path, archive: zipfile.ZipFile, entry: str) -> IO[bytes]:
+    with _archive_errors(path):
+        return archive.open(entry)
+
+
+@contextmanager
+def _archive_errors(path: Path) -> Iterator[None]:
     try:
-        with zipfile.ZipFile(path) as archive:
-            for entry in sorted(archive.namelist()):
-                if _is_member(entry):
-                    yield PurePosixPath(entry).stem, f"{path}/{entry}", partial(archive.open, entry)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        yield
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        struct.error,
+        NotImplementedError,
+        RuntimeError,
+        ValueError,
+        OSError,
+    ):
         raise DataError(f"{path}: the zip file is damaged or encrypted; export it again") from None
 
 
@@ -80,9 +101,6 @@ def _is_member(name: str) -> bool:
 
 
 def _read_member(path: Path, member: str, name: str, raw: Opener, gather: Gatherer) -> None:
-    with raw() as file:
-        if not file.read(1):  # a member who labelled nothing
-            return
     for place, record in records(path, raw(), name):
         where = f"({PurePosixPath(name).name} {place})"
         text = {key: value for key, value in record.items() if key not in ("id", "label", "Comments")}

@@ -7,8 +7,9 @@ import gzip
 import io
 import json
 import re
+import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO, cast
@@ -17,6 +18,7 @@ from dissensus.errors import DataError
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _SPACE = re.compile(r"[ \t\r\n]*")
+_LONGEST_NAME, _MOST_NAMES = 60, 20  # what an error message shows of a list of names
 _PIECE = 1 << 20  # characters read at a time
 _LONGEST_LITERAL = 16  # a number, word or escape cut by the end of a piece fails this close to that end
 
@@ -33,8 +35,8 @@ def open_text(path: Path, member: IO[bytes] | None = None) -> Iterator[TextIO]:
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         raise DataError(f"{path}: is not UTF-8 text (byte 0x{byte:02x}); save it as UTF-8") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise DataError(f"{path}: the gzip file is damaged or cut short; export it again") from None
+    except (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error):
+        raise DataError(f"{path}: the compressed file is damaged or cut short; export it again") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
 
@@ -157,12 +159,15 @@ class JsonStream:
 def records(
     path: Path, member: IO[bytes] | None = None, name: str = ""
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a JSON array or of JSON lines, each with the place it stands at."""
+    """The objects of a JSON array or of JSON lines, each with the place it stands at.
+
+    An empty file is an error, an empty member of an archive is not.
+    """
     name = name or str(path)
     with open_text(path, member) as text:
         stream = JsonStream(text, name)
         start = stream.peek()
-        if not start:
+        if not start and member is None:
             raise DataError(f"{name}: is empty; export it again")
         places = _array(stream) if start == "[" else _lines(stream)
         for place, value in places:
@@ -213,6 +218,13 @@ def shown(value: Any) -> str:
     """A value as an error message shows it: short, on one line."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+def listed(names: Iterable[Any]) -> str:
+    """Names as an error message lists them: on one line, not too many, each not too long."""
+    short = [" ".join(str(name).split())[:_LONGEST_NAME] for name in names]
+    more = [f"and {len(short) - _MOST_NAMES} more"] if len(short) > _MOST_NAMES else []
+    return ", ".join(short[:_MOST_NAMES] + more) or "none"
 
 
 def _checked_header(path: Path, header: list[str]) -> list[str]:

@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.errors import DataError
-from dissensus.io.exports.answers import NotALabelError, as_id, as_text
+from dissensus.io.exports.answers import NotALabelError, as_id, as_text, whole_text
+from dissensus.io.exports.files import listed
 
 Parsed = TypeVar("Parsed")
 Several = Literal["keep", "error"]
@@ -86,9 +87,9 @@ class Gatherer:
         if code == len(self._texts):
             self._texts.append(None)
         if text and self._texts[code] is None:
-            self._texts[code] = text.encode("utf-8", "replace").decode()
+            self._texts[code] = whole_text(text)
         for key, value in side.items():
-            self._note_side(key, code, as_id(value))
+            self._note_side(key, code, whole_text(as_id(value) or "") or None)
         return code
 
     def label(self, place: str, item: int, annotator: Any, values: Sequence[str]) -> None:
@@ -101,7 +102,7 @@ class Gatherer:
             raise self.error(place, "the annotator is missing; fill it in or remove the answer")
         if len(values) > 1 and self.options.several == "error":
             raise self.error(
-                place, f"holds several answers ({', '.join(values)}); allow them with --several keep"
+                place, f"holds several answers ({listed(values)}); allow them with --several keep"
             )
         who = self._code(1, name, place)
         for value in values:
@@ -136,7 +137,7 @@ class Gatherer:
         if self.question is None and not likely:
             raise DataError(
                 f"{self.path}: cannot tell which column holds the answers; name it with --question "
-                f"({', '.join(names) or 'there is none'})"
+                f"({listed(names)})"
             )
         self._questions = dict.fromkeys([*likely, *([self.question] if self.question else [])])
         self._settle()
@@ -177,7 +178,7 @@ class Gatherer:
         vocabulary = self._vocabularies[column]
         code = vocabulary.get(value)
         if code is None:
-            if not value.isascii() and value != value.encode("utf-8", "replace").decode():
+            if value != whole_text(value):
                 raise self.error(place, f"{value!r} is not valid text; correct it")
             code = vocabulary[value] = len(vocabulary)
         return code
@@ -191,7 +192,7 @@ class Gatherer:
         """Refuse several questions unasked, and a question that is not there."""
         if self.options.question is None and len(self._questions) > 1:
             raise DataError(
-                f"{self.path}: holds several questions ({', '.join(self._questions)}); "
+                f"{self.path}: holds several questions ({listed(self._questions)}); "
                 "choose one with --question"
             )
         if self.question is None:
@@ -203,8 +204,8 @@ class Gatherer:
         return DataError(f"{self.path}: has no question {self.question!r}{_near(str(self.question), names)}")
 
     def _why_none(self) -> str:
-        counts = ", ".join(f"{number} {reason}" for reason, number in self.left_out.items())
-        return f" ({counts} left out)" if counts else ""
+        counts = listed(f"{number} {reason}" for reason, number in self.left_out.items())
+        return f" ({counts} left out)" if self.left_out else ""
 
     def _column(self, column: int) -> pa.ChunkedArray:
         """A column of labels in pieces, since one Arrow string array holds at most 2 GB."""
@@ -229,4 +230,4 @@ def _near(wanted: str, names: list[str]) -> str:
     """What to type instead: the nearest name, and all of them."""
     close = difflib.get_close_matches(wanted, names, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ";"
-    return f"{hint} It has {', '.join(names) or 'none'}"
+    return f"{hint} It has {listed(names)}"

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from dissensus.errors import DataError
 from dissensus.io.exports import argilla
 from dissensus.io.exports.answers import as_labels
+from dissensus.io.exports.files import listed
 from dissensus.io.exports.gather import Gatherer
 
 _ITEM_NAMES = (
@@ -84,7 +85,7 @@ def _files(path: Path) -> list[tuple[str | None, Path]]:
 def _batches(file: Path) -> Iterator[pa.RecordBatch]:
     try:
         if file.suffix == ".parquet":
-            yield from pq.ParquetFile(file).iter_batches(batch_size=10_000)
+            yield from map(_valid, pq.ParquetFile(file).iter_batches(batch_size=10_000))
             return
         with pa.memory_map(str(file)) as source:
             try:
@@ -93,10 +94,18 @@ def _batches(file: Path) -> Iterator[pa.RecordBatch]:
                 source.seek(0)
                 whole = pa.ipc.open_file(source)
                 reader = map(whole.get_batch, range(whole.num_record_batches))
-            yield from reader
+            yield from map(_valid, reader)
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         reason = str(error).partition("\n")[0]
         raise DataError(f"{file}: cannot be read ({reason}); save the dataset again") from None
+
+
+def _valid(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, once its names, offsets and text are sound: a flipped bit must not lead out of the file."""
+    batch.validate(full=True)
+    if len(set(batch.schema.names)) != batch.num_columns:
+        raise ValueError("two columns share a name")
+    return batch
 
 
 def _row_reader(path: Path, schema: pa.Schema, split: str | None) -> Any:
@@ -127,7 +136,7 @@ def _find(path: Path, names: Sequence[str], usual: Sequence[str], what: str, wan
             return name if name in names else by_lower[name.lower()]
     option = "--question" if what == "label" else f"--{what}-column"
     column = f"column {wanted!r}" if wanted else f"{what} column"
-    raise DataError(f"{path}: has no {column}; name it with {option} ({', '.join(names)})")
+    raise DataError(f"{path}: has no {column}; name it with {option} ({listed(names)})")
 
 
 def _pairs(place: str, annotator: Any, label: Any, gather: Gatherer) -> list[tuple[Any, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dissensus.errors import DataError
 from dissensus.io.exports.answers import as_labels, as_text, split_labels
-from dissensus.io.exports.files import JsonStream, open_text
+from dissensus.io.exports.files import JsonStream, listed, open_text
 from dissensus.io.exports.gather import Gatherer
 
 _SPLIT_COLUMNS = ("message_id", "worker_id", "label")
@@ -84,17 +84,16 @@ def read_split(path: Path, gather: Gatherer) -> None:
     """Labels of a table written by pandas with ``orient="split"``: message_id, worker_id, label, message."""
     columns = _split_columns(path)
     places = {name: place for place, name in enumerate(columns)}
-    missing = [name for name in _SPLIT_COLUMNS[:2] if name not in places]
+    item_column = gather.options.item_column or "message_id"
+    missing = [name for name in (item_column, "worker_id") if name not in places]
     if missing:
-        raise DataError(f"{path}: has no column {missing[0]!r}; it has {', '.join(map(str, columns))}")
+        raise DataError(f"{path}: has no column {missing[0]!r}; it has {listed(columns)}")
     names = [str(name) for name in columns if name not in _SPLIT_COLUMNS[:2]]
-    question = places[gather.choose(names, ["label"])]
+    question = places[gather.choose(names, [name for name in names if name == "label"])]
     for place, row in _split_rows(path):
         if not isinstance(row, list) or len(row) != len(columns):
             raise gather.error(place, f"is not a list of {len(columns)} values; export it again")
-        item = gather.item(
-            place, row[places[gather.options.item_column or "message_id"]], _split_text(places, row, gather)
-        )
+        item = gather.item(place, row[places[item_column]], _split_text(places, row, gather))
         gather.label(place, item, row[places["worker_id"]], gather.parsed(place, as_labels, row[question]))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dissensus.errors import DataError
 from dissensus.io.exports.answers import as_labels
-from dissensus.io.exports.files import rows
+from dissensus.io.exports.files import listed, rows
 from dissensus.io.exports.gather import Gatherer
 from dissensus.io.exports.questions import sample
 
@@ -82,12 +82,12 @@ def _columns(
     header = list(first[0][1])
     item_column = gather.options.item_column or header[0]
     if item_column not in header:
-        raise DataError(f"{path}: has no column {item_column!r}; it has {', '.join(header)}")
+        raise DataError(f"{path}: has no column {item_column!r}; it has {listed(header)}")
     beside = _SIDE_NAMES | {gather.options.text_column}
     columns = [name for name in header if name != item_column and name not in beside]
     if not columns:
         raise DataError(f"{path}: has no {what} column beside {item_column!r}; give one column a {what}")
-    if "" in columns:
+    if not all(name.strip() for name in columns):
         raise DataError(f"{path} line 1: a column has no name; name it after its {what}")
     return item_column, columns
 
