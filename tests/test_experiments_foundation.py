@@ -1,0 +1,65 @@
+"""The foundation's page of results: its measures by hand, and its bounds on the paper's data."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dissensus as ds
+from dissensus.experiments import foundation
+from dissensus.experiments.foundation import LEAST_MARGIN, SPLITS, TASKS, Task, cluster_divergence, held_out
+
+
+def test_the_divergence_of_one_cluster_by_hand() -> None:
+    train = ds.Annotations.from_counts([[4, 0], [0, 4]])
+    # One cluster: (4 + 1, 4 + 1)/10 with the default prior; each item is certain, so KL is log 2.
+    smoothed = (1 + 1e-5) * math.log((1 + 1e-5) / (0.5 + 1e-5)) + 1e-5 * math.log(1e-5 / (0.5 + 1e-5))
+    np.testing.assert_allclose(cluster_divergence(train, 1, seed=0), smoothed, rtol=1e-12)
+
+
+def test_hindsight_is_never_worse_than_foresight() -> None:
+    result = held_out(ds.simulate(200, 40, 3, labels_per_item=8, seed=1).annotations, split=0)
+    assert result.hindsight <= result.foresight
+    assert result.margin == result.hindsight - result.fmm
+    assert 0 < result.fmm < math.log(3) + 0.1
+
+
+def write_dataset(folder: Path) -> None:
+    known = ds.simulate(60, 15, 3, labels_per_item=6, seed=2).annotations
+    rows = zip(
+        known.items[known.item], known.annotators[known.annotator], known.classes[known.label], strict=True
+    )
+    folder.mkdir()
+    (folder / "annotations.csv").write_text(
+        "item,annotator,label\n" + "".join(f"{i},{a},{y}\n" for i, a, y in rows)
+    )
+    (folder / "items.csv").write_text("item,split\n" + "".join(f"{item},train\n" for item in known.items))
+
+
+def test_the_page_is_written_by_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_dataset(tmp_path / "toy")
+    monkeypatch.setattr(foundation, "TASKS", (Task("toy", 3, bound=0.0, printed=0.5),))
+    monkeypatch.setattr(foundation, "SPLITS", range(2))
+    foundation.main(["--data", str(tmp_path), "-o", str(tmp_path / "page.md")])
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert text in capsys.readouterr().out
+    lines = [line for line in text.splitlines() if line.startswith("| toy |")]
+    assert len(lines) == 2
+    # A bound of 0 cannot be kept, and the page says so.
+    assert lines[0].endswith("| 0.000 | 0.500 | NO |")
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_the_bounds_are_kept(task: Task, data_dir: Path) -> None:
+    folder = data_dir / task.name
+    annotations = ds.read_annotations(folder / "annotations.csv", items=folder / "items.csv")
+    train = annotations.split_items()["train"]
+    assert np.mean([cluster_divergence(train, task.n_item_clusters, seed) for seed in range(3)]) <= task.bound
+    margins = [held_out(annotations, split).margin for split in SPLITS[:2]]
+    assert min(margins) >= LEAST_MARGIN
