@@ -39,8 +39,8 @@ def test_scores_are_the_mean_log_probability_of_the_hidden_labels() -> None:
 
 
 def test_the_mixture_wins_where_items_come_in_kinds() -> None:
-    # Two kinds of item, two equally likely labels each: knowing the kind costs log 2 a label. Five labels or so
-    # of an item are too few for its counts to say "even", so the mixture foresees hidden labels better.
+    # Two kinds of item, two equally likely labels each: knowing the kind costs log 2 a label. Five labels of
+    # an item are too few for its counts to say "even", so the mixture foresees hidden labels better.
     model, table = choose_model(one_kind_of_item_each(), seed=0)
     assert name_of(model) == "fmm"
     best = max(table, key=lambda row: row.score)

@@ -31,6 +31,12 @@ def write(directory: Path, *names: str, force: bool = False) -> None:
         write_summary(folder, {})
 
 
+def write_half(directory: Path) -> None:
+    with output_directory(directory) as folder:
+        (folder / "b.csv").write_text("half")
+        raise RuntimeError("halfway")
+
+
 def files(directory: Path) -> set[str]:
     return {file.relative_to(directory).as_posix() for file in directory.rglob("*") if file.is_file()}
 
@@ -89,9 +95,8 @@ def test_a_summary_cannot_name_files_outside_its_directory(tmp_path: Path) -> No
 def test_a_failure_inside_leaves_the_earlier_result(tmp_path: Path) -> None:
     place = tmp_path / "out"
     write(place, "a.csv")
-    with pytest.raises(RuntimeError, match="halfway"), output_directory(place) as folder:
-        (folder / "b.csv").write_text("half")
-        raise RuntimeError("halfway")
+    with pytest.raises(RuntimeError, match="halfway"):
+        write_half(place)
     assert files(tmp_path) == {"out/a.csv", "out/summary.json"}
 
 

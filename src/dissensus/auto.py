@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dissensus.annotations import Annotations
 from dissensus.engine import executor
 from dissensus.errors import ParameterError
@@ -29,8 +31,16 @@ CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("fmm", {"n_item_clusters": 8}),
     ("fmm", {"n_item_clusters": 16}),
     ("fmm", {"n_item_clusters": 32}),
+    ("one-coin", {}),
+    ("dawid-skene", {}),
+    ("cbcc", {}),
+    ("pgm", {"n_item_clusters": 6, "n_annotator_clusters": 4}),
+    ("pgm", {"n_item_clusters": 12, "n_annotator_clusters": 8}),
+    ("pgm", {"n_item_clusters": 20, "n_annotator_clusters": 20}),
+    ("pgm", {"n_item_clusters": 20, "n_annotator_clusters": 20, "inference": "vb"}),
 )
 FALLBACK = "empirical"  # where there are too few labels to hide any
+MOST_LABELS = 200_000  # labels that a choice is based on
 CLUSTER_SETTINGS = {"n_item_clusters": "n_items", "n_annotator_clusters": "n_annotators"}
 
 
@@ -73,11 +83,13 @@ def choose_model(
 
     Candidates that cannot apply are left out: those with more clusters than there is anything to cluster,
     and those that need annotators where the data have none. With too few labels to hide any, the table is
-    empty and the smoothed counts are chosen.
+    empty and the smoothed counts are chosen; with very many, a seeded part of the items (as many as have
+    ``MOST_LABELS`` labels) stands for all.
     """
     models = [build_model(name, settings, seed=seed) for name, settings in candidates]
     fitting = [model for model in models if _applies(model, annotations)]
-    table = compare(annotations, fitting, seed, test_size=test_size, n_jobs=n_jobs, watch=watch)
+    sample = _sample(annotations, seed)
+    table = compare(sample, fitting, seed, test_size=test_size, n_jobs=n_jobs, watch=watch)
     if not table:
         return build_model(FALLBACK, {}, seed=seed), table
     return max(table, key=lambda row: row.score).model, table
@@ -131,6 +143,15 @@ def name_of(model: Model) -> str:
     """The model's name on the command line."""
     title = type(model).__name__
     return next((short for short, (_, name) in MODELS.items() if name == title), title)
+
+
+def _sample(annotations: Annotations, seed: int) -> Annotations:
+    """Items drawn at random until they have ``MOST_LABELS`` labels; all of them where there are no more."""
+    if annotations.n_labels <= MOST_LABELS:
+        return annotations
+    order = np.random.default_rng(seed).permutation(annotations.n_items)
+    within = np.cumsum(annotations.counts.sum(axis=1)[order]) <= MOST_LABELS
+    return annotations.take_items(np.sort(order[within]))
 
 
 def _applies(model: Model, annotations: Annotations) -> bool:

@@ -28,7 +28,7 @@ CROWD: dict[str, Any] = {
     "n_item_clusters": 6,
     "n_annotator_clusters": 3,
     "labels_per_item": 5,
-    "alpha": 0.4,
+    "alpha": 0.3,
 }
 
 

@@ -11,7 +11,7 @@ import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,11 @@ from numpy.typing import NDArray
 from dissensus._version import __version__
 from dissensus.errors import DataError
 from dissensus.io.atomic import atomic_directory
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dissensus.annotations import Annotations
 
 SUMMARY = "summary.json"
 SIGNATURE = {"made_by": "dissensus"}
@@ -93,6 +98,22 @@ def versions() -> dict[str, str]:
         "scipy": scipy.__version__,
         "pyarrow": pa.__version__,
     }
+
+
+def label_table(annotations: Annotations) -> pa.Table:
+    """One row a label: item, annotator, label; where nobody is named, one row an item with class counts."""
+    import pyarrow as pa
+
+    if annotations.anonymous:
+        counts = {str(name): annotations.counts[:, p] for p, name in enumerate(annotations.classes)}
+        return pa.table({"item": annotations.item_vocabulary.arrow} | counts)
+    return pa.table(
+        {
+            "item": annotations.item_vocabulary.arrow.take(pa.array(annotations.item)),
+            "annotator": annotations.annotator_vocabulary.arrow.take(pa.array(annotations.annotator)),
+            "label": annotations.class_vocabulary.arrow.take(pa.array(annotations.label)),
+        }
+    )
 
 
 def write_csv(frame: Any, path: Path) -> None:

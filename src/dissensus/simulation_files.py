@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.metrics import entropy_rows
-from dissensus.outputs import output_directory, write_csv, write_summary
+from dissensus.outputs import label_table, output_directory, write_csv, write_summary
 from dissensus.simulation import Simulation
 
 
@@ -30,25 +30,11 @@ def write_simulation(
 ) -> dict[str, Any]:
     """Write labels and truth, all or none, and give back the summary."""
     with output_directory(directory, force) as folder:
-        write_csv(label_table(simulation), folder / "annotations.csv")
+        write_csv(label_table(simulation.annotations), folder / "annotations.csv")
         write_csv(population_table(simulation), folder / "population.csv")
         write_csv(annotator_truth(simulation), folder / "annotators.csv")
         truth = {name: getattr(simulation, name) for name in ("theta", "psi", "omega")}
         return write_summary(folder, {"command": command, "settings": dict(settings or {}), "truth": truth})
-
-
-def label_table(simulation: Simulation) -> Any:
-    """One row a label."""
-    import pandas as pd
-
-    labels = simulation.annotations
-    return pd.DataFrame(
-        {
-            "item": labels.items[labels.item],
-            "annotator": labels.annotators[labels.annotator],
-            "label": labels.classes[labels.label],
-        }
-    )
 
 
 def population_table(simulation: Simulation) -> Any:

@@ -40,11 +40,12 @@ def demo(
 
 
 def _show(found: Demo, directory: Path) -> None:
-    crowd, truth = found.simulation.annotations, found.simulation
-    K, L, _ = truth.theta.shape
+    crowd = found.simulation.annotations
+    K, L, _ = found.simulation.theta.shape
+    R = crowd.n_labels // crowd.n_items
     say(
-        f"A simulated crowd: {crowd.n_items:,} items of {K} kinds, {crowd.n_annotators} annotators of {L},",
-        f"{crowd.n_labels / crowd.n_items:.0f} labels an item. What would the whole population answer?",
+        f"A simulated crowd: {crowd.n_items:,} items of {K} kinds, {R} labels each,",
+        f"by {crowd.n_annotators} annotators of {L} kinds. What would the whole population answer?",
         "",
     )
     rows = [

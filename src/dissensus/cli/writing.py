@@ -44,8 +44,8 @@ def command_line(context: typer.Context) -> str:
 
 
 def stem(file: Path) -> str:
-    """The file's name without its suffixes: ``votes`` of ``votes.csv.gz``."""
-    return file.name.removesuffix("".join(file.suffixes[-2:])) or file.name
+    """The file's name without its suffix: ``votes`` of ``votes.csv.gz``."""
+    return Path(file.name.removesuffix(".gz")).stem
 
 
 def say_written(directory: Path, files: list[str]) -> None:

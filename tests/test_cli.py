@@ -1,0 +1,379 @@
+"""The command line, as a person would use it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dissensus
+from cli_help import failure, run, tree, write_votes
+from dissensus._version import __version__
+from dissensus.models import MODELS
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated crowd on disk."""
+    place = tmp_path_factory.mktemp("data") / "crowd"
+    run("simulate", "--n-items", 80, "--n-annotators", 20, "-k", 3, "-l", 2, "--seed", 4, "-o", place)
+    return place
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+# ---- the front door -----------------------------------------------------------------------------------
+
+
+def test_alone_it_greets_and_names_three_commands() -> None:
+    text = run().stdout
+    assert all(f"dissensus {command}" in text for command in ("demo", "describe", "fit"))
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"dissensus {__version__}\n"
+
+
+def test_a_mistyped_command_suggests_the_near_one() -> None:
+    assert "'fit'" in failure("fitt", "votes.csv")
+
+
+def test_a_mistyped_option_suggests_the_near_one() -> None:
+    assert "--item-column" in failure("fit", "votes.csv", "--item-colum", "x")
+
+
+def test_a_missing_argument_points_to_the_help() -> None:
+    assert failure("fit").endswith("see: dissensus fit --help")
+
+
+def test_an_unexpected_error_is_one_line_that_says_how_to_report_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dissensus.description.describe", lambda _: 1 / 0)
+    votes = write_votes(Path("votes.csv"), "i,a,x\n")
+    line = failure("describe", votes, code=1)
+    assert "ZeroDivisionError" in line
+    assert line.endswith("dissensus --debug describe votes.csv")
+    debugged = run("describe", votes, "--debug", code=1).stderr
+    assert "Traceback (most recent call last)" in debugged
+
+
+def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dissensus.description.describe", interrupted)
+    assert "interrupted" in failure("describe", write_votes(Path("votes.csv"), "i,a,x\n"), code=130)
+
+
+def test_control_characters_in_the_data_do_not_reach_the_terminal() -> None:
+    votes = write_votes(Path("votes.csv"), "i,a,\x1b[31mred\nj,a,x\n")
+    assert "\x1b" not in run("describe", votes).stdout
+    assert "\x1b" not in failure("fit", votes, "--labels", "x,y")
+
+
+# ---- fit ----------------------------------------------------------------------------------------------
+
+
+def test_fit_writes_labels_annotators_model_and_summary(crowd: Path) -> None:
+    run("fit", crowd / "annotations.csv", "-o", "refined")
+    assert set(tree(Path("refined"))) == {"labels.csv", "annotators.csv", "model.safetensors", "summary.json"}
+    labels = read_csv(Path("refined/labels.csv"))
+    classes = ["c1", "c2", "c3", "c4"]
+    assert list(labels[0]) == ["item", "label", *(f"p_{name}" for name in classes), "entropy", "n_labels"]
+    assert len(labels) == 80
+    for row in labels:
+        chances = np.array([float(row[f"p_{name}"]) for name in classes])
+        assert chances.sum() == pytest.approx(1, rel=1e-5)
+        assert float(row["entropy"]) == pytest.approx(-(chances * np.log(chances)).sum(), rel=1e-4)
+        assert row["n_labels"] == "5"
+    annotators = read_csv(Path("refined/annotators.csv"))
+    assert sum(int(row["n_labels"]) for row in annotators) == 400
+
+
+def test_the_saved_model_is_the_one_behind_the_labels(crowd: Path) -> None:
+    run("fit", crowd / "annotations.csv", "-o", "refined")
+    model = dissensus.load("refined/model.safetensors")
+    written = [row["label"] for row in read_csv(Path("refined/labels.csv"))]
+    assert list(model.predict()) == written
+
+
+def test_agreement_with_the_others_by_hand() -> None:
+    # a: on i the other says x (agrees), on j the other says x, a said y. b likewise. c is alone on k.
+    write_votes(Path("votes.csv"), "i,a,x\ni,b,x\nj,a,y\nj,b,x\nk,c,x\n")
+    run("fit", "votes.csv", "-m", "majority", "--held-out", 0)
+    rows = read_csv(Path("votes-refined/annotators.csv"))
+    assert [row["agreement"] for row in rows] == ["0.5", "0.5", ""]
+
+
+def test_the_summary_says_what_was_done(crowd: Path) -> None:
+    file = crowd / "annotations.csv"
+    run("fit", file, "-o", "refined", "--model", "fmm", "-k", 3, "--set", "alpha=1.5", "--seed", 9)
+    summary = json.loads(Path("refined/summary.json").read_text())
+    assert summary["command"].startswith(f"dissensus fit {file} -o refined")
+    assert summary["settings"]["n_item_clusters"] == 3
+    assert summary["settings"]["alpha"] == 1.5
+    assert summary["seed"] == summary["settings"]["seed"] == 9
+    assert summary["data"]["n_labels"] == 400
+    assert [row["model"] for row in summary["held_out"]] == ["fmm", "empirical"]
+    assert all(math.isfinite(row["score"]) for row in summary["held_out"])
+    assert summary["versions"]["dissensus"] == __version__
+    assert set(summary["seconds"]) == {"compare", "fit", "write"}
+
+
+def test_json_on_standard_output_is_the_summary(crowd: Path) -> None:
+    result = run("fit", crowd / "annotations.csv", "-o", "refined", "--json")
+    assert json.loads(result.stdout) == json.loads(Path("refined/summary.json").read_text())
+
+
+def test_auto_says_which_candidates_it_compared(crowd: Path) -> None:
+    result = run("fit", crowd / "annotations.csv", "-o", "refined", "--json")
+    summary = json.loads(result.stdout)
+    scores = [-math.inf if row["score"] is None else row["score"] for row in summary["held_out"]]
+    best = summary["held_out"][scores.index(max(scores))]
+    assert (summary["model"], summary["settings"]) == (best["model"], best["settings"])
+
+
+def test_the_same_seed_gives_the_same_labels(crowd: Path) -> None:
+    for place in ("one", "two"):
+        run("fit", crowd / "annotations.csv", "-o", place, "--model", "fmm", "--seed", 3)
+    assert Path("one/labels.csv").read_bytes() == Path("two/labels.csv").read_bytes()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_runs(crowd: Path, model: str) -> None:
+    run("fit", crowd / "annotations.csv", "--model", model, "-o", model, "--held-out", 0)
+    assert json.loads(Path(model, "summary.json").read_text())["model"] == model
+
+
+def test_the_output_is_named_after_the_file(crowd: Path) -> None:
+    Path("votes.v2.csv").write_bytes((crowd / "annotations.csv").read_bytes())
+    run("fit", "votes.v2.csv", "--model", "majority")
+    assert Path("votes.v2-refined/labels.csv").is_file()
+
+
+def test_class_counts_have_no_annotators_to_write() -> None:
+    Path("counts.csv").write_text("item,yes,no\ni,3,1\nj,0,4\nk,2,2\n")
+    run("fit", "counts.csv", "--layout", "counts")
+    assert not Path("counts-refined/annotators.csv").exists()
+    assert [row["n_labels"] for row in read_csv(Path("counts-refined/labels.csv"))] == ["4", "4", "4"]
+
+
+def test_gold_labels_are_held_against_the_result() -> None:
+    write_votes(Path("votes.csv"), "i,a,x\ni,b,x\nj,a,y\nj,b,y\n")
+    Path("gold.csv").write_text("item,label\ni,x\nj,x\n")
+    result = run("fit", "votes.csv", "--gold", "gold.csv", "-m", "majority", "--held-out", 0)
+    assert "Gold labels: 50.0% right" in result.stdout
+
+
+def test_the_label_order_is_given_with_commas_or_one_by_one() -> None:
+    write_votes(Path("votes.csv"), "i,a,low\nj,a,high\n")
+    for place, option in {
+        "a": ["--labels", "high,mid,low"],
+        "b": ["--labels", "high", "--labels", "low"],
+    }.items():
+        run("fit", "votes.csv", "-o", place, "-m", "majority", "--held-out", 0, *option)
+    columns = [
+        [name for name in read_csv(Path(place, "labels.csv"))[0] if name[:2] == "p_"] for place in "ab"
+    ]
+    assert columns == [["p_high", "p_mid", "p_low"], ["p_high", "p_low"]]
+
+
+# ---- what is refused, and leaves everything as it was --------------------------------------------------
+
+
+BAD = {
+    "a missing file": (["fit", "vote.csv"], r"did you mean 'votes.csv'?"),
+    "a directory": (["fit", "."], "directory"),
+    "a mistyped column": (["fit", "votes.csv", "--item-column", "itm"], "did you mean 'item'?"),
+    "a mistyped model": (["fit", "votes.csv", "--model", "fm"], "did you mean 'fmm'?"),
+    "a mistyped setting": (["fit", "votes.csv", "-m", "fmm", "--set", "alfa=2"], "did you mean 'alpha'?"),
+    "a setting outside its rule": (["fit", "votes.csv", "-m", "fmm", "-k", "0"], "must be an int >= 1"),
+    "a setting the model lacks": (["fit", "votes.csv", "-m", "majority", "-k", "3"], "has no setting"),
+    "a setting for no model": (["fit", "votes.csv", "-k", "3"], "name the model"),
+    "a setting without a value": (["fit", "votes.csv", "-m", "fmm", "--set", "alpha"], "name=value"),
+    "no number": (["fit", "votes.csv", "-m", "fmm", "-k", "three"], "--item-clusters"),
+    "a policy that is none": (["fit", "votes.csv", "--duplicates", "kep"], "'keep'"),
+    "a label outside the set": (["fit", "votes.csv", "--labels", "x,z"], "'y' is not in the label set"),
+    "a share beyond one": (["fit", "votes.csv", "--held-out", "1.5"], "test_size"),
+    "somebody's directory": (["fit", "votes.csv", "-o", "thesis"], "was not written by dissensus"),
+    "a file to write into": (["fit", "votes.csv", "-o", "votes.csv"], "is a file"),
+    "a side table not there": (["fit", "votes.csv", "--items", "texts.csv"], "texts.csv: no such file"),
+    "a metric that is none": (["score", "votes.csv", "votes.csv", "--metric", "kll"], "did you mean 'kl'?"),
+    "a broken model": (["score", "bad.safetensors", "votes.csv"], "bad.safetensors"),
+    "an impossible crowd": (["simulate", "--labels-per-item", "500", "-o", "c"], "labels_per_item"),
+    "an unknown model": (["models", "dawid"], "did you mean 'dawid-skene'?"),
+    "nothing about items": (["import", "votes.csv", "-o", "l.csv", "--items-to", "i.csv"], "--items-to"),
+    "a format the name hides": (["import", "votes.csv", "-o", "labels.xyz"], "labels.xyz"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_nothing_is_written(case: str) -> None:
+    words, expected = BAD[case]
+    write_votes(Path("votes.csv"), "i,a,x\ni,b,x\nj,a,y\nj,b,x\n")
+    Path("thesis").mkdir()
+    Path("thesis/chapter.tex").write_text("years of work")
+    Path("bad.safetensors").write_bytes(b"not a model")
+    before = tree(Path())
+    assert expected in failure(*words)
+    assert tree(Path()) == before
+
+
+def test_a_failure_while_writing_leaves_nothing(crowd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_disk(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dissensus.models.base.Model.save", full_disk)
+    line = failure("fit", crowd / "annotations.csv", "-m", "majority", "--held-out", 0, "-o", "refined")
+    assert "no space left on device" in line
+    assert tree(Path()) == {}
+    assert not Path("refined").exists()
+
+
+# ---- describe, simulate, score, models, import, export, demo -------------------------------------------
+
+
+def test_describe_counts_by_hand() -> None:
+    write_votes(Path("votes.csv"), "i,a,x\ni,b,y\ni,b,y\nj,a,x\n")
+    found = json.loads(run("describe", "votes.csv", "--json").stdout)
+    assert (found["n_items"], found["n_annotators"], found["n_labels"], found["n_classes"]) == (2, 2, 4, 2)
+    assert found["n_repeated_pairs"] == 1
+    # i has counts (1, 2), j has (1, 0)
+    expected = -(math.log(1 / 3) / 3 + 2 * math.log(2 / 3) / 3) / 2
+    assert found["mean_entropy"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_notes_go_to_standard_error() -> None:
+    votes = write_votes(Path("votes.csv"), "i,a,yes\ni,b,Yes\n")
+    result = run("fit", votes, "-m", "majority", "--held-out", 0, "--json")
+    assert "note: " in result.stderr
+    json.loads(result.stdout)
+
+
+def test_simulate_writes_labels_and_truth(crowd: Path) -> None:
+    assert set(tree(crowd)) == {"annotations.csv", "annotators.csv", "population.csv", "summary.json"}
+    truth = json.loads((crowd / "summary.json").read_text())["truth"]
+    theta, omega = np.array(truth["theta"]), np.array(truth["omega"])
+    for row in read_csv(crowd / "population.csv"):
+        # Σ_l Ω_l Θ_{w_m,l}
+        expected = omega @ theta[int(row["cluster"])]
+        found = [float(row[f"p_c{p}"]) for p in (1, 2, 3, 4)]
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_simulate_replays(crowd: Path) -> None:
+    again = ["simulate", "--n-items", 80, "--n-annotators", 20, "-k", 3, "-l", 2, "--seed", 4, "-o", "again"]
+    run(*again)
+    assert Path("again/annotations.csv").read_bytes() == (crowd / "annotations.csv").read_bytes()
+
+
+def test_score_of_distributions_by_hand() -> None:
+    Path("est.csv").write_text("item,p_x,p_y\ni,0.5,0.5\nj,0.9,0.1\nonly,1,0\n")
+    Path("truth.csv").write_text("item,p_x,p_y\nj,0.5,0.5\ni,0.5,0.5\nmissing,1,0\n")
+    result = run("score", "est.csv", "truth.csv", "--metric", "total_variation", "--bootstrap", 0, "--json")
+    found = json.loads(result.stdout)
+    assert found["values"]["total_variation"]["value"] == pytest.approx((0.0 + 0.4) / 2, rel=1e-12)
+    assert (found["n_items"], found["left_out"]) == (2, 1)
+    assert "1 items of truth.csv are not in est.csv" in result.stderr
+
+
+def test_score_of_labels_against_gold_by_hand() -> None:
+    Path("labels.csv").write_text("item,label\ni,x\nj,y\nk,y\n")
+    Path("gold.csv").write_text("item,label\ni,x\nj,x\nk,z\n")
+    found = json.loads(run("score", "labels.csv", "gold.csv", "--bootstrap", 0, "--json").stdout)
+    assert found["values"]["accuracy"]["value"] == pytest.approx(1 / 3, rel=1e-12)
+    # F1: x 2·1/(1+2), y 0, z 0
+    assert found["values"]["macro_f1"]["value"] == pytest.approx(2 / 9, rel=1e-12)
+
+
+def test_score_of_a_model_on_hidden_labels_equals_the_library(crowd: Path) -> None:
+    run("fit", crowd / "annotations.csv", "-m", "pgm", "-k", 3, "-l", 2, "-o", "refined", "--held-out", 0)
+    found = json.loads(run("score", "refined/model.safetensors", crowd / "annotations.csv", "--json").stdout)
+    model = dissensus.load("refined/model.safetensors")
+    labels = dissensus.read_annotations(crowd / "annotations.csv")
+    assert found["values"]["score"]["value"] == model.score(labels)
+    assert found["values"]["score_items"]["value"] == model.score_items(labels)
+
+
+def test_score_of_distributions_on_hidden_labels_by_hand() -> None:
+    Path("est.csv").write_text("item,p_x,p_y\ni,0.25,0.75\nj,1,0\n")
+    write_votes(Path("hidden.csv"), "i,a,x\ni,b,y\nj,a,x\nunknown,a,x\n")
+    found = json.loads(run("score", "est.csv", "hidden.csv", "--json").stdout)
+    expected = (math.log(0.25) + math.log(0.75) + math.log(1.0)) / 3
+    assert found["values"]["score_items"]["value"] == pytest.approx(expected, rel=1e-12)
+    assert found["left_out"] == 1
+
+
+def test_refined_labels_are_closer_to_the_truth_than_raw_counts(crowd: Path) -> None:
+    values = []
+    for place, words in {
+        "raw": ["-m", "empirical", "-s", "strength=0"],
+        "fmm": ["-m", "fmm", "-k", 3],
+    }.items():
+        run("fit", crowd / "annotations.csv", *words, "-o", place, "--held-out", 0)
+        scored = run("score", f"{place}/labels.csv", crowd / "population.csv", "--json")
+        values.append(json.loads(scored.stdout)["values"]["kl"]["value"])
+    assert values[1] < values[0]
+
+
+def test_models_lists_every_model_and_its_settings() -> None:
+    assert set(json.loads(run("models", "--json").stdout)) == set(MODELS)
+    settings = json.loads(run("models", "fmm", "--json").stdout)
+    assert {"name": "n_item_clusters", "default": "10", "rule": "an int >= 1"} in settings
+    assert "n_item_clusters" in run("models", "fmm").stdout
+
+
+def test_import_turns_an_export_into_a_table() -> None:
+    def judged(who: int, choice: str) -> dict[str, Any]:
+        answer = {"from_name": "mood", "to_name": "text", "type": "choices", "value": {"choices": [choice]}}
+        return {"id": who, "completed_by": who, "result": [answer], "was_cancelled": False}
+
+    tasks = [{"id": 7, "data": {"text": "hello"}, "annotations": [judged(1, "good"), judged(2, "bad")]}]
+    Path("export.json").write_text(json.dumps(tasks))
+    run("import", "export.json", "-o", "labels.csv", "--items-to", "texts.csv")
+    rows = read_csv(Path("labels.csv"))
+    assert [(row["item"], row["label"]) for row in rows] == [("7", "good"), ("7", "bad")]
+    assert read_csv(Path("texts.csv"))[0]["text"] == "hello"
+
+
+def test_import_of_class_counts_keeps_the_counts() -> None:
+    Path("counts.csv").write_text("item,yes,no\ni,3,1\nj,0,4\n")
+    run("import", "counts.csv", "--layout", "counts", "-o", "out.csv")
+    expected = [{"item": "i", "yes": "3", "no": "1"}, {"item": "j", "yes": "0", "no": "4"}]
+    assert read_csv(Path("out.csv")) == expected
+
+
+def test_export_writes_weighted_rows(crowd: Path) -> None:
+    run("fit", crowd / "annotations.csv", "-m", "fmm", "-o", "refined", "--held-out", 0)
+    run("export", "refined/model.safetensors", "-o", "rows.csv", "--format", "weighted")
+    weights: dict[str, float] = {}
+    for row in read_csv(Path("rows.csv")):
+        weights[row["item"]] = weights.get(row["item"], 0.0) + float(row["weight"])
+    assert len(weights) == 80
+    np.testing.assert_allclose(list(weights.values()), 1.0, rtol=1e-9)
+
+
+def test_the_demo_shows_that_refining_helps() -> None:
+    found = json.loads(run("demo", "-o", "shown", "--json").stdout)
+    distance = {row["name"]: row["kl"]["value"] for row in found["contenders"]}
+    assert min(distance.values()) < distance["empirical"] < distance["raw counts"]
+    assert Path("shown/refined/labels.csv").is_file()
+    assert Path("shown/crowd/population.csv").is_file()
+
+
+def test_the_demo_says_where_the_labels_are() -> None:
+    text = run("demo", "-o", "shown").stdout
+    assert "shown/refined/labels.csv" in text
+    assert "raw counts" in text

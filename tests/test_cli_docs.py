@@ -1,0 +1,87 @@
+"""docs/cli.md and every command's help, held against the commands themselves."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from cli_help import run
+from dissensus.cli.commands import app
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
+COMMANDS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
+
+
+def section(title: str) -> str:
+    """The part of the page under one heading."""
+    parts = re.split(r"^## (.+)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))[title]
+
+
+def options(command: str) -> set[str]:
+    """Every long option of a command."""
+    names = {name for parameter in COMMANDS[command].params for name in parameter.opts}
+    return {name for name in names if name.startswith("--")} - {"--help"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_documented_with_every_option(command: str) -> None:
+    text = section(f"dissensus {command}")
+    if "#reading-a-file" in text:
+        text += section("Reading a file")
+    if "as for [fit]" in text:
+        text += section("dissensus fit")
+    written = set(re.findall(r"`(--[a-z-]+)", text))
+    assert options(command) <= written
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_option_is_documented_that_does_not_exist(command: str) -> None:
+    everywhere = {name for known in COMMANDS for name in options(known)} | {"--debug", "--help"}
+    assert set(re.findall(r"`(--[a-z-]+)", section(f"dissensus {command}"))) <= everywhere
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_has_examples_that_parse(command: str) -> None:
+    text = run(command, "--help").stdout
+    assert "Examples" in text
+    assert f"dissensus {command}" in text.partition("Examples")[2]
+    lines = [line for line in COMMANDS[command].epilog.splitlines() if line.startswith("dissensus ")]
+    assert lines
+    for line in lines:
+        program, name, *words = shlex.split(line.replace(r"\[", "["))
+        assert (program, name) == ("dissensus", command)
+        COMMANDS[command].make_context(name, words)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_parameter_has_a_word_of_help(command: str) -> None:
+    assert all(parameter.help for parameter in COMMANDS[command].params)
+
+
+def sessions() -> list[tuple[str, list[str]]]:
+    """The page's ``$`` lines in order, each with the lines of output shown under it."""
+    found: list[tuple[str, list[str]]] = []
+    for block in re.findall(r"^```console\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line.removeprefix("$ "), []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+def test_every_line_of_the_page_runs_and_shows_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = sessions()
+    assert {shlex.split(line)[1] for line, _ in lines} == set(COMMANDS)
+    for line, shown in lines:
+        output = run(*shlex.split(line)[1:]).stdout.splitlines()
+        assert set(shown) <= set(output), line

@@ -1,0 +1,164 @@
+"""The program itself, in a process of its own: exit codes, pipes, signals, and a terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from cli_help import run, tree
+
+PROGRAM = [sys.executable, "-m", "dissensus"]
+HEAVY = {"numpy", "scipy", "pandas", "pyarrow", "narwhals", "sklearn", "torch", "plotly", "dask"}
+# A fit that would go on for minutes: no tolerance, many iterations, many restarts.
+ENDLESS = ["--model", "fmm", "-k", "60", "--restarts", "200", "-s", "tol=0", "-s", "max_iter=100000"]
+
+
+def start(*words: Any, cwd: Path, **settings: Any) -> subprocess.CompletedProcess[str]:
+    command = [*PROGRAM, *map(str, words)]
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False, **settings
+    )
+
+
+@pytest.fixture(scope="module")
+def votes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A crowd large enough for the progress display to be seen."""
+    place = tmp_path_factory.mktemp("process") / "crowd"
+    run("simulate", "--n-items", 1500, "-o", place)
+    return place / "annotations.csv"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["fit", "--help"], ["--version"], []])
+def test_nothing_heavy_is_loaded_to_show_help(words: list[str], tmp_path: Path) -> None:
+    found = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "dissensus", *words],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in found.stderr.splitlines()}
+    assert "dissensus" in loaded
+    assert loaded & HEAVY == set()
+
+
+def test_a_pipe_gets_no_control_characters_and_no_progress(votes: Path, tmp_path: Path) -> None:
+    done = start("fit", votes, "-o", "refined", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    control = {letter for letter in done.stdout if unicodedata.category(letter) == "Cc"}
+    assert control == {"\n"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(["--version"], 0), (["fit", "nothing.csv"], 2), (["nothing"], 2), (["fit", "--nothing"], 2)],
+)
+def test_exit_codes(words: list[str], code: int, tmp_path: Path) -> None:
+    done = start(*words, cwd=tmp_path)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == (0 if code == 0 else 1)
+    assert tree(tmp_path) == {}
+
+
+def test_a_reader_that_goes_away_is_no_error(votes: Path, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        done = subprocess.run(
+            [*PROGRAM, "describe", str(votes)],
+            cwd=tmp_path,
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.stderr == ""
+
+
+def terminal(*words: Any, cwd: Path) -> Any:
+    """The program on a terminal of 100 columns."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CI")}
+    return pexpect.spawn(
+        PROGRAM[0],
+        [*PROGRAM[1:], *map(str, words)],
+        cwd=str(cwd),
+        env=environment | {"TERM": "xterm-256color"},
+        dimensions=(30, 100),
+        encoding="utf-8",
+        timeout=60,
+    )
+
+
+def seen(text: str) -> str:
+    """What stays on the screen once the escape sequences are gone."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def test_a_terminal_shows_progress_and_then_the_result(votes: Path, tmp_path: Path) -> None:
+    child = terminal("fit", votes, "-o", "refined", cwd=tmp_path)
+    child.expect("reading annotations.csv")
+    child.expect("held-out labels: ")
+    child.expect(r"\d+%")
+    child.expect("fitting ")
+    # The line is taken away and the cursor given back before the result is shown.
+    child.expect(re.escape("\x1b[?25h"))
+    child.expect(pexpect.EOF)
+    assert "Wrote refined/: annotators.csv, labels.csv" in seen(child.before)
+    child.close()
+    assert child.exitstatus == 0
+
+
+def test_json_on_a_terminal_is_plain(votes: Path, tmp_path: Path) -> None:
+    child = terminal("models", "fmm", "--json", cwd=tmp_path)
+    child.expect(pexpect.EOF)
+    assert "\x1b" not in child.before
+    child.close()
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stopped_in_the_middle_it_leaves_nothing_behind(
+    votes: Path, tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
+    child = terminal("fit", votes, *ENDLESS, "-o", "refined", cwd=tmp_path)
+    child.expect("held-out labels: ")
+    child.kill(sent)
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == code
+    assert "Traceback" not in child.before
+    assert ("interrupted; nothing was written" in child.before) == (code == 130)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_completion_knows_commands_and_models(tmp_path: Path) -> None:
+    def complete(*words: str) -> str:
+        asked = {
+            "_DISSENSUS_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(words),
+            "COMP_CWORD": str(len(words) - 1),
+        }
+        program = "import sys; sys.argv[0] = 'dissensus'; from dissensus.cli import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | asked,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout
+
+    assert complete("dissensus", "des").split() == ["describe"]
+    assert complete("dissensus", "fit", "--model", "f").split() == ["fmm"]
+    assert complete("dissensus", "score", "--metric", "tot").split() == ["total_variation"]
