@@ -153,7 +153,9 @@ def test_the_same_seed_gives_the_same_labels(crowd: Path) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_runs(crowd: Path, model: str) -> None:
-    run("fit", crowd / "annotations.csv", "--model", model, "-o", model, "--held-out", 0)
+    np.save("features.npy", np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32))
+    words = ["--model", model, "-o", model, "--held-out", 0, "--features", "features.npy"]
+    run("fit", crowd / "annotations.csv", *words)
     assert json.loads(Path(model, "summary.json").read_text())["model"] == model
 
 
@@ -209,6 +211,8 @@ BAD = {
     "a share beyond one": (["fit", "votes.csv", "--held-out", "1.5"], "test_size"),
     "somebody's directory": (["fit", "votes.csv", "-o", "thesis"], "was not written by dissensus"),
     "a file to write into": (["fit", "votes.csv", "-o", "votes.csv"], "is a file"),
+    "features of other items": (["fit", "votes.csv", "--features", "f.npy"], "f.npy"),
+    "text without items": (["fit", "votes.csv", "--text-column", "text"], "no item table"),
     "a side table not there": (["fit", "votes.csv", "--items", "texts.csv"], "texts.csv: no such file"),
     "a metric that is none": (["score", "votes.csv", "votes.csv", "--metric", "kll"], "did you mean 'kl'?"),
     "a broken model": (["score", "bad.safetensors", "votes.csv"], "bad.safetensors"),
@@ -226,6 +230,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(case: str) -> None:
     Path("thesis").mkdir()
     Path("thesis/chapter.tex").write_text("years of work")
     Path("bad.safetensors").write_bytes(b"not a model")
+    np.save("f.npy", np.zeros((5, 2)))
     before = tree(Path())
     assert expected in failure(*words)
     assert tree(Path()) == before

@@ -8,6 +8,7 @@ import typer
 
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
+from dissensus.cli.features import ItemFeatures
 from dissensus.cli.reading import LabelFile, Reading
 from dissensus.cli.settings import PANEL, Settings
 from dissensus.cli.terminal import progress, say, show_json, show_table
@@ -41,6 +42,7 @@ def fit(
     output: Output,
     reading: Reading,
     settings: Settings,
+    features: ItemFeatures,
     held_out: HeldOutShare = 0.2,
     as_json: Json = False,
 ) -> None:
@@ -52,6 +54,8 @@ def fit(
     with progress() as watch:
         watch(f"reading {file.name}", 0.0)
         annotations = reading.read(file)
+    annotations = features.attached(annotations)
+    with progress() as watch:
         run = refine(
             annotations,
             settings.model,
