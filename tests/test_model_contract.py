@@ -51,6 +51,10 @@ TRANSFORM_GAP: dict[str, float] = dict.fromkeys(
     ["dawid-skene", "one-coin", "cbcc", "pgm", "pgm: annealing", "pgm: vb"], 1e-12
 )
 
+# How far an item without labels may be from one never seen, relatively. Variational Bayes weighs the clusters
+# of an item it was given by exp E log ψ, and those of an item it has not met by E ψ.
+UNSEEN_GAP: dict[str, float] = {"pgm: vb": 0.05}
+
 # What a file leaves out by choice: the annealer's runners-up.
 NOT_SAVED = {"best_states_"}
 
@@ -173,8 +177,25 @@ def test_fit_returns_the_model_itself(name: str) -> None:
 
 
 def test_fitting_again_forgets_the_first_fit(name: str) -> None:
-    again = build(name).fit(OTHER).fit(CROWD)
+    again = build(name).fit(OTHER)
+    again.left_over_ = "from an earlier fit"  # type: ignore[attr-defined]
+    again.fit(CROWD)
+    assert not hasattr(again, "left_over_")
     assert_same_knowledge(what_it_knows(again, CROWD), what_it_knows(build(name).fit(CROWD), CROWD))
+
+
+def test_an_interrupted_fit_leaves_the_model_as_it_was(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted = build(name).fit(CROWD)
+    before = what_it_knows(fitted, CROWD)
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(fitted), "_fit", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(OTHER)
+    assert fitted.items_.tolist() == CROWD.items.tolist()
+    assert_same_knowledge(what_it_knows(fitted, CROWD), before)
 
 
 def test_predict_names_the_largest_entry(model: Model) -> None:
@@ -305,10 +326,11 @@ def test_an_item_without_labels_is_an_item_never_seen(name: str) -> None:
     with_gap = CROWD.take_rows(CROWD.item != 5)
     fitted = build(name).fit(with_gap)
     assert_sound(fitted, with_gap)
+    gap = UNSEEN_GAP.get(name, 1e-9)
     seen, unseen = fitted.predict_proba([CROWD.items[5], "nobody's"])
-    np.testing.assert_allclose(seen, unseen, rtol=1e-9)
+    np.testing.assert_allclose(seen, unseen, rtol=gap)
     pairs = fitted.predict_proba([CROWD.items[5], "nobody's"], [CROWD.annotators[0]] * 2)
-    np.testing.assert_allclose(pairs[0], pairs[1], rtol=1e-9)
+    np.testing.assert_allclose(pairs[0], pairs[1], rtol=gap)
 
 
 def test_rows_follow_the_ids_asked_for(model: Model) -> None:
@@ -432,11 +454,10 @@ def test_each_new_item_stands_alone_where_annotators_do_not_matter(name: str, mo
         np.testing.assert_allclose(together, alone, rtol=1e-12)
 
 
-def test_transform_of_items_without_labels_expects_the_population(model: Model) -> None:
+def test_transform_of_items_without_labels_expects_the_population(name: str, model: Model) -> None:
     moved = model.transform(OTHER.take_rows(OTHER.item > 3))
-    np.testing.assert_allclose(
-        moved.label_distributions_[:4], np.tile(model.prior_distribution_, (4, 1)), rtol=1e-9
-    )
+    expected = np.tile(model.prior_distribution_, (4, 1))
+    np.testing.assert_allclose(moved.label_distributions_[:4], expected, rtol=UNSEEN_GAP.get(name, 1e-9))
 
 
 # ---- frames in, frames out -----------------------------------------------------------------------------

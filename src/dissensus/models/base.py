@@ -53,12 +53,18 @@ class Model(Params):
         return self._run_fit(annotations)
 
     def _run_fit(self, annotations: Any, **given: Any) -> Self:
-        """Check, fit on ``n_jobs`` threads, and remember whose labels they were."""
+        """Check, fit on ``n_jobs`` threads, and remember whose labels they were.
+
+        The work is done on a fresh twin: a fit that is interrupted leaves the model as it was, and nothing of
+        an earlier fit survives a later one.
+        """
         known = self._checked(annotations)
-        self._remember(known)
+        twin = type(self)(**self.get_params(deep=False))
+        twin._remember(known)
         with executor(getattr(self, "n_jobs", 1)) as pool:
-            self._fit(known, pool, **given)
-        self._settle()
+            twin._fit(known, pool, **given)
+        twin._settle()
+        self.__dict__ = vars(twin)
         return self
 
     def _settle(self) -> None:
