@@ -8,6 +8,7 @@ order of the input never reaches a model. Everything is checked here, once; mode
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -26,7 +27,7 @@ from dissensus.rows import (
     resolved_rows,
 )
 from dissensus.side_tables import aligned, checked_ids, column_of, counted, gold_codes, gold_labels
-from dissensus.vocabulary import Codes, Place, Vocabulary, encode, ordered_vocabulary
+from dissensus.vocabulary import Codes, Place, Vocabulary, encode, ordered_vocabulary, quoted
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,9 +82,13 @@ class Annotations:
         if duplicates not in DUPLICATE_POLICIES:
             raise bad_parameter("Annotations", "duplicates", f"one of {DUPLICATE_POLICIES}", duplicates)
         check_lengths(len(item), len(annotator), len(label))
-        coded_items = encode(item, "item", place=place)
-        coded_annotators = encode(annotator, "annotator", place=place)
-        coded_labels = encode(label, "label", order=classes, place=place)
+        with ThreadPoolExecutor(3) as threads:
+            coded = [
+                threads.submit(encode, item, "item", place=place),
+                threads.submit(encode, annotator, "annotator", place=place),
+                threads.submit(encode, label, "label", order=classes, place=place),
+            ]
+        coded_items, coded_annotators, coded_labels = (column.result() for column in coded)
         rows, left_out = resolved_rows(coded_items, coded_annotators, coded_labels, duplicates, place)
         words = f"{{}} {{are}} left out: the {duplicates} label of a pair counts"
         annotations = cls(
@@ -203,7 +208,7 @@ class Annotations:
             (strangers, "{} {are} for items that are not in the data and {are} left out", "gold label")
         )
         if len(unseen):
-            notes = (f"gold has classes that no annotator used: {', '.join(map(str, unseen[:5]))}", *notes)
+            notes = (f"gold has classes that no annotator used: {', '.join(map(quoted, unseen[:5]))}", *notes)
         return replace(
             self, label=codes[self.label], class_vocabulary=classes, gold=gold, notes=(*self.notes, *notes)
         )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dissensus.annotations import Annotations
 from dissensus.metrics import accuracy_rows, entropy_rows
-from dissensus.vocabulary import lookalikes
+from dissensus.vocabulary import lookalikes, quoted
 
 _MOST_CLASSES = 20  # classes listed in the text
 
@@ -190,7 +190,7 @@ def _lookalikes(annotations: Annotations) -> dict[str, list[list[str]]]:
 def _alike_text(groups: list[list[str]]) -> str:
     if not groups:
         return ""
-    example = ", ".join(map(repr, groups[0]))
+    example = ", ".join(map(quoted, groups[0][:4]))
     n = len(groups)
     return f"{n:,} group{'s' * (n != 1)} of ids differ only by white space or case ({example})"
 

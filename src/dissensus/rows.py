@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError
-from dissensus.vocabulary import Codes, Place, Vocabulary
+from dissensus.vocabulary import Codes, Place, Vocabulary, quoted
 
 Duplicates = Literal["keep", "first", "last", "error"]
 DUPLICATE_POLICIES: tuple[Duplicates, ...] = ("keep", "first", "last", "error")
@@ -39,8 +39,8 @@ def resolved_rows(
         return canonical_rows(*rows, sizes), 0
 
     def name_row(row: int) -> str:
-        names = [vocabulary[codes[row]] for codes, vocabulary in (item, annotator)]
-        return f"{place(row)}: item {names[0]!r} and annotator {names[1]!r}"
+        names = [quoted(vocabulary[codes[row]]) for codes, vocabulary in (item, annotator)]
+        return f"{place(row)}: item {names[0]} and annotator {names[1]}"
 
     kept = one_row_a_pair(rows[0], rows[1], sizes[1], duplicates, name_row)
     left_out = len(rows[0]) - len(kept)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, ParameterError
-from dissensus.vocabulary import Codes, Place, Vocabulary, encode, to_arrow
+from dissensus.vocabulary import Codes, Place, Vocabulary, encode, quoted, to_arrow
 
 
 def checked_ids(table: pa.Table, what: str, place: Place) -> pa.Array:
@@ -25,7 +25,7 @@ def checked_ids(table: pa.Table, what: str, place: Place) -> pa.Array:
         first[np.unique(codes, return_index=True)[1]] = True
         row = int(np.flatnonzero(~first)[0])
         raise DataError(
-            f"{place(row)}: {what} {vocabulary[codes[row]]!r} occurs twice in the {what} table; keep one row"
+            f"{place(row)}: {what} {quoted(vocabulary[codes[row]])} occurs twice; keep one row of it"
         )
     return to_arrow(table.column(0), what)
 
@@ -63,8 +63,9 @@ def gold_labels(table: pa.Table, place: Place) -> tuple[pa.Array, pa.Array, NDAr
     if len(differs):
         row = int(differs[0])
         raise DataError(
-            f"{place(int(rows[row]))}: item {items[item_codes[row]]!r} has two gold labels, "
-            f"{labels[label_codes[first[item_codes[row]]]]!r} and {labels[label_codes[row]]!r}; keep one"
+            f"{place(int(rows[row]))}: item {quoted(items[item_codes[row]])} has two gold labels, "
+            f"{quoted(labels[label_codes[first[item_codes[row]]]])} and {quoted(labels[label_codes[row]])}; "
+            "keep one"
         )
     return items.arrow, labels.arrow.take(pa.array(label_codes[first])), rows[first]
 

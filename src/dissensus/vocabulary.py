@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError
 
 Codes = NDArray[np.int32]
+_LONGEST_SHOWN = 60
 Place = Callable[[int], str]  # where a row stands in its source, in words
 
 
@@ -128,10 +129,16 @@ def ordered_vocabulary(order: Any, what: str, kind: pa.DataType | None = None) -
     return vocabulary
 
 
+def quoted(value: Any) -> str:
+    """An id as messages show it: quoted, on one line, and not longer than need be."""
+    text = repr(value.item() if isinstance(value, np.generic) else value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
 def lookalikes(vocabulary: Vocabulary) -> list[list[str]]:
     """Groups of ids that differ only by white space or case."""
     ids = vocabulary.arrow
-    if not pa.types.is_string(ids.type):
+    if not pa.types.is_string(ids.type) or not _may_look_alike(ids):
         return []
     if pc.any(pc.match_substring_regex(ids, _SPACE)).as_py():
         ids = pc.replace_substring_regex(ids, _SPACE, "")
@@ -145,6 +152,13 @@ def lookalikes(vocabulary: Vocabulary) -> list[list[str]]:
 
 
 _SPACE = r"[\s\p{Z}]+"
+
+
+def _may_look_alike(ids: pa.Array) -> bool:
+    """False where the bytes alone tell: no white space, no capital letter, nothing beyond ASCII."""
+    data = ids.buffers()[2]
+    bytes_ = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return bool(np.any((bytes_ <= 32) | ((bytes_ >= 65) & (bytes_ <= 90)) | (bytes_ >= 128)))
 
 
 def _any_arrow(values: Any, what: str) -> pa.Array | pa.ChunkedArray:
@@ -187,6 +201,7 @@ def _cast(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
 def _dictionary(values: Any, what: str, place: Place) -> tuple[Codes, pa.Array]:
     """Dictionary codes and the distinct ids, once blanks have been refused."""
     values = _any_arrow(values.arrow if isinstance(values, Vocabulary) else values, what)
+    _plain(pa.nulls(0, values.type), what)  # refuses a type that holds no ids
     ready = pa.types.is_dictionary(values.type)
     encoded = values if ready else values.dictionary_encode()
     encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
@@ -233,10 +248,9 @@ def _refuse_strangers(rank: Codes, codes: Codes, distinct: pa.Array, what: str, 
     rows = _rows_with(codes, rank < 0)
     if len(rows):
         row = int(rows[0])
-        value = distinct[int(codes[row])].as_py()
+        value = quoted(distinct[int(codes[row])].as_py())
         raise DataError(
-            f"{place(row)}: {what} {value!r} is not in the {what} set; "
-            f"add it with --{what}s or correct the row"
+            f"{place(row)}: {what} {value} is not in the {what} set; add it with --{what}s or correct the row"
         )
 
 

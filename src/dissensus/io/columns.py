@@ -39,6 +39,7 @@ _OPTIONS = {"item": "item", "annotator": "annotator", "label": "label", "gold": 
 ITEM_SIDE = frozenset({"text", "sentence", "content", "message", "comment", "tweet", "title", "split", "url"})
 
 _MOST_SHOWN = 12
+_LONGEST_SHOWN = 40
 
 
 def find_column(
@@ -76,8 +77,8 @@ def refuse_doubled(columns: Sequence[str], where: str) -> None:
 
 def shown(columns: Sequence[str]) -> str:
     """The names of the columns, the first of them where there are many."""
-    names = [name if name.strip() else "(no name)" for name in columns]
-    more = f", … ({len(names)} columns)" if len(names) > _MOST_SHOWN else ""
+    names = [" ".join(name.split())[:_LONGEST_SHOWN] or "(no name)" for name in columns[: _MOST_SHOWN + 1]]
+    more = f", … ({len(columns)} columns)" if len(columns) > _MOST_SHOWN else ""
     return ", ".join(names[:_MOST_SHOWN]) + more
 
 
@@ -97,15 +98,18 @@ def _given_column(columns: Sequence[str], given: str, where: str) -> str:
 
 
 def _not_found(free: Sequence[str], columns: Sequence[str], role: str, where: str) -> DataError:
+    others = [other for other in ("item", "annotator", "label") if other != role]
+    unknown = [name for name in free if not any(has_column([name], other) for other in others)]
     near = next(
-        (name for name in free if difflib.get_close_matches(_full(name), _known(role), 1, 0.75)), None
+        (name for name in unknown if difflib.get_close_matches(_full(name), _known(role), 1, 0.75)), None
     )
-    example = near if near is not None else (free[0] if free else "NAME")
+    example = near if near is not None else next(iter(unknown), "NAME")
     option = _OPTIONS[role]
     hint = f"did you mean {near!r}? S" if near is not None else "s"
+    rows = "" if has_column(columns, "label") else ", or that it has one row an item with layout= (--layout)"
     return DataError(
         f"{where}: no {role} column found; {hint}ay which it is with {option}={example!r} "
-        f"(--{option}-column); it has {shown(columns)}"
+        f"(--{option}-column){rows}; it has {shown(columns)}"
     )
 
 

@@ -76,14 +76,16 @@ class DelimitedTable(FileTable):
     def _parsed_whole(self, columns: list[str]) -> pa.Table:
         """The file as one block, since a record may be longer than a block; what fails still is explained."""
         try:
-            return self._parsed(columns, min(max(self.source.data.size, _BLOCK) + 1, _LARGEST_BLOCK))
+            return self._parsed(columns, min(max(len(self.source.raw), _BLOCK) + 1, _LARGEST_BLOCK))
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._explained(error) from None
 
     @cached_property
     def _n_quotes(self) -> int:
-        view = memoryview(self.source.data)
-        return sum(bytes(view[at : at + _BLOCK]).count(b'"') for at in range(0, len(view), _BLOCK))
+        raw = self.source.raw
+        if raw.find(b'"') < 0:
+            return 0
+        return sum(raw[at : at + _BLOCK].count(b'"') for at in range(0, len(raw), _BLOCK))
 
     # ---- the careful way ------------------------------------------------------------------------------
 

@@ -17,10 +17,9 @@ _KINDS = ("pandas", "polars", "pyarrow")  # kinds that results can be given back
 class FrameTable:
     """A data frame; a lazy one is collected. Rows are counted from 0, as ``iloc`` does."""
 
-    name = "the data frame"
-
-    def __init__(self, frame: Any) -> None:
-        self._frame = _opened(frame)
+    def __init__(self, frame: Any, name: str = "the data frame") -> None:
+        self.name = name
+        self._frame = _opened(frame, name)
         self._native = {str(name): name for name in self._frame.columns}
         self.columns = list(self._native)
         if len(self._native) < len(self._frame.columns):
@@ -43,27 +42,29 @@ class FrameTable:
 
     def order(self, column: str) -> Sequence[Any] | None:
         """The categories of an ordered categorical, in their order."""
-        kind = self._frame[self._native[column]].dtype
+        kind = self._frame.get_column(self._native[column]).dtype
         return list(kind.categories) if isinstance(kind, nw.Enum) else None
 
     def place(self, row: int) -> str:
         """The row's number."""
-        return f"row {row}"
+        return f"{self.name} row {row}"
 
     def _column(self, name: str) -> pa.ChunkedArray:
         self._refuse_empty()
         try:
-            column = self._frame[self._native[name]].to_arrow()
+            column = self._frame.get_column(self._native[name]).to_arrow()
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            raise DataError(f"column {name!r} mixes types; give strings or numbers of one type") from None
+            raise DataError(
+                f"{self.name}: column {name!r} mixes types; give strings or numbers of one type"
+            ) from None
         return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
 
     def _refuse_empty(self) -> None:
         if not len(self._frame):
-            raise DataError(f"{self.name} has no rows; give one row a label")
+            raise DataError(f"{self.name} has no rows; add some")
 
 
-def _opened(frame: Any) -> nw.DataFrame[Any]:
+def _opened(frame: Any, name: str) -> nw.DataFrame[Any]:
     """The frame behind narwhals; a series or mapping keyed by id becomes two columns, a named index one."""
     if isinstance(frame, Mapping):
         frame = pa.table({"item": list(frame.keys()), "label": list(frame.values())})
@@ -72,11 +73,11 @@ def _opened(frame: Any) -> nw.DataFrame[Any]:
     try:
         opened = nw.from_native(frame)
     except nw.exceptions.DuplicateError:
-        refuse_doubled([str(name) for name in frame.columns], "the data frame")
+        refuse_doubled([str(name) for name in frame.columns], name)
         raise
     except TypeError:
         raise DataError(
-            f"labels cannot be read from a {type(frame).__name__}; give a path or a data frame"
+            f"{name} cannot be read from a {type(frame).__name__} object; give a path or a data frame"
         ) from None
     return opened.collect() if isinstance(opened, nw.LazyFrame) else opened
 

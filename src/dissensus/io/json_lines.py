@@ -61,6 +61,8 @@ class JsonTable(FileTable):
         for _, record in islice(self._records(), _SAMPLE):
             keys.update(dict.fromkeys(record))
         self.columns = list(keys)
+        if not keys:
+            raise DataError(f"{self.name}: holds no record; add one object a label")
 
     def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
         """The columns, as strings; a list or an object is no id."""
@@ -102,7 +104,7 @@ class JsonTable(FileTable):
     # ---- records --------------------------------------------------------------------------------------
 
     def _records(self) -> Iterator[Placed]:
-        array = self.source.head().removeprefix(BOM).lstrip().startswith(b"[")
+        array = self.source.raw[:64].removeprefix(BOM).lstrip().startswith(b"[")
         try:
             yield from self._elements() if array else self._lines()
         except UnicodeDecodeError:
@@ -112,10 +114,10 @@ class JsonTable(FileTable):
         lines = io.TextIOWrapper(pa.BufferReader(self.source.data), "utf-8-sig", newline="\n")
         for number, text in enumerate(lines, start=1):
             if not text.isspace():
-                yield f"{self.name} line {number}", self._object(text, number)
+                yield f"{self.name} line {number}", self._object(text.rstrip(), number)
 
     def _elements(self) -> Iterator[Placed]:
-        records = self._parsed(str(memoryview(self.source.data), "utf-8-sig"), 1)
+        records = self._parsed(str(self.source.raw, "utf-8-sig"), 1)
         for number, record in enumerate(records, start=1):
             place = f"{self.name} record {number}"
             if not isinstance(record, dict):

@@ -27,7 +27,7 @@ from dissensus.io.columns import ITEM_SIDE, find_column, has_column, shown
 from dissensus.io.tables import Table
 from dissensus.rows import Duplicates
 from dissensus.side_tables import counted
-from dissensus.vocabulary import to_arrow
+from dissensus.vocabulary import quoted, to_arrow
 
 Layout = Literal["long", "wide", "counts"]
 LAYOUTS: tuple[Layout, ...] = ("long", "wide", "counts")
@@ -230,7 +230,8 @@ def _numbers(column: pa.Array, table: Table, name: str) -> NDArray[np.float64]:
     except ValueError:
         row = next(row for row, text in enumerate(filled) if not _is_number(text))
         raise DataError(
-            f"{table.place(row)}: the count of {name!r} is {filled[row]!r}; give a whole number of at least 0"
+            f"{table.place(row)}: the count of {name!r} is {quoted(filled[row])}; "
+            "give a whole number of at least 0"
         ) from None
 
 

@@ -25,7 +25,7 @@ from dissensus.io.layouts import (
 )
 from dissensus.io.tables import FORMATS, Table, open_table
 from dissensus.rows import Duplicates
-from dissensus.vocabulary import Place, Vocabulary, lookalikes
+from dissensus.vocabulary import Place, Vocabulary, lookalikes, quoted
 
 
 def read_annotations(
@@ -91,9 +91,9 @@ def worth_a_word(annotations: Annotations) -> tuple[str, ...]:
         for note in _alike(vocabulary)
     ]
     if annotations.n_classes == 1:
-        notes.append(f"there is one class only: {annotations.classes[0]!r}")
+        notes.append(f"there is one class only: {quoted(annotations.classes[0])}")
     if annotations.n_annotators == 1 and not annotations.anonymous:
-        notes.append(f"there is one annotator only: {annotations.annotators[0]!r}")
+        notes.append(f"there is one annotator only: {quoted(annotations.annotators[0])}")
     return tuple(notes)
 
 
@@ -101,7 +101,7 @@ def _alike(vocabulary: Vocabulary) -> list[str]:
     groups = lookalikes(vocabulary)
     if not groups:
         return []
-    example = " and ".join(map(repr, groups[0][:2]))
+    example = " and ".join(map(quoted, groups[0][:2]))
     n = sum(map(len, groups))
     return [f"{n:,} {vocabulary.what}s differ from another only by white space or case (such as {example})"]
 
@@ -194,7 +194,7 @@ def _with_side_tables(
 
 def _side_table(source: Any, what: str, usual: str) -> tuple[pa.Table, Place]:
     """A table whose first column holds the ids; the others as they are."""
-    table = open_table(source)
+    table = open_table(source, name=f"the {what} table")
     key = find_column(table.columns, what, usual if usual in table.columns else None, table.name)
     everything = table.everything()
     others = [name for name in everything.column_names if name != key]
@@ -205,7 +205,7 @@ def _side_table(source: Any, what: str, usual: str) -> tuple[pa.Table, Place]:
 
 def _gold_table(source: Any, usual: str) -> tuple[pa.Table, Place]:
     """Item and gold label."""
-    table = open_table(source)
+    table = open_table(source, name="the gold table")
     names = table.columns
     key = find_column(names, "item", usual if usual in names else None, table.name)
     others = [name for name in names if name != key and name.strip()]

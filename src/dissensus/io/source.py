@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import mmap
 import os
 import re
 from collections.abc import Iterator
@@ -31,11 +32,12 @@ class Source:
 
     name: str
     suffix: str
-    data: pa.Buffer
+    raw: bytes | mmap.mmap
 
-    def head(self, size: int = 64) -> bytes:
-        """The first bytes."""
-        return bytes(memoryview(self.data)[:size])
+    @property
+    def data(self) -> pa.Buffer:
+        """The bytes as Arrow sees them, without a copy."""
+        return pa.py_buffer(self.raw)
 
 
 def open_source(path: str | os.PathLike[str]) -> Source:
@@ -44,13 +46,13 @@ def open_source(path: str | os.PathLike[str]) -> Source:
     with _explained(name, place):
         if place.is_dir():
             raise DataError(f"{name}: is a directory; name the file in it")
-        data = _map(place) if place.is_file() else pa.py_buffer(place.read_bytes())
+        raw = _map(place) if place.is_file() else place.read_bytes()
     suffixes = [suffix.lower() for suffix in place.suffixes]
     zipped = bool(suffixes) and suffixes[-1] == ".gz"
-    source = Source(name, ("", *suffixes)[-2 if zipped else -1], data)
-    if source.head(2) == GZIP_MAGIC:
-        source = Source(name, source.suffix, _unzip(name, data))
-    elif zipped and data.size:
+    source = Source(name, ("", *suffixes)[-2 if zipped else -1], raw)
+    if raw[:2] == GZIP_MAGIC:
+        source = Source(name, source.suffix, _unzip(name, raw))
+    elif zipped and len(raw):
         raise DataError(f"{name}: is called .gz and is not gzipped; rename it or compress it again")
     _refuse_what_is_no_table(source)
     return source
@@ -58,39 +60,35 @@ def open_source(path: str | os.PathLike[str]) -> Source:
 
 def encoding_error(source: Source) -> DataError | None:
     """The line with the first byte that is not UTF-8, if there is one."""
-    view = memoryview(source.data)
     try:
-        str(view, "utf-8")
+        str(source.raw, "utf-8")
     except UnicodeDecodeError as error:
-        line = len(_LINE_END.findall(bytes(view[: error.start]))) + 1
-        byte = view[error.start]
+        line = len(_LINE_END.findall(source.raw[: error.start])) + 1
+        byte = source.raw[error.start]
         return DataError(f"{source.name} line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8")
     return None
 
 
-def _map(place: Path) -> pa.Buffer:
-    if not place.stat().st_size:
-        return pa.py_buffer(b"")
-    with pa.memory_map(str(place)) as file:
-        return file.read_buffer()
+def _map(place: Path) -> bytes | mmap.mmap:
+    with place.open("rb") as file:
+        empty = not os.fstat(file.fileno()).st_size
+        return b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _unzip(name: str, data: pa.Buffer) -> pa.Buffer:
+def _unzip(name: str, raw: bytes | mmap.mmap) -> bytes:
     import gzip
     import zlib
 
     try:
-        return pa.py_buffer(gzip.decompress(memoryview(data)))
+        return gzip.decompress(raw)
     except (EOFError, zlib.error, OSError):
         raise DataError(f"{name}: the gzip file is damaged or cut short; compress it again") from None
 
 
 def _refuse_what_is_no_table(source: Source) -> None:
-    start = source.head()
-    if not start.removeprefix(BOM).strip():
-        rest = bytes(memoryview(source.data)[: 1 << 20]).removeprefix(BOM)
-        if not rest.strip():
-            raise DataError(f"{source.name}: is empty; give a table with a header and one row a label")
+    start = source.raw[:4]
+    if not source.raw[:4096].removeprefix(BOM).strip():
+        raise DataError(f"{source.name}: is empty; give a table with a header and one row a label")
     if start.startswith(_ZIP_MAGIC):
         raise DataError(f"{source.name}: is a zip archive or a spreadsheet; save the table as CSV")
     if start.startswith(_UTF16):

@@ -45,13 +45,16 @@ class Table(Protocol):
         """Where a row stands, in words."""
 
 
-def open_table(source: Any, format: str | None = None) -> Table:
-    """A table from a path or a data frame; ``format`` names the file's format where its content does not."""
+def open_table(source: Any, format: str | None = None, name: str = "the data frame") -> Table:
+    """A table from a path or a data frame.
+
+    ``format`` names the file's format where its content does not; ``name`` is what messages call a frame.
+    """
     if isinstance(source, str | os.PathLike):
         return open_file(open_source(source), format)
     from dissensus.io.frames import FrameTable
 
-    return FrameTable(source)
+    return FrameTable(source, name)
 
 
 def open_file(source: Source, format: str | None = None) -> Table:
@@ -67,14 +70,17 @@ def open_file(source: Source, format: str | None = None) -> Table:
         return JsonTable(source)
     if kind in ("csv", "tsv"):
         return DelimitedTable(source, "\t" if format == "tsv" else None)
-    close = difflib.get_close_matches(kind, FORMATS, n=1)
-    rule = f"one of {', '.join(FORMATS)}" + (f" (did you mean {close[0]!r}?)" if close else "")
+    from dissensus.io import exports
+
+    known = (*FORMATS, *exports.FORMATS)
+    close = difflib.get_close_matches(kind, known, n=1)
+    rule = f"one of {', '.join(known)}" + (f" (did you mean {close[0]!r}?)" if close else "")
     raise bad_parameter("read_annotations", "format", rule, kind)
 
 
 def recognise_format(source: Source) -> str:
     """The format by the first bytes, and by the suffix where they leave it open."""
-    start = source.head().removeprefix(BOM).lstrip()
+    start = source.raw[:64].removeprefix(BOM).lstrip()
     named = _SUFFIXES.get(source.suffix, "")
     if start.startswith(PARQUET_MAGIC):
         return "parquet"

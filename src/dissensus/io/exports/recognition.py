@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -60,7 +61,7 @@ def recognise(path: str | Path) -> str | None:
             return "doccano" if doccano.holds_members(path) else None
         head = read_head(path).lstrip()
         return _recognise_json(head) if head[:1] in ("{", "[") else _recognise_table(head)
-    except (DataError, OSError, EOFError, ValueError, RecursionError, csv.Error, KeyError):
+    except (DataError, OSError, EOFError, ValueError, RecursionError, csv.Error, KeyError, zlib.error):
         return None
 
 

@@ -1,0 +1,349 @@
+"""The data structure: canonical order, views, parts, side tables."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dissensus.annotations import Annotations
+from dissensus.errors import DataError, DissensusError, ParameterError
+from dissensus.rows import canonical_rows
+from dissensus.vocabulary import Vocabulary
+
+# item, annotator, label; the pair (i1, bob) has two labels
+ROWS = [("i2", "ann", "y"), ("i1", "bob", "x"), ("i2", "cat", "x"), ("i1", "ann", "x"), ("i1", "bob", "y")]
+triples = st.lists(st.tuples(*[st.sampled_from("abcdefg")] * 3), min_size=1, max_size=40)
+
+
+def build(rows: list[tuple[str, str, str]] = ROWS, **settings: Any) -> Annotations:
+    return Annotations.from_arrays(*zip(*rows, strict=True), **settings)
+
+
+def rows_of(annotations: Annotations) -> list[tuple[Any, Any, Any]]:
+    return [
+        (annotations.items[i], annotations.annotators[a], annotations.classes[c])
+        for i, a, c in zip(annotations.item, annotations.annotator, annotations.label, strict=True)
+    ]
+
+
+def same(one: Annotations, other: Annotations) -> bool:
+    return all(_equal(getattr(one, f.name), getattr(other, f.name)) for f in fields(Annotations))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
+
+
+# ---- order --------------------------------------------------------------------------------------------
+
+
+def test_rows_are_sorted_by_item_annotator_label() -> None:
+    annotations = build()
+    assert rows_of(annotations) == sorted(ROWS)
+    assert (annotations.n_items, annotations.n_annotators, annotations.n_labels) == (2, 3, 5)
+    assert annotations.item.dtype == annotations.label.dtype == np.int32
+
+
+@given(triples, st.randoms(use_true_random=False))
+def test_permuted_rows_give_the_identical_object(rows: list[tuple[str, str, str]], random: Any) -> None:
+    shuffled = random.sample(rows, len(rows))
+    assert same(build(rows), build(shuffled))
+    assert rows_of(build(rows)) == sorted(rows)
+
+
+def test_vocabularies_too_large_for_one_key_are_sorted_the_long_way() -> None:
+    rng = np.random.default_rng(0)
+    item, annotator, label = (rng.integers(0, 5, 200).astype(np.int32) for _ in range(3))
+    wide = canonical_rows(item, annotator, label, (2**31, 2**31, 2**10))
+    rows = sorted(zip(item.tolist(), annotator.tolist(), label.tolist(), strict=True))
+    assert list(zip(*(column.tolist() for column in wide), strict=True)) == rows
+
+
+def test_classes_keep_a_declared_order() -> None:
+    annotations = build(classes=["y", "z", "x"])
+    assert list(annotations.classes) == ["y", "z", "x"]
+    assert annotations.counts.tolist() == [[1, 0, 2], [1, 0, 1]]
+
+
+def test_nothing_in_it_can_be_changed() -> None:
+    annotations = build()
+    with pytest.raises(FrozenInstanceError):
+        annotations.item = np.zeros(5, np.int32)  # type: ignore[misc]
+    for array in (annotations.item, annotations.label, annotations.counts, annotations.items):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ((["a"], ["b", "c"], ["x"]), "differ in length \\(1, 2, 1\\)"),
+        (([], [], []), "there is no label in the data"),
+        ((["a"], [" "], ["x"]), "row 0: the annotator is blank"),
+    ],
+)
+def test_columns_that_are_no_labels_are_refused(columns: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Annotations.from_arrays(*columns)
+
+
+# ---- repeats ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("policy", "label"), [("first", "x"), ("last", "y")])
+def test_one_label_of_a_repeated_pair_by_policy(policy: Any, label: str) -> None:
+    annotations = build(duplicates=policy)
+    assert [row for row in rows_of(annotations) if row[:2] == ("i1", "bob")] == [("i1", "bob", label)]
+    assert annotations.n_labels == 4
+    assert annotations.notes == (f"1 repeat is left out: the {policy} label of a pair counts",)
+
+
+@given(triples)
+def test_policies_agree_with_a_dictionary(rows: list[tuple[str, str, str]]) -> None:
+    last = {(item, annotator): label for item, annotator, label in rows}
+    first = {(item, annotator): label for item, annotator, label in reversed(rows)}
+    assert rows_of(build(rows, duplicates="last")) == sorted((*pair, label) for pair, label in last.items())
+    assert rows_of(build(rows, duplicates="first")) == sorted((*pair, label) for pair, label in first.items())
+
+
+def test_repeats_can_be_an_error_that_names_the_second() -> None:
+    with pytest.raises(
+        DataError, match=r"row 4: item 'i1' and annotator 'bob' occur together more than once"
+    ):
+        build(duplicates="error")
+    assert build(ROWS[:4], duplicates="error").n_labels == 4
+    with pytest.raises(ParameterError, match="'duplicates' parameter of Annotations must be one of"):
+        build(duplicates="some")  # type: ignore[arg-type]
+
+
+# ---- views --------------------------------------------------------------------------------------------
+
+
+@given(triples)
+def test_views_agree_with_counting(rows: list[tuple[str, str, str]]) -> None:
+    annotations = build(rows)
+    for code, item in enumerate(annotations.items):
+        mine = [row for row in sorted(rows) if row[0] == item]
+        start, stop = annotations.item_pointers[code : code + 2]
+        assert rows_of(annotations)[start:stop] == mine
+        expected = [sum(row[2] == name for row in mine) for name in annotations.classes]
+        assert annotations.counts[code].tolist() == expected
+    for code, annotator in enumerate(annotations.annotators):
+        start, stop = annotations.annotator_pointers[code : code + 2]
+        found = [rows_of(annotations)[row] for row in annotations.by_annotator[start:stop]]
+        assert found == [row for row in sorted(rows) if row[1] == annotator]
+    assert annotations.n_pairs == len({row[:2] for row in rows})
+    assert annotations.pair.tolist() == [
+        sorted({row[:2] for row in rows}).index(row[:2]) for row in sorted(rows)
+    ]
+
+
+def test_it_says_what_it_is() -> None:
+    assert repr(build()) == "Annotations(2 items, 3 annotators, 5 labels, 2 classes)"
+    assert len(build()) == 2
+    assert build().shape == (2,)
+
+
+# ---- parts --------------------------------------------------------------------------------------------
+
+
+def test_items_are_taken_in_the_order_given() -> None:
+    items = pa.table({"item": ["i1", "i2"], "text": ["one", "two"]})
+    gold = pa.table({"item": ["i1"], "label": ["x"]})
+    part = build(items=items, gold=gold).take_items(np.array([1, 0, 1]))
+    assert list(part.items) == ["i2", "i1", "i2"]
+    assert part.item.tolist() == [0, 0, 1, 1, 1, 2, 2]
+    assert list(part.item_column("text")) == ["two", "one", "two"]
+    assert part.gold is not None
+    assert part.gold.tolist() == [-1, 0, -1]
+    assert list(part.annotators) == ["ann", "bob", "cat"]
+
+
+def test_items_are_indexed_like_an_array() -> None:
+    annotations = build()
+    assert rows_of(annotations[1:]) == rows_of(annotations[-1]) == sorted(ROWS)[3:]
+    assert rows_of(annotations[np.array([False, True])]) == sorted(ROWS)[3:]
+    assert annotations[:0].n_labels == 0
+    assert annotations[:0].n_pairs == 0
+
+
+@settings(max_examples=50)
+@given(triples, st.integers(0, 5), st.sampled_from([0.2, 0.5]))
+def test_hidden_pairs_take_all_their_labels(rows: list[Any], seed: int, share: float) -> None:
+    annotations = build(rows)
+    kept, hidden = annotations.split_labels(share, seed)
+    assert sorted(rows_of(kept) + rows_of(hidden)) == sorted(rows)
+    pairs = [{row[:2] for row in rows_of(part)} for part in (kept, hidden)]
+    assert not pairs[0] & pairs[1]
+    assert len(pairs[1]) == round(share * annotations.n_pairs)
+    assert kept.item_vocabulary == hidden.item_vocabulary == annotations.item_vocabulary
+    assert same(hidden, build(rows[::-1]).split_labels(share, seed)[1])
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, 2])
+def test_the_hidden_share_is_a_share(share: float) -> None:
+    with pytest.raises(ParameterError, match="'test_size' parameter of split_labels"):
+        build().split_labels(share)
+
+
+def test_items_split_as_the_item_table_says() -> None:
+    items = pa.table({"item": ["i1", "i2", "i3", "i4"], "split": ["train", "test", "train", ""]})
+    parts = build(items=items).split_items()
+    assert {name: list(part.items) for name, part in parts.items()} == {"train": ["i1", "i3"], "test": ["i2"]}
+    with pytest.raises(DissensusError, match="the item table has no column 'fold'; it has item, split"):
+        build(items=items).split_items(column="fold")
+    with pytest.raises(DissensusError, match="no item table was given"):
+        build().split_items()
+
+
+def test_items_split_by_seeded_shares() -> None:
+    annotations = Annotations.from_counts(np.ones((10, 2), int))
+    parts = annotations.split_items({"train": 0.5, "dev": 0.2, "test": 0.3}, seed=1)
+    assert [len(part) for part in parts.values()] == [5, 2, 3]
+    assert sorted(np.concatenate([part.items for part in parts.values()])) == list(range(10))
+    again = annotations.split_items({"train": 0.5, "dev": 0.2, "test": 0.3}, seed=1)
+    assert all(same(parts[name], again[name]) for name in parts)
+    with pytest.raises(ParameterError, match="'shares' parameter of split_items"):
+        annotations.split_items({"train": 0.8, "test": 0.4})
+
+
+# ---- counts -------------------------------------------------------------------------------------------
+
+
+def test_counts_become_labels_that_are_their_own_pairs() -> None:
+    annotations = Annotations.from_counts([[0, 2], [3, 1]], items=["b", "a"], classes=["yes", "no"])
+    assert list(annotations.items) == ["a", "b"]
+    assert list(annotations.classes) == ["yes", "no"]
+    assert annotations.counts.tolist() == [[3, 1], [0, 2]]
+    assert annotations.anonymous
+    assert annotations.n_pairs == annotations.n_labels == 6
+    assert annotations.annotator.tolist() == [0, 1, 2, 3, 0, 1]
+    assert annotations.notes == ("class counts name no annotators: only item-side models apply",)
+
+
+@pytest.mark.parametrize(
+    ("counts", "settings", "message"),
+    [
+        ([[1, -1]], {}, "row 0: class counts must be whole numbers of at least 0"),
+        ([[1, 0], [0.5, 1]], {}, "row 1: class counts must be whole"),
+        ([[np.nan, 1]], {}, "row 0: class counts must be whole"),
+        ([["x", 1]], {}, "class counts must be whole"),
+        ([1, 2], {}, r"must be an \(items, classes\) table; got shape \(2,\)"),
+        ([[0, 0]], {}, "there is no label in the class counts"),
+        ([[1e12, 0]], {}, "more than 2 billion"),
+        ([[1, 0]], {"classes": ["a", "a"]}, "repeats one"),
+        ([[1, 0]], {"classes": ["a"]}, "1 items and 1 classes name a 1 × 2 table"),
+        ([[1, 0], [1, 0]], {"items": ["a", "a"]}, "row 1: item 'a' occurs twice"),
+        ([[1, 0], [1, 0]], {"items": ["a", ""]}, "row 1: the item is blank"),
+    ],
+)
+def test_counts_that_are_none_are_refused(counts: Any, settings: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Annotations.from_counts(counts, **settings)
+
+
+# ---- side tables --------------------------------------------------------------------------------------
+
+
+def test_items_without_labels_join_and_are_reported() -> None:
+    items = pa.table({"item": ["i3", "i1", "i0"], "text": ["three", "one", "zero"]})
+    annotations = build(items=items)
+    assert list(annotations.items) == ["i0", "i1", "i2", "i3"]
+    assert list(annotations.item_column("text")) == ["zero", "one", None, "three"]
+    assert rows_of(annotations) == sorted(ROWS)
+    assert annotations.counts.sum(axis=1).tolist() == [0, 3, 2, 0]
+    assert annotations.notes == (
+        "2 items of the item table have no label",
+        "1 item has no row in the item table",
+    )
+
+
+def test_items_that_join_later_keep_gold_and_order() -> None:
+    gold = pa.table({"item": ["i2"], "label": ["x"]})
+    part = build(gold=gold).take_items(np.array([1, 0]))
+    joined = part.with_tables(items=pa.table({"item": ["i0", "i1", "i2"]}))
+    assert list(joined.items) == ["i2", "i1", "i0"]
+    assert joined.gold is not None
+    assert joined.gold.tolist() == [0, -1, -1]
+    assert rows_of(joined) == rows_of(part)
+
+
+def test_annotator_rows_that_gave_no_label_are_noted() -> None:
+    table = pa.table({"annotator": ["zoe", "cat", "ann"], "age": [30, 40, 50]})
+    annotations = build(annotators=table)
+    assert annotations.annotator_column("age").tolist()[0] == 50
+    assert np.isnan(annotations.annotator_column("age")[1])
+    assert annotations.notes == (
+        "1 annotator of the annotator table gave no label and is left out",
+        "1 annotator has no row in the annotator table",
+    )
+    with pytest.raises(DataError, match="the labels name no annotators"):
+        Annotations.from_counts([[1, 2]]).with_tables(annotators=table)
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"items": {"item": ["i1", "i1"]}}, "item table row 1: item 'i1' occurs twice"),
+        ({"items": {"item": ["i1", ""]}}, "item table row 1: the item is blank"),
+        ({"items": {"item": [1, 2]}}, None),
+        (
+            {"annotators": {"annotator": ["ann", "ann"]}},
+            "annotator table row 1: annotator 'ann' occurs twice",
+        ),
+        ({"gold": {"item": ["i1", "i1"], "label": ["x", "y"]}}, "item 'i1' has two gold labels, 'x' and 'y'"),
+        ({"gold": {"item": [None], "label": ["x"]}}, "gold table row 0: the item is blank"),
+    ],
+)
+def test_side_tables_name_each_id_once(tables: dict[str, Any], message: str | None) -> None:
+    arrow = {name: pa.table(columns) for name, columns in tables.items()}
+    if message is None:
+        assert list(build(**arrow).items) == ["1", "2", "i1", "i2"]
+        return
+    with pytest.raises(DataError, match=message):
+        build(**arrow)
+
+
+def test_gold_finds_its_items_and_says_what_it_leaves_out() -> None:
+    gold = pa.table({"item": ["i2", "i9", "i1", "i2"], "label": ["y", "x", " ", "y"]})
+    annotations = build(gold=gold)
+    assert annotations.gold is not None
+    assert annotations.gold.tolist() == [-1, 1]
+    assert annotations.notes == ("1 gold label is for items that are not in the data and is left out",)
+
+
+def test_gold_may_bring_a_class_unless_the_classes_were_declared() -> None:
+    gold = pa.table({"item": ["i1"], "label": ["a"]})
+    annotations = build(gold=gold)
+    assert list(annotations.classes) == ["a", "x", "y"]
+    assert rows_of(annotations) == sorted(ROWS)
+    assert annotations.gold is not None
+    assert annotations.gold.tolist() == [0, -1]
+    assert annotations.notes == ("gold has classes that no annotator used: 'a'",)
+    with pytest.raises(DataError, match="gold table row 0: label 'a' is not in the label set"):
+        build(gold=gold, classes=["y", "x"])
+    assert list(build(classes=["y", "x"]).with_tables(gold=gold).classes) == ["y", "x", "a"]
+
+
+def test_side_tables_of_another_type_match_by_text_or_are_refused() -> None:
+    numbered = Annotations.from_arrays([1, 2], ["a", "b"], [0, 1])
+    gold = pa.table({"item": ["1"], "label": ["1"]})
+    assert numbered.with_tables(gold=gold).gold.tolist() == [1, -1]  # type: ignore[union-attr]
+    with pytest.raises(DataError, match="some items are of type string, others int64"):
+        numbered.with_tables(items=pa.table({"item": ["x"]}))
+    with pytest.raises(DataError, match="some labels are of type string, others int64"):
+        numbered.with_tables(gold=pa.table({"item": [1], "label": ["yes"]}))
+
+
+def test_vocabularies_survive_taking_rows() -> None:
+    annotations = build()
+    none = annotations.take_rows(np.zeros(5, dtype=bool))
+    assert none.n_labels == none.n_pairs == 0
+    assert none.class_vocabulary == Vocabulary(["x", "y"])
+    assert none.split_labels(0.5)[0].n_labels == 0
