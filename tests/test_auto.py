@@ -61,21 +61,32 @@ def test_every_candidate_is_in_the_table_once() -> None:
 
 
 def test_candidates_with_more_clusters_than_items_are_left_out() -> None:
-    _, table = choose_model(simulate(10, 8, 3).annotations)
-    assert max(getattr(row.model, "n_item_clusters", 0) for row in table) <= 10
+    _, table = choose_model(simulate(20, 8, 3).annotations)
+    assert max(getattr(row.model, "n_item_clusters", 0) for row in table) <= 20
 
 
 def test_models_that_need_annotators_are_left_out_of_class_counts() -> None:
-    counts = Annotations.from_counts([[3, 1], [2, 2], [0, 4]] * 5)
+    counts = Annotations.from_counts([[3, 1], [2, 2], [0, 4]] * 10)
     _, table = choose_model(counts)
     assert table
     assert not any(row.model._needs_annotators for row in table)
 
 
-def test_too_few_labels_to_hide_any_leave_the_smoothed_counts() -> None:
-    model, table = choose_model(Annotations.from_arrays(["i", "j"], ["a", "b"], ["x", "y"]))
+def test_too_few_labels_to_choose_by_leave_the_smoothed_counts() -> None:
+    # 97 pairs hide 19, one short of what a choice needs.
+    labels = Annotations.from_counts([[97, 0]])
+    model, table = choose_model(labels)
     assert isinstance(model, EmpiricalDistribution)
     assert table == []
+    assert choose_model(Annotations.from_counts([[98, 0]]))[1] != []
+
+
+def test_from_very_many_labels_a_part_of_the_items_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dissensus.auto.MOST_LABELS", 250)
+    labels = simulate(100, 20, 3, labels_per_item=5).annotations
+    _, table = choose_model(labels, candidates=[("empirical", {})])
+    # 250 labels are those of 50 items, and a fifth of them is hidden.
+    assert table[0].n_hidden == 50
 
 
 def test_threads_change_nothing() -> None:

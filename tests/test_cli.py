@@ -208,7 +208,7 @@ BAD = {
     "no number": (["fit", "votes.csv", "-m", "fmm", "-k", "three"], "--item-clusters"),
     "a policy that is none": (["fit", "votes.csv", "--duplicates", "kep"], "'keep'"),
     "a label outside the set": (["fit", "votes.csv", "--labels", "x,z"], "'y' is not in the label set"),
-    "a share beyond one": (["fit", "votes.csv", "--held-out", "1.5"], "test_size"),
+    "a share beyond one": (["fit", "votes.csv", "--held-out", "1.5"], "'held_out' parameter of refine"),
     "somebody's directory": (["fit", "votes.csv", "-o", "thesis"], "was not written by dissensus"),
     "a file to write into": (["fit", "votes.csv", "-o", "votes.csv"], "is a file"),
     "features of other items": (["fit", "votes.csv", "--features", "f.npy"], "f.npy"),
@@ -291,7 +291,7 @@ def test_score_of_distributions_by_hand() -> None:
     found = json.loads(result.stdout)
     assert found["values"]["total_variation"]["value"] == pytest.approx((0.0 + 0.4) / 2, rel=1e-12)
     assert (found["n_items"], found["left_out"]) == (2, 1)
-    assert "1 items of truth.csv are not in est.csv" in result.stderr
+    assert "left out: 1 item of truth.csv" in result.stderr
 
 
 def test_score_of_labels_against_gold_by_hand() -> None:
@@ -370,15 +370,11 @@ def test_export_writes_weighted_rows(crowd: Path) -> None:
     np.testing.assert_allclose(list(weights.values()), 1.0, rtol=1e-9)
 
 
-def test_the_demo_shows_that_refining_helps() -> None:
-    found = json.loads(run("demo", "-o", "shown", "--json").stdout)
+def test_the_demo_shows_that_refining_helps_and_where_the_labels_are() -> None:
+    text = run("demo", "-o", "shown").stdout
+    assert "shown/refined/labels.csv" in text
+    found = json.loads(Path("shown/summary.json").read_text())
     distance = {row["name"]: row["kl"]["value"] for row in found["contenders"]}
     assert min(distance.values()) < distance["empirical"] < distance["raw counts"]
     assert Path("shown/refined/labels.csv").is_file()
     assert Path("shown/crowd/population.csv").is_file()
-
-
-def test_the_demo_says_where_the_labels_are() -> None:
-    text = run("demo", "-o", "shown").stdout
-    assert "shown/refined/labels.csv" in text
-    assert "raw counts" in text

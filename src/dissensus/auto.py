@@ -39,7 +39,8 @@ CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("pgm", {"n_item_clusters": 20, "n_annotator_clusters": 20}),
     ("pgm", {"n_item_clusters": 20, "n_annotator_clusters": 20, "inference": "vb"}),
 )
-FALLBACK = "empirical"  # where there are too few labels to hide any
+FALLBACK = "empirical"  # where there are too few labels to choose by
+FEWEST_HIDDEN = 20  # hidden pairs that a choice needs
 MOST_LABELS = 200_000  # labels that a choice is based on
 CLUSTER_SETTINGS = {"n_item_clusters": "n_items", "n_annotator_clusters": "n_annotators"}
 
@@ -82,16 +83,16 @@ def choose_model(
     """The candidate with the highest held-out ``score`` (not fitted yet), and how every one of them did.
 
     Candidates that cannot apply are left out: those with more clusters than there is anything to cluster,
-    and those that need annotators where the data have none. With too few labels to hide any, the table is
+    and those that need annotators where the data have none. With too few labels to choose by, the table is
     empty and the smoothed counts are chosen; with very many, a seeded part of the items (as many as have
     ``MOST_LABELS`` labels) stands for all.
     """
+    if round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
+        return build_model(FALLBACK, {}, seed=seed), []
     models = [build_model(name, settings, seed=seed) for name, settings in candidates]
     fitting = [model for model in models if _applies(model, annotations)]
     sample = _sample(annotations, seed)
     table = compare(sample, fitting, seed, test_size=test_size, n_jobs=n_jobs, watch=watch)
-    if not table:
-        return build_model(FALLBACK, {}, seed=seed), table
     return max(table, key=lambda row: row.score).model, table
 
 

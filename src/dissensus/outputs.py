@@ -137,7 +137,8 @@ def significant(values: NDArray[np.float64], digits: int = DIGITS) -> NDArray[np
         # 10^(digits − 1 − ⌊log₁₀|x|⌋) puts the last digit worth keeping before the point
         scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(values))))
         rounded = np.round(values * scale) / scale
-    return np.where(np.isfinite(scale) & np.isfinite(values), rounded, values)
+    # Adding 0 turns −0 into 0.
+    return np.where(np.isfinite(scale) & np.isfinite(values), rounded, values) + 0.0
 
 
 def write_json(value: Any, path: Path) -> None:

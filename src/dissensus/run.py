@@ -21,7 +21,7 @@ from typing import Any
 
 from dissensus.annotations import Annotations
 from dissensus.auto import HeldOut, Watch, build_model, choose_model, compare, name_of, unwatched
-from dissensus.errors import DataError
+from dissensus.errors import ParameterError, bad_parameter
 from dissensus.models.base import Model
 from dissensus.outputs import output_directory, write_csv, write_summary
 
@@ -56,6 +56,8 @@ def refine(
     ``held_out`` is the share of (item, annotator) pairs hidden for the comparison; 0 leaves it out for a
     named model.
     """
+    if not 0 <= held_out < 1:
+        raise bad_parameter("refine", "held_out", "a float >= 0 and < 1", held_out)
     seconds: dict[str, float] = {}
     with _timed("compare", seconds):
         wanted, table = _decide(annotations, model, settings or {}, seed, n_jobs, held_out, watch)
@@ -79,7 +81,7 @@ def _decide(
 
     if name == "auto":
         if settings:
-            raise DataError(f"{', '.join(settings)}: name the model that should take this, with --model")
+            raise ParameterError(f"{', '.join(settings)}: name the model that should take this, with --model")
         return choose_model(annotations, seed, test_size=held_out or 0.2, n_jobs=n_jobs, watch=most)
     wanted = build_model(name, settings, seed=seed, n_jobs=n_jobs)
     if not held_out:

@@ -10,7 +10,7 @@ import typer
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.reading import LabelFile, Reading
-from dissensus.cli.terminal import progress, say
+from dissensus.cli.terminal import amounts, count, progress, say
 
 OutputFile = Annotated[
     Path,
@@ -49,7 +49,7 @@ def import_export(
         write_table(label_table(annotations), output)
         if items_to is not None:
             write_table(annotations.item_table, items_to)
-    say(f"Wrote {output}: {annotations.n_labels:,} labels of {annotations.n_items:,} items")
+    say(f"Wrote {output}: {amounts(annotations)}")
 
 
 def format_names(incomplete: str) -> list[str]:
@@ -101,4 +101,4 @@ def export_labels(
     fitted = load(model)
     side = None if items is None else open_table(items).everything()
     write_labels(fitted, output, format, items=side, question=question, to_name=to_name)
-    say(f"Wrote {output}: {len(fitted.items_):,} items")
+    say(f"Wrote {output}: {count(len(fitted.items_), 'item')}")

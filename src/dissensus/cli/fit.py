@@ -11,7 +11,7 @@ from dissensus.cli.bundles import unbundled
 from dissensus.cli.features import ItemFeatures
 from dissensus.cli.reading import LabelFile, Reading
 from dissensus.cli.settings import PANEL, Settings
-from dissensus.cli.terminal import progress, say, show_json, show_table
+from dissensus.cli.terminal import amounts, count, progress, say, show_json, show_table
 from dissensus.cli.writing import Json, Output, command_line, say_written, stem
 
 if TYPE_CHECKING:
@@ -77,17 +77,14 @@ def fit(
 
 
 def _show(run: Run, gold_accuracy: float | None) -> None:
-    data = run.annotations
-    say(
-        f"{data.n_labels:,} labels by {data.n_annotators:,} annotators "
-        f"on {data.n_items:,} items, {data.n_classes} classes"
-    )
+    say(amounts(run.annotations))
     if run.held_out:
         rows, best = _held_out_rows(run)
-        hidden = run.held_out[0].n_hidden
-        title = f"Mean log-probability of {hidden:,} hidden labels (nats, higher is better)"
+        hidden = count(run.held_out[0].n_hidden, "hidden label")
+        title = f"Mean log-probability of {hidden} (nats, higher is better)"
         show_table(title, ["model", "given item and annotator", "given item", "seconds"], rows, best)
-    why = " (best of these)" if run.chosen and run.held_out else ""
+    grounds = " (best of these)" if run.held_out else " (too few labels to choose by)"
+    why = grounds if run.chosen else ""
     say(f"Model: {run.model}{why}; stopped by {run.model.stopped_}")
     if gold_accuracy is not None:
         say(f"Gold labels: {gold_accuracy:.1%} right")

@@ -10,7 +10,7 @@ import typer
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.reading import Reading
-from dissensus.cli.terminal import note, show_json, show_table
+from dissensus.cli.terminal import count, note, show_json, show_table
 from dissensus.cli.writing import Json
 
 
@@ -66,10 +66,10 @@ def score(
         read_labels=reading.read,
     )
     if scores.left_out:
-        note(f"{scores.left_out:,} items of {reference} are not in {estimates} and were left out")
+        note(f"left out: {count(scores.left_out, 'item')} of {reference} not found in {estimates}")
     if as_json:
         show_json(scores.to_dict())
         return
     rows = [[name, found.value, found.low, found.high] for name, found in scores.values.items()]
-    title = f"{scores.n_items:,} items against {scores.against}"
+    title = f"{count(scores.n_items, 'item')} against {scores.against}"
     show_table(title, ["measure", "value", "from", "to (95 %)"], rows)

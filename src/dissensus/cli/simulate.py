@@ -9,7 +9,7 @@ import typer
 
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
-from dissensus.cli.terminal import say, show_json
+from dissensus.cli.terminal import amounts, say, show_json
 from dissensus.cli.writing import Json, Output, command_line, say_written
 
 PANEL = "The crowd"
@@ -61,18 +61,12 @@ def simulate(context: typer.Context, output: Output, crowd: Crowd, as_json: Json
     from dissensus.simulation_files import write_simulation
 
     settings = asdict(crowd)
+    drawn = simulation.simulate(**settings)
     summary = write_simulation(
-        simulation.simulate(**settings),
-        directory,
-        settings=settings,
-        command=command_line(context),
-        force=output.force,
+        drawn, directory, settings=settings, command=command_line(context), force=output.force
     )
     if as_json:
         show_json(summary)
         return
-    say(
-        f"{crowd.n_items * crowd.labels_per_item:,} labels by {crowd.n_annotators:,} annotators "
-        f"on {crowd.n_items:,} items, {crowd.n_classes} classes"
-    )
+    say(amounts(drawn.annotations))
     say_written(directory, summary["files"])

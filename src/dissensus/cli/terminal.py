@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from dissensus.annotations import Annotations
     from dissensus.auto import Watch
 
 NUMBER = re.compile(r"[\d.,%∞+\-−– ]*")  # a table's cell that stands to the right
@@ -91,8 +92,21 @@ def cell(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.4f}" if math.isfinite(value) else ("∞" if value > 0 else "−∞")
+        return f"{round(value, 4) + 0.0:,.4f}" if math.isfinite(value) else ("∞" if value > 0 else "−∞")
     return printable(str(value))
+
+
+def count(n: int, one: str, many: str = "") -> str:
+    """``1 item``, ``2,000 items``."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def amounts(annotations: Annotations) -> str:
+    """How much there is of everything, on one line."""
+    labels, items = count(annotations.n_labels, "label"), count(annotations.n_items, "item")
+    classes = count(annotations.n_classes, "class", "classes")
+    by = "" if annotations.anonymous else f" by {count(annotations.n_annotators, 'annotator')}"
+    return f"{labels}{by} on {items}, {classes}"
 
 
 def printable(text: str) -> str:

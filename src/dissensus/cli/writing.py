@@ -45,7 +45,7 @@ def command_line(context: typer.Context) -> str:
 
 def stem(file: Path) -> str:
     """The file's name without its suffix: ``votes`` of ``votes.csv.gz``."""
-    return Path(file.name.removesuffix(".gz")).stem
+    return Path(file.resolve().name.removesuffix(".gz")).stem
 
 
 def say_written(directory: Path, files: list[str]) -> None:
