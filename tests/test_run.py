@@ -1,0 +1,74 @@
+"""A whole job as the library does it: decide, fit, write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import dissensus
+from dissensus.annotations import Annotations
+from dissensus.errors import ParameterError
+from dissensus.run import annotator_table, gold_accuracy, refine, write_run
+from dissensus.simulation import simulate
+
+
+def test_a_named_model_stands_beside_the_smoothed_counts() -> None:
+    run = refine(simulate(60, 20, 3).annotations, "fmm", {"n_item_clusters": 3})
+    assert [type(row.model).__name__ for row in run.held_out] == ["FMM", "EmpiricalDistribution"]
+    assert not run.chosen
+
+
+def test_the_yardstick_is_not_measured_against_itself() -> None:
+    run = refine(simulate(60, 20, 3).annotations, "empirical")
+    assert len(run.held_out) == 1
+
+
+def test_the_model_is_fitted_to_all_labels() -> None:
+    labels = simulate(60, 20, 3).annotations
+    run = refine(labels, "fmm", {"n_item_clusters": 3}, seed=2)
+    alone = dissensus.FMM(n_item_clusters=3, seed=2).fit(labels)
+    assert (run.model.label_distributions_ == alone.label_distributions_).all()
+
+
+def test_without_held_out_labels_nothing_is_compared() -> None:
+    assert refine(simulate(60, 20, 3).annotations, "majority", held_out=0).held_out == []
+
+
+def test_settings_need_a_model() -> None:
+    with pytest.raises(ParameterError, match="n_item_clusters: name the model"):
+        refine(simulate(60, 20, 3).annotations, settings={"n_item_clusters": 3})
+
+
+def test_a_share_of_one_cannot_be_hidden() -> None:
+    with pytest.raises(ParameterError, match="'held_out' parameter of refine"):
+        refine(simulate(60, 20, 3).annotations, "majority", held_out=1.0)
+
+
+def test_what_the_model_knows_of_annotators_joins_their_table() -> None:
+    labels = simulate(60, 20, 3, n_annotator_clusters=2, seed=3).annotations
+    run = refine(labels, "pgm", {"n_item_clusters": 3, "n_annotator_clusters": 2}, held_out=0)
+    table = annotator_table(run)
+    assert list(table["annotator"]) == list(labels.annotators)
+    assert list(table["n_labels"]) == list(labels.annotator_load)
+    assert "cluster" in table.columns
+
+
+def test_items_without_gold_do_not_count_against_the_model() -> None:
+    import pyarrow as pa
+
+    labels = Annotations.from_arrays(["i", "j", "k"], ["a", "a", "a"], ["x", "y", "x"])
+    gold = pa.table({"item": ["i", "j"], "label": ["x", "x"]})
+    run = refine(labels.with_tables(gold=gold), "majority", held_out=0)
+    assert gold_accuracy(run) == 0.5
+    assert gold_accuracy(refine(labels, "majority", held_out=0)) is None
+
+
+def test_the_summary_lists_the_files_it_was_written_with(tmp_path: Path) -> None:
+    run = refine(simulate(60, 20, 3).annotations, "majority", held_out=0)
+    summary = write_run(run, tmp_path / "out", command="by hand", source="nowhere")
+    written = sorted(file.name for file in (tmp_path / "out").iterdir())
+    assert summary["files"] == written
+    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary
+    assert (summary["command"], summary["source"]) == ("by hand", "nowhere")
