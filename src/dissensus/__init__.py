@@ -36,6 +36,7 @@ _HOMES = {
     "TextCNN": "learners.textcnn",
     "FineTunedEncoder": "learners.finetuned",
     "load_learner": "learners.files",
+    "LDLNM": "neural.ldlnm",
 }
 
 __all__ = ["__version__", *_HOMES]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -108,15 +108,10 @@ def as_texts(X: Any) -> list[str]:
     return texts
 
 
-def is_text(X: Any) -> bool:
-    """Whether X holds strings rather than numbers."""
-    return len(X) > 0 and isinstance(X[0] if isinstance(X, Sequence) else np.asarray(X).flat[0], str)
-
-
-def hold_out(n: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def hold_out(n: int, seed: int, share: float = DEV_SHARE) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """A seeded split of n rows into (kept, held out); at least one of each if n > 1."""
     order = np.random.default_rng(seed).permutation(n)
-    n_held = min(max(1, round(DEV_SHARE * n)), n - 1)
+    n_held = min(max(1, round(share * n)), n - 1)
     return np.sort(order[n_held:]), np.sort(order[:n_held])
 
 

@@ -19,10 +19,10 @@ from scipy.special import log_softmax
 
 from dissensus.engine import executor
 from dissensus.errors import DataError
-from dissensus.learners.base import Array, Dev, Learner, is_text
+from dissensus.learners.base import Array, Dev, Learner
 from dissensus.metrics import kl
 from dissensus.params import ANY, NONE, SEED, integer, real
-from dissensus.text.features import check_features
+from dissensus.text.features import as_features
 
 PATH = np.geomspace(1.0, 1e-6, 25)  # strengths tried; neighbours differ by a factor of 1.8
 PATIENCE = 3  # strengths tried beyond the best so far
@@ -93,11 +93,7 @@ class SoftmaxRegression(Learner):
         self.seed = seed
 
     def _inputs(self, X: Any) -> Array:
-        if is_text(X):
-            from dissensus.text.embedding import embed
-
-            X = embed(list(X), model=self.embedding)
-        return check_features(X, len(X), "X").astype(np.float64)
+        return as_features(X, self.embedding).astype(np.float64)
 
     def _fit(self, X: Array, targets: Array, dev: Dev | None) -> None:
         with executor() as _:

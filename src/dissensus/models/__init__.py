@@ -25,13 +25,19 @@ MODELS = {
     "pgm": ("pgm", "PGM"),
 }
 
+# Models that also need features of the items (or their text), in the neural package.
+FEATURE_MODELS = {"ldlnm": ("ldlnm", "LDLNM")}
+
 
 def model_class(name: str) -> type[Model]:
     """The class of a model, by its name on the command line or its class name."""
-    for short, (module, title) in MODELS.items():
-        if name in (short, title):
-            found: type[Model] = getattr(importlib.import_module(f"dissensus.models.{module}"), title)
-            return found
-    near = difflib.get_close_matches(name.lower(), MODELS, n=1)
+    for package, models in (("models", MODELS), ("neural", FEATURE_MODELS)):
+        for short, (module, title) in models.items():
+            if name in (short, title):
+                home = importlib.import_module(f"dissensus.{package}.{module}")
+                found: type[Model] = getattr(home, title)
+                return found
+    known = (*MODELS, *FEATURE_MODELS)
+    near = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ParameterError(f"there is no model {name!r}; {hint}known: {', '.join(MODELS)}")
+    raise ParameterError(f"there is no model {name!r}; {hint}known: {', '.join(known)}")

@@ -6,6 +6,7 @@ that every split and selection of items takes them along.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def embed_items(annotations: Annotations, text_column: str = "text", **settings:
     return with_features(annotations, embed([str(text) for text in texts], **settings))
 
 
-def features_of(annotations: Annotations, text_column: str = "text") -> Features:
+def features_of(annotations: Annotations, text_column: str = "text", model: str | None = None) -> Features:
     """(items, features): those the annotations carry, or else the embeddings of their text."""
     table = annotations.item_table
     names = [] if table is None else table.column_names
@@ -56,7 +57,7 @@ def features_of(annotations: Annotations, text_column: str = "text") -> Features
         column = table.column(COLUMN).combine_chunks()
         return check_features(_rows_of_lists(column, COLUMN), annotations.n_items)
     if text_column in names:
-        return features_of(embed_items(annotations, text_column))
+        return features_of(embed_items(annotations, text_column, model=model))
     raise DataError(
         f"the items have neither features nor a column {text_column!r}; pass features=, or an item table "
         "with a text column, or attach them with dissensus.with_features"
@@ -81,6 +82,18 @@ def read_features(path: str | Path, items: Any = None) -> Features:
     if ids is None:
         return check_features(rows, len(vocabulary), str(file))
     return check_features(_in_order(rows, ids, vocabulary, file), len(vocabulary), str(file))
+
+
+def as_features(X: Any, model: str | None = None) -> Features:
+    """An (items, features) array from numbers, or from texts by embedding them."""
+    if is_text(X):
+        return embed(list(X), model=model)
+    return check_features(X, len(X), "X")
+
+
+def is_text(X: Any) -> bool:
+    """Whether X holds strings rather than numbers."""
+    return len(X) > 0 and isinstance(X[0] if isinstance(X, Sequence) else np.asarray(X).flat[0], str)
 
 
 def check_features(features: Any, n_items: int, where: str = "features") -> Features:
