@@ -258,7 +258,8 @@ def unpickling(source: str) -> set[str]:
     imports = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     imports |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
     calls = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
-    switches = {node.arg for node in nodes if isinstance(node, ast.keyword) and node.arg == "allow_pickle"}
+    keywords = [node for node in nodes if isinstance(node, ast.keyword)]
+    switches = {k.arg for k in keywords if k.arg == "allow_pickle" and ast.unparse(k.value) != "False"}
     return (
         ({name.partition(".")[0] for name in imports} & CODE_RUNNERS) | (calls & UNPICKLING_CALLS) | switches
     )
@@ -269,7 +270,7 @@ def test_the_search_for_pickles_finds_them() -> None:
     assert unpickling("from dill.source import getsource") == {"dill"}
     assert unpickling("weights = torch.load('m.pt')") == {"torch.load"}
     assert unpickling("np.load('m.npy', allow_pickle=True)") == {"allow_pickle"}
-    assert unpickling("import json; json.load(file)") == set()
+    assert unpickling("import json; json.load(file); np.load('m.npy', allow_pickle=False)") == set()
 
 
 def test_no_pickle_anywhere() -> None:
