@@ -48,11 +48,15 @@ def whole_text(text: str) -> str:
 
 def as_labels(value: Any) -> list[str]:
     """The labels of one answer, each once; none for a blank one."""
+    if isinstance(value, str):
+        return [value] if value.strip() else []
     return list(dict.fromkeys(_labels(value)))
 
 
 def split_labels(value: str, separator: str) -> list[str]:
     """The labels of an answer that joins several in one string."""
+    if separator not in value:
+        return as_labels(value.strip())
     return as_labels([part.strip() for part in value.split(separator)])
 
 

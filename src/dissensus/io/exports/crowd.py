@@ -50,7 +50,9 @@ def read_mturk(path: Path, gather: Gatherer) -> None:
     item_column = _item_column(first, gather, "HITId", "Input.")
     answers = _answer_reader(first, gather)
     for place, row in everything:
-        item = gather.item(place, row.get(item_column), gather.text_of(_plain(row, "Input."), "Input."))
+        item = gather.item(place, row[item_column])
+        if gather.lacks_text(item):
+            gather.describe(item, gather.text_of(_plain(row, "Input."), "Input."))
         if row.get("AssignmentStatus") == "Rejected" and not gather.options.keep_rejected:
             gather.leave_out(_REJECTED)
         else:
@@ -110,8 +112,10 @@ def read_appen(path: Path, gather: Gatherer) -> None:
     item_column = _item_column(first, gather, "_unit_id", "")
     question = _appen_question(first, item_column, gather)
     for place, row in everything:
-        inputs = {name: value for name, value in row.items() if _is_appen_input(name) and name != question}
-        item = gather.item(place, row[item_column], gather.text_of(inputs))
+        item = gather.item(place, row[item_column])
+        if gather.lacks_text(item):
+            inputs = {name: row[name] for name in row if _is_appen_input(name) and name != question}
+            gather.describe(item, gather.text_of(inputs))
         if row.get("_golden", "").lower() == "true":
             gather.leave_out(_GOLD)
         elif row.get("_tainted", "").lower() == "true":
@@ -146,7 +150,9 @@ def read_toloka(path: Path, gather: Gatherer) -> None:
     question = "OUTPUT:" + gather.choose(names, names)
     gold_columns = [name for name in header if name.startswith("GOLDEN:")]
     for place, row in everything:
-        item = gather.item(place, row[item_column], gather.text_of(_plain(row, "INPUT:"), "INPUT:"))
+        item = gather.item(place, row[item_column])
+        if gather.lacks_text(item):
+            gather.describe(item, gather.text_of(_plain(row, "INPUT:"), "INPUT:"))
         reason = _toloka_reason(row, gold_columns, gather)
         if reason:
             gather.leave_out(reason)

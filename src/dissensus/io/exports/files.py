@@ -76,6 +76,8 @@ class JsonStream:
     def peek(self) -> str:
         """The next character that is not white space, not consumed; empty at the end of the text."""
         while True:
+            if self._at < len(self._text) and self._text[self._at] not in " \t\r\n":
+                return self._text[self._at]
             match = _SPACE.match(self._text, self._at)
             self._at = match.end() if match else self._at
             if self._at < len(self._text):
@@ -247,6 +249,8 @@ def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
 def _as_dict(
     path: Path, line: int, header: list[str], row: list[str], optional: frozenset[str]
 ) -> dict[str, str]:
+    if len(row) == len(header):
+        return dict(zip(header, row, strict=True))
     missing = header[len(row) :]
     if len(row) > len(header) or not optional.issuperset(missing):
         raise DataError(

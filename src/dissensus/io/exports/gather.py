@@ -86,11 +86,20 @@ class Gatherer:
         code = self._code(0, name, place)
         if code == len(self._texts):
             self._texts.append(None)
-        if text and self._texts[code] is None:
-            self._texts[code] = whole_text(text)
+        if text:
+            self.describe(code, text)
         for key, value in side.items():
             self._note_side(key, code, whole_text(as_id(value) or "") or None)
         return code
+
+    def lacks_text(self, item: int) -> bool:
+        """Whether no text of this item is known yet, so that it is looked up once and not in every row."""
+        return self._texts[item] is None
+
+    def describe(self, item: int, text: str | None) -> None:
+        """Note the text of an item, unless one is known."""
+        if text and self._texts[item] is None:
+            self._texts[item] = whole_text(text)
 
     def label(self, place: str, item: int, annotator: Any, values: Sequence[str]) -> None:
         """One annotator's answer to one item: a label, several, or none (counted as left out)."""
@@ -105,9 +114,11 @@ class Gatherer:
                 place, f"holds several answers ({listed(values)}); allow them with --several keep"
             )
         who = self._code(1, name, place)
+        items, annotators, labels = self._codes
         for value in values:
-            for codes, code in zip(self._codes, (item, who, self._code(2, value, place)), strict=True):
-                codes.append(code)
+            items.append(item)
+            annotators.append(who)
+            labels.append(self._code(2, value, place))
 
     def parsed(self, place: str, parse: Callable[..., Parsed], *answer: Any) -> Parsed:
         """An answer read by ``parse``; one that is no label becomes an error that says where."""
@@ -215,7 +226,7 @@ class Gatherer:
         return pa.chunked_array(pieces)
 
     def _items(self) -> pa.Table | None:
-        n_labelled = len(set(self._codes[0]))
+        n_labelled = len(np.unique(np.frombuffer(self._codes[0], dtype=np.int32)))
         if not self._side and not any(self._texts) and n_labelled == len(self._texts):
             return None
         columns = {"item": pa.array(list(self._vocabularies[0]), pa.string())}

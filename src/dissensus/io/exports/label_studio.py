@@ -107,8 +107,10 @@ def _read_annotations(placed: Iterator[tuple[str, dict[str, Any]]], gather: Gath
     names = _columns(first, item_key)
     question = gather.choose(names, likely_questions(first, item_key, names))
     for place, record in everything:
-        data = {name: value for name, value in record.items() if name in names and name != question}
-        item = gather.item(place, record.get(item_key), gather.text_of(data))
+        item = gather.item(place, record.get(item_key))
+        if gather.lacks_text(item):
+            data = {name: record[name] for name in names if name in record and name != question}
+            gather.describe(item, gather.text_of(data))
         labels = gather.parsed(place, _cell_labels, record.get(question))
         gather.label(place, item, _annotator(record.get("annotator")), labels)
 

@@ -27,9 +27,9 @@ def is_annotation(record: Mapping[str, Any]) -> bool:
 def read(path: Path, gather: Gatherer) -> None:
     """Labels of a Prodigy dataset."""
     for place, record in records(path):
-        item = gather.item(
-            place, record.get(gather.options.item_column or "_input_hash"), _text(record, gather)
-        )
+        item = gather.item(place, record.get(gather.options.item_column or "_input_hash"))
+        if gather.lacks_text(item):
+            gather.describe(item, _text(record, gather))
         annotator = record.get("_annotator_id") or record.get("_session_id")
         if record.get("answer") == "ignore":
             gather.leave_out(_IGNORED)

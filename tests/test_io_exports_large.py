@@ -1,0 +1,109 @@
+"""A million labels pass through every way of reading in a few seconds and in bounded memory.
+
+Each import runs in a process of its own, whose peak memory is compared with what it was before the import.
+Nearly all of an export is the tool's chatter; what is kept is three integers a label and the distinct ids and
+texts.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ITEMS, PER_ITEM = 200_000, 5
+N_LABELS = ITEMS * PER_ITEM
+MEGABYTE = 1 << 20
+MOST_MEMORY = 250 * MEGABYTE
+CHILD = """
+import json, resource, sys
+from dissensus.io.exports import load_export
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+before = peak()
+imported = load_export(sys.argv[1])
+counts = imported.labels["label"].value_counts().to_pylist()
+print(json.dumps({"grown": peak() - before, "format": imported.format, "n_labels": imported.labels.num_rows,
+                  "n_items": len(imported.labels["item"].unique()),
+                  "n_annotators": len(imported.labels["annotator"].unique()),
+                  "counts": {row["values"]: row["counts"] for row in counts}}))
+"""
+
+
+def label(item: int, place: int) -> str:
+    return ("neg", "pos", "neutral")[(item + place) % 3]
+
+
+def annotator(item: int, place: int) -> str:
+    return f"ann{(item * 7 + place) % 1000}"
+
+
+def label_studio() -> Iterator[str]:
+    yield "["
+    for item in range(ITEMS):
+        answers = ",".join(
+            f'{{"id":{item},"completed_by":{{"email":"{annotator(item, place)}"}},"result":[{{'
+            f'"from_name":"mood","to_name":"text","type":"choices","value":{{"choices":["{label(item, place)}"]}}}}]}}'
+            for place in range(PER_ITEM)
+        )
+        task = f'{{"id":{item},"data":{{"text":"the text of item {item}"}},"annotations":[{answers}]}}'
+        yield ("," if item else "") + "\n" + task
+    yield "]"
+
+
+def prodigy() -> Iterator[str]:
+    for item in range(ITEMS):
+        for place in range(PER_ITEM):
+            yield (
+                f'{{"text":"the text of item {item}","_input_hash":{item},"options":[{{"id":"neg"}}],'
+                f'"accept":["{label(item, place)}"],"answer":"accept",'
+                f'"_session_id":"{annotator(item, place)}"}}\n'
+            )
+
+
+def mturk() -> Iterator[str]:
+    yield "HITId,HITTypeId,AssignmentId,WorkerId,AssignmentStatus,Input.text,Answer.mood.label\n"
+    for item in range(ITEMS):
+        for place in range(PER_ITEM):
+            yield (
+                f"{item},type,{item}-{place},{annotator(item, place)},Approved,"
+                f'"the text of item {item}",{label(item, place)}\n'
+            )
+
+
+def lewidi() -> Iterator[str]:
+    yield "{"
+    for item in range(ITEMS):
+        answers = ",".join(f'"{annotator(item, place)}":"{label(item, place)}"' for place in range(PER_ITEM))
+        comma = "," if item else ""
+        yield (
+            f'{comma}"{item}":{{"annotation task":"mood","text":"the text of item {item}","annotators":"",'
+            f'"annotations":{{{answers}}},"split":"train","lang":"en"}}'
+        )
+    yield "}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("write", "format"),
+    [(label_studio, "label-studio"), (prodigy, "prodigy"), (mturk, "mturk"), (lewidi, "lewidi")],
+)
+def test_a_million_labels_in_bounded_memory(
+    write: Callable[[], Iterator[str]], format: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "large.export"
+    with file.open("w", encoding="utf-8") as sink:
+        sink.writelines(write())
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, str(file)], capture_output=True, text=True, check=True, timeout=300
+    )
+    found = json.loads(child.stdout)
+    assert found["format"] == format
+    assert (found["n_labels"], found["n_items"], found["n_annotators"]) == (N_LABELS, ITEMS, 1000)
+    # (item + place) mod 3: an item's five labels are two of one class, two of the next, one of the third.
+    assert sum(found["counts"].values()) == N_LABELS
+    assert all(abs(count - N_LABELS / 3) <= 2 for count in found["counts"].values())
+    assert found["grown"] < MOST_MEMORY, f"grew by {found['grown'] / MEGABYTE:.0f} MB"
