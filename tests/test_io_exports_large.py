@@ -46,7 +46,8 @@ def label_studio() -> Iterator[str]:
     for item in range(ITEMS):
         answers = ",".join(
             f'{{"id":{item},"completed_by":{{"email":"{annotator(item, place)}"}},"result":[{{'
-            f'"from_name":"mood","to_name":"text","type":"choices","value":{{"choices":["{label(item, place)}"]}}}}]}}'
+            f'"from_name":"mood","to_name":"text","type":"choices",'
+            f'"value":{{"choices":["{label(item, place)}"]}}}}]}}'
             for place in range(PER_ITEM)
         )
         task = f'{{"id":{item},"data":{{"text":"the text of item {item}"}},"annotations":[{answers}]}}'
