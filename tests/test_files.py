@@ -209,7 +209,7 @@ def test_a_truncated_or_lengthened_file_is_refused(content: bytes, tmp_path: Pat
 def test_no_flipped_bit_goes_unnoticed(model: ds.FMM, content: bytes, tmp_path: Path) -> None:
     path, rng = tmp_path / "m.safetensors", np.random.default_rng(0)
     expected, survivors = everything(model), 0
-    for place in rng.permutation(len(content))[:1500]:
+    for place in rng.permutation(len(content))[:1000]:
         flipped = bytearray(content)
         flipped[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(flipped)
