@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dissensus.annotations import Annotations
-from dissensus.auto import CANDIDATES, build_model, choose_model, compare, name_of
+from dissensus.auto import CANDIDATES, build_model, choose_model, compare, name_of, title_of
 from dissensus.errors import ParameterError
 from dissensus.models import MODELS
 from dissensus.models.empirical import EmpiricalDistribution
@@ -100,7 +101,7 @@ def test_progress_is_told() -> None:
     models = [MajorityVote(), EmpiricalDistribution()]
     compare(simulate(20, 8, 3).annotations, models, watch=lambda *news: told.append(news))
     assert [share for _, share in told] == [0.0, 0.5]
-    assert "MajorityVote" in told[0][0]
+    assert told[0][0] == "held-out labels: majority"
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -108,6 +109,26 @@ def test_every_model_is_built_by_name(name: str) -> None:
     model = build_model(name, {}, seed=7, n_jobs=1)
     assert name_of(model) == name
     assert getattr(model, "seed", 7) == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "title"),
+    [
+        ("majority", {}, "majority"),
+        ("empirical", {"strength": 0.5}, "empirical strength=0.5"),
+        ("fmm", {}, "fmm 10"),
+        ("pgm", {"n_item_clusters": 6, "n_annotator_clusters": 4, "seed": 3}, "pgm 6×4"),
+        (
+            "pgm",
+            {"n_item_clusters": 6, "n_annotator_clusters": 4, "inference": "vb"},
+            "pgm 6×4 inference=vb",
+        ),
+    ],
+)
+def test_a_title_has_the_sizes_and_what_is_not_the_default(
+    name: str, settings: dict[str, Any], title: str
+) -> None:
+    assert title_of(build_model(name, settings)) == title
 
 
 def test_an_unknown_setting_names_the_near_one() -> None:

@@ -7,6 +7,7 @@ probability of each hidden label. What counts is the mean log-probability per la
 from __future__ import annotations
 
 import difflib
+import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 FALLBACK = "empirical"  # where there are too few labels to choose by
 FEWEST_HIDDEN = 20  # hidden pairs that a choice needs
 MOST_LABELS = 200_000  # labels that a choice is based on
+SHARED = ("seed", "n_jobs")  # settings of a run rather than of a model
 CLUSTER_SETTINGS = {"n_item_clusters": "n_items", "n_annotator_clusters": "n_annotators"}
 
 
@@ -112,7 +114,7 @@ def compare(
     done: list[str] = []
 
     def trial(model: Model) -> HeldOut:
-        watch(f"held-out labels: {model}", len(done) / len(models))
+        watch(f"held-out labels: {title_of(model)}", len(done) / len(models))
         started = time.perf_counter()
         # A fresh copy of the settings, so that the candidate itself stays unfitted.
         fitted = type(model)(**model.get_params(deep=False)).fit(kept)
@@ -133,7 +135,7 @@ def build_model(
     for setting in settings:
         if setting not in known:
             raise ParameterError(_unknown_setting(name, setting, known))
-    shared = {"seed": seed, "n_jobs": n_jobs}
+    shared = dict(zip(SHARED, (seed, n_jobs), strict=True))
     wanted = {key: value for key, value in shared.items() if value is not None and key in known}
     model = kind(**(wanted | dict(settings)))
     model.check_params()
@@ -144,6 +146,23 @@ def name_of(model: Model) -> str:
     """The model's name on the command line."""
     title = type(model).__name__
     return next((short for short, (_, name) in MODELS.items() if name == title), title)
+
+
+def title_of(model: Model) -> str:
+    """The model in a few words: its name, its numbers of clusters, and settings that are not the default.
+
+    >>> from dissensus.models.fmm import FMM
+    >>> title_of(FMM(n_item_clusters=16, assignment="hard"))
+    'fmm 16 assignment=hard'
+    """
+    given, usual = model.get_params(deep=False), inspect.signature(type(model).__init__).parameters
+    sizes = [str(given[name]) for name in CLUSTER_SETTINGS if name in given]
+    others = [
+        f"{name}={value}"
+        for name, value in given.items()
+        if name not in {*CLUSTER_SETTINGS, *SHARED} and value != usual[name].default
+    ]
+    return " ".join([name_of(model), *(["×".join(sizes)] if sizes else []), *others])
 
 
 def _sample(annotations: Annotations, seed: int) -> Annotations:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.annotations import Annotations
-from dissensus.auto import HeldOut, Watch, build_model, choose_model, compare, name_of, unwatched
+from dissensus.auto import HeldOut, Watch, build_model, choose_model, compare, name_of, title_of, unwatched
 from dissensus.errors import ParameterError, bad_parameter
 from dissensus.models.base import Model
 from dissensus.outputs import output_directory, write_csv, write_summary
@@ -61,7 +61,7 @@ def refine(
     seconds: dict[str, float] = {}
     with _timed("compare", seconds):
         wanted, table = _decide(annotations, model, settings or {}, seed, n_jobs, held_out, watch)
-    watch(f"fitting {wanted} to all labels", 0.9)
+    watch(f"fitting {title_of(wanted)} to all labels", 0.9)
     with _timed("fit", seconds):
         fitted = wanted.fit(annotations)
     return Run(annotations, fitted, table, model == "auto", seed, seconds)

@@ -91,6 +91,8 @@ def _show(run: Run, gold_accuracy: float | None) -> None:
 
 
 def _held_out_rows(run: Run) -> tuple[list[list[Any]], int]:
-    rows = [[repr(row.model), row.score, row.score_items, row.seconds] for row in run.held_out]
+    from dissensus.auto import title_of
+
+    rows = [[title_of(row.model), row.score, row.score_items, row.seconds] for row in run.held_out]
     scores = [row.score for row in run.held_out]
     return rows, scores.index(max(scores))
