@@ -17,6 +17,7 @@ import pytest
 
 import export_samples as samples
 from dissensus.errors import DataError, ParameterError
+from dissensus.io import read_annotations
 from dissensus.io.exports import FORMATS, Imported, load_export, recognise
 from dissensus.io.exports.files import JsonStream
 from export_samples import SAMPLES, Sample
@@ -80,12 +81,42 @@ def test_several_answers_can_be_refused(make: Callable[[Path], Sample], tmp_path
         assert triples(load_export(sample.path, several="error", **sample.options)) == sample.labels
 
 
+@by_name
+def test_annotations_are_read_from_every_export(make: Callable[[Path], Sample], tmp_path: Path) -> None:
+    sample = make(tmp_path)
+    options = {name: sample.options[name] for name in ("format", "question") if name in sample.options}
+    if "item_column" in sample.options:
+        options |= {"item": sample.options["item_column"], "format": sample.format}
+    read = read_annotations(sample.path, **options)
+    rows = zip(read.items[read.item], read.annotators[read.annotator], read.classes[read.label], strict=True)
+    assert sorted(rows) == sorted(sample.labels)
+    assert set(sample.texts) <= set(read.items)
+    assert read.anonymous == sample.anonymous
+    said = " ".join(read.notes)
+    assert all(f"{number} {reason} left out" in said for reason, number in sample.left_out.items())
+
+
 def test_every_format_has_a_sample(tmp_path: Path) -> None:
     made = set()
     for number, make in enumerate(SAMPLES):
         (tmp_path / str(number)).mkdir()
         made.add(make(tmp_path / str(number)).format)
     assert made == set(FORMATS)
+
+
+def test_every_format_and_option_is_documented() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "importing.md").read_text(encoding="utf-8").lower()
+    for format in FORMATS.values():
+        assert format.title.partition(" (")[0].split()[0].lower() in page
+    for option in (
+        "--format",
+        "--question",
+        "--item-column",
+        "--text-column",
+        "--several",
+        "--keep-rejected",
+    ):
+        assert option in page
 
 
 # ---- what is no export --------------------------------------------------------------------------------
