@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from dissensus.kernels import Array, normalised, safe_log
-from dissensus.models.dirichlet import divergence, expected_log, learn_prior, mean
+from dissensus.models.dirichlet import Hyperprior, divergence, expected_log, learn_prior, mean
 from dissensus.models.joint import Parameters, Priors, log_prior
 from dissensus.models.propagation import Potentials, Statistics
 
@@ -59,6 +59,16 @@ class MaximumPosterior:
         return Learned(parameters, logs, term, *map(np.atleast_1d, (p.alpha, p.gamma, p.tau)))
 
 
+# Θ has one distribution a pair of clusters, enough to learn its prior from. ψ and Ω are a single draw each,
+# and left alone the bound rewards ever emptier clusters; so their priors stay near a stated value.
+HYPERPRIORS = {
+    "alpha": Hyperprior(1.0, 0.0),  # flat
+    "gamma": Hyperprior(201.0, 100.0),  # near 2
+    "tau": Hyperprior(51.0, 100.0),  # near 0.5
+}
+STARTING_PRIORS = {"alpha": 0.5, "gamma": 1.0, "tau": 1.0}
+
+
 @dataclass(frozen=True)
 class VariationalBayes:
     """Dirichlet posteriors over Θ, ψ and Ω; a prior that is None is learned by empirical Bayes."""
@@ -68,25 +78,34 @@ class VariationalBayes:
     tau: float | None
 
     def learn(self, statistics: Statistics, before: Learned | None) -> Learned:
-        """Posteriors given the priors in force, then the priors given the posteriors."""
-        P = statistics.label_mass.shape[2]
-        alpha = _prior(self.alpha, None if before is None else before.alpha, np.full(P, 0.5))
-        gamma = _prior(self.gamma, None if before is None else before.gamma, np.ones(1))
-        tau = _prior(self.tau, None if before is None else before.tau, np.ones(1))
-        theta = alpha + statistics.label_mass
-        psi, omega = gamma + statistics.item_mass, tau + statistics.annotator_mass
-        term = -divergence(theta, alpha) - divergence(psi, gamma) - divergence(omega, tau)
+        """Priors given the expected counts, then posteriors given the priors."""
+        counts = {
+            "alpha": statistics.label_mass,
+            "gamma": statistics.item_mass,
+            "tau": statistics.annotator_mass,
+        }
+        priors = {name: self._prior(name, mass, before) for name, mass in counts.items()}
+        theta, psi, omega = posteriors = [priors[name] + mass for name, mass in counts.items()]
+        term = sum(
+            self._term(name, posterior, priors[name])
+            for name, posterior in zip(counts, posteriors, strict=True)
+        )
         return Learned(
             Parameters(mean(theta), mean(psi), mean(omega)),
             Potentials(expected_log(theta), expected_log(psi), expected_log(omega)),
             term,
-            alpha if self.alpha is not None else learn_prior(theta.reshape(-1, P), alpha),
-            gamma if self.gamma is not None else learn_prior(psi[None], gamma),
-            tau if self.tau is not None else learn_prior(omega[None], tau),
+            *(np.atleast_1d(prior) for prior in priors.values()),
         )
 
+    def _prior(self, name: str, counts: Array, before: Learned | None) -> float:
+        given: float | None = getattr(self, name)
+        if given is not None:
+            return given
+        if before is None:
+            return STARTING_PRIORS[name]
+        return learn_prior(counts, float(getattr(before, name)[0]), HYPERPRIORS[name])
 
-def _prior(given: float | None, learned: Array | None, start: Array) -> Array:
-    if given is not None:
-        return np.full(1, given)
-    return start if learned is None else learned
+    def _term(self, name: str, posterior: Array, prior: float) -> float:
+        """What one group of parameters adds to the bound: −KL(q ‖ prior), and the hyperprior if in force."""
+        hyper = HYPERPRIORS[name].log_density(prior) if getattr(self, name) is None else 0.0
+        return hyper - divergence(posterior, np.asarray(prior))
