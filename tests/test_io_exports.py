@@ -20,6 +20,7 @@ from dissensus.errors import DataError, ParameterError
 from dissensus.io import read_annotations
 from dissensus.io.exports import FORMATS, Imported, load_export, recognise
 from dissensus.io.exports.files import JsonStream
+from dissensus.io.write import write_table
 from export_samples import SAMPLES, Sample
 
 
@@ -94,6 +95,25 @@ def test_annotations_are_read_from_every_export(make: Callable[[Path], Sample], 
     assert read.anonymous == sample.anonymous
     said = " ".join(read.notes)
     assert all(f"{number} {reason} left out" in said for reason, number in sample.left_out.items())
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.csv.gz", "labels.jsonl", "labels.parquet"])
+@by_name
+def test_the_tables_written_from_an_export_read_as_it_does(
+    make: Callable[[Path], Sample], name: str, tmp_path: Path
+) -> None:
+    sample = make(tmp_path)
+    imported = load_export(sample.path, **sample.options)
+    labels = write_table(imported.labels, tmp_path / "out" / name)
+    items = (
+        None if imported.items is None else write_table(imported.items, tmp_path / "out" / f"items-{name}")
+    )
+    read = read_annotations(labels, items=items)
+    rows = zip(read.items[read.item], read.annotators[read.annotator], read.classes[read.label], strict=True)
+    assert sorted(rows) == sorted(sample.labels)
+    if any(sample.texts.values()):
+        found = dict(zip(read.items, read.item_column("text"), strict=True))
+        assert {item: text or None for item, text in found.items()} == sample.texts
 
 
 def test_every_format_has_a_sample(tmp_path: Path) -> None:

@@ -64,8 +64,9 @@ def test_text_is_gzipped_where_the_name_asks_for_it(tmp_path: Path) -> None:
     assert gzip.decompress(path.read_bytes()).startswith(b'"item","label",')
 
 
-def test_items_add_their_columns_by_id(tmp_path: Path) -> None:
-    path = write_labels(pa.table(COLUMNS), tmp_path / "labels.parquet", items=ITEMS)
+@pytest.mark.parametrize("items", [ITEMS, ITEMS.select([1, 0, 2]).rename_columns(["text", "item", "split"])])
+def test_items_add_their_columns_by_id(items: pa.Table, tmp_path: Path) -> None:
+    path = write_labels(pa.table(COLUMNS), tmp_path / "labels.parquet", items=items)
     table = pq.read_table(path)
     assert table["text"].to_pylist() == ["got <b>wet</b>", None, "日本"]
     assert table["split"].to_pylist() == [None, None, "test"]

@@ -40,9 +40,9 @@ def write_labels(
     """Write refined labels: a fitted model, or a frame as ``model.to_frame()`` gives it.
 
     ``format`` is one of :data:`FORMATS`, told by the suffix if not given; ``weighted`` writes rows of (item,
-    label, weight) into the table format that the suffix names. ``items``, a frame whose first column holds
-    the ids, adds its columns (text, say). ``question``, ``to_name`` and ``model_version`` go into Label
-    Studio predictions: the names of the control and of the object it labels, and who predicts.
+    label, weight) into the table format that the suffix names. ``items``, a frame with the ids in a column
+    ``item`` or in its first, adds its columns (text, say). ``question``, ``to_name`` and ``model_version`` go
+    into Label Studio predictions: the names of the control and of the object it labels, and who predicts.
     """
     path = Path(path)
     kind = format or _table_format(path)
@@ -136,9 +136,10 @@ def _class_names(table: pa.Table) -> list[str]:
 
 def _aligned(items: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
     """The columns of an item table (without its ids) in the order of the labels; null where it has no row."""
-    own = items.column(0).cast(pa.string())
+    key = "item" if "item" in items.column_names else items.column_names[0]
+    own = items[key].cast(pa.string())
     rows = pc.index_in(ids.cast(pa.string()).combine_chunks(), value_set=own.combine_chunks())
-    return items.drop_columns([items.column_names[0]]).take(rows)
+    return items.drop_columns([key]).take(rows)
 
 
 def _with_columns(table: pa.Table, side: pa.Table | None) -> pa.Table:
