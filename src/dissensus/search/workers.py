@@ -1,0 +1,146 @@
+"""Independent tasks on processes: what they share is sent to each process once, results come as they finish.
+
+Processes are joblib's (loky): they start clean, so that threads and locks of the caller cannot trip them,
+and need no ``if __name__ == "__main__"`` in the caller's script. Each has BLAS on one thread, and ends by
+itself when the process that started it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+from dissensus.engine import n_cores
+from dissensus.errors import DissensusError, bad_parameter
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+WATCH_SECONDS = 0.5
+
+_shared: Any = None  # in a worker process: what all of its tasks share
+
+
+class Workers(Protocol):
+    """Whatever runs tasks."""
+
+    def completed(
+        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
+    ) -> Iterator[tuple[Task, Result]]:
+        """Each task with ``step(shared, task)``, as they finish."""
+        ...
+
+
+@contextmanager
+def workers(
+    shared: Any, n_tasks: int, *, n_jobs: int = 1, executor: Executor | None = None
+) -> Iterator[Workers]:
+    """``n_jobs`` processes (−1: one a core) but no more than tasks; 1 keeps the work in this process.
+
+    An ``executor`` of the caller's own (``concurrent.futures``, or a Dask client's ``get_executor()``) takes
+    their place; every task then carries what it shares with the others.
+    """
+    if n_jobs != -1 and n_jobs < 1:
+        raise bad_parameter("a search", "n_jobs", "an int >= 1, or -1 for all cores", n_jobs)
+    n_processes = min(n_cores() if n_jobs == -1 else n_jobs, n_tasks)
+    if executor is not None:
+        yield _Foreign(executor, shared)
+    elif n_processes > 1:
+        with _processes(shared, n_processes) as pool:
+            yield _Processes(pool)
+    else:
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(limits=1, user_api="blas"):
+            yield _Here(shared)
+
+
+class _Here:
+    """One task after the other, in this process."""
+
+    def __init__(self, shared: Any) -> None:
+        self._shared = shared
+
+    def completed(
+        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
+    ) -> Iterator[tuple[Task, Result]]:
+        return ((task, step(self._shared, task)) for task in tasks)
+
+
+class _Foreign:
+    """The caller's own executor."""
+
+    def __init__(self, executor: Executor, shared: Any) -> None:
+        self._executor = executor
+        self._shared = shared
+
+    def completed(
+        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
+    ) -> Iterator[tuple[Task, Result]]:
+        return _gathered({self._executor.submit(step, self._shared, task): task for task in tasks})
+
+
+class _Processes:
+    """Processes that were given what is shared when they began."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+
+    def completed(
+        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
+    ) -> Iterator[tuple[Task, Result]]:
+        return _gathered({self._pool.submit(_in_worker, step, task): task for task in tasks})
+
+
+def _gathered(futures: dict[Future[Result], Task]) -> Iterator[tuple[Task, Result]]:
+    try:
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+@contextmanager
+def _processes(shared: Any, n_processes: int) -> Iterator[Any]:
+    from joblib.externals.loky import ProcessPoolExecutor  # type: ignore[import-untyped]
+
+    pool = ProcessPoolExecutor(n_processes, initializer=_begin, initargs=(shared, os.getpid()))
+    try:
+        yield pool
+    except BrokenProcessPool as error:
+        raise DissensusError(
+            "a worker process died, out of memory perhaps; what was finished is kept where a directory was "
+            "given: run again with fewer jobs"
+        ) from error
+    finally:
+        pool.shutdown(wait=True, kill_workers=True)
+
+
+# ---- inside a worker process --------------------------------------------------------------------------
+
+
+def _begin(shared: Any, parent: int) -> None:
+    global _shared
+    _shared = shared
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(limits=1, user_api="blas")
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """Leave when the parent is gone: a killed search must not go on in the background."""
+    while os.getppid() == parent:
+        time.sleep(WATCH_SECONDS)
+    os._exit(1)
+
+
+def _in_worker(step: Callable[[Any, Task], Result], task: Task) -> Result:
+    return step(_shared, task)
