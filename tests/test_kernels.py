@@ -1,0 +1,223 @@
+"""Kernels: each fast step against its plain twin or a loop written out here."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dissensus as ds
+from dissensus.engine import shards_of
+from dissensus.kernels import (
+    FLOOR,
+    PairLayout,
+    cavity,
+    class_counts,
+    messages,
+    messages_plain,
+    normalised,
+    one_hot_rows,
+    pair_counts,
+    safe_log,
+    softmax_rows,
+)
+from small_graphs import crowd, random_parameters
+
+Array = NDArray[np.float64]
+
+# Item 0: annotator 0 twice the same, annotator 1 twice differently, annotator 2 once; item 1: nobody;
+# item 2: annotator 1 with the same two labels as on item 0, annotator 0 three labels.
+REPEATED = crowd(
+    [
+        *[(0, 0, 1), (0, 0, 1), (0, 1, 0), (0, 1, 2), (0, 2, 2)],
+        *[(2, 1, 2), (2, 1, 0), (2, 0, 1), (2, 0, 1), (2, 0, 0)],
+    ],
+    *(3, 4, 3),
+)
+
+
+def layout_of(annotations: ds.Annotations) -> PairLayout:
+    (shard,) = shards_of(annotations)
+    return PairLayout.of(shard)
+
+
+def answer_of(layout: PairLayout) -> NDArray[np.intp]:
+    """The number of every pair's answer."""
+    return np.repeat(np.arange(len(layout.answers)), np.diff(layout.bounds))
+
+
+def multisets(annotations: ds.Annotations) -> dict[tuple[int, int], Counter[int]]:
+    """What stands in each (item, annotator) pair, read row by row."""
+    found: dict[tuple[int, int], Counter[int]] = {}
+    for m, n, y in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
+        found.setdefault((int(m), int(n)), Counter())[int(y)] += 1
+    return found
+
+
+def large_crowd(seed: int = 0) -> ds.Annotations:
+    """300 items, some pairs labelled up to four times."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers([300, 20, 5], size=(4000, 3))
+    return crowd([tuple(row) for row in rows.tolist()], 300, 20, 5)
+
+
+# ---- the layout ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("annotations", [REPEATED, large_crowd()], ids=["by hand", "random"])
+def test_the_answer_of_a_pair_is_its_multiset_of_labels(annotations: ds.Annotations) -> None:
+    layout = layout_of(annotations)
+    expected = multisets(annotations)
+    assert layout.n_pairs == len(expected) == annotations.n_pairs
+    answers = layout.answers[answer_of(layout)]
+    for m, n, counts in zip(layout.item, layout.annotator, answers, strict=True):
+        assert {p: int(c) for p, c in enumerate(counts) if c} == dict(expected.pop((int(m), int(n))))
+    assert not expected
+
+
+def test_single_labels_come_first_and_answers_that_repeat_are_one() -> None:
+    layout = layout_of(REPEATED)
+    # {1,1}, {0,2} (twice) and {0,1,1}, in the order of their counts
+    np.testing.assert_array_equal(
+        layout.answers, [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 2, 0], [1, 0, 1], [1, 2, 0]]
+    )
+    np.testing.assert_array_equal(np.diff(layout.bounds), [0, 0, 1, 1, 2, 1])
+
+
+def test_no_two_answers_are_alike() -> None:
+    layout = layout_of(large_crowd())
+    assert len(np.unique(layout.answers, axis=0)) == len(layout.answers) > 5
+
+
+def test_a_shard_without_labels_has_no_pairs() -> None:
+    layout = layout_of(crowd([], 3, 2, 2))
+    assert layout.n_pairs == 0
+    assert (layout.to_items @ np.zeros((0, 4))).shape == (3, 4)
+
+
+def test_sums_over_the_pairs_of_items_and_annotators() -> None:
+    annotations = large_crowd()
+    layout = layout_of(annotations)
+    values = np.random.default_rng(1).random((layout.n_pairs, 3))
+    by_item, by_annotator = np.zeros((300, 3)), np.zeros((20, 3))
+    for e in range(layout.n_pairs):
+        by_item[layout.item[e]] += values[e]
+        by_annotator[layout.annotator[e]] += values[e]
+    np.testing.assert_allclose(layout.to_items @ values, by_item, rtol=1e-12)
+    np.testing.assert_allclose(layout.to_annotators @ values, by_annotator[layout.who], rtol=1e-12)
+
+
+def test_only_annotators_of_the_shard_are_counted() -> None:
+    np.testing.assert_array_equal(layout_of(REPEATED).who, [0, 1, 2])  # annotator 3 gave no label
+
+
+# ---- factors -------------------------------------------------------------------------------------------
+
+
+def test_the_factor_of_an_answer_is_the_product_of_its_labels() -> None:
+    theta, _, _ = random_parameters(3, 2, 3, np.random.default_rng(2))
+    layout = layout_of(REPEATED)
+    factors, scale = layout.factors(np.log(theta))
+    for counts, scaled, top in zip(layout.answers, factors, scale, strict=True):
+        expected = [
+            [math.prod(theta[k, l, p] ** counts[p] for p in range(3)) for l in range(2)]  # noqa: E741
+            for k in range(3)
+        ]
+        np.testing.assert_allclose(scaled * math.exp(top), expected, rtol=1e-12)
+        assert scaled.max() == 1.0
+
+
+def test_a_factor_never_falls_below_the_floor() -> None:
+    theta = np.array([[[1.0, 0.0]], [[0.5, 0.5]]])  # K = 2, L = 1
+    layout = layout_of(crowd([(0, 0, 1)] + [(1, 0, 0)] * 5000, 2, 1, 2))
+    factors, scale = layout.factors(safe_log(theta))
+    assert math.log(FLOOR) == -200
+    # class 1: impossible in the first cluster; 5,000 × class 0: 5000 · log 2 less likely in the second
+    np.testing.assert_array_equal(factors[1], [[FLOOR], [1.0]])
+    np.testing.assert_array_equal(factors[2], [[1.0], [FLOOR]])
+    np.testing.assert_allclose(scale, [0.0, math.log(0.5), 0.0], rtol=1e-15)
+
+
+# ---- messages ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_messages_equal_their_plain_twin(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    layout = layout_of(large_crowd(seed))
+    factors = rng.random((len(layout.answers), 4, 3))
+    incoming = rng.random((layout.n_pairs, 3))
+    np.testing.assert_allclose(
+        messages(layout, factors, incoming), messages_plain(layout, factors, incoming), rtol=1e-12
+    )
+    back, outgoing = factors.transpose(0, 2, 1), rng.random((layout.n_pairs, 4))
+    np.testing.assert_allclose(
+        messages(layout, back, outgoing), messages_plain(layout, back, outgoing), rtol=1e-12
+    )
+
+
+def test_a_message_by_hand() -> None:
+    layout = layout_of(crowd([(0, 0, 0), (0, 0, 1)], 1, 1, 2))  # one pair, both classes
+    theta = np.array([[[0.9, 0.1], [0.4, 0.6]], [[0.5, 0.5], [0.2, 0.8]]])
+    factors, scale = layout.factors(np.log(theta))
+    message = messages(layout, factors, np.array([[0.25, 0.75]])) * math.exp(scale[2])
+    # F = [[.09, .24], [.25, .16]];  F · (1/4, 3/4)
+    np.testing.assert_allclose(message, [[0.2025, 0.1825]], rtol=1e-12)
+
+
+def test_a_cavity_is_the_belief_without_the_message() -> None:
+    belief, message = np.array([[0.2, 0.8], [0.5, 0.5]]), np.array([[0.5, 0.25], [1.0, 0.1], [0.2, 0.2]])
+    ratio, sums = cavity(belief, np.array([0, 1, 0]), message)
+    np.testing.assert_allclose(ratio, [[0.4, 3.2], [0.5, 5.0], [1.0, 4.0]], rtol=1e-15)
+    np.testing.assert_allclose(sums, [3.6, 5.5, 5.0], rtol=1e-15)
+    np.testing.assert_array_equal(belief, [[0.2, 0.8], [0.5, 0.5]])  # not written over
+
+
+def test_pair_counts_and_class_counts_equal_loops() -> None:
+    rng = np.random.default_rng(4)
+    layout = layout_of(REPEATED)
+    left, right = rng.random((layout.n_pairs, 2)), rng.random((layout.n_pairs, 3))
+    by_answer = np.zeros((len(layout.answers), 2, 3))
+    by_class = np.zeros((2, 3, 3))
+    for e, a in enumerate(answer_of(layout)):
+        by_answer[a] += np.outer(left[e], right[e])
+        for p in range(3):
+            by_class[:, :, p] += layout.answers[a, p] * np.outer(left[e], right[e])
+    counts = pair_counts(layout, left, right)
+    np.testing.assert_allclose(counts, by_answer, rtol=1e-12)
+    np.testing.assert_allclose(class_counts(layout, counts), by_class, rtol=1e-12)
+
+
+def test_class_counts_keep_every_label() -> None:
+    layout = layout_of(REPEATED)
+    ones = np.ones((layout.n_pairs, 1))
+    counts = class_counts(layout, pair_counts(layout, ones, ones))
+    np.testing.assert_array_equal(counts[0, 0], np.bincount(REPEATED.label, minlength=3))
+
+
+# ---- rows of probabilities -----------------------------------------------------------------------------
+
+
+def test_rows_are_normalised_and_rows_without_mass_become_uniform() -> None:
+    np.testing.assert_allclose(
+        normalised(np.array([[1.0, 3.0], [0.0, 0.0]])), [[0.25, 0.75], [0.5, 0.5]], rtol=1e-15
+    )
+
+
+def test_the_softmax_survives_any_size() -> None:
+    chances, sums = softmax_rows(np.array([[1e5, 1e5 + math.log(3)], [-1e5, -1e5], [0.0, -2000.0]]))
+    np.testing.assert_allclose(chances, [[0.25, 0.75], [0.5, 0.5], [1.0, 0.0]], rtol=1e-10)
+    np.testing.assert_allclose(sums, [1e5 + math.log(4), -1e5 + math.log(2), 0.0], rtol=1e-15)
+
+
+def test_the_logarithm_of_nothing_is_finite() -> None:
+    np.testing.assert_allclose(safe_log(np.array([0.0, 1.0])), [math.log(2.2250738585072014e-308), 0.0])
+
+
+def test_one_hot_takes_the_first_of_several() -> None:
+    np.testing.assert_array_equal(
+        one_hot_rows(np.array([[0.4, 0.4, 0.2], [0.1, 0.2, 0.7]])), [[1, 0, 0], [0, 0, 1]]
+    )

@@ -1,0 +1,361 @@
+"""Belief propagation against enumeration: exact on trees, its distance stated elsewhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dissensus as ds
+from dissensus import engine
+from dissensus.models.propagation import Beliefs, Graph, Potentials
+from small_graphs import (
+    Row,
+    Truth,
+    crowd,
+    enumerated,
+    graph_of,
+    labelled,
+    logs,
+    random_parameters,
+    random_tree,
+)
+
+Array = NDArray[np.float64]
+EXACT = 1e-9
+
+SHAPES = {  # K, L, P, items, annotators
+    "random": (3, 2, 3, 4, 4),
+    "chain": (2, 3, 2, 4, 4),
+    "star": (2, 2, 4, 4, 5),
+}
+
+
+def settled(
+    graph: Graph, potentials: Potentials, *, rounds: int = 60, damping: float = 0.0, seed: int = 0
+) -> Beliefs:
+    """Beliefs after so many rounds, from a random start.
+
+    The KL between successive beliefs is of second order, so it rounds to 0 while beliefs still move by 1e-8:
+    no tolerance here.
+    """
+    K, L, _ = potentials.theta.shape
+    rng = np.random.default_rng(seed)
+    M = sum(shard.n_items for shard in graph.shards)
+    start = graph.start(rng.dirichlet(np.ones(K), size=M), rng.dirichlet(np.ones(L), size=graph.n_annotators))
+    return graph.settle(start, potentials, rounds=rounds, tol=-np.inf, damping=damping)
+
+
+def assert_exact(graph: Graph, beliefs: Beliefs, potentials: Potentials, truth: Truth) -> None:
+    np.testing.assert_allclose(beliefs.w, truth.w, rtol=EXACT, atol=EXACT)
+    np.testing.assert_allclose(beliefs.z, truth.z, rtol=EXACT, atol=EXACT)
+    np.testing.assert_allclose(graph.evidence(beliefs), truth.log_evidence, rtol=EXACT)
+    statistics = graph.statistics(beliefs, potentials.theta)
+    np.testing.assert_allclose(statistics.label_mass, truth.label_mass, rtol=EXACT, atol=EXACT)
+    np.testing.assert_allclose(statistics.item_mass, truth.w.sum(axis=0), rtol=EXACT)
+    np.testing.assert_allclose(statistics.annotator_mass, truth.z.sum(axis=0), rtol=EXACT)
+
+
+def check(annotations: ds.Annotations, theta: Array, psi: Array, omega: Array) -> None:
+    graph, potentials = graph_of(annotations), logs(theta, psi, omega)
+    truth = enumerated(annotations, theta, psi, omega)
+    assert_exact(graph, settled(graph, potentials), potentials, truth)
+
+
+def tree(shape: str, seed: int) -> tuple[list[Row], tuple[Array, Array, Array]]:
+    K, L, P, M, N = SHAPES[shape]
+    rng = np.random.default_rng([seed, len(shape)])
+    rows = labelled(random_tree(M, N, shape, rng), P, rng)
+    return rows, random_parameters(K, L, P, rng)
+
+
+# ---- exact on trees ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_trees_are_exact(shape: str, seed: int) -> None:
+    rows, parameters = tree(shape, seed)
+    _, _, P, M, N = SHAPES[shape]
+    check(crowd(rows, M, N, P), *parameters)
+
+
+@pytest.mark.parametrize("second", ["the same label", "another label", "three more"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pair_labelled_again_is_exact(second: str, seed: int) -> None:
+    rows, parameters = tree("random", seed)
+    m, n, y = rows[seed]
+    rows += {
+        "the same label": [(m, n, y)],
+        "another label": [(m, n, (y + 1) % 3)],
+        "three more": [(m, n, 0), (m, n, 1), (m, n, 1)],
+    }[second]
+    check(crowd(rows, 4, 4, 3), *parameters)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_forest_with_items_and_annotators_nobody_met_is_exact(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    first = labelled(random_tree(2, 2, "random", rng), 3, rng)
+    second = labelled(random_tree(2, 1, "random", rng), 3, rng)
+    rows = first + [(m + 3, n + 3, y) for m, n, y in second]  # item 2 and annotator 2 have no label
+    theta, psi, omega = random_parameters(2, 3, 3, rng)
+    annotations = crowd(rows, 5, 4, 3)
+    check(annotations, theta, psi, omega)
+    beliefs = settled(graph_of(annotations), logs(theta, psi, omega))
+    np.testing.assert_allclose(beliefs.w[2], psi, rtol=1e-12)
+    np.testing.assert_allclose(beliefs.z[2], omega, rtol=1e-12)
+
+
+def test_without_any_label_the_shares_are_all_there_is() -> None:
+    theta, psi, omega = random_parameters(3, 2, 2, np.random.default_rng(0))
+    graph = graph_of(crowd([], 3, 2, 2))
+    beliefs = settled(graph, logs(theta, psi, omega))
+    np.testing.assert_allclose(beliefs.w, np.tile(psi, (3, 1)), rtol=1e-12)
+    np.testing.assert_allclose(beliefs.z, np.tile(omega, (2, 1)), rtol=1e-12)
+    np.testing.assert_allclose(graph.evidence(beliefs), 0.0, atol=1e-12)  # nothing said, P = 1
+
+
+@pytest.mark.parametrize(("K", "L"), [(1, 1), (1, 3), (3, 1)])
+def test_one_cluster_on_a_side_is_exact(K: int, L: int) -> None:
+    rng = np.random.default_rng(K)
+    rows = labelled(random_tree(4, 3, "random", rng), 3, rng)
+    check(crowd(rows, 4, 3, 3), *random_parameters(K, L, 3, rng))
+
+
+def test_sharp_parameters_are_exact() -> None:
+    """Clusters that almost never share a label, where messages are as unequal as they get."""
+    rng = np.random.default_rng(7)
+    rows = labelled(random_tree(4, 4, "random", rng), 3, rng)
+    theta, psi, omega = random_parameters(3, 2, 3, rng, alpha=0.05)
+    check(crowd(rows, 4, 4, 3), theta + 1e-12, psi, omega)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_items_and_annotators_with_priors_of_their_own_are_exact(seed: int) -> None:
+    rows, (theta, _, _) = tree("random", seed)
+    rng = np.random.default_rng(seed)
+    psi, omega = rng.dirichlet(np.ones(3), size=4), rng.dirichlet(np.ones(2), size=4)
+    check(crowd(rows, 4, 4, 3), theta, psi, omega)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_potentials_that_are_no_probabilities_are_exact(seed: int) -> None:
+    """What variational Bayes passes in: exp of expected logarithms, which sum to less than one."""
+    rows, (theta, psi, omega) = tree("random", seed)
+    check(crowd(rows, 4, 4, 3), 0.3 * theta, 0.7 * psi, 0.9 * omega)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_belief_of_every_pair_is_exact(seed: int) -> None:
+    """With a class for every pair, the mass of a class is the belief of its pair."""
+    rng = np.random.default_rng(seed)
+    edges = sorted((m, n) for m, n, _ in random_tree(4, 4, "random", rng))
+    rows = [(m, n, e) for e, (m, n) in enumerate(edges)]
+    theta, psi, omega = random_parameters(2, 3, len(rows), rng)
+    annotations = crowd(rows, 4, 4, len(rows))
+    graph, potentials = graph_of(annotations), logs(theta, psi, omega)
+    mass = graph.statistics(settled(graph, potentials), potentials.theta).label_mass
+    truth = enumerated(annotations, theta, psi, omega)
+    np.testing.assert_allclose(mass.transpose(2, 0, 1), truth.pairs, rtol=EXACT, atol=EXACT)
+
+
+def test_the_product_statistics_multiply_node_beliefs() -> None:
+    rows, parameters = tree("random", 0)
+    rows.append(rows[0])
+    annotations = crowd(rows, 4, 4, 3)
+    graph, truth = graph_of(annotations), enumerated(annotations, *parameters)
+    expected = np.zeros((3, 2, 3))
+    for m, n, y in rows:
+        expected[:, :, y] += np.outer(truth.w[m], truth.z[n])
+    beliefs = settled(graph, logs(*parameters))
+    np.testing.assert_allclose(graph.statistics(beliefs, None).label_mass, expected, rtol=1e-9)
+    assert np.abs(expected - truth.label_mass).max() > 1e-3  # what the paper's M-step leaves out
+
+
+def test_as_many_rounds_as_the_tree_is_deep_settle_it() -> None:
+    rows, parameters = tree("chain", 1)
+    graph, potentials = graph_of(crowd(rows, 4, 4, 2)), logs(*parameters)
+    beliefs = settled(graph, potentials, rounds=9)
+    assert beliefs.change < 1e-15
+    assert settled(graph, potentials, rounds=2).change > 1e-6
+
+
+def test_settling_stops_at_the_tolerance() -> None:
+    rows, parameters = tree("chain", 1)
+    graph, potentials = graph_of(crowd(rows, 4, 4, 2)), logs(*parameters)
+    start = graph.start(np.full((4, 2), 0.5), np.full((4, 3), 1 / 3))
+    loose = graph.settle(start, potentials, rounds=50, tol=0.01)
+    assert 1e-15 < loose.change <= 0.01
+    once = graph.settle(start, potentials, rounds=1, tol=0.01)
+    assert once.change > 0.01
+
+
+def test_the_change_is_the_summed_divergence_of_the_beliefs() -> None:
+    rows, parameters = tree("random", 2)
+    graph, potentials = graph_of(crowd(rows, 4, 4, 3)), logs(*parameters)
+    before = settled(graph, potentials, rounds=1)
+    after = graph.round(before, potentials)
+    expected = sum(
+        float((new * np.log(new / old)).sum()) for new, old in ((after.w, before.w), (after.z, before.z))
+    )
+    np.testing.assert_allclose(after.change, expected, rtol=1e-9)
+
+
+# ---- loops ---------------------------------------------------------------------------------------------
+
+# The largest distance from enumeration over ten draws of Θ ~ Dir(1): of a belief, and of the log-evidence.
+LOOPY: dict[str, tuple[list[tuple[int, int]], float, float]] = {
+    "a ring of four": ([(0, 0), (0, 1), (1, 0), (1, 1)], 0.02, 0.02),
+    "a ring of eight": ([(m, n % 4) for m in range(4) for n in (m, m + 1)], 0.01, 0.02),
+    "complete, 3 × 3": ([(m, n) for m in range(3) for n in range(3)], 0.15, 0.2),
+}
+
+
+def loopy(edges: list[tuple[int, int]], seed: int) -> tuple[ds.Annotations, tuple[Array, Array, Array]]:
+    rng = np.random.default_rng(seed)
+    rows = [(m, n, int(rng.integers(3))) for m, n in edges]
+    size = max(m for m, _ in edges) + 1, max(n for _, n in edges) + 1
+    return crowd(rows, *size, 3), random_parameters(2, 2, 3, rng)
+
+
+@pytest.mark.parametrize("name", LOOPY)
+def test_the_distance_from_enumeration_on_loops_is_stated(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edges, belief_bound, evidence_bound = LOOPY[name]
+    gaps = []
+    for seed in range(10):
+        annotations, parameters = loopy(edges, seed)
+        graph, truth = graph_of(annotations), enumerated(annotations, *parameters)
+        beliefs = settled(graph, logs(*parameters), rounds=300)
+        gaps.append(
+            (
+                max(np.abs(beliefs.w - truth.w).max(), np.abs(beliefs.z - truth.z).max()),
+                abs(graph.evidence(beliefs) - truth.log_evidence),
+            )
+        )
+    belief, evidence = np.max(gaps, axis=0)
+    with capsys.disabled():
+        print(f"\n{name}: beliefs within {belief:.4f} of enumeration, log-evidence within {evidence:.4f}")
+    assert 1e-9 < belief < belief_bound
+    assert 1e-9 < evidence < evidence_bound
+
+
+@pytest.mark.parametrize("name", LOOPY)
+def test_damping_reaches_the_same_fixed_point(name: str) -> None:
+    annotations, parameters = loopy(LOOPY[name][0], 3)
+    graph, potentials = graph_of(annotations), logs(*parameters)
+    plain, damped = (settled(graph, potentials, rounds=400, damping=damping) for damping in (0.0, 0.7))
+    np.testing.assert_allclose(damped.w, plain.w, rtol=EXACT)
+    np.testing.assert_allclose(damped.z, plain.z, rtol=EXACT)
+    np.testing.assert_allclose(graph.evidence(damped), graph.evidence(plain), rtol=EXACT)
+    np.testing.assert_allclose(
+        graph.statistics(damped, potentials.theta).label_mass,
+        graph.statistics(plain, potentials.theta).label_mass,
+        rtol=EXACT,
+    )
+
+
+def test_damping_slows_the_messages_down() -> None:
+    annotations, parameters = loopy(LOOPY["complete, 3 × 3"][0], 3)
+    graph, potentials = graph_of(annotations), logs(*parameters)
+    plain, damped = (settled(graph, potentials, rounds=5, damping=damping) for damping in (0.0, 0.7))
+    assert damped.change > 2 * plain.change
+
+
+def test_damped_trees_are_exact() -> None:
+    rows, parameters = tree("random", 4)
+    annotations = crowd(rows, 4, 4, 3)
+    graph, potentials = graph_of(annotations), logs(*parameters)
+    truth = enumerated(annotations, *parameters)
+    assert_exact(graph, settled(graph, potentials, rounds=200, damping=0.5), potentials, truth)
+
+
+# ---- mean field ----------------------------------------------------------------------------------------
+
+
+def mean_field_bound(annotations: ds.Annotations, potentials: Potentials, w: Array, z: Array) -> float:
+    """E_q[log joint] + H(q), label by label."""
+    bound = (w * potentials.psi).sum() + (z * potentials.omega).sum()
+    for m, n, y in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
+        bound += w[m] @ potentials.theta[:, :, y] @ z[n]
+    return float(bound - (w * np.log(w)).sum() - (z * np.log(z)).sum())
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("shape", ["tree", *LOOPY])
+def test_mean_field_is_a_lower_bound_that_never_falls(shape: str, seed: int) -> None:
+    if shape == "tree":
+        rows, parameters = tree("random", seed)
+        annotations = crowd([*rows, rows[0]], 4, 4, 3)
+    else:
+        annotations, parameters = loopy(LOOPY[shape][0], seed)
+    graph, potentials = graph_of(annotations, mean_field=True), logs(*parameters)
+    beliefs, bounds = settled(graph, potentials, rounds=1), []
+    for _ in range(30):
+        beliefs = graph.round(beliefs, potentials)
+        bounds.append(graph.evidence(beliefs))
+        np.testing.assert_allclose(
+            bounds[-1], mean_field_bound(annotations, potentials, beliefs.w, beliefs.z), rtol=1e-12
+        )
+    assert np.diff(bounds).min() > -1e-12
+    assert bounds[-1] < enumerated(annotations, *parameters).log_evidence
+
+
+def test_a_mean_field_round_by_hand() -> None:
+    """One item, one annotator, one label of class 0."""
+    theta = np.array([[[0.9, 0.1], [0.4, 0.6]], [[0.5, 0.5], [0.2, 0.8]]])
+    psi, omega = np.array([0.3, 0.7]), np.array([0.6, 0.4])
+    graph = graph_of(crowd([(0, 0, 0)], 1, 1, 2), mean_field=True)
+    start = graph.start(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]))
+    beliefs = graph.round(start, logs(theta, psi, omega))
+    w = psi * theta[:, 0, 0] ** 0.25 * theta[:, 1, 0] ** 0.75
+    w /= w.sum()
+    z = omega * theta[0, :, 0] ** w[0] * theta[1, :, 0] ** w[1]
+    np.testing.assert_allclose(beliefs.w[0], w, rtol=1e-12)
+    np.testing.assert_allclose(beliefs.z[0], z / z.sum(), rtol=1e-12)
+
+
+# ---- shards --------------------------------------------------------------------------------------------
+
+CROWD = ds.simulate(60, 12, 3, labels_per_item=5, seed=3).annotations
+
+
+@pytest.mark.parametrize("mean_field", [False, True])
+def test_how_items_are_cut_into_shards_does_not_matter(
+    mean_field: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    potentials = logs(*random_parameters(4, 3, 3, rng))
+    start = rng.dirichlet(np.ones(4), size=60), rng.dirichlet(np.ones(3), size=12)
+
+    def run() -> tuple[Array, ...]:
+        graph = graph_of(CROWD, mean_field=mean_field)
+        beliefs = graph.settle(graph.start(*start), potentials, rounds=4, tol=0.0)
+        statistics = graph.statistics(beliefs, potentials.theta)
+        return beliefs.w, beliefs.z, statistics.label_mass, np.array(graph.evidence(beliefs))
+
+    whole = run()
+    for size in (7, 40, 1000):
+        monkeypatch.setattr(engine, "SHARD_LABELS", size)
+        assert len(engine.shards_of(CROWD)) == max(1, min(60, -(-300 // size)))
+        for one, other in zip(whole, run(), strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-12)
+
+
+def test_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "SHARD_LABELS", 20)
+    rng = np.random.default_rng(0)
+    potentials = logs(*random_parameters(4, 3, 3, rng))
+    start = rng.dirichlet(np.ones(4), size=60), rng.dirichlet(np.ones(3), size=12)
+    results = []
+    for n_jobs in (1, 2, 3):
+        with engine.executor(n_jobs) as pool:
+            graph = Graph(engine.shards_of(CROWD), 12, pool)
+            beliefs = graph.settle(graph.start(*start), potentials, rounds=6, tol=0.0)
+            mass = graph.statistics(beliefs, potentials.theta).label_mass
+            results.append(
+                (beliefs.w.tobytes(), beliefs.z.tobytes(), mass.tobytes(), graph.evidence(beliefs))
+            )
+    assert results[0] == results[1] == results[2]
