@@ -39,6 +39,12 @@ def texts(imported: Imported) -> dict[str, str | None]:
 
 
 by_name = pytest.mark.parametrize("make", SAMPLES, ids=lambda make: make.__name__)
+FOLDERS = (
+    samples.doccano_folder,
+    samples.doccano_zip,
+    samples.huggingface_arrow,
+    samples.huggingface_parquet,
+)
 
 
 @by_name
@@ -60,11 +66,11 @@ def test_the_format_is_recognised_from_the_content(make: Callable[[Path], Sample
     assert recognise(sample.path) == (None if named else sample.format)
 
 
-@by_name
+@pytest.mark.parametrize(
+    "make", [make for make in SAMPLES if make not in FOLDERS], ids=lambda make: make.__name__
+)
 def test_a_gzipped_or_renamed_export_reads_the_same(make: Callable[[Path], Sample], tmp_path: Path) -> None:
     sample = make(tmp_path)
-    if sample.path.is_dir() or sample.path.suffix == ".zip":
-        pytest.skip("a folder or an archive")
     other = tmp_path / "anything.bin"
     other.write_bytes(gzip.compress(b"\xef\xbb\xbf" + sample.path.read_bytes()))
     assert triples(load_export(other, **sample.options)) == sample.labels
@@ -505,6 +511,97 @@ def test_long_documents_fit_in_a_cell(tmp_path: Path) -> None:
     assert csv.field_size_limit() == before
 
 
+# ---- datasets on disk ---------------------------------------------------------------------------------
+
+
+def on_disk(folder: Path, table: pa.Table, features: dict[str, Any] | None = None) -> Path:
+    """A dataset in Arrow's file format (``save_to_disk`` writes streams; both are met)."""
+    if features:
+        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    folder.mkdir(exist_ok=True)
+    with pa.ipc.new_file(str(folder / "data.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    return folder
+
+
+def test_a_dataset_that_argilla_wrote(tmp_path: Path) -> None:
+    columns = {
+        "id": ["7", "8"],
+        "text": ["wet", "dry"],
+        "mood.responses": [["neg", "pos"], None],
+        "mood.responses.users": [["u1", "u2"], None],
+        "mood.responses.status": [["submitted", "draft"], None],
+    }
+    imported = load_export(on_disk(tmp_path / "argilla", pa.table(columns)))
+    assert triples(imported) == [("7", "u1", "neg")]
+    assert imported.left_out == {"draft responses": 1}
+
+
+def test_lists_of_class_numbers_get_their_names(tmp_path: Path) -> None:
+    table = pa.table({"id": [1, 2], "annotators": [["x", "y"], ["x"]], "labels": [[[0, 1], [1]], [[]]]})
+    declared = {"labels": [[{"names": ["neg", "pos"], "_type": "ClassLabel"}]]}
+    expected = [("1", "x", "neg"), ("1", "x", "pos"), ("1", "y", "pos")]
+    assert triples(load_export(on_disk(tmp_path / "lists", table, declared))) == expected
+    declared = {"labels": {"_type": "List", "feature": declared["labels"][0][0]}}
+    assert triples(load_export(on_disk(tmp_path / "lists", table, declared))) == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"item": ["a"], "label": ["x"]}, r"has no annotator column.*\(item, label\)"),
+        ({"item": ["a"], "annotator": ["x"], "mood": ["y"]}, "has no label column; name it with --question"),
+        (
+            {"thing": ["a"], "annotator": ["x"], "label": ["y"]},
+            "has no item column; name it with --item-column",
+        ),
+        (
+            {"item": ["a"], "annotator": [["x", "y"]], "label": [["z"]]},
+            "row 1: the lists .* differ in length",
+        ),
+        (
+            {"item": ["a"], "annotator": ["x"], "label": [2]},
+            "row 1: label 2 is not one of the dataset's 2 classes",
+        ),
+    ],
+)
+def test_datasets_that_cannot_be_read(columns: dict[str, Any], message: str, tmp_path: Path) -> None:
+    declared = (
+        {"label": {"names": ["neg", "pos"], "_type": "ClassLabel"}} if columns.get("label") == [2] else None
+    )
+    with pytest.raises(DataError, match=message):
+        load_export(on_disk(tmp_path / "data", pa.table(columns), declared))
+
+
+def test_a_dataset_with_two_columns_of_one_name(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array(["a"])] * 3, ["item", "annotator", "item"])
+    with pytest.raises(DataError, match="two columns share a name"):
+        load_export(on_disk(tmp_path / "data", table))
+
+
+# ---- Ground Truth forms -------------------------------------------------------------------------------
+
+
+def test_two_jobs_in_one_manifest_are_two_questions(tmp_path: Path) -> None:
+    def job(value: str) -> dict[str, Any]:
+        content = json.dumps({"mood": {"label": value}})
+        return {"annotationsFromAllWorkers": [{"workerId": "w", "annotationData": {"content": content}}]}
+
+    line = {"source": "got wet", "ref": "r1", "first": job("neg"), "second": job("pos")}
+    file = written(tmp_path, line)
+    with pytest.raises(DataError, match=r"several questions \(first\.mood, second\.mood\)"):
+        load_export(file)
+    imported = load_export(file, question="second.mood", item_column="ref")
+    assert triples(imported) == [("r1", "w", "pos")]
+    assert texts(imported) == {"r1": "got wet"}
+
+
+def test_a_worker_without_an_object_is_refused(tmp_path: Path) -> None:
+    line = {"source-ref": "s3://x", "job": {"annotationsFromAllWorkers": ["w"]}}
+    with pytest.raises(DataError, match="line 1: holds an annotation that is not an object"):
+        load_export(written(tmp_path, line))
+
+
 # ---- the JSON stream ----------------------------------------------------------------------------------
 
 
@@ -540,3 +637,29 @@ def test_a_broken_value_is_refused_without_reading_the_rest() -> None:
     with pytest.raises(DataError, match="line 1"):
         JsonStream(text, "t").value()
     assert text.tell() < 5_000_000
+
+
+# ---- a real project -----------------------------------------------------------------------------------
+
+
+@pytest.mark.data
+def test_jq1_as_a_label_studio_export_reads_as_its_table_does(data_dir: Path, tmp_path: Path) -> None:
+    """20,125 labels with their texts, written in Label Studio's shape and read back."""
+    folder = data_dir / "jq1"
+    plain = read_annotations(folder / "annotations.csv", items=folder / "items.csv")
+    tasks: dict[str, dict[str, Any]] = {
+        item: {"id": item, "data": {"text": text}, "annotations": []}
+        for item, text in zip(plain.items, plain.item_column("text"), strict=True)
+    }
+    codes = zip(
+        plain.items[plain.item], plain.annotators[plain.annotator], plain.classes[plain.label], strict=True
+    )
+    for item, who, value in codes:
+        tasks[item]["annotations"].append({"completed_by": who, "result": [samples.choice("q1", value)]})
+    read = read_annotations(written(tmp_path, list(tasks.values())))
+    for column in ("item", "annotator", "label"):
+        assert (getattr(read, column) == getattr(plain, column)).all()
+    assert list(read.items) == list(plain.items)
+    assert list(read.annotators) == list(plain.annotators)
+    assert list(read.classes) == list(plain.classes)
+    assert list(read.item_column("text")) == list(plain.item_column("text"))
