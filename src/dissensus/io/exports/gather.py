@@ -240,5 +240,5 @@ class Gatherer:
 def _near(wanted: str, names: list[str]) -> str:
     """What to type instead: the nearest name, and all of them."""
     close = difflib.get_close_matches(wanted, names, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ";"
-    return f"{hint} It has {listed(names)}"
+    hint = f"; did you mean {close[0]!r}? It has" if close else "; it has"
+    return f"{hint} {listed(names)}"
