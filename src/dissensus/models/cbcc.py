@@ -12,8 +12,8 @@ and the community parameters a, ψ and Ω maximise the bound. With n_nkp = Σ_m 
     E log π_nkp = Σ_l q(z_n = l) [Ψ(a_lkp + n_nkp) − Ψ(Σ_p a_lkp + n_nkp)]                             (2)
     bound = Σ_m [E log ψ_{t_m} + H(q(t_m))] + Σ_n log Σ_l Ω_l Π_k B(a_lk + n_nk) / B(a_lk) + log p(a)   (3)
 
-Communities' matrices are learned by Minka's fixed point for the Dirichlet-multinomial, which cannot lower
-(3).
+Communities' matrices are learned by Minka's fixed point for the Dirichlet-multinomial. His proof that it
+cannot lower (3) is for whole counts; docs/mathematics.md has one for the fractions that expected counts are.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def fixed_point(counts: Array, z: Array, a: Array, concentration: float) -> Arra
 
     a_lkp ← a_lkp · Σ_n z_nl [Ψ(a_lkp + n_nkp) − Ψ(a_lkp)] / (Σ_n z_nl [Ψ(A_lk + n_nk) − Ψ(A_lk)] + 1/c)
 
-    The 1/c comes from an exponential prior with mean c on the sum A_lk, so that a community nobody belongs to
-    does not grow without limit.
+    The 1/c comes from an exponential prior with mean c on every a_lkp, so that a community whose members all
+    answer alike does not tighten without limit.
     """
     following = np.empty_like(a)
     for index, (share, own) in enumerate(zip(z.T, a, strict=True)):

@@ -91,8 +91,13 @@ def _counts_step(layout: CellLayout, w: Array) -> Array:
 
 
 def votes(annotations: Annotations) -> Array:
-    """Where EM starts: each item's most frequent classes, ties shared, unlabelled items undecided."""
+    """Each item's most frequent classes, ties shared, unlabelled items undecided."""
     return winners(annotations.counts)
+
+
+def shares(annotations: Annotations) -> Array:
+    """Each item's labels as shares, unlabelled items undecided."""
+    return normalised(annotations.counts.astype(np.float64))
 
 
 class ConfusionModel(Model):

@@ -6,8 +6,11 @@ spread like the crowd's own matrix C, which is estimated once from the majority 
 
     ℓ = Σ_m log Σ_k ψ_k Π_(n,y) π_nky + s Σ_nkp C_kp log π_nkp                                          (1)
 
-With s = 0 this is maximum likelihood, as published. One coin: an annotator is right with chance q_n whatever
-the class, and otherwise answers any other class alike; the prior is s labels at the crowd's accuracy.
+With s = 0 this is maximum likelihood, as published. EM starts at each item's label shares, as published too:
+started at the majority vote, a class that lost everywhere leaves a zero in some matrix, and with s = 0 a zero
+stays (on the 1979 data EM then ends at a lower maximum). One coin: an annotator is right with chance q_n
+whatever the class, and otherwise answers any other class alike; the prior is s labels at the crowd's
+accuracy.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from dissensus.engine import Executor
 from dissensus.errors import bad_parameter
 from dissensus.kernels import Array, normalised, safe_log
 from dissensus.models.ascent import climb
-from dissensus.models.confusion import ConfusionModel, Crowd, votes
+from dissensus.models.confusion import ConfusionModel, Crowd, shares, votes
 from dissensus.params import choice, integer, real
 
 State = tuple[Array, Array]  # ψ, and the annotators' parameters
@@ -64,8 +67,7 @@ class DawidSkene(ConfusionModel):
     def _fit(self, annotations: Annotations, pool: Executor, item_prior: Any = None) -> None:
         crowd = Crowd.of(annotations, pool)
         prior = self._checked_prior(item_prior, annotations)
-        start = votes(annotations)
-        anchor = self._anchor(crowd.counts(start).sum(axis=0))
+        anchor = self._anchor(crowd.counts(votes(annotations)).sum(axis=0))
 
         def step(state: State) -> tuple[State, float]:
             psi, learned = state
@@ -74,6 +76,7 @@ class DawidSkene(ConfusionModel):
             following = normalised(w.sum(axis=0)), self._learn(crowd.counts(w), anchor)
             return following, evidence + self._log_prior(learned, anchor)
 
+        start = shares(annotations)
         first = normalised(start.sum(axis=0)), self._learn(crowd.counts(start), anchor)
         best = climb(step, first, max_iter=self.max_iter, tol=self.tol, n_labels=annotations.n_labels)
         self.psi_, learned = best.state
@@ -86,9 +89,12 @@ class DawidSkene(ConfusionModel):
         if item_prior is None:
             return np.zeros(annotations.n_classes)
         table = np.asarray(item_prior, dtype=np.float64)
-        if table.shape != (annotations.n_items, annotations.n_classes) or not (table >= 0).all():
-            shape = f"probabilities of shape {(annotations.n_items, annotations.n_classes)}"
-            raise bad_parameter(self, "item_prior", shape, table.shape)
+        shape = (annotations.n_items, annotations.n_classes)
+        if table.shape != shape:
+            raise bad_parameter(self, "item_prior", f"of shape {shape}", table.shape)
+        sound = np.isfinite(table) & (table >= 0)
+        if not sound.all():
+            raise bad_parameter(self, "item_prior", "probabilities, all >= 0", float(table[~sound][0]))
         return safe_log(normalised(table))
 
     # ---- how annotators are parametrised --------------------------------------------------------------
