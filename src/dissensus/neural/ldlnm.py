@@ -242,43 +242,52 @@ class LDLNM(Model):
     ) -> Array:
         """(items, classes) from features (or texts) alone: the ensemble of all stored annotators.
 
-        ``head``, ``reduce`` and ``population`` default to the model's own. ``dropout_seed`` leaves dropout on,
+        ``head``, ``reduce`` and ``population`` default to the model's own; ``dropout_seed`` leaves dropout on
         as the paper did for its error bars.
         """
         self._check_weights()
         import torch
 
         from dissensus.neural.inference import ensemble
+        from dissensus.neural.tools import threads
 
-        w = self._weights()
-        x = self._input(features)
+        w, x = self._weights(), self._input(features)
         noise = None if dropout_seed is None else torch.Generator(x.device).manual_seed(dropout_seed)
-        chances = ensemble(
-            w,
-            x,
-            self._stored(w),
-            self._shares(population or self.population),
-            head=head or self.head,
-            reduce=reduce or self.reduce,
-            dropout=self.dropout,
-            noise=noise,
-        )
+        with threads(self.n_threads):
+            chances = ensemble(
+                w,
+                x,
+                self._stored(w),
+                self._shares(population or self.population),
+                head=head or self.head,
+                reduce=reduce or self.reduce,
+                dropout=self.dropout,
+                noise=noise,
+            )
         return _rows(chances)
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
         """The label head for annotators it knows; for others, and for unknown items, the crowd's answer."""
-        from dissensus.neural.inference import pair_distributions
-
-        chances = self._label_distributions_of(item)
-        known = np.flatnonzero((item >= 0) & (annotator >= 0) & self.known_annotators_[annotator])
-        if len(known) and self.annotators:
-            import torch
-
-            w, x = self._weights(), self._input(self.features_[item[known]])
-            z_A = self._embedding_tensor()[:, torch.from_numpy(annotator[known].astype(np.int64))]
-            with torch.inference_mode():
-                chances[known] = _rows(pair_distributions(w, x, z_A, "label"))
+        known = (item >= 0) & (annotator >= 0) & self.known_annotators_[annotator]
+        if not self.annotators:
+            known[:] = False
+        chances = np.empty((len(item), len(self.class_vocabulary_)))
+        if known.any():
+            chances[known] = self._known_pairs(item[known], annotator[known])
+        if not known.all():
+            chances[~known] = self._label_distributions_of(item[~known])
         return chances
+
+    def _known_pairs(self, item: Codes, annotator: Codes) -> Array:
+        import torch
+
+        from dissensus.neural.inference import pair_distributions
+        from dissensus.neural.tools import threads
+
+        w, x = self._weights(), self._input(self.features_[item])
+        z_A = self._embedding_tensor()[:, torch.from_numpy(annotator.astype(np.int64))]
+        with threads(self.n_threads), torch.inference_mode():
+            return _rows(pair_distributions(w, x, z_A, "label"))
 
     def _label_distributions_of(self, item: Codes) -> Array:
         """The crowd's label-head distribution of each row's item, every item asked once."""
@@ -309,16 +318,18 @@ class LDLNM(Model):
         moves by more than ``tol``. With ``backtracking``, steps are halved until the objective
         KL + decay/(2 rate) ‖z_A‖² does not rise.
         """
-        from dissensus.neural.fitting import infer
-
         self._check_weights()
+        from dissensus.neural.fitting import infer
+        from dissensus.neural.tools import threads
+
         if not self.annotators:
             raise ParameterError(
                 "LDLNM(annotators=False) has no annotator to infer; fit with annotators=True"
             )
         targets = check_distributions(distributions, "distributions")
         settings = (rate, decay, max_steps, sigma, n_starts, backtracking, tol, seed)
-        return infer(self, self._input(features), targets, *settings)
+        with threads(self.n_threads):
+            return infer(self, self._input(features), targets, *settings)
 
     @property
     def item_embeddings_(self) -> NDArray[np.float32]:
