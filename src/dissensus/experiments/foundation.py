@@ -13,8 +13,6 @@ Run as ``python -m dissensus.experiments.foundation [--data DIR] [-o FILE]``; it
 
 from __future__ import annotations
 
-import argparse
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +21,7 @@ import numpy as np
 
 from dissensus._version import __version__
 from dissensus.annotations import Annotations
-from dissensus.io import read_annotations
-from dissensus.io.atomic import atomic_path
+from dissensus.experiments.pages import line, read_dataset, table, write_page, yes
 from dissensus.metrics import kl
 from dissensus.models.empirical import GRID, EmpiricalDistribution
 from dissensus.models.fmm import FMM
@@ -91,7 +88,7 @@ def description_row(task: Task, annotations: Annotations) -> str:
     values = [cluster_divergence(train, task.n_item_clusters, seed) for seed in SEEDS]
     mean = float(np.mean(values))
     each = ", ".join(f"{value:.3f}" for value in values)
-    return _line(
+    return line(
         *(
             task.name,
             task.n_item_clusters,
@@ -100,7 +97,7 @@ def description_row(task: Task, annotations: Annotations) -> str:
             f"{task.bound:.3f}",
             f"{task.printed:.3f}",
         ),
-        "yes" if mean <= task.bound else "NO",
+        yes(mean <= task.bound),
     )
 
 
@@ -112,9 +109,9 @@ def prediction_row(task: Task, annotations: Annotations) -> str:
         for name in ("fmm", "hindsight", "foresight", "margin")
     )
     least = min(split.margin for split in splits)
-    return _line(
+    return line(
         *(task.name, f"**{fmm:.3f}**", f"{hindsight:.3f}", f"{foresight:.3f}"),
-        *(f"**{margin:.3f}**", f"{least:.3f}", "yes" if margin >= LEAST_MARGIN else "NO"),
+        *(f"**{margin:.3f}**", f"{least:.3f}", yes(margin >= LEAST_MARGIN)),
     )
 
 
@@ -160,7 +157,7 @@ PREDICTION_HEAD = (
 
 def page(data: Path) -> str:
     """The whole page of results, from the datasets in ``data``."""
-    sets = {task: _read(data / task.name) for task in TASKS}
+    sets = {task: read_dataset(data / task.name) for task in TASKS}
     return PAGE.format(
         command=COMMAND,
         version=__version__,
@@ -170,34 +167,14 @@ def page(data: Path) -> str:
         clusters=HELD_OUT_CLUSTERS,
         n_strengths=len(GRID),
         least_margin=LEAST_MARGIN,
-        description=_table(DESCRIPTION_HEAD, [description_row(*pair) for pair in sets.items()]),
-        prediction=_table(PREDICTION_HEAD, [prediction_row(*pair) for pair in sets.items()]),
+        description=table(DESCRIPTION_HEAD, [description_row(*pair) for pair in sets.items()]),
+        prediction=table(PREDICTION_HEAD, [prediction_row(*pair) for pair in sets.items()]),
     )
-
-
-def _read(folder: Path) -> Annotations:
-    return read_annotations(folder / "annotations.csv", items=folder / "items.csv")
-
-
-def _table(head: Sequence[str], lines: Sequence[str]) -> str:
-    return "\n".join([_line(*head), _line(*["---"] * len(head)), *lines])
-
-
-def _line(*cells: object) -> str:
-    return "| " + " | ".join(map(str, cells)) + " |"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the page, whole or not at all."""
-    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__.split("\n")[0] if __doc__ else None)
-    default = os.environ.get("DISSENSUS_DATA", "../shared/data")
-    parser.add_argument("--data", type=Path, default=Path(default), help="folder of the datasets")
-    parser.add_argument("-o", "--output", type=Path, default=Path("docs/results/foundation.md"))
-    options = parser.parse_args(arguments)
-    text = page(options.data)
-    with atomic_path(options.output) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    print(f"{text}\nwritten to {options.output}")
+    write_page(COMMAND, "FMM on the paper's data", page, "docs/results/foundation.md", arguments)
 
 
 if __name__ == "__main__":

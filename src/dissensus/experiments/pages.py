@@ -1,0 +1,58 @@
+"""What the pages of results share: reading the datasets, tables in Markdown, the command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dissensus.annotations import Annotations
+from dissensus.io import read_annotations
+from dissensus.io.atomic import atomic_path
+
+
+def read_dataset(folder: Path) -> Annotations:
+    """A dataset folder: its annotations, with items and gold where it has them."""
+    return read_annotations(
+        _first(folder, "annotations"), items=_first(folder, "items"), gold=_first(folder, "gold")
+    )
+
+
+def _first(folder: Path, stem: str) -> Path | None:
+    found = [folder / f"{stem}{ending}" for ending in (".csv", ".csv.gz")]
+    return next((path for path in found if path.exists()), None)
+
+
+def table(head: Sequence[str], lines: Sequence[str]) -> str:
+    """A Markdown table out of its head and its ready-made lines."""
+    return "\n".join([line(*head), line(*["---"] * len(head)), *lines])
+
+
+def line(*cells: object) -> str:
+    """One line of a Markdown table."""
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def yes(holds: bool) -> str:
+    """What a table says of a bound."""
+    return "yes" if holds else "NO"
+
+
+def write_page(
+    command: str,
+    title: str,
+    page: Callable[[Path], str],
+    output: str,
+    arguments: Sequence[str] | None = None,
+) -> None:
+    """Parse the command line, compute the page, and write it whole or not at all."""
+    parser = argparse.ArgumentParser(prog=command, description=title)
+    default = os.environ.get("DISSENSUS_DATA", "../shared/data")
+    parser.add_argument("--data", type=Path, default=Path(default), help="folder of the datasets")
+    parser.add_argument("-o", "--output", type=Path, default=Path(output))
+    options = parser.parse_args(arguments)
+    text = page(options.data)
+    with atomic_path(options.output) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    print(f"{text}\nwritten to {options.output}")
