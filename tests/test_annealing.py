@@ -1,0 +1,346 @@
+"""Annealing: every δ is a difference of ℓ, Metropolis' rule holds, and the best state comes back."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dissensus as ds
+from dissensus.kernels import softmax_rows
+from dissensus.models import annealing
+from dissensus.models.annealing import (
+    HardState,
+    accepted,
+    anneal,
+    conditionals,
+    delta_annotators,
+    delta_items,
+    delta_shares,
+    delta_theta,
+    random_start,
+    sweep,
+)
+from dissensus.models.joint import Parameters, Priors, block_counts, log_joint, log_prior
+from small_graphs import crowd, enumerated
+
+Array = NDArray[np.float64]
+
+K, L, P = 3, 2, 4
+PRIORS = Priors(1.7, 2.3, 3.1)
+
+
+def annotations_of(seed: int) -> ds.Annotations:
+    """Random labels, some pairs labelled several times; the last item and annotator have none."""
+    rows = np.random.default_rng(seed).integers([11, 6, P], size=(60, 3)).tolist()
+    return crowd([tuple(row) for row in rows], 12, 7, P)
+
+
+def state_of(seed: int, annotations: ds.Annotations) -> HardState:
+    rng = np.random.default_rng([seed, 1])
+    parameters = Parameters(
+        rng.dirichlet(np.ones(P), size=(K, L)), rng.dirichlet(np.ones(K)), rng.dirichlet(np.ones(L))
+    )
+    w, z = rng.integers(K, size=annotations.n_items), rng.integers(L, size=annotations.n_annotators)
+    return HardState(parameters, w, z)
+
+
+def joint(annotations: ds.Annotations, state: HardState) -> float:
+    return log_joint(annotations, state.parameters, state.w, state.z, PRIORS)
+
+
+def replaced(state: HardState, **parts: Array) -> HardState:
+    parameters = {
+        "theta": state.parameters.theta,
+        "psi": state.parameters.psi,
+        "omega": state.parameters.omega,
+    }
+    given = parameters | {name: part for name, part in parts.items() if name in parameters}
+    return HardState(Parameters(**given), parts.get("w", state.w), parts.get("z", state.z))
+
+
+# ---- the joint log-likelihood --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_joint_is_the_products_logarithm(seed: int) -> None:
+    annotations = annotations_of(seed)
+    state = state_of(seed, annotations)
+    theta, psi, omega = state.parameters.theta, state.parameters.psi, state.parameters.omega
+    product = math.prod(theta.ravel() ** 0.7) * math.prod(psi**1.3) * math.prod(omega**2.1)
+    product *= math.prod(psi[k] for k in state.w) * math.prod(omega[j] for j in state.z)
+    for m, n, y in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
+        product *= theta[state.w[m], state.z[n], y]
+    np.testing.assert_allclose(joint(annotations, state), math.log(product), rtol=1e-12)
+
+
+def test_the_prior_term_without_a_prior_is_nothing() -> None:
+    hard = Parameters(np.eye(2)[None], np.ones(1), np.array([1.0, 0.0]))
+    assert log_prior(hard, Priors(1.0, 1.0, 1.0)) == 0.0
+
+
+def test_an_impossible_label_makes_the_state_impossible() -> None:
+    annotations = crowd([(0, 0, 1)], 1, 1, 2)
+    hard = Parameters(np.array([[[1.0, 0.0]]]), np.ones(1), np.ones(1))
+    nothing = np.zeros(1, dtype=np.intp)
+    assert log_joint(annotations, hard, nothing, nothing, Priors(1.0, 1.0, 1.0)) == -math.inf
+
+
+# ---- the five differences ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_difference_of_each_theta(seed: int) -> None:
+    annotations = annotations_of(seed)
+    state = state_of(seed, annotations)
+    new = np.random.default_rng([seed, 2]).dirichlet(np.ones(P), size=(K, L))
+    counts = block_counts(annotations, state.w, state.z, K, L)
+    deltas = delta_theta(new, state.parameters.theta, counts, PRIORS)
+    for k, j in itertools.product(range(K), range(L)):
+        theta = state.parameters.theta.copy()
+        theta[k, j] = new[k, j]
+        difference = joint(annotations, replaced(state, theta=theta)) - joint(annotations, state)
+        np.testing.assert_allclose(deltas[k, j], difference, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_difference_of_the_shares(seed: int) -> None:
+    """With Σ_m log ψ_{w_m} and Σ_n log Ω_{z_n}, which the paper's print leaves out."""
+    annotations = annotations_of(seed)
+    state = state_of(seed, annotations)
+    rng = np.random.default_rng([seed, 3])
+    for name, size, clusters, prior in (("psi", K, state.w, PRIORS.gamma), ("omega", L, state.z, PRIORS.tau)):
+        new, old = rng.dirichlet(np.ones(size)), getattr(state.parameters, name)
+        members = np.bincount(clusters, minlength=size).astype(float)
+        difference = joint(annotations, replaced(state, **{name: new})) - joint(annotations, state)
+        np.testing.assert_allclose(delta_shares(new, old, members, prior), difference, rtol=1e-9, atol=1e-9)
+        printed = (prior - 1) * (np.log(new) - np.log(old)).sum()
+        assert abs(printed - difference) > 1e-3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_difference_of_each_item_and_annotator(seed: int) -> None:
+    annotations = annotations_of(seed)
+    state = state_of(seed, annotations)
+    rng = np.random.default_rng([seed, 4])
+    for name, delta, size in (("w", delta_items, K), ("z", delta_annotators, L)):
+        proposal = rng.integers(size, size=len(getattr(state, name)))
+        deltas = delta(annotations, state, proposal)
+        for place, value in enumerate(proposal):
+            moved = getattr(state, name).copy()
+            moved[place] = value
+            difference = joint(annotations, replaced(state, **{name: moved})) - joint(annotations, state)
+            np.testing.assert_allclose(deltas[place], difference, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_differences_of_one_group_add_up(seed: int) -> None:
+    """Items are independent given Θ and z, annotators given Θ and w, and the Θ_kl given both."""
+    annotations = annotations_of(seed)
+    state = state_of(seed, annotations)
+    rng = np.random.default_rng([seed, 5])
+    w, z = rng.integers(K, size=12), rng.integers(L, size=7)
+    theta = rng.dirichlet(np.ones(P), size=(K, L))
+    counts = block_counts(annotations, state.w, state.z, K, L)
+    for total, moved in (
+        (delta_items(annotations, state, w).sum(), replaced(state, w=w)),
+        (delta_annotators(annotations, state, z).sum(), replaced(state, z=z)),
+        (delta_theta(theta, state.parameters.theta, counts, PRIORS).sum(), replaced(state, theta=theta)),
+    ):
+        np.testing.assert_allclose(total, joint(annotations, moved) - joint(annotations, state), rtol=1e-9)
+
+
+def test_staying_makes_no_difference() -> None:
+    annotations = annotations_of(0)
+    state = state_of(0, annotations)
+    assert not delta_items(annotations, state, state.w).any()
+    assert not delta_annotators(annotations, state, state.z).any()
+
+
+# ---- Metropolis' rule ----------------------------------------------------------------------------------
+
+DRAWS = 100_000
+
+
+@pytest.mark.parametrize("temperature", [0.25, 1.0, 3.0])
+@pytest.mark.parametrize("delta", [-3.0, -1.0, -0.1, 0.0, 2.0])
+def test_proposals_are_taken_as_often_as_metropolis_says(delta: float, temperature: float) -> None:
+    chance = min(1.0, math.exp(delta / temperature))
+    rate = accepted(np.full(DRAWS, delta), temperature, np.random.default_rng(0)).mean()
+    # Four standard errors of a share of 100,000 draws.
+    assert abs(rate - chance) <= 4 * math.sqrt(chance * (1 - chance) / DRAWS)
+
+
+def test_one_proposal_or_many() -> None:
+    rng = np.random.default_rng(0)
+    assert bool(accepted(0.0, 1.0, rng)) is True
+    assert bool(accepted(-1e9, 1.0, rng)) is False
+    assert accepted(np.array([[1.0, -1e9]]), 1.0, rng).tolist() == [[True, False]]
+
+
+def stationary(annotations: ds.Annotations, parameters: Parameters, temperature: float) -> Array:
+    """P(w, z) ∝ exp(ℓ / T) of every complete assignment of one item and one annotator."""
+    weights = [
+        math.exp(log_joint(annotations, parameters, np.array([k]), np.array([j]), PRIORS) / temperature)
+        for k in range(K)
+        for j in range(L)
+    ]
+    return np.array(weights) / sum(weights)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_sweeps_at_a_fixed_temperature_visit_states_as_often_as_they_should(
+    temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the parameters held, w and z are proposed uniformly: Metropolis' own sampler of exp(ℓ / T)."""
+    annotations = crowd([(0, 0, 2), (0, 0, 1)], 1, 1, P)
+    state = state_of(3, annotations)
+    monkeypatch.setattr(annealing, "_propose_parameters", lambda *_: state.parameters)
+    expected = stationary(annotations, state.parameters, temperature)
+    rng, visits, sweeps = np.random.default_rng(1), np.zeros(K * L), 8_000
+    for _ in range(sweeps):
+        state = sweep(annotations, state, PRIORS, temperature, rng)
+        visits[int(state.w[0]) * L + int(state.z[0])] += 1
+    # Successive states are correlated: allow four standard errors of a sample a tenth as large.
+    error = np.sqrt(expected * (1 - expected) / (sweeps / 10))
+    assert (np.abs(visits / sweeps - expected) < 4 * error).all()
+
+
+def test_parameters_are_proposed_from_their_conditionals() -> None:
+    """At a temperature that takes everything, Θ, ψ and Ω have their Dirichlet conditionals' means."""
+    annotations = annotations_of(1)
+    state = state_of(1, annotations)
+    rng, draws = np.random.default_rng(0), 3000
+    total = [np.zeros((K, L, P)), np.zeros(K), np.zeros(L)]
+    for _ in range(draws):
+        parameters = annealing._propose_parameters(annotations, state, PRIORS, 1e12, rng)
+        for sums, part in zip(total, (parameters.theta, parameters.psi, parameters.omega), strict=True):
+            sums += part / draws
+    counts = block_counts(annotations, state.w, state.z, K, L) + PRIORS.alpha
+    members = np.bincount(state.w, minlength=K) + PRIORS.gamma, np.bincount(state.z, minlength=L) + PRIORS.tau
+    # A component's standard deviation is at most 1/2: four standard errors of 3,000 draws are below 0.04.
+    np.testing.assert_allclose(total[0], counts / counts.sum(-1, keepdims=True), atol=0.04)
+    np.testing.assert_allclose(total[1], members[0] / members[0].sum(), atol=0.04)
+    np.testing.assert_allclose(total[2], members[1] / members[1].sum(), atol=0.04)
+
+
+def test_when_cold_nothing_gets_worse() -> None:
+    annotations = annotations_of(2)
+    state, rng = state_of(2, annotations), np.random.default_rng(0)
+    values = [joint(annotations, state)]
+    for _ in range(50):
+        state = sweep(annotations, state, PRIORS, 1e-9, rng)
+        values.append(joint(annotations, state))
+    assert np.diff(values).min() >= -1e-9
+    assert values[-1] > values[0]
+
+
+# ---- the search ----------------------------------------------------------------------------------------
+
+
+def search(n_best: int = 1, max_iter: int = 60, tol: float = 0.0, seed: int = 0) -> annealing.Annealed:
+    annotations = annotations_of(4)
+    return anneal(
+        annotations,
+        state_of(4, annotations),
+        PRIORS,
+        np.random.default_rng(seed),
+        max_iter=max_iter,
+        tol=tol,
+        n_best=n_best,
+    )
+
+
+def test_the_best_state_of_the_trace_is_returned() -> None:
+    found = search()
+    value, state = found.best[0]
+    assert len(found.best) == 1
+    assert value == found.trace.max()
+    np.testing.assert_allclose(joint(annotations_of(4), state), value, rtol=1e-12)
+
+
+def test_the_best_few_are_returned_best_first() -> None:
+    found = search(n_best=5)
+    values = [value for value, _ in found.best]
+    np.testing.assert_array_equal(values, np.sort(found.trace)[::-1][:5])
+    for value, state in found.best:
+        np.testing.assert_allclose(joint(annotations_of(4), state), value, rtol=1e-12)
+
+
+def test_the_temperature_falls_as_one_over_t_plus_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    temperatures: list[float] = []
+
+    def watched(
+        annotations: ds.Annotations, state: HardState, priors: Priors, temperature: float, rng: object
+    ) -> HardState:
+        temperatures.append(temperature)
+        return state
+
+    monkeypatch.setattr(annealing, "sweep", watched)
+    search(max_iter=5)
+    np.testing.assert_allclose(temperatures, [1, 1 / 2, 1 / 3, 1 / 4, 1 / 5], rtol=1e-15)
+
+
+def test_it_stops_when_the_best_has_long_been_found() -> None:
+    found = search(max_iter=4000, tol=1e-3)
+    assert found.stopped == "tolerance"
+    best = np.maximum.accumulate(found.trace)
+    patience = annealing.PATIENCE
+    assert best[-1] - best[-1 - patience] <= 1e-3 * 60
+    assert search(max_iter=20).stopped == "max_iter"
+    assert len(search(max_iter=20).trace) == 20
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_it_finds_the_most_probable_clusters_of_a_tiny_graph(seed: int) -> None:
+    """2 items × 2 annotators × sharp labels: compared with the best of all assignments and parameters."""
+    rows = [(m, n, m) for m in range(2) for n in range(2) for _ in range(6)]
+    annotations = crowd(rows, 2, 2, 2)
+    priors = Priors(2.0, 2.0, 2.0)
+
+    def best_given(w: tuple[int, ...], z: tuple[int, ...]) -> float:
+        counts = block_counts(annotations, np.array(w), np.array(z), 2, 2) + 1
+        members = [np.bincount(c, minlength=2) + 1 for c in (w, z)]
+        tables = counts / counts.sum(-1, keepdims=True), *(m / m.sum() for m in members)
+        return log_joint(annotations, Parameters(*tables), np.array(w), np.array(z), priors)
+
+    pairs = list(itertools.product(range(2), repeat=2))
+    optimum = max(best_given(w, z) for w in pairs for z in pairs)
+    rng = np.random.default_rng(seed)
+    start = random_start(annotations, rng.integers(2, size=2), rng.integers(2, size=2), 2, 2, priors)
+    found = anneal(annotations, start, priors, rng, max_iter=1500, tol=0.0)
+    assert optimum - 0.5 < found.best[0][0] <= optimum + 1e-9
+
+
+# ---- conditionals and start ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_conditionals_equal_enumeration(seed: int) -> None:
+    """P(w | Θ, z, labels) with z clamped: annotators whose shares are one-hot."""
+    rng = np.random.default_rng(seed)
+    rows = [(int(rng.integers(4)), int(rng.integers(3)), int(rng.integers(P))) for _ in range(9)]
+    annotations = crowd(rows, 5, 4, P)
+    state = state_of(seed, annotations)
+    theta, psi, omega = state.parameters.theta, state.parameters.psi, state.parameters.omega
+    items, annotators = (softmax_rows(table)[0] for table in conditionals(annotations, state))
+    np.testing.assert_allclose(
+        items, enumerated(annotations, theta, psi, np.eye(L)[state.z]).w, rtol=1e-9, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        annotators, enumerated(annotations, theta, np.eye(K)[state.w], omega).z, rtol=1e-9, atol=1e-12
+    )
+    np.testing.assert_allclose(items[4], psi, rtol=1e-9)
+    np.testing.assert_allclose(annotators[3], omega, rtol=1e-9)
+
+
+def test_the_start_has_its_clusters_and_the_conditional_means() -> None:
+    annotations = crowd([(0, 0, 0), (0, 1, 1), (1, 1, 1)], 2, 2, 2)
+    start = random_start(annotations, np.array([0, 1]), np.array([1, 1]), 2, 2, Priors(2.0, 3.0, 1.0))
+    np.testing.assert_allclose(start.parameters.theta[0], [[1 / 2, 1 / 2], [3 / 6, 3 / 6]], rtol=1e-12)
+    np.testing.assert_allclose(start.parameters.theta[1, 1], [2 / 5, 3 / 5], rtol=1e-12)
+    np.testing.assert_allclose(start.parameters.psi, [4 / 8, 4 / 8], rtol=1e-12)
+    np.testing.assert_allclose(start.parameters.omega, [1 / 4, 3 / 4], rtol=1e-12)
