@@ -14,6 +14,7 @@ import pytest
 import dissensus
 from cli_help import failure, run, tree, write_votes
 from dissensus._version import __version__
+from dissensus.cli.settings import parse_values
 from dissensus.models import MODELS
 
 
@@ -214,6 +215,13 @@ BAD = {
     "features of other items": (["fit", "votes.csv", "--features", "f.npy"], "f.npy"),
     "text without items": (["fit", "votes.csv", "--text-column", "text"], "no item table"),
     "a side table not there": (["fit", "votes.csv", "--items", "texts.csv"], "texts.csv: no such file"),
+    "an unknown setting to try": (
+        ["select", "votes.csv", "-m", "fmm", "-g", "alfa=2"],
+        "did you mean 'alpha'?",
+    ),
+    "a range without an end": (["select", "votes.csv", "-k", "3:"], "n_item_clusters"),
+    "no values": (["select", "votes.csv", "-k", ","], "3:20"),
+    "a criterion that is none": (["select", "votes.csv", "-k", "2", "--criterion", "bc"], "bic"),
     "a metric that is none": (["score", "votes.csv", "votes.csv", "--metric", "kll"], "did you mean 'kl'?"),
     "a broken model": (["score", "bad.safetensors", "votes.csv"], "bad.safetensors"),
     "an impossible crowd": (["simulate", "--labels-per-item", "500", "-o", "c"], "labels_per_item"),
@@ -331,6 +339,68 @@ def test_refined_labels_are_closer_to_the_truth_than_raw_counts(crowd: Path) -> 
         scored = run("score", f"{place}/labels.csv", crowd / "population.csv", "--json")
         values.append(json.loads(scored.stdout)["values"]["kl"]["value"])
     assert values[1] < values[0]
+
+
+def test_select_finds_the_grids_best_cell_and_fits_it(crowd: Path) -> None:
+    words = ["select", crowd / "annotations.csv", "-k", "2:3", "-l", "1,2", "--repeats", 2, "-j", 1]
+    found = json.loads(run(*words, "-o", "search", "--json").stdout)
+    cells = read_csv(Path("search/cells.csv"))
+    sizes = [(int(row["n_item_clusters"]), int(row["n_annotator_clusters"])) for row in cells]
+    assert sorted(sizes) == [(2, 1), (2, 2), (3, 1), (3, 2)]
+    assert [float(row["score"]) for row in cells] == sorted(
+        (float(row["score"]) for row in cells), reverse=True
+    )
+    winner = found["search"]["winner"]
+    assert (winner["n_item_clusters"], winner["n_annotator_clusters"]) == sizes[0]
+    assert {name: found["settings"][name] for name in winner} == winner
+    assert set(found["search"]["gains"]) == {"FMM", "counts"}
+    assert Path("search/labels.csv").is_file()
+
+
+def test_select_goes_on_where_it_was(crowd: Path) -> None:
+    words = ["select", crowd / "annotations.csv", "-m", "fmm", "-k", "2,3", "--repeats", 2, "-j", 1, "-o"]
+    run(*words, "whole")
+    run(*words, "cut")
+    record = Path("cut/search.jsonl")
+    whole = record.read_bytes().splitlines(keepends=True)
+    # Killed in the middle of a line, with no result written.
+    record.write_bytes(b"".join(whole[:5]) + whole[5][:20])
+    for name in ("cells.csv", "labels.csv", "model.safetensors"):
+        Path("cut", name).unlink()
+    run(*words, "cut")
+
+    def scores(place: str) -> list[dict[str, str]]:
+        return [
+            {k: v for k, v in row.items() if k != "seconds"} for row in read_csv(Path(place, "cells.csv"))
+        ]
+
+    assert scores("cut") == scores("whole")
+    assert Path("cut/labels.csv").read_bytes() == Path("whole/labels.csv").read_bytes()
+
+
+def test_an_interrupted_select_says_that_it_can_go_on(crowd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dissensus.selection.ranked", interrupted)
+    words = ["select", crowd / "annotations.csv", "-m", "fmm", "-k", "2", "--repeats", 1, "-j", 1, "-o", "s"]
+    assert failure(*words, code=130) == "interrupted; s keeps what is finished: run the same again"
+    assert Path("s/search.jsonl").is_file()
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("3:6", [3, 4, 5, 6]),
+        ("1,2,4", [1, 2, 4]),
+        ("1, 8:9", [1, 8, 9]),
+        ("1.5", [1.5]),
+        ("bp,vb", ["bp", "vb"]),
+        ("none,0.5", [None, 0.5]),
+    ],
+)
+def test_values_to_try(text: str, values: list[Any]) -> None:
+    assert parse_values(text) == values
 
 
 def test_models_lists_every_model_and_its_settings() -> None:

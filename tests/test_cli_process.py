@@ -141,6 +141,18 @@ def test_stopped_in_the_middle_it_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_search_stopped_in_the_middle_keeps_what_is_finished(votes: Path, tmp_path: Path) -> None:
+    child = terminal("select", votes, "-k", "2:9", "-l", "2:9", "-j", "2", "-o", "search", cwd=tmp_path)
+    child.expect(" left")
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130
+    assert "Traceback" not in child.before
+    assert "interrupted; search keeps what is finished" in child.before
+    assert {file.name for file in (tmp_path / "search").iterdir()} == {"search.jsonl", "summary.json"}
+
+
 def test_completion_knows_commands_and_models(tmp_path: Path) -> None:
     def complete(*words: str) -> str:
         asked = {

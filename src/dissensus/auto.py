@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,9 +132,7 @@ def build_model(
     """A model by name, its settings checked; seed and n_jobs go to those that have such a setting."""
     kind = model_class(name)
     known = kind._param_names()
-    for setting in settings:
-        if setting not in known:
-            raise ParameterError(_unknown_setting(name, setting, known))
+    check_known(name, settings, known)
     shared = dict(zip(SHARED, (seed, n_jobs), strict=True))
     wanted = {key: value for key, value in shared.items() if value is not None and key in known}
     model = kind(**(wanted | dict(settings)))
@@ -182,7 +180,11 @@ def _applies(model: Model, annotations: Annotations) -> bool:
     )
 
 
-def _unknown_setting(model: str, setting: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(setting, known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"the model {model} has no setting {setting!r}; {hint}it has: {', '.join(known) or 'none'}"
+def check_known(model: str, settings: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a setting that the model does not have, with the near one that it has."""
+    for setting in settings:
+        if setting not in known:
+            near = difflib.get_close_matches(setting, known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            has = ", ".join(known) or "none"
+            raise ParameterError(f"the model {model} has no setting {setting!r}; {hint}it has: {has}")

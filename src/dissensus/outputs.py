@@ -78,6 +78,28 @@ def _files(directory: Path) -> list[str]:
     return sorted(file.relative_to(directory).as_posix() for file in directory.rglob("*") if file.is_file())
 
 
+@contextmanager
+def claimed(directory: Path, content: Mapping[str, Any], force: bool = False) -> Iterator[None]:
+    """Make the directory ours before a long job that keeps its progress there.
+
+    Where the job fails before it has kept anything, the directory is left as it was found.
+    """
+    check_output(directory, force)
+    existed, fresh = directory.exists(), not is_ours(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    if fresh:
+        before = set(directory.iterdir())
+        write_summary(directory, {"state": "unfinished"} | dict(content))
+    try:
+        yield
+    except BaseException:
+        if fresh and set(directory.iterdir()) == before | {directory / SUMMARY}:
+            (directory / SUMMARY).unlink()
+            if not existed:
+                directory.rmdir()
+        raise
+
+
 def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """Write ``summary.json`` beside the files already in the folder, and give back what it says."""
     files = sorted({*_files(folder), SUMMARY})

@@ -165,9 +165,14 @@ def write_run(
     with output_directory(directory, force) as folder:
         seconds = dict(run.seconds)
         with _timed("write", seconds):
-            write_csv(run.model.to_frame(), folder / LABELS)
-            if not run.annotations.anonymous:
-                write_csv(annotator_table(run), folder / ANNOTATORS)
-            run.model.save(folder / MODEL)
+            write_fitted(run, folder)
         content = summary(run, command=command, source=source) | {"seconds": seconds}
         return write_summary(folder, content)
+
+
+def write_fitted(run: Run, folder: Path) -> None:
+    """Labels, annotators (where there are any) and the model."""
+    write_csv(run.model.to_frame(), folder / LABELS)
+    if not run.annotations.anonymous:
+        write_csv(annotator_table(run), folder / ANNOTATORS)
+    run.model.save(folder / MODEL)

@@ -4,8 +4,8 @@
 0     done
 1     an error in dissensus itself (``--debug`` shows where)
 2     the input, an option or the place to write is at fault; nothing was written
-130   interrupted with Ctrl-C; nothing was written
-143   terminated (SIGTERM); nothing was written
+130   interrupted with Ctrl-C; nothing was written (a search keeps what is finished)
+143   terminated (SIGTERM); likewise
 ====  ==========================================================================
 """
 
@@ -28,8 +28,12 @@ DONE, BROKEN, BAD_INPUT = 0, 1, 2
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 an error in dissensus itself; 2 bad input, option or output place; "
-    "130 interrupted; 143 terminated. Unless it is 0, nothing was written."
+    "130 interrupted; 143 terminated. Unless it is 0, no result was written."
 )
+
+
+class StoppedError(Exception):
+    """Ctrl-C where there is more to say than that nothing was written."""
 
 
 class Door(TyperGroup):
@@ -70,6 +74,8 @@ def guarded(run: Callable[[], Any], words: Sequence[str], debug: bool) -> int:
         return _fail(str(error), BAD_INPUT)
     except typer.TyperException as error:
         return _fail(_usage(error), BAD_INPUT)
+    except StoppedError as error:
+        return _fail(str(error), INTERRUPTED)
     except typer.Abort:
         code = INTERRUPTED
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -28,62 +29,49 @@ def model_names(incomplete: str) -> list[str]:
     return [name for name in ("auto", *MODELS) if name.startswith(incomplete)]
 
 
+def _option(*flags: str, metavar: str, help: str, **more: Any) -> Any:
+    return typer.Option(*flags, metavar=metavar, help=help, rich_help_panel=PANEL, **more)
+
+
+Inference = Annotated[
+    str | None, _option("--inference", metavar="NAME", help="How the model is learned (pgm).")
+]
+Restarts = Annotated[
+    int | None, _option("--restarts", metavar="N", help="Fits from different starts; the best stays.")
+]
+Seed = Annotated[int, _option("--seed", metavar="N", help="Replays a run.")]
+Jobs = Annotated[int, _option("--jobs", "-j", metavar="N", help="Threads or processes; -1: all cores.")]
+SetOption = Annotated[
+    list[str],
+    _option("--set", "-s", metavar="NAME=VALUE", help="Any setting of the model; repeatable."),
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """A model by name, with settings."""
 
     model: Annotated[
         str,
-        typer.Option(
+        _option(
             "--model",
             "-m",
             metavar="NAME",
             help="A model (dissensus models lists them), or the best by held-out likelihood.",
             autocompletion=model_names,
-            rich_help_panel=PANEL,
         ),
     ] = "auto"
     item_clusters: Annotated[
-        int | None,
-        typer.Option("--item-clusters", "-k", metavar="K", help="Item clusters.", rich_help_panel=PANEL),
+        int | None, _option("--item-clusters", "-k", metavar="K", help="Item clusters.")
     ] = None
     annotator_clusters: Annotated[
-        int | None,
-        typer.Option(
-            "--annotator-clusters", "-l", metavar="L", help="Annotator clusters.", rich_help_panel=PANEL
-        ),
+        int | None, _option("--annotator-clusters", "-l", metavar="L", help="Annotator clusters.")
     ] = None
-    inference: Annotated[
-        str | None,
-        typer.Option(
-            "--inference", metavar="NAME", help="How the model is learned (pgm).", rich_help_panel=PANEL
-        ),
-    ] = None
-    restarts: Annotated[
-        int | None,
-        typer.Option(
-            "--restarts",
-            metavar="N",
-            help="Fits from different starts; the best stays.",
-            rich_help_panel=PANEL,
-        ),
-    ] = None
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Replays a run.", rich_help_panel=PANEL)
-    ] = 0
-    jobs: Annotated[
-        int, typer.Option("--jobs", "-j", metavar="N", help="Threads; -1: all cores.", rich_help_panel=PANEL)
-    ] = 1
-    set: Annotated[
-        list[str],
-        typer.Option(
-            "--set",
-            "-s",
-            metavar="NAME=VALUE",
-            help="Any setting of the model; repeatable.",
-            rich_help_panel=PANEL,
-        ),
-    ] = field(default_factory=list)
+    inference: Inference = None
+    restarts: Restarts = None
+    seed: Seed = 0
+    jobs: Jobs = 1
+    set: SetOption = field(default_factory=list)
 
     def chosen(self) -> dict[str, Any]:
         """The settings that were given, by the models' names for them."""
@@ -103,9 +91,24 @@ def parse_setting(text: str) -> tuple[str, Any]:
     """``name=value``, the value read as JSON would (3, 0.5, true, null), or else as text."""
     name, equals, value = text.partition("=")
     if not (equals and name.strip()):
-        raise ParameterError(f"--set {text}: write it as name=value, as in --set n_item_clusters=12")
+        raise ParameterError(f"{text}: write it as name=value, as in n_item_clusters=12")
+    return name.strip(), parse_value(value)
+
+
+def parse_value(text: str) -> Any:
+    """A value as JSON would read it, or else the text."""
     try:
-        return name.strip(), json.loads(value)
+        return json.loads(text)
     except ValueError:
-        words = {"none": None, "true": True, "false": False}
-        return name.strip(), words.get(value.strip().lower(), value.strip())
+        return {"none": None, "true": True, "false": False}.get(text.strip().lower(), text.strip())
+
+
+def parse_values(text: str) -> list[Any]:
+    """Values to try: single ones with commas between, and ``3:20`` for every whole number from 3 to 20."""
+    values: list[Any] = []
+    for part in text.split(","):
+        bounds = re.fullmatch(r"\s*(\d+):(\d+)\s*", part)
+        values += range(int(bounds[1]), int(bounds[2]) + 1) if bounds else [parse_value(part)]
+    if not values or "" in values:
+        raise ParameterError(f"{text}: write values to try as 3:20 or 1,2,4")
+    return values

@@ -1,0 +1,187 @@
+"""``dissensus select``: how many clusters, and whatever else should be chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dissensus.cli.app import app, example
+from dissensus.cli.bundles import unbundled
+from dissensus.cli.door import StoppedError
+from dissensus.cli.features import ItemFeatures
+from dissensus.cli.reading import LabelFile, Reading
+from dissensus.cli.settings import (
+    Inference,
+    Jobs,
+    Restarts,
+    Seed,
+    SetOption,
+    model_names,
+    parse_setting,
+    parse_values,
+)
+from dissensus.cli.terminal import amounts, cell, count, progress, say, show_json, show_table
+from dissensus.cli.writing import Json, Output, command_line, say_written, stem
+
+if TYPE_CHECKING:
+    from dissensus.models.base import Model
+    from dissensus.selection import Selection
+
+PANEL = "The search"
+SHOWN = 10  # cells in the table
+SIZES = {"item_clusters": "n_item_clusters", "annotator_clusters": "n_annotator_clusters"}
+USUAL = "3:20"
+
+
+def _option(*flags: str, metavar: str, help: str, **more: Any) -> Any:
+    return typer.Option(*flags, metavar=metavar, help=help, rich_help_panel=PANEL, **more)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A model, the values to try, and how cells are judged."""
+
+    model: Annotated[
+        str, _option("--model", "-m", metavar="NAME", help="A model.", autocompletion=model_names)
+    ] = "pgm"
+    item_clusters: Annotated[
+        str | None, _option("--item-clusters", "-k", metavar="3:20", help="Numbers of item clusters.")
+    ] = None
+    annotator_clusters: Annotated[
+        str | None,
+        _option("--annotator-clusters", "-l", metavar="3:20", help="Numbers of annotator clusters."),
+    ] = None
+    grid: Annotated[
+        list[str],
+        _option("--grid", "-g", metavar="NAME=VALUES", help="Values of another setting; repeatable."),
+    ] = field(default_factory=list)
+    criterion: Annotated[
+        str, _option("--criterion", metavar="NAME", help="held-out, dev, bic, icl, evidence, …")
+    ] = "held-out"
+    dev: Annotated[
+        Path | None, _option("--dev", metavar="FILE", help="Labels of other items, to judge by.")
+    ] = None
+    test_size: Annotated[
+        float, _option("--held-out", metavar="SHARE", help="Share of labels hidden (or dev items).")
+    ] = 0.2
+    repeats: Annotated[
+        int, _option("--repeats", metavar="N", help="Splits on which the best cells are tried.")
+    ] = 5
+    finalists: Annotated[int, _option("--finalists", metavar="N", help="Cells that are the best.")] = 10
+    inference: Inference = None
+    restarts: Restarts = None
+    seed: Seed = 0
+    jobs: Jobs = -1
+    set: SetOption = field(default_factory=list)
+
+    def estimator(self) -> Model:
+        """The model, with the settings that stay the same."""
+        from dissensus.auto import build_model
+
+        fixed = {"inference": self.inference, "n_restarts": self.restarts}
+        given = {name: value for name, value in fixed.items() if value is not None}
+        return build_model(self.model, given | dict(map(parse_setting, self.set)), seed=self.seed)
+
+    def values(self, estimator: Model) -> dict[str, list[Any]]:
+        """What is tried: the numbers of clusters the model has, and every ``--grid``."""
+        from dissensus.auto import check_known
+
+        known = estimator.get_params(deep=False)
+        sizes = {setting: getattr(self, option) for option, setting in SIZES.items()}
+        wanted = {
+            name: parse_values(given or USUAL)
+            for name, given in sizes.items()
+            if given is not None or name in known
+        }
+        others = (text.partition("=") for text in self.grid)
+        wanted |= {name.strip(): parse_values(values) for name, _, values in others}
+        check_known(self.model, wanted, known)
+        return wanted
+
+    def judging(self) -> dict[str, Any]:
+        """How cells are judged, by the library's names."""
+        return {
+            "criterion": self.criterion,
+            "test_size": self.test_size,
+            "repeats": self.repeats,
+            "finalists": self.finalists,
+            "n_jobs": self.jobs,
+            "seed": self.seed,
+        }
+
+
+@app.command(
+    epilog=example(
+        "dissensus select votes.csv -k 3:20 -l 3:20 --inference bp -o search",
+        "dissensus select votes.csv --model fmm -k 1,2,4,8,16,32 --grid alpha=1.5,2,3",
+    )
+)
+@unbundled
+def select(
+    context: typer.Context,
+    file: LabelFile,
+    output: Output,
+    reading: Reading,
+    grid: Grid,
+    features: ItemFeatures,
+    as_json: Json = False,
+) -> None:
+    """Choose K and L, or any setting, by labels not seen; a killed search goes on where it was."""
+    directory = output.directory(f"{stem(file)}-search")
+    estimator = grid.estimator()
+    values = grid.values(estimator)
+    from dissensus.outputs import claimed
+    from dissensus.selection import select as search
+    from dissensus.selection_files import write_selection
+
+    annotations = features.attached(reading.read(file))
+    dev = None if grid.dev is None else features.attached(reading.read(grid.dev))
+    command = command_line(context)
+    notice = {"command": command, "source": str(file)}
+    with _resumable(directory), claimed(directory, notice, output.force), progress() as watch:
+        selection = search(
+            estimator, annotations, values, dev=dev, directory=directory, progress=watch, **grid.judging()
+        )
+    summary = write_selection(selection, annotations, directory, command=command, source=str(file))
+    if as_json:
+        show_json(summary)
+        return
+    say(amounts(annotations))
+    _show(selection, grid.criterion)
+    say_written(directory, summary["files"])
+
+
+@contextmanager
+def _resumable(directory: Path) -> Iterator[None]:
+    """Ctrl-C says that what is finished is kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = (
+            f"{directory} keeps what is finished: run the same again"
+            if directory.exists()
+            else "nothing was written"
+        )
+        raise StoppedError(f"interrupted; {kept}") from None
+
+
+def _show(selection: Selection, criterion: str) -> None:
+    best = [
+        [_short(str(one)), one.score, one.error, one.repeats, one.seconds] for one in selection.cells[:SHOWN]
+    ]
+    title = f"The best of {count(len(selection.cells), 'cell')} by {criterion} (nats, higher is better)"
+    show_table(title, ["settings", "score", "± error", "splits", "seconds"], best, best=0)
+    for name, gain in selection.gains.items():
+        say(f"Better than the best {name} by {cell(gain.mean)} ± {cell(gain.error)}")
+    wins = "; ".join(f"{_short(name)} on {n}" for name, n in selection.stability.wins.items())
+    say(f"First on the splits: {wins}")
+
+
+def _short(settings: str) -> str:
+    """Numbers of clusters by their option's letter."""
+    return settings.replace("n_item_clusters", "k").replace("n_annotator_clusters", "l")
