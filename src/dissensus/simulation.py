@@ -22,6 +22,7 @@ Load = Literal["even", "long-tail"]
 
 TAIL_SIGMA = 1.5  # spread of the log-normal loads; real platforms' busiest tenth give half of the labels
 CHUNK_CELLS = 1 << 22  # (item, annotator) keys drawn at a time
+CROWD_PER_LABEL = 30  # annotators per label of an item above which repeats are rare enough to draw again
 
 
 @dataclass(frozen=True)
@@ -92,16 +93,41 @@ def simulate(
 
 
 def assign(n_items: int, weights: Array, per_item: int, rng: np.random.Generator) -> NDArray[np.int32]:
-    """(items, per_item): different annotators for each item, sorted, chances in proportion to weights."""
+    """(items, per_item): different annotators for each item, sorted, chances in proportion to weights.
+
+    Annotators are drawn one after another; one that an item already has is drawn again. In a crowd so small
+    that this would often happen, the smallest of Exp(1)/weight are taken: the same distribution.
+    """
+    scarce = len(weights) < CROWD_PER_LABEL * per_item or weights.max() > weights.sum() / 2
+    chosen = (_smallest_keys if scarce else _drawn_again)(n_items, weights, per_item, rng)
+    chosen.sort(axis=1)
+    return chosen
+
+
+def _smallest_keys(
+    n_items: int, weights: Array, per_item: int, rng: np.random.Generator
+) -> NDArray[np.int32]:
     N = len(weights)
     rows_at_once = max(1, CHUNK_CELLS // N)
     chosen = np.empty((n_items, per_item), dtype=np.int32)
     for start in range(0, n_items, rows_at_once):
         rows = slice(start, min(start + rows_at_once, n_items))
-        # The per_item smallest of Exp(1)/weight are a weighted draw without replacement.
         keys = rng.exponential(size=(rows.stop - rows.start, N)) / weights
-        chosen[rows] = np.sort(np.argpartition(keys, per_item - 1, axis=1)[:, :per_item], axis=1)
+        chosen[rows] = np.argpartition(keys, per_item - 1, axis=1)[:, :per_item]
     return chosen
+
+
+def _drawn_again(n_items: int, weights: Array, per_item: int, rng: np.random.Generator) -> NDArray[np.int32]:
+    cumulative = np.cumsum(weights) / weights.sum()
+    chosen = np.full((n_items, per_item), -1, dtype=np.int32)
+    for column in range(per_item):
+        rows = np.arange(n_items)
+        while len(rows):
+            draws = np.searchsorted(cumulative, rng.random(len(rows)), side="right")
+            repeated = (chosen[rows, :column] == draws[:, None]).any(axis=1)
+            chosen[rows[~repeated], column] = draws[~repeated]
+            rows = rows[repeated]
+    return np.minimum(chosen, len(weights) - 1)
 
 
 def draw(distributions: Array, which: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:

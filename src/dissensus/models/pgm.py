@@ -180,7 +180,8 @@ class PGM(Model):
     def _fit_messages(self, annotations: Annotations, pool: Executor, evidence: Array | None) -> None:
         shards = shards_of(annotations)
         inner, outer = (pool, Serial()) if len(shards) > 1 else (Serial(), pool)
-        graph = Graph(shards, annotations.n_annotators, inner, self.messages == "mean-field")
+        pairwise = self.m_step == "pairwise"
+        graph = Graph(shards, annotations.n_annotators, inner, self.messages == "mean-field", pairwise)
         learner = self._learner()
         max_iter = self.max_iter or DEFAULT_ITERATIONS[self.inference]
         load = annotations.annotator_load
@@ -195,7 +196,6 @@ class PGM(Model):
 
         def step(state: tuple[Beliefs, Learned]) -> tuple[tuple[Beliefs, Learned], float]:
             beliefs, learned = state
-            pairwise = self.m_step == "pairwise"
             statistics = graph.statistics(beliefs, learned.potentials.theta if pairwise else None)
             pair_terms = 0.0 if graph.mean_field else statistics.pair_terms
             objective = beliefs.node_terms - pair_terms + learned.prior_term

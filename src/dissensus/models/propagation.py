@@ -54,9 +54,11 @@ class ShardState:
     """What a shard carries from one round to the next."""
 
     w: Array  # (items, K)
-    incoming: Array  # (pairs, L): z_n / ν_e, unnormalised cavities of the annotators
-    sums: Array  # (pairs,): s_e
     nu: Array  # (pairs, L): messages to annotators
+    incoming: Array | None  # (pairs, L): z_n / ν_e of the last round, kept where pairwise beliefs need it
+
+
+Job = tuple[Shard, ShardState]
 
 
 @dataclass(frozen=True)
@@ -88,27 +90,26 @@ class Graph:
     n_annotators: int
     pool: Executor
     mean_field: bool = False
+    keep_cavities: bool = True  # pairwise beliefs need them; without, a pair costs half the memory
 
     def start(self, w: Array, z: Array) -> Beliefs:
         """Beliefs given, messages that say nothing yet."""
         states = tuple(
-            ShardState(
-                w[shard.rows],
-                np.take(z, shard.pairs.annotator, axis=0),
-                np.ones(shard.pairs.n_pairs),
-                np.ones((shard.pairs.n_pairs, z.shape[1])),
-            )
+            ShardState(w[shard.rows], np.ones((shard.pairs.n_pairs, z.shape[1])), None)
             for shard in self.shards
         )
         return Beliefs(w, z, states, -np.inf, np.inf)
 
     def statistics(self, beliefs: Beliefs, theta: Array | None) -> Statistics:
         """Expected label counts: of node beliefs multiplied (the paper's M-step), or, with the Θ
-        potentials of the last round given, of pairwise beliefs (exact EM's)."""
-        step = partial(_counts_step, z=beliefs.z, theta=None if self.mean_field else theta)
-        jobs = list(zip(self.shards, beliefs.states, strict=True))
-        label_mass, pair_terms = total(self.pool.map(step, jobs))
+        potentials of the last round given, of pairwise beliefs (exact EM's).
+        """
+        step = partial(_counts_step, z=beliefs.z, theta=theta)
+        label_mass, pair_terms = total(self.pool.map(step, self._jobs(beliefs)))
         return Statistics(label_mass, beliefs.w.sum(axis=0), beliefs.z.sum(axis=0), pair_terms)
+
+    def _jobs(self, beliefs: Beliefs) -> list[Job]:
+        return list(zip(self.shards, beliefs.states, strict=True))
 
     def round(self, beliefs: Beliefs, potentials: Potentials, damping: float = 0.0) -> Beliefs:
         """One round: all messages to items, then all messages to annotators."""
@@ -117,8 +118,9 @@ class Graph:
             z=beliefs.z,
             potentials=potentials,
             damping=damping,
+            keep_cavities=self.keep_cavities,
         )
-        parts = self.pool.map(step, list(zip(self.shards, beliefs.states, strict=True)))
+        parts = self.pool.map(step, self._jobs(beliefs))
         logits = np.zeros((self.n_annotators, potentials.theta.shape[1]))
         for shard, (_, rows, _) in zip(self.shards, parts, strict=True):
             logits[shard.pairs.who] += rows
@@ -143,11 +145,7 @@ class Graph:
         if self.mean_field:
             return beliefs.node_terms
         step = partial(_pair_terms_step, z=beliefs.z)
-        jobs = list(zip(self.shards, beliefs.states, strict=True))
-        return beliefs.node_terms - float(total(self.pool.map(step, jobs))[0])
-
-
-Job = tuple[Shard, ShardState]
+        return beliefs.node_terms - float(total(self.pool.map(step, self._jobs(beliefs)))[0])
 
 
 def _pair_terms_step(job: Job, z: Array) -> tuple[float]:
@@ -162,7 +160,7 @@ def _counts_step(job: Job, z: Array, theta: Array | None) -> tuple[Array, float]
     layout = shard.pairs
     right, sums = cavity(z, layout.annotator, state.nu)
     left = np.take(state.w, layout.item, axis=0)
-    if theta is None:
+    if theta is None or state.incoming is None:
         # Σ_e w_mk z_nl over the pairs of each answer
         counts = pair_counts(layout, left, np.take(z, layout.annotator, axis=0))
     else:
@@ -175,7 +173,7 @@ def _counts_step(job: Job, z: Array, theta: Array | None) -> tuple[Array, float]
 
 
 def _round_step(
-    job: Job, z: Array, potentials: Potentials, damping: float
+    job: Job, z: Array, potentials: Potentials, damping: float, keep_cavities: bool
 ) -> tuple[ShardState, Array, float]:
     shard, state = job
     layout = shard.pairs
@@ -192,14 +190,15 @@ def _round_step(
     # scale stands once in every Z_m, Z_n and Z_e of its pair, so it counts once in all.
     offset = float(scale @ np.diff(layout.bounds)) - float(np.log(sums).sum())
     terms = float(item_terms.sum()) + offset
-    return ShardState(w, incoming, sums, nu), layout.to_annotators @ np.log(nu), terms
+    kept = ShardState(w, nu, incoming if keep_cavities else None)
+    return kept, layout.to_annotators @ np.log(nu), terms
 
 
 def _mean_field_step(
-    job: Job, z: Array, potentials: Potentials, damping: float
+    job: Job, z: Array, potentials: Potentials, damping: float, keep_cavities: bool
 ) -> tuple[ShardState, Array, float]:
     shard, state = job
-    del damping
+    del damping, keep_cavities  # mean field passes no messages
     layout = shard.pairs
     K, L, P = potentials.theta.shape
     logs = (layout.answers @ potentials.theta.reshape(K * L, P).T).reshape(-1, K, L)
@@ -210,11 +209,7 @@ def _mean_field_step(
     nu = messages(layout, logs.transpose(0, 2, 1), np.take(w, layout.item, axis=0))
     # Given w, Σ_n log Z_n holds the pairs' and the annotators' terms; the items' own remain.
     terms = float((w * psi).sum() - xlogy(w, w).sum())
-    return (
-        ShardState(w, state.incoming, state.sums, state.nu),
-        layout.to_annotators @ nu,
-        terms,
-    )
+    return ShardState(w, state.nu, None), layout.to_annotators @ nu, terms
 
 
 def _rows(table: Array, shard: Shard) -> Any:

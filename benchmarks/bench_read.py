@@ -1,0 +1,120 @@
+"""Five million rows of CSV into Annotations, beside pyarrow's own read and dictionary-encode.
+
+Ids are strings; rows come in the order of the items, as most tools write them, or shuffled. Every reading has
+a fresh process, the two sides take turns, and the best time of each counts: other work on the machine can
+only add to a time.
+
+    python benchmarks/bench_read.py [--rows 5000000] [--rounds 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv
+
+LIMIT = 1.5  # times pyarrow's own
+LABELS_PER_ITEM = 10
+LABELS_PER_ANNOTATOR = 250
+CLASSES = ("positive", "negative", "neutral", "mixed", "unclear")
+
+
+def write_labels(path: Path, n_labels: int, *, shuffled: bool) -> None:
+    """Ten labels an item by a long-tailed crowd."""
+    rng = np.random.default_rng(0)
+    item = np.arange(n_labels) // LABELS_PER_ITEM
+    n_annotators = max(1, n_labels // LABELS_PER_ANNOTATOR)
+    annotator = (n_annotators * rng.random(n_labels) ** 3).astype(np.int64)
+    label = rng.integers(0, len(CLASSES), n_labels)
+    order = rng.permutation(n_labels) if shuffled else np.arange(n_labels)
+    columns = {"item": _names("item", item), "annotator": _names("worker", annotator)}
+    columns["label"] = pa.array(CLASSES).take(pa.array(label))
+    csv.write_csv(pa.table(columns).take(pa.array(order)), path)
+
+
+def _names(prefix: str, codes: np.ndarray) -> pa.Array:
+    names = pa.array([f"{prefix}-{code:07d}" for code in range(codes.max() + 1)])
+    return names.take(pa.array(codes))
+
+
+def read_with_pyarrow(path: str) -> int:
+    table = csv.read_csv(path)
+    return min(len(column.dictionary_encode()) for column in table.columns)
+
+
+def read_with_dissensus(path: str) -> int:
+    from dissensus import read_annotations
+
+    return read_annotations(path).n_labels
+
+
+READERS = {"pyarrow": read_with_pyarrow, "dissensus": read_with_dissensus}
+
+
+def measure(reader: str, path: str) -> None:
+    """Read once in this process; seconds and peak memory go to standard output."""
+    import dissensus.io.exports  # noqa: F401  (imports are not reading)
+
+    start = time.perf_counter()
+    n_labels = READERS[reader](path)
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"labels": n_labels, "seconds": seconds, "peak": peak}))
+
+
+def in_fresh_process(reader: str, path: Path) -> dict[str, float]:
+    command = [sys.executable, __file__, "--reader", reader, "--file", str(path)]
+    finished = subprocess.run(command, check=True, capture_output=True, text=True)
+    return dict(json.loads(finished.stdout))
+
+
+def compare(path: Path, rounds: int) -> float:
+    """The ratio of the best times, with both sides printed."""
+    found = {reader: [in_fresh_process(reader, path) for _ in range(1)] for reader in READERS}
+    for _ in range(rounds - 1):
+        for reader in READERS:
+            found[reader].append(in_fresh_process(reader, path))
+    assert len({run["labels"] for runs in found.values() for run in runs}) == 1
+    best = {reader: min(run["seconds"] for run in runs) for reader, runs in found.items()}
+    for reader, runs in found.items():
+        peak = max(run["peak"] for run in runs)
+        print(f"  {reader:<10} {best[reader]:6.2f} s   peak memory {peak / 1e6:6.0f} MB")
+    ratio = best["dissensus"] / best["pyarrow"]
+    print(f"  ratio {ratio:.2f} (at most {LIMIT})")
+    return ratio
+
+
+def main(rows: int, rounds: int) -> int:
+    ratios = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "labels.csv"
+        for shuffled in (False, True):
+            write_labels(path, rows, shuffled=shuffled)
+            order = "shuffled" if shuffled else "by item"
+            print(
+                f"{rows:,} rows {order}, {path.stat().st_size / 1e6:.0f} MB (peak counts the mapped file too)"
+            )
+            ratios.append(compare(path, rounds))
+    return int(max(ratios) > LIMIT)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--reader", choices=READERS)
+    parser.add_argument("--file")
+    given = parser.parse_args()
+    if given.reader:
+        measure(given.reader, given.file)
+    else:
+        sys.exit(main(given.rows, given.rounds))
