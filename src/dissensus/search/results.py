@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dissensus.search.grid import label_of, size_of
-from dissensus.search.trials import Candidate, Outcome, Outcomes
+from dissensus.search.grid import label_of
+from dissensus.search.trials import Candidate, Outcome, Outcomes, rank
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,7 @@ class Stability:
 def ranked(candidates: Iterable[Candidate], outcomes: Outcomes) -> tuple[Cell, ...]:
     """Cells from best to worst: those tried on most repeats first, then by mean score, then the smaller."""
     cells = [Cell.of(candidate, outcomes[candidate.key]) for candidate in candidates]
-    return tuple(sorted(cells, key=_rank))
-
-
-def _rank(cell: Cell) -> tuple[int, float, int]:
-    return -cell.repeats, np.inf if np.isnan(cell.score) else -cell.score, size_of(cell.settings)
+    return tuple(sorted(cells, key=lambda cell: (-cell.repeats, *rank(cell.score, cell.settings))))
 
 
 def gain(better: Cell, other: Cell) -> Gain:
@@ -93,7 +89,8 @@ def gain(better: Cell, other: Cell) -> Gain:
 def stability(cells: Sequence[Cell]) -> Stability:
     """Of the ranking, best cell first."""
     finalists = [cell for cell in cells if cell.repeats == cells[0].repeats]
-    table = np.array([cell.scores for cell in finalists])  # (finalists, repeats)
+    scores = np.array([cell.scores for cell in finalists])
+    table = np.where(np.isnan(scores), -np.inf, scores)  # (finalists, repeats)
     firsts = [str(finalists[place]) for place in table.argmax(axis=0)]
     wins = {str(cell): firsts.count(str(cell)) for cell in finalists if str(cell) in firsts}
     tied = [cell for cell in finalists[1:] if _close(gain(finalists[0], cell))]

@@ -79,6 +79,11 @@ def attempt(material: Material, trial: Trial) -> Outcome:
     return Outcome(trial.fit_seed, score, time.perf_counter() - started)
 
 
+def rank(score: float, settings: Mapping[str, Any]) -> tuple[bool, float, int]:
+    """What sorts the best first: higher scores, of equals the smaller cell, what is no number last."""
+    return bool(np.isnan(score)), 0.0 if np.isnan(score) else -score, size_of(settings)
+
+
 @dataclass
 class Search:
     """Trials under way: what is planned, what is done, and who is told."""
@@ -136,9 +141,8 @@ class Search:
         ranked = [sorted(group, key=self._first_rank)[: self.finalists] for group in groups.values()]
         return [candidate for group in ranked for candidate in group]
 
-    def _first_rank(self, candidate: Candidate) -> tuple[float, int]:
-        score = self.done[candidate.key][0].score
-        return np.inf if np.isnan(score) else -score, size_of(candidate.settings)
+    def _first_rank(self, candidate: Candidate) -> tuple[bool, float, int]:
+        return rank(self.done[candidate.key][0].score, candidate.settings)
 
     # ---- telling how far it is ------------------------------------------------------------------------
 
