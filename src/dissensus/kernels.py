@@ -48,11 +48,14 @@ def safe_log(chances: Array) -> Array:
 
 def softmax_rows(logits: Array) -> tuple[Array, Array]:
     """Each row's exp, normalised, and the logarithm of what it was divided by."""
-    top = logits.max(axis=1, keepdims=True)
-    chances = np.exp(logits - top)
-    sums = chances.sum(axis=1, keepdims=True)
-    chances /= sums
-    return chances, (np.log(sums) + top)[:, 0]
+    # NumPy reduces short rows slowly: column by column, and a product with ones, are twice as fast.
+    top = logits[:, 0].copy()
+    for column in logits.T[1:]:
+        np.maximum(top, column, out=top)
+    chances = np.exp(logits - top[:, None])
+    sums = chances @ np.ones(logits.shape[1])
+    chances /= sums[:, None]
+    return chances, np.log(sums) + top
 
 
 def one_hot_rows(chances: Array) -> Array:
