@@ -78,11 +78,10 @@ def test_the_reference_and_the_floor_by_hand() -> None:
     design = Design.of(annotations, 4, 4, 0, 1e-5)
     y = int((design.reserved.label == 1).sum())
     assert design.reference.tolist() == [[1 - y / 4, y / 4]]
-    # All eight labels stand for the truth, p = (3/4, 1/4); four are drawn: Σ_k Binomial(k; 4, 1/4) KL(k/4 ‖ p)
-    expected = sum(
-        math.comb(4, k) * 0.25**k * 0.75 ** (4 - k) * kl([[1 - k / 4, k / 4]], [[0.75, 0.25]])
-        for k in range(5)
-    )
+    # All eight labels stand for the truth, a quarter of them y; four are drawn: Σ_k Bin(k; 4, ¼) KL(k/4 ‖ ¼)
+    chances = [math.comb(4, k) * 0.25**k * 0.75 ** (4 - k) for k in range(5)]
+    divergences = [kl([[1 - k / 4, k / 4]], [[0.75, 0.25]]) for k in range(5)]
+    expected = float(np.dot(chances, divergences))
     assert design.floor == pytest.approx(expected, rel=1e-9)
 
 
