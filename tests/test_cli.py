@@ -222,6 +222,8 @@ BAD = {
     "a range without an end": (["select", "votes.csv", "-k", "3:"], "n_item_clusters"),
     "no values": (["select", "votes.csv", "-k", ","], "3:20"),
     "a criterion that is none": (["select", "votes.csv", "-k", "2", "--criterion", "bc"], "bic"),
+    "a number of labels that is none": (["recover", "votes.csv", "-r", "x"], "whole numbers"),
+    "too few labels to keep any back": (["recover", "votes.csv"], "no item has 8 + 6"),
     "a metric that is none": (["score", "votes.csv", "votes.csv", "--metric", "kll"], "did you mean 'kl'?"),
     "a broken model": (["score", "bad.safetensors", "votes.csv"], "bad.safetensors"),
     "an impossible crowd": (["simulate", "--labels-per-item", "500", "-o", "c"], "labels_per_item"),
@@ -386,6 +388,20 @@ def test_an_interrupted_select_says_that_it_can_go_on(crowd: Path, monkeypatch: 
     words = ["select", crowd / "annotations.csv", "-m", "fmm", "-k", "2", "--repeats", 1, "-j", 1, "-o", "s"]
     assert failure(*words, code=130) == "interrupted; s keeps what is finished: run the same again"
     assert Path("s/search.jsonl").is_file()
+
+
+def test_recover_shows_every_model_beside_the_counts() -> None:
+    run("simulate", "--n-items", 60, "--labels-per-item", 16, "-k", 3, "-l", 2, "-o", "crowd")
+    words = ["-r", "2,4", "-k", 3, "-l", 2, "-m", "fmm", "-m", "pgm inference=vb", "--draws", 2, "-j", 1]
+    result = run("recover", "crowd/annotations.csv", *words, "-o", "recovery")
+    assert "60 items, 8.0 labels kept back each" in result.stdout
+    rows = read_csv(Path("recovery/recovery.csv"))
+    assert {(row["name"], row["labels_shown"]) for row in rows} == {
+        (name, shown) for name in ("fmm", "pgm inference=vb") for shown in ("2", "4")
+    }
+    found = json.loads(run("recover", "crowd/annotations.csv", *words, "--json").stdout)
+    assert [point["labels_shown"] for point in found["counts"]] == list(range(1, 9))
+    assert float(rows[0]["kl"]) == pytest.approx(found["models"][0]["kl"], rel=1e-5)
 
 
 @pytest.mark.parametrize(

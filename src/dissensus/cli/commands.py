@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dissensus.cli import describe, fit  # isort: skip
-from dissensus.cli import select  # isort: skip
+from dissensus.cli import select, recover  # isort: skip
 from dissensus.cli import score  # isort: skip
 from dissensus.cli import models  # isort: skip
 from dissensus.cli import files  # isort: skip
 from dissensus.cli import simulate, demo  # isort: skip
 from dissensus.cli.app import app
 
-__all__ = ["app", "demo", "describe", "files", "fit", "models", "score", "select", "simulate"]
+__all__ = ["app", "demo", "describe", "files", "fit", "models", "recover", "score", "select", "simulate"]

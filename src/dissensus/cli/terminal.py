@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dissensus.annotations import Annotations
     from dissensus.auto import Watch
 
-NUMBER = re.compile(r"[\d.,%∞+\-−– ]*")  # a table's cell that stands to the right
+NUMBER = re.compile(r"[\d.,%∞+<>\-−– ]*")  # a table's cell that stands to the right
 PIPE_WIDTH = 160  # columns of a table where no terminal says how wide it is
 
 
