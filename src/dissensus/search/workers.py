@@ -8,6 +8,7 @@ itself when the process that started it is gone.
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -129,6 +130,8 @@ def _processes(shared: Any, n_processes: int) -> Iterator[Any]:
 def _begin(shared: Any, parent: int) -> None:
     global _shared
     _shared = shared
+    # Ctrl-C reaches every process of a terminal; the one that started us decides what becomes of the search.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(limits=1, user_api="blas")
