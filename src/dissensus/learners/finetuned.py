@@ -59,7 +59,7 @@ class FineTunedEncoder(Learner):
         self,
         model: str | None = None,
         *,
-        epochs: int = 4,
+        epochs: int = 3,
         patience: int | None = 2,
         batch_size: int = 16,
         learning_rate: float = 1e-4,
@@ -113,7 +113,7 @@ class FineTunedEncoder(Learner):
         with progress_bar("fine-tuning", n_steps, self.progress) as advance:
             for _ in range(self.epochs):
                 network.train()
-                for rows in batches(len(X), self.batch_size, rng):
+                for rows in batches([len(text) for text in X], self.batch_size, rng):
                     loss = self._loss(head, [X[i] for i in rows], targets[rows])
                     adam.zero_grad()
                     loss.backward()
@@ -135,7 +135,7 @@ class FineTunedEncoder(Learner):
             {"params": network["encoder"].parameters(), "lr": self.learning_rate},
             {"params": network["head"].parameters(), "lr": self.head_rate},
         ]
-        adam = torch.optim.AdamW(groups, weight_decay=self.weight_decay)
+        adam = torch.optim.AdamW(groups, weight_decay=self.weight_decay, fused=True)
         return adam, torch.optim.lr_scheduler.LambdaLR(adam, lambda step: max(0.0, 1.0 - step / n_steps))
 
     def _regression_head(self, X: list[str], targets: Array, dev: Dev) -> Any:

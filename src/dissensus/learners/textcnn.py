@@ -151,7 +151,7 @@ class TextCNN(Learner):
         rng = np.random.default_rng(self.seed)
         for _ in range(self.epochs):
             network.train()
-            for rows in batches(len(codes), self.batch_size, rng):
+            for rows in batches([len(code) for code in codes], self.batch_size, rng):
                 loss = self._loss(network, [codes[i] for i in rows], targets[rows])
                 adam.zero_grad()
                 loss.backward()

@@ -1,0 +1,358 @@
+"""LDLNM behind the model interface: what it promises, what it recovers, and that chance does not fool it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import dissensus as ds
+from dissensus.annotations import Annotations
+from dissensus.errors import DataError, MissingExtraError, NotFittedError, ParameterError
+
+pytest.importorskip("torch")
+
+SMALL: dict[str, Any] = {
+    "item_size": 8,
+    "annotator_size": 4,
+    "latent_size": 8,
+    "n_networks": 2,
+    "epochs": 6,
+    "patience": None,
+}
+LONGER = SMALL | {"epochs": 60, "batch_size": 32, "learning_rate": 5e-3}
+M, N, P, J = 60, 12, 3, 5
+
+
+def crowd(n_items: int = M, seed: int = 0, per_item: int = 5, biased: int = 0, n: int = N) -> Annotations:
+    """Items whose class follows from their features, given by annotators who err one time in ten.
+
+    The first ``biased`` annotators answer one class further.
+    """
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n_items, J)).astype(np.float32)
+    truth = (x @ np.random.default_rng(99).normal(size=(J, P))).argmax(axis=1)
+    item = np.repeat(np.arange(n_items), per_item)
+    annotator = np.concatenate([rng.choice(n, per_item, replace=False) for _ in range(n_items)])
+    said = np.where(rng.random(len(item)) < 0.9, truth[item], rng.integers(P, size=len(item)))
+    said = np.where(annotator < biased, (said + 1) % P, said)
+    known = Annotations.from_arrays(item, annotator, said, classes=range(P))
+    return ds.with_features(known, x)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[ds.LDLNM, Annotations]:
+    known = crowd()
+    return ds.LDLNM(**SMALL).fit(known), known
+
+
+def test_distributions_of_items_fitted_and_new(fitted):
+    model, known = fitted
+    assert model.label_distributions_.shape == (M, P)
+    np.testing.assert_allclose(model.label_distributions_.sum(axis=1), 1.0, rtol=1e-12)
+    new = np.random.default_rng(5).normal(size=(7, J))
+    for settings in ({}, {"head": "label"}, {"reduce": "mode"}, {"population": "labels"}):
+        rows = model.label_distributions(new, **settings)
+        assert rows.shape == (7, P)
+        np.testing.assert_allclose(rows.sum(axis=1), 1.0, rtol=1e-12)
+    assert set(model.predict()) <= set(known.classes)
+
+
+def test_pairs_unknown_items_and_unknown_annotators(fitted):
+    model, known = fitted
+    pairs = model.predict_proba(known.items[[0, 0]], known.annotators[[0, 1]])
+    assert np.abs(pairs[0] - pairs[1]).max() > 0
+    stranger = model.predict_proba(known.items[:1], [12345])
+    crowd_says = model.label_distributions(model.features_[:1], head="label")
+    np.testing.assert_allclose(stranger, crowd_says, rtol=1e-6)
+    nowhere = model.predict_proba([12345], known.annotators[:1])
+    np.testing.assert_allclose(nowhere[0], model.prior_distribution_, rtol=1e-12)
+
+
+def test_with_one_annotator_the_crowd_is_that_annotator():
+    known = crowd(per_item=1, n=1)
+    model = ds.LDLNM(**SMALL).fit(known)
+    alone = model.predict_proba(known.items, [known.annotators[0]] * M)
+    crowd_says = model.label_distributions(model.features_, head="label")
+    np.testing.assert_allclose(crowd_says, alone, rtol=1e-5)
+
+
+def test_weighing_by_labels_is_a_weighted_mean_of_annotators(fitted):
+    model, known = fitted
+    each = np.stack([model.predict_proba(known.items[:4], [who] * 4) for who in known.annotators])
+    load = model.annotator_load_ / model.annotator_load_.sum()
+    weighted = model.label_distributions(model.features_[:4], head="label", population="labels")
+    np.testing.assert_allclose(weighted, np.einsum("n,nip->ip", load, each), rtol=1e-5)
+    even = model.label_distributions(model.features_[:4], head="label")
+    np.testing.assert_allclose(even, each.mean(axis=0), rtol=1e-5)
+
+
+def test_same_seed_same_bits_whatever_the_order_of_rows(fitted):
+    model, known = fitted
+    order = np.random.default_rng(1).permutation(known.n_labels)
+    shuffled = Annotations.from_arrays(
+        known.items[known.item][order],
+        known.annotators[known.annotator][order],
+        known.classes[known.label][order],
+        classes=range(P),
+    )
+    again = ds.LDLNM(**SMALL).fit(shuffled, model.features_)
+    np.testing.assert_array_equal(again.weights_, model.weights_)
+    np.testing.assert_array_equal(again.label_distributions_, model.label_distributions_)
+    other = ds.LDLNM(**SMALL, seed=1).fit(known)
+    assert not np.array_equal(other.weights_, model.weights_)
+    assert int(model.n_threads_) == 1
+
+
+def test_saved_and_loaded_it_says_the_same(fitted, tmp_path: Path):
+    model, known = fitted
+    model.save(tmp_path / "m.safetensors")
+    loaded = ds.load(tmp_path / "m.safetensors")
+    new = np.random.default_rng(5).normal(size=(7, J))
+    np.testing.assert_array_equal(loaded.label_distributions(new), model.label_distributions(new))
+    np.testing.assert_array_equal(
+        loaded.predict_proba(known.items[:5], known.annotators[:5]),
+        model.predict_proba(known.items[:5], known.annotators[:5]),
+    )
+    assert loaded.get_params() == model.get_params() or list(loaded.loss_weights) == list(model.loss_weights)
+
+
+def test_settings_survive_clone_and_are_checked():
+    model = ds.LDLNM(**SMALL)
+    assert clone(model).get_params() == model.get_params()
+    with pytest.raises(ParameterError, match="The 'fusion' parameter of LDLNM"):
+        ds.LDLNM(fusion="product").fit(crowd())
+    with pytest.raises(ParameterError, match="of one size"):
+        ds.LDLNM(8, 4, fusion="sum").fit(crowd())
+    with pytest.raises(ParameterError, match="loss_weights"):
+        ds.LDLNM(loss_weights=(0, 0, 1)).fit(crowd())
+
+
+def test_what_is_missing_is_said():
+    plain = Annotations.from_arrays([0, 1], [0, 1], [0, 1])
+    with pytest.raises(DataError, match="neither features nor a column 'text'"):
+        ds.LDLNM(**SMALL).fit(plain)
+    with pytest.raises(DataError, match="does not give one row to each of 2 items"):
+        ds.LDLNM(**SMALL).fit(plain, np.zeros((3, 2)))
+    with pytest.raises(NotFittedError):
+        ds.LDLNM().label_distributions(np.zeros((1, 2)))
+    counts = Annotations.from_counts([[2, 1], [0, 3]])
+    with pytest.raises(DataError, match="who gave each label"):
+        ds.LDLNM(**SMALL).fit(counts, np.ones((2, 2)))
+
+
+def test_other_width_of_features_is_refused(fitted):
+    with pytest.raises(DataError, match="4 features came and LDLNM was fitted on 5"):
+        fitted[0].label_distributions(np.zeros((2, 4)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"fusion": "sum", "annotator_size": 8},
+        {"annotators": False},
+        {"direct": False, "batch_by": "labels"},
+        {"loss_weights": (1.0, 0.5, 0.0)},
+        {"dev_size": 0.0},
+    ],
+)
+def test_every_form_fits(changes: dict[str, Any]):
+    known = crowd()
+    model = ds.LDLNM(**(SMALL | changes)).fit(known)
+    assert np.isfinite(model.score(known))
+    assert np.isfinite(model.label_distributions_).all()
+    if "dev_size" in changes:
+        assert model.epoch_.tolist() == [-1, -1]
+
+
+def test_without_annotators_everyone_gives_the_same_answer():
+    known = crowd()
+    model = ds.LDLNM(**SMALL, annotators=False).fit(known)
+    pairs = model.predict_proba([known.items[0]] * N, known.annotators)
+    np.testing.assert_allclose(pairs, pairs[:1].repeat(N, axis=0), rtol=1e-12)
+    counts = Annotations.from_counts(known.counts)
+    assert ds.LDLNM(**SMALL, annotators=False).fit(counts, model.features_).label_distributions_.shape == (
+        M,
+        P,
+    )
+
+
+def test_given_targets_replace_the_items_own_shares():
+    known = crowd()
+    uniform = np.full((M, P), 1 / P)
+    model = ds.LDLNM(**LONGER, dev_size=0.0).fit(known, item_distributions=uniform)
+    own = ds.LDLNM(**LONGER, dev_size=0.0).fit(known)
+    assert np.abs(model.label_distributions_ - 1 / P).max() < 0.2
+    assert np.abs(own.label_distributions_ - 1 / P).max() > 0.4
+    with pytest.raises(DataError, match="item distributions of shape"):
+        ds.LDLNM(**SMALL).fit(known, item_distributions=uniform[:5])
+
+
+def test_dropout_left_on_varies_around_the_prediction(fitted):
+    model, _ = fitted
+    x = model.features_[:6]
+    samples = np.stack([model.label_distributions(x, dropout_seed=s) for s in range(20)])
+    assert samples.std(axis=0).max() > 1e-4
+    np.testing.assert_array_equal(samples[3], model.label_distributions(x, dropout_seed=3))
+    np.testing.assert_allclose(samples.mean(axis=0), model.label_distributions(x), atol=0.05)
+
+
+def test_embeddings_are_exposed(fitted):
+    model, _ = fitted
+    assert model.item_embeddings_.shape == (M, 2 * 8)
+    assert model.annotator_embeddings_.shape == (N, 2 * 4)
+
+
+# ---- what it recovers -------------------------------------------------------------------------------------
+
+
+def planted(shuffle: bool) -> tuple[float, float, ds.LDLNM]:
+    """Held-out log-probability of labels with annotators and without, half the annotators biased."""
+    known = crowd(150, biased=6, seed=2)
+    if shuffle:
+        rng = np.random.default_rng(0)
+        known = ds.with_features(
+            Annotations.from_arrays(
+                known.item, rng.permutation(known.annotator), known.label, classes=range(P)
+            ),
+            known_features(known),
+        )
+    kept, hidden = known.split_labels(0.2, seed=0)
+    fit, dev = kept.split_labels(0.2, seed=1)
+    with_them = ds.LDLNM(**LONGER).fit(fit, dev=dev)
+    without = ds.LDLNM(**LONGER, annotators=False).fit(fit, dev=dev)
+    return with_them.score(hidden), without.score(hidden), with_them
+
+
+def known_features(known: Annotations) -> Any:
+    from dissensus.text.features import features_of
+
+    return features_of(known)
+
+
+def test_a_planted_bias_is_recovered():
+    with_them, without, model = planted(shuffle=False)
+    assert with_them > without + 0.2
+    # The biased annotators (0 to 5) are foreseen to answer one class further than the others.
+    items = model.items_
+    others = model.predict_proba(items, [11] * len(items)).argmax(axis=1)
+    biased = model.predict_proba(items, [2] * len(items)).argmax(axis=1)
+    assert np.mean(biased == (others + 1) % P) > 0.8
+
+
+def test_shuffled_annotators_lose_the_gain_of_knowing_them():
+    with_them, without, _ = planted(shuffle=True)
+    assert with_them < without + 0.05
+
+
+def test_a_new_annotator_is_embedded_from_a_few_labels():
+    known = crowd(150, biased=6, seed=2)
+    model = ds.LDLNM(**LONGER).fit(known)
+    before = model.weights_.copy()
+    truth = model.predict_proba(known.items, [11] * 150).argmax(axis=1)
+    few, rest = known.items[:12], known.items[12:]
+    # Two newcomers label twelve items; "late" brings the other items along.
+    new = Annotations.from_arrays(
+        np.concatenate([few, few, rest]),
+        ["shifts"] * 12 + ["plain"] * 12 + ["late"] * 138,
+        np.concatenate([(truth[:12] + 1) % P, truth[:12], truth[12:]]),
+        classes=range(P),
+    )
+    moved = model.transform(new)
+    shifts = moved.predict_proba(rest, ["shifts"] * 138).argmax(axis=1)
+    plain = moved.predict_proba(rest, ["plain"] * 138).argmax(axis=1)
+    assert np.mean(plain == truth[12:]) > 0.8
+    assert np.mean(shifts == (truth[12:] + 1) % P) > 0.7
+    np.testing.assert_array_equal(model.weights_, before)
+    np.testing.assert_array_equal(moved.weights_, before)
+
+
+def test_known_annotators_keep_their_embedding_in_transform(fitted):
+    model, known = fitted
+    moved = model.transform(known)
+    np.testing.assert_array_equal(moved.annotator_embeddings_, model.annotator_embeddings_)
+    np.testing.assert_array_equal(moved.label_distributions_, model.label_distributions_)
+    strange = Annotations.from_arrays(["new"], [0], [0], classes=range(P))
+    with pytest.raises(DataError, match="is new and has no features"):
+        model.transform(strange)
+
+
+# ---- iterative inference ----------------------------------------------------------------------------------
+
+
+def test_iterative_inference_explains_a_distribution(fitted):
+    model, known = fitted
+    gold = known.counts / known.counts.sum(axis=1, keepdims=True)
+    found = model.infer_annotators(model.features_[:9], gold[:9], n_starts=3, sigma=1.0, max_steps=60)
+    assert found.embeddings.shape == (9, 2 * 4)
+    assert (np.diff(found.trace, axis=0) <= 1e-15).all()
+    for rows in (found.label_distributions, found.item_distributions, found.annotator_distributions):
+        np.testing.assert_allclose(rows.sum(axis=1), 1.0, rtol=1e-9)
+    start = model.infer_annotators(model.features_[:9], gold[:9], max_steps=1, decay=0.0, rate=1e-9)
+    assert found.kl.mean() < start.kl.mean()
+    expected = [np.sum(g[g > 0] * np.log(g[g > 0] / p[g > 0]))
+                for g, p in zip(gold[:9], found.item_distributions, strict=True)]  # fmt: skip
+    np.testing.assert_allclose(found.kl, expected, rtol=1e-9)
+
+
+def test_iterative_inference_says_what_it_cannot_do(fitted):
+    model, known = fitted
+    with pytest.raises(ParameterError, match="no annotator to infer"):
+        ds.LDLNM(**SMALL, annotators=False).fit(known).infer_annotators(model.features_[:1], [[1, 0, 0]])
+    with pytest.raises(DataError, match="distributions of shape"):
+        model.infer_annotators(model.features_[:1], [[0.5, 0.5]])
+
+
+# ---- the search -------------------------------------------------------------------------------------------
+
+
+def test_sizes_are_searched_with_the_common_search(tmp_path: Path):
+    from dissensus.neural.criterion import DevDistributions
+
+    parts = crowd(80).split_items({"train": 0.7, "dev": 0.3})
+    estimator = ds.LDLNM(**(SMALL | {"epochs": 2, "n_networks": 1}))
+    settings: dict[str, Any] = {
+        "criterion": DevDistributions(parts["dev"]),
+        "repeats": 1,
+        "references": {},
+        "refit": False,
+        "n_jobs": 1,
+        "directory": tmp_path,
+    }
+    grid = {"item_size": [2, 4], "annotator_size": [2, 3]}
+    found = ds.select(estimator, parts["train"], grid, **settings)
+    assert len(found.cells) == 4
+    again = ds.select(estimator, parts["train"], grid, **settings)
+    assert [(cell.settings, cell.score) for cell in again.cells] == [
+        (cell.settings, cell.score) for cell in found.cells
+    ]
+    started_at = {"seed": found.winner.seeds[0]}
+    best = ds.LDLNM(**(SMALL | {"epochs": 2, "n_networks": 1} | found.params | started_at))
+    score = DevDistributions(parts["dev"])(best, parts["train"], 0)
+    assert score == pytest.approx(found.winner.score, rel=1e-6)
+
+
+# ---- imports ----------------------------------------------------------------------------------------------
+
+HEAVY = ("torch", "sentence_transformers", "sklearn", "transformers")
+
+
+def test_naming_it_imports_nothing_heavy():
+    code = (
+        "import sys, dissensus as ds;"
+        "ds.LDLNM(); ds.SoftmaxRegression(); ds.TextCNN(); ds.FineTunedEncoder();"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_a_missing_extra_says_what_installs_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'dissensus\[text\]'"):
+        ds.LDLNM(**SMALL).fit(crowd())
