@@ -1,0 +1,112 @@
+"""A search killed with ``kill -9`` at ten random moments: every resumed run must end with the same table.
+
+Each round starts a search of jq3's training split on all cores, kills it after a random part of the time that
+the whole takes (sometimes more than once), and lets the same command finish the rest. The table is compared
+byte by byte with that of a run nobody disturbed, times apart; and no process may be left behind.
+
+    python benchmarks/bench_kill_search.py [--kills 10] [--largest 8] [--seed 0]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import dissensus as ds
+from dissensus.experiments.pages import read_dataset
+from dissensus.search.journal import FILE
+
+
+def search(data: Path, largest: int, directory: Path) -> None:
+    """The search itself, in a process of its own; prints the table."""
+    train = read_dataset(data / "jq3").split_items()["train"]
+    sizes = range(3, largest + 1)
+    grid = {"n_item_clusters": sizes, "n_annotator_clusters": sizes}
+    found = ds.select(ds.PGM(), train, grid, repeats=3, finalists=4, directory=directory, refit=False)
+    references = {name: (cell.scores, cell.seeds) for name, cell in found.references.items()}
+    sys.stdout.write(found.to_frame().drop(columns="seconds").to_csv() + repr(references))
+
+
+def finished(directory: Path) -> int:
+    """Trials on disk."""
+    file = directory / FILE
+    return max(file.read_bytes().count(b"\n") - 1, 0) if file.exists() else 0
+
+
+def left_behind(directory: Path) -> list[int]:
+    """Processes whose environment says that they belong to this search."""
+    mark = str(directory).encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (folder / "environ").read_bytes() and int(folder.name) != os.getpid():
+                found.append(int(folder.name))
+        except OSError:  # it has ended, or is not ours
+            continue
+    return found
+
+
+def kill_once(command: list[str], directory: Path, after: float) -> int:
+    """Start the search, kill it after so many seconds, and say how many trials were finished by then."""
+    environment = os.environ | {"SEARCH_UNDER_TEST": str(directory)}
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment, start_new_session=True)
+    time.sleep(after)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    deadline = time.monotonic() + 20
+    while left_behind(directory) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return finished(directory)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("DISSENSUS_DATA", "../shared/data")))
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--largest", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.directory:
+        search(given.data, given.largest, given.directory)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        return compare(given, Path(folder))
+
+
+def compare(given: argparse.Namespace, folder: Path) -> int:
+    """Kill, resume and compare, as often as asked."""
+
+    def command(directory: Path) -> list[str]:
+        options = {"--data": given.data, "--largest": given.largest, "--directory": directory}
+        return [sys.executable, __file__, *(str(word) for pair in options.items() for word in pair)]
+
+    started = time.perf_counter()
+    expected = subprocess.run(command(folder / "whole"), capture_output=True, check=True).stdout
+    whole, n_trials = time.perf_counter() - started, finished(folder / "whole")
+    print(f"undisturbed: {n_trials} trials in {whole:.1f} s")
+    rng, different, kills = random.Random(given.seed), 0, 0
+    while kills < given.kills:
+        place = folder / f"killed {kills}"
+        moments = [rng.uniform(0, whole) for _ in range(min(rng.choice([1, 1, 2]), given.kills - kills))]
+        done = [kill_once(command(place), place, moment) for moment in moments]
+        orphans = left_behind(place)
+        table = subprocess.run(command(place), capture_output=True, check=True).stdout
+        kills += len(moments)
+        different += table != expected or bool(orphans)
+        told = ", ".join(f"{moment:.1f} s ({n} trials)" for moment, n in zip(moments, done, strict=True))
+        state = "identical" if table == expected else "DIFFERENT"
+        print(f"killed after {told}: {state} table, {len(orphans)} processes left behind")
+    print(f"{kills} kills, {different} different ({'kept' if not different else 'MISSED'})")
+    return int(different > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
