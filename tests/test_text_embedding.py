@@ -173,7 +173,7 @@ def test_an_unreachable_model_says_what_to_pass(monkeypatch, tmp_path: Path):
 
     monkeypatch.setattr(hub.HfApi, "model_info", offline)
     with pytest.raises(
-        ParameterError, match="nobody/no-such-model.*no route to host.*pass the path"
+        ParameterError, match=r"nobody/no-such-model.*no route to host.*pass the path"
     ) as found:
         ds.embed(["a"], "nobody/no-such-model", cache_dir=tmp_path)
     assert "pip install 'dissensus[text]'" in str(found.value)

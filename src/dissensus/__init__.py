@@ -41,6 +41,8 @@ _HOMES = {
     "FineTunedEncoder": "learners.finetuned",
     "load_learner": "learners.files",
     "LDLNM": "neural.ldlnm",
+    "project_2d": "projection",
+    "plot_2d": "projection",
 }
 
 __all__ = ["__version__", *_HOMES]
