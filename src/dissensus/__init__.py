@@ -31,6 +31,7 @@ _HOMES = {
     "Recovery": "recovery",
     "choose_model": "auto",
     "refine": "run",
+    "write_report": "report.page",
     "score_files": "scoring",
     "embed": "text.embedding",
     "embed_items": "text.features",

@@ -1,0 +1,154 @@
+// The page's data, and the few helpers everything else is built from. Text from the data only ever becomes a
+// text node: nothing here reads markup.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const classes = data.classes;
+const P = classes.length;
+const items = data.items;
+const M = items.id.length;
+const clusters = data.clusters;
+const groups = clusters ? clusters.groups : [];
+
+const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B3A100", "#7F7F7F"];
+const TEXTURES = ["", "striped", "dotted"];
+const MAP_COLOURS = 8;
+
+const sections = [];
+
+function section(id, title, lead, ...children) {
+  sections.push({ id, title });
+  const heading = h("h2", { id: `${id}-title` }, title);
+  const body = h("section", { id, "aria-labelledby": heading.id }, heading);
+  if (lead) body.append(h("p", { class: "lead" }, lead));
+  body.append(...children.filter(Boolean));
+  document.getElementById("main").append(body);
+  return body;
+}
+
+function h(tag, attributes, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+function svg(tag, attributes, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes || {})) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+function whole(number) {
+  return Number(number).toLocaleString("en");
+}
+
+function decimal(number, digits) {
+  return number === null || number === undefined ? "–" : Number(number).toFixed(digits);
+}
+
+function percent(share, digits = 0) {
+  if (share === null || share === undefined) return "–";
+  return `${(100 * share).toFixed(digits)} %`;
+}
+
+function colour(p) {
+  return COLOURS[p % COLOURS.length];
+}
+
+function texture(p) {
+  return TEXTURES[Math.floor(p / COLOURS.length) % TEXTURES.length];
+}
+
+function swatch(p) {
+  const mark = h("span", { class: `swatch ${texture(p)}`, "aria-hidden": "true" });
+  mark.style.backgroundColor = colour(p);
+  return mark;
+}
+
+function classLabel(p) {
+  return h("span", { class: classes[p].length < 24 ? "class" : null }, swatch(p), classes[p]);
+}
+
+function legend() {
+  return h("ul", { class: "legend", "aria-label": "Classes" }, ...classes.map((_, p) => h("li", {}, classLabel(p))));
+}
+
+// A stacked bar of shares (thousandths), said in words to those who do not see it.
+function bar(shares, what) {
+  const total = shares.reduce((sum, share) => sum + share, 0) || 1;
+  const order = shares.map((_, p) => p).filter((p) => shares[p] / total >= 0.005);
+  const said = order.slice().sort((a, b) => shares[b] - shares[a]);
+  const words = said.map((p) => `${classes[p]} ${percent(shares[p] / total)}`).join(", ");
+  const strip = h("div", { class: "bar", role: "img", "aria-label": `${what}: ${words || "none"}`, title: words });
+  for (const p of order) {
+    const part = h("span", { class: texture(p) });
+    part.style.width = `${(100 * shares[p]) / total}%`;
+    part.style.backgroundColor = colour(p);
+    strip.append(part);
+  }
+  return strip;
+}
+
+function meter(share, other) {
+  const fill = h("span");
+  fill.style.width = `${Math.max(0, Math.min(100, 100 * share))}%`;
+  return h("span", { class: other ? "meter other" : "meter", "aria-hidden": "true" }, fill);
+}
+
+function shares(i) {
+  return items.p.slice(i * P, (i + 1) * P);
+}
+
+function itemText(i) {
+  return items.text ? items.text[i] : items.id[i];
+}
+
+// One hue for much and little, two for more and less: both keep their order for every kind of colour vision.
+const SCALES = {
+  light: {
+    much: [[255, 255, 255], [205, 224, 241], [110, 172, 214], [33, 113, 181], [8, 48, 107]],
+    more: [[160, 75, 0], [224, 150, 60], [252, 220, 180], [255, 255, 255], [185, 215, 238], [80, 150, 205], [5, 80, 150]],
+  },
+  dark: {
+    much: [[28, 32, 36], [27, 62, 102], [40, 118, 184], [110, 178, 224], [226, 239, 250]],
+    more: [[250, 180, 100], [178, 105, 30], [88, 60, 30], [28, 32, 36], [27, 62, 102], [52, 130, 196], [130, 198, 246]],
+  },
+};
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+function scaleOf(name) {
+  return SCALES[dark.matches ? "dark" : "light"][name];
+}
+
+function along(scale, share) {
+  const place = Math.max(0, Math.min(1, share)) * (scale.length - 1);
+  const low = Math.min(Math.floor(place), scale.length - 2);
+  return scale[low].map((value, i) => Math.round(value + (place - low) * (scale[low + 1][i] - value)));
+}
+
+function luminance(rgb) {
+  const [r, g, b] = rgb.map((v) => (v / 255 <= 0.04045 ? v / 3294.6 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+// Colour a cell by a share of a scale, in an ink that stays readable on it.
+function paint(cell, share, scale = "much") {
+  Object.assign(cell.dataset, { share, scale });
+  const rgb = along(scaleOf(scale), share);
+  cell.style.backgroundColor = `rgb(${rgb.join(",")})`;
+  cell.style.color = luminance(rgb) > 0.18 ? "#000" : "#fff";
+  return cell;
+}
+
+dark.addEventListener("change", () => {
+  for (const cell of document.querySelectorAll("[data-share]")) paint(cell, Number(cell.dataset.share), cell.dataset.scale);
+});
+
+// A name that may be broken after its punctuation.
+function breakable(name) {
+  return name.split(/(?<=[_/.:-])/).flatMap((part) => [part, h("wbr")]);
+}

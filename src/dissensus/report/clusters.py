@@ -1,0 +1,159 @@
+"""The clusters as the page shows them: kinds of items, groups of annotators, and what sets groups apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dissensus.annotations import Annotations
+from dissensus.kernels import Array, normalised
+from dissensus.metrics import entropy_rows, total_variation_rows
+from dissensus.report import words
+from dissensus.report.grouping import Grouping, group_name
+
+TYPICAL = 4  # items shown for a kind
+CONTRASTS = 5  # kinds on which groups are contrasted
+SMALLEST = 0.03  # share of the population below which a group is not contrasted
+DULL = 0.2  # of what the others' labels tell: a group below that hardly looks at the items
+
+
+def cluster_content(annotations: Annotations, grouping: Grouping) -> dict[str, Any]:
+    """Everything the page says about clusters."""
+    K, L, _ = grouping.sizes
+    names = [str(name) for name in annotations.classes]
+    grouped = grouping.annotators is not None and L > 1
+    divided = grouping.divided() if grouped else np.zeros(annotations.n_items)
+    kinds = [_kind(grouping, k, names, annotations) for k in range(K)]
+    return {
+        "source": grouping.source,
+        "borrowed": grouping.borrowed,
+        "true_classes": grouping.true_classes,
+        "kinds": kinds,
+        "groups": [_group(grouping, g, names, annotations) for g in range(L)] if grouped else [],
+        "theta": np.rint(1000 * grouping.theta).astype(int).ravel(),
+        "contrasts": _contrasts(grouping, names, divided) if grouped else [],
+        "between": between(grouping, divided) if grouped else None,
+    }
+
+
+def between(grouping: Grouping, divided: Array) -> float:
+    """Which share of the items' disagreement lies between groups: Σ_m I_m / Σ_m H_m."""
+    total = entropy_rows(normalised(grouping.items @ grouping.kind_answers)).sum()
+    return float(divided.sum() / total) if total > 0 else 0.0
+
+
+def _kind(grouping: Grouping, k: int, names: list[str], annotations: Annotations) -> dict[str, Any]:
+    answers = grouping.kind_answers[k]
+    members = grouping.items.argmax(axis=1) == k
+    return {
+        "words": _kind_words(grouping, k, names),
+        "share": float(grouping.kind_shares[k]),
+        "n": int(members.sum()),
+        "p": np.rint(1000 * answers).astype(int),
+        "items": _typical(grouping.items[:, k], members, annotations),
+    }
+
+
+def _kind_words(grouping: Grouping, k: int, names: list[str]) -> str:
+    answers = grouping.kind_answers[k]
+    top = [int(p) for p in np.argsort(-answers, kind="stable")[:2] if answers[p] >= 0.1]
+    true_class = names[k] if grouping.true_classes else None
+    return words.kind_words(
+        k, float(grouping.kind_shares[k]), [(names[p], float(answers[p])) for p in top], true_class
+    )
+
+
+def _typical(belief: Array, members: Any, annotations: Annotations) -> list[int]:
+    """The items that most surely are of a kind, those with more labels first."""
+    places = np.flatnonzero(members)
+    n_labels = annotations.counts.sum(axis=1)[places]
+    order = np.lexsort((places, -n_labels, -np.round(belief[places], 3)))
+    return [int(m) for m in places[order][:TYPICAL]]
+
+
+# ---- groups -------------------------------------------------------------------------------------------
+
+
+def _group(grouping: Grouping, g: int, names: list[str], annotations: Annotations) -> dict[str, Any]:
+    assert grouping.annotators is not None
+    members = grouping.annotators.argmax(axis=1) == g
+    told = group_information(grouping)
+    return {
+        "name": group_name(g),
+        "n": int(members.sum()),
+        "labels": float(
+            annotations.annotator_load @ grouping.annotators[:, g] / max(annotations.n_labels, 1)
+        ),
+        "information": float(told[g]),
+        "words": group_sentences(grouping, g, names, told),
+    }
+
+
+def group_information(grouping: Grouping) -> Array:
+    """(L,): what a group's label tells about the item's kind, H(Σ_k ψ_k Θ_kl) − Σ_k ψ_k H(Θ_kl), in nats."""
+    shares, (K, L, P) = grouping.kind_shares, grouping.sizes
+    together = entropy_rows(normalised(np.einsum("k,klp->lp", shares, grouping.theta)))
+    each = entropy_rows(normalised(grouping.theta).reshape(K * L, P)).reshape(K, L)
+    return np.maximum(together - shares @ each, 0.0)
+
+
+def group_sentences(grouping: Grouping, g: int, names: list[str], told: Array) -> list[str]:
+    """What distinguishes one group from the others."""
+    shares, own, others = grouping.kind_shares, grouping.theta[:, g], grouping.others(g)
+    use, usual = shares @ own, shares @ others
+    change = use - usual
+    order = np.argsort(-np.abs(change), kind="stable")
+    notable = [int(p) for p in order[:4] if abs(change[p]) >= words.NOTABLE]
+    habits = [(names[p], float(use[p]), float(usual[p])) for p in notable]
+    more, less = [h for h in habits if h[1] > h[2]][:2], [h for h in habits if h[1] < h[2]][:2]
+    sentences = [words.group_habits(more, less)]
+    k = int((shares * total_variation_rows(normalised(own), normalised(others))).argmax())
+    p = int((own[k] - others[k]).argmax())
+    kind = _kind_words(grouping, k, names)
+    sentences.append(words.group_difference(kind, names[p], float(own[k, p]), float(others[k, p])))
+    rest = np.arange(len(told)) != g
+    if told[g] < DULL * np.average(told[rest], weights=grouping.weights[rest]):
+        sentences.append(words.UNINFORMATIVE)
+    return sentences
+
+
+def _contrasts(grouping: Grouping, names: list[str], divided: Array) -> list[dict[str, Any]]:
+    """The kinds of items on which groups differ most, each with the two groups that differ most there."""
+    spread = grouping.kind_shares * _spread(grouping)
+    kinds = [int(k) for k in np.argsort(-spread, kind="stable")[:CONTRASTS] if spread[k] > 0]
+    found = []
+    for k in kinds:
+        group, other, p = _widest(grouping, k)
+        shares = float(grouping.theta[k, group, p]), float(grouping.theta[k, other, p])
+        if shares[0] - shares[1] < words.NOTABLE:
+            continue
+        phrase = words.contrast_words(
+            _kind_words(grouping, k, names), group_name(group), group_name(other), names[p], shares
+        )
+        members = grouping.items.argmax(axis=1) == k
+        dividing = np.argsort(-np.where(members, divided, -1.0), kind="stable")[:TYPICAL]
+        items = [int(m) for m in dividing if members[m]]
+        found.append({"kind": k, "groups": [group, other], "words": phrase, "items": items})
+    return found
+
+
+def _spread(grouping: Grouping) -> Array:
+    """(K,): how much groups differ on a kind, H(Σ_l π_l Θ_kl) − Σ_l π_l H(Θ_kl)."""
+    K, L, P = grouping.sizes
+    each = entropy_rows(normalised(grouping.theta).reshape(K * L, P)).reshape(K, L) @ grouping.weights
+    return np.maximum(entropy_rows(normalised(grouping.kind_answers)) - each, 0.0)
+
+
+def _widest(grouping: Grouping, k: int) -> tuple[int, int, int]:
+    """The two groups of some size that are furthest apart on a kind, and the class that parts them."""
+    weights = grouping.weights
+    large = np.flatnonzero(weights >= min(SMALLEST, np.sort(weights)[-2]))
+    answers = grouping.theta[k, large]  # groups, classes
+    # √(π_a π_b) · (Θ_kap − Θ_kbp), over ordered pairs of groups and classes
+    gaps = answers[:, None] - answers[None, :]
+    size = np.sqrt(np.multiply.outer(weights[large], weights[large]))
+    # Where classes part them equally, as two always do, the rarer one says more.
+    rarity = 1 + 1e-6 * (1 - grouping.kind_shares @ grouping.kind_answers)
+    a, b, p = np.unravel_index(int((gaps * size[:, :, None] * rarity).argmax()), gaps.shape)
+    return int(large[a]), int(large[b]), int(p)

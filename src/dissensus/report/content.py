@@ -1,0 +1,203 @@
+"""Everything the page says, as plain values: numbers, names and sentences, no HTML."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dissensus._version import __version__
+from dissensus.annotations import Annotations
+from dissensus.auto import HeldOut, Watch, title_of, unwatched
+from dissensus.errors import DataError
+from dissensus.models.base import Model
+from dissensus.report import words
+from dissensus.report.clusters import cluster_content
+from dissensus.report.fitting import search_content, trace_content
+from dissensus.report.grouping import Grouping, borrowed_grouping, grouping_of
+from dissensus.report.items import item_columns, overturned, overturned_places, true_classes
+from dissensus.report.people import annotator_columns, crosstabs, label_rows, shuffled
+from dissensus.report.places import Projection, map_content
+from dissensus.report.quality import COUNTS_TITLE, quality_content
+
+CLEAR, SPLIT = 2 / 3, 1 / 2  # shares of the population that make an answer clear, or fail to
+MOST_ROWS = 400_000  # labels that a page carries one by one
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be reported, and how."""
+
+    model: Model
+    annotations: Annotations
+    title: str
+    texts: list[str] | None
+    anonymise: bool
+    held_out: Sequence[HeldOut | Mapping[str, Any]] | None
+    recovery: Any
+    selection: Any
+    command: str
+    projection: Projection
+    test_size: float
+    seed: int
+    watch: Watch = unwatched
+
+
+def gather(request: Request) -> dict[str, Any]:
+    """The page's content, section by section."""
+    model, annotations = request.model, request.annotations
+    check_match(model, annotations)
+    request.watch("looking for groups", 0.0)
+    own = grouping_of(model, annotations)
+    shown = own
+    if own is None or own.annotators is None:
+        shown = borrowed_grouping(annotations, request.seed) or own
+    content: dict[str, Any] = {
+        "title": request.title,
+        "version": __version__,
+        "command": request.command,
+        "model": title_of(model),
+        "true_classes": true_classes(model),
+        "classes": [str(name) for name in annotations.classes],
+        "data": data_content(annotations),
+        "quality": _quality(request),
+        "items": item_columns(model, annotations, own, shown, request.texts),
+        "overturned": overturned(model, annotations, own, _information(annotations)),
+        "n_overturned": len(overturned_places(model, annotations)),
+        "clusters": None if shown is None else cluster_content(annotations, shown),
+        "map": map_content(model, annotations, shown, request.projection, request.seed),
+        "search": search_content(request.selection),
+        "trace": trace_content(model),
+        **_people(request, shown),
+    }
+    return content | {"findings": findings(content, model, annotations)}
+
+
+def check_match(model: Model, annotations: Annotations) -> None:
+    """The labels must be those of the model's items and classes, in its order."""
+    same = (
+        model.item_vocabulary_ == annotations.item_vocabulary
+        and model.class_vocabulary_ == annotations.class_vocabulary
+        and (annotations.anonymous or model.annotator_vocabulary_ == annotations.annotator_vocabulary)
+    )
+    if not same:
+        raise DataError(
+            f"the labels ({annotations.n_items:,} items, {annotations.n_annotators:,} annotators) are not "
+            f"those of the model ({len(model.items_):,} items, {len(model.annotators_):,} annotators); "
+            "give the same labels, read with the same options"
+        )
+
+
+def data_content(annotations: Annotations) -> dict[str, Any]:
+    """How much there is of everything."""
+    from dissensus.description import describe
+
+    found = describe(annotations)
+    return {
+        "n_items": found.n_items,
+        "n_annotators": found.n_annotators,
+        "n_labels": found.n_labels,
+        "per_item": found.labels_per_item.mean,
+        "per_annotator": None if found.labels_per_annotator is None else found.labels_per_annotator.median,
+        "class_counts": list(found.class_counts.values()),
+        "n_unlabelled": found.n_unlabelled_items,
+        "n_parts": found.n_parts,
+        "n_gold": found.n_gold,
+        "notes": list(found.notes),
+    }
+
+
+def _quality(request: Request) -> dict[str, Any]:
+    return quality_content(
+        request.model,
+        request.annotations,
+        held_out=request.held_out,
+        recovery=request.recovery,
+        test_size=request.test_size,
+        seed=request.seed,
+        watch=request.watch,
+    )
+
+
+def _information(annotations: Annotations) -> Any:
+    from dissensus.informativeness import information_per_label
+
+    return None if annotations.anonymous else information_per_label(annotations)
+
+
+def _people(request: Request, shown: Grouping | None) -> dict[str, Any]:
+    """Annotators and single labels; where nobody is named, label counts."""
+    annotations = request.annotations
+    request.watch("annotators", 0.7)
+    if annotations.anonymous or annotations.n_labels > MOST_ROWS:
+        rows: dict[str, Any] = {"counts": annotations.counts.ravel()}
+    else:
+        order = shuffled(annotations.n_annotators, request.anonymise, request.seed)
+        rows = label_rows(annotations, order)
+    if annotations.anonymous:
+        return {"annotators": None, "crosstabs": [], "rows": rows}
+    columns = annotator_columns(request.model, annotations, shown, request.anonymise, request.seed)
+    return {
+        "annotators": columns,
+        "crosstabs": crosstabs(annotations, shown, request.anonymise),
+        "rows": rows,
+        "verdicts": dict(Counter(columns["verdict"])),
+    }
+
+
+# ---- the three sentences ------------------------------------------------------------------------------
+
+
+def findings(content: dict[str, Any], model: Model, annotations: Annotations) -> list[tuple[str, str]]:
+    """What the model found: how clear the answers are, who disagrees about what, and what it changes."""
+    top = model.label_distributions_.max(axis=1)
+    clear, split = float((top >= CLEAR).mean()), float((top < SPLIT).mean())
+    held_out = {row["title"]: row for row in content["quality"]["held_out"]}
+    own = next((row["score"] for row in held_out.values() if row["own"]), None)
+    counts = held_out.get(COUNTS_TITLE, {}).get("score")
+    numbers = {
+        "n_overturned": content["n_overturned"],
+        "overturned": content["n_overturned"] / max(annotations.n_items, 1),
+        "ours": None if own is None else math.exp(own),
+        "counts": None if counts is None else math.exp(counts),
+        "verdicts": content.get("verdicts"),
+    }
+    return [
+        (
+            "How clear the answers are",
+            words.clarity_sentence(clear, split, rivals(model, content["classes"])),
+        ),
+        ("Who disagrees about what", _cluster_sentence(content["clusters"], content["classes"])),
+        ("What the model changes", words.gains_sentence(numbers)),
+    ]
+
+
+def rivals(model: Model, names: Sequence[str]) -> tuple[str, str] | None:
+    """The two classes between which most of the disagreement lies: Σ_m of the smaller share."""
+    chances = model.label_distributions_
+    if chances.shape[1] < 3:
+        return None
+    first, second = np.argsort(-chances, axis=1, kind="stable")[:, :2].T
+    smaller = chances[np.arange(len(chances)), second]
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    mass = np.bincount(low * chances.shape[1] + high, smaller, minlength=chances.shape[1] ** 2)
+    a, b = divmod(int(mass.argmax()), chances.shape[1])
+    return names[a], names[b]
+
+
+def _cluster_sentence(clusters: dict[str, Any] | None, names: Sequence[str]) -> str:
+    if clusters is None:
+        return words.NO_CLUSTERS
+    if clusters["between"] is not None:
+        contrast = clusters["contrasts"][0]["words"] if clusters["contrasts"] else ""
+        return words.groups_sentence(
+            len(clusters["groups"]), clusters["between"], contrast, clusters["borrowed"]
+        )
+    largest = clusters["kinds"][:3]
+    top = [int(np.argmax(kind["p"])) for kind in largest]
+    answers = [(names[p], kind["p"][p] / 1000) for p, kind in zip(top, largest, strict=True)]
+    return words.kinds_sentence([kind["share"] for kind in largest], answers)

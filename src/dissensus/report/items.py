@@ -1,0 +1,157 @@
+"""Items: what the model says of each, where it overturns the majority and why, and who needs a label more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma
+
+from dissensus.annotations import Annotations
+from dissensus.kernels import Array
+from dissensus.metrics import entropy_rows
+from dissensus.models.base import Model
+from dissensus.report import words
+from dissensus.report.grouping import Grouping
+
+UNCLEAR = -1  # in place of a class: no label, or several most frequent ones
+MOST_EXPLAINED = 300  # overturned majorities that get a sentence
+TEXT_COLUMNS = ("text", "sentence", "content", "comment", "tweet", "document", "title", "question")
+
+
+def majority(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(items,): the single most frequent class, −1 where there is none."""
+    top = counts.max(axis=1, keepdims=True)
+    single = (counts == top).sum(axis=1) == 1
+    return np.where(single & (top[:, 0] > 0), counts.argmax(axis=1), UNCLEAR)
+
+
+def need_of_label(model: Model, own: Grouping | None, counts: NDArray[np.int64]) -> Array:
+    """(items,): what one more label of an average annotator is expected to tell, in nats.
+
+    With kinds it is the information between that label and the item's kind,
+    H(Σ_k w_mk θ_k) − Σ_k w_mk H(θ_k). Without, it is that between the label and the item's distribution,
+    which is Dirichlet around the model's with one label's weight, after the labels already given.
+    """
+    if own is not None:
+        answers = own.kind_answers
+        told = entropy_rows(own.items @ answers) - own.items @ entropy_rows(answers)
+        return np.maximum(told, 0.0)
+    a = counts + np.maximum(model.label_distributions_, 1e-9)
+    total = a.sum(axis=1, keepdims=True)
+    # E H(p) = Ψ(A + 1) − Σ_c a_c/A Ψ(a_c + 1) for p ~ Dir(a)
+    expected = digamma(total[:, 0] + 1) - (a / total * digamma(a + 1)).sum(axis=1)
+    return np.asarray(np.maximum(entropy_rows(a / total) - expected, 0.0))
+
+
+def texts_of(annotations: Annotations, column: str | None = None) -> list[str] | None:
+    """The items' texts: the named column of their table, or one that is called as texts usually are."""
+    table = annotations.item_table
+    if column is None:
+        names = [] if table is None else table.column_names[1:]
+        column = next((name for name in TEXT_COLUMNS if name in names), None)
+        if column is None:
+            return None
+    return ["" if text is None else str(text) for text in annotations.item_column(column)]
+
+
+def item_columns(
+    model: Model,
+    annotations: Annotations,
+    own: Grouping | None,
+    shown: Grouping | None,
+    texts: list[str] | None,
+) -> dict[str, Any]:
+    """One list a column, one entry an item; distributions in thousandths, row after row.
+
+    ``own`` are the model's kinds and groups, ``shown`` those of the page.
+    """
+    chances = model.label_distributions_
+    columns: dict[str, Any] = {
+        "id": [str(name) for name in annotations.items],
+        "label": decisions(model),
+        "p": np.rint(1000 * chances).astype(int).ravel(),
+        "entropy": np.round(entropy_rows(chances), 3),
+        "n": annotations.counts.sum(axis=1),
+        "majority": majority(annotations.counts),
+        "need": np.round(need_of_label(model, own, annotations.counts), 4),
+    }
+    if texts is not None:
+        columns["text"] = texts
+    if shown is not None:
+        columns["kind"] = shown.items.argmax(axis=1)
+    if shown is not None and shown.annotators is not None:
+        columns["divided"] = np.round(shown.divided(), 4)
+    return columns
+
+
+def true_classes(model: Model) -> bool:
+    """Whether the model decides by a true class rather than by what the population would say."""
+    return model._decision() is not model.label_distributions_
+
+
+def decisions(model: Model) -> NDArray[np.intp]:
+    """(items,): the class that the model gives, by code."""
+    return np.asarray(model._decision().argmax(axis=1))
+
+
+def overturned_places(model: Model, annotations: Annotations) -> NDArray[np.intp]:
+    """Items whose single most frequent label is not the one that the model gives."""
+    most = majority(annotations.counts)
+    return np.flatnonzero((most != UNCLEAR) & (most != decisions(model)))
+
+
+def overturned(
+    model: Model, annotations: Annotations, own: Grouping | None, information: Array | None
+) -> list[dict[str, Any]]:
+    """Items whose single most frequent label the model does not give, the clearest first, and why."""
+    given, most = decisions(model), majority(annotations.counts)
+    places = overturned_places(model, annotations)
+    chances = model.label_distributions_
+    lead = chances[places, given[places]] - chances[places, most[places]]
+    places = places[np.argsort(-lead, kind="stable")][:MOST_EXPLAINED]
+    return [
+        {
+            "item": int(m),
+            "why": _why(int(m), model, annotations, own, information, int(given[m]), int(most[m])),
+        }
+        for m in places
+    ]
+
+
+def _why(
+    m: int,
+    model: Model,
+    annotations: Annotations,
+    own: Grouping | None,
+    information: Array | None,
+    given: int,
+    most: int,
+) -> str:
+    names = [str(name) for name in annotations.classes]
+    counts = annotations.counts[m]
+    kind = None
+    if own is not None and not own.true_classes:
+        k = int(own.items[m].argmax())
+        kind = (k, float(own.kind_answers[k, given]), float(own.kind_answers[k, most]))
+    return words.why_overturned(
+        names[given],
+        names[most],
+        (int(counts[given]), int(counts[most]), int(counts.sum())),
+        float(model.label_distributions_[m, given]),
+        float(model._decision()[m, given]) if true_classes(model) else None,
+        None if information is None else _information_by_side(m, annotations, information, given, most),
+        kind,
+    )
+
+
+def _information_by_side(
+    m: int, annotations: Annotations, information: Array, given: int, most: int
+) -> tuple[float, float]:
+    """Mean information per label of those who said the model's class, and the majority's."""
+    rows = slice(annotations.item_pointers[m], annotations.item_pointers[m + 1])
+    told, label = information[annotations.annotator[rows]], annotations.label[rows]
+    sides = [told[label == side] for side in (given, most)]
+    means = [float(np.nanmean(side)) if np.isfinite(side).any() else float("nan") for side in sides]
+    return means[0], means[1]

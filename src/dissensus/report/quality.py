@@ -1,0 +1,201 @@
+"""How good the labels are: agreement, hidden labels foreseen, what a refined label is worth in raw ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dissensus.annotations import Annotations
+from dissensus.auto import HeldOut, Watch, build_model, compare, name_of
+from dissensus.models.base import Model
+from dissensus.report import words
+
+COUNTS_TITLE = "smoothed counts"
+# what every model is held against: its name on the command line, its name on the page, its settings
+RIVALS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("empirical", COUNTS_TITLE, {}),
+    ("fmm", "item clusters only (FMM)", {"n_item_clusters": 16}),
+    ("dawid-skene", "Dawid–Skene", {}),
+)
+MOST_ITEMS = 1500  # that the quick estimate of a label's worth is based on
+FEWEST_ITEMS = 30
+FEWEST_HIDDEN = 20
+
+
+def quality_content(
+    model: Model,
+    annotations: Annotations,
+    *,
+    held_out: Sequence[HeldOut | Mapping[str, Any]] | None,
+    recovery: Any,
+    test_size: float,
+    seed: int,
+    watch: Watch,
+) -> dict[str, Any]:
+    """Agreement, entropy, the comparison on hidden labels, and the worth of a label."""
+    from dissensus.agreement import fleiss_kappa, krippendorff_alpha
+    from dissensus.description import mean_entropy
+
+    watch("comparing on hidden labels", 0.1)
+    table = held_out_table(model, annotations, held_out, test_size, seed)
+    watch("what a label is worth", 0.4)
+    alpha = krippendorff_alpha(annotations)
+    return {
+        "alpha": alpha,
+        "alpha_words": words.agreement_words(alpha),
+        "kappa": fleiss_kappa(annotations),
+        "entropy": mean_entropy(annotations),
+        "most_entropy": math.log(annotations.n_classes),
+        "held_out": table,
+        "worth": worth(model, annotations, recovery, seed),
+    }
+
+
+# ---- hidden labels ------------------------------------------------------------------------------------
+
+
+def held_out_table(
+    model: Model,
+    annotations: Annotations,
+    given: Sequence[HeldOut | Mapping[str, Any]] | None,
+    test_size: float,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """The reported model beside counts, FMM and Dawid–Skene, best first.
+
+    ``given`` are the scores that a run already has (the best settings of each rival count); whoever is
+    missing is scored here on the same hidden labels. An empty ``given`` means that none were hidden.
+    """
+    if given is not None and not given:
+        return []
+    if round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
+        return []
+    known = [row.as_row() if isinstance(row, HeldOut) else dict(row) for row in given or ()]
+    missing = [rival for rival in _contenders(model, annotations) if not _scored(rival, known, model)]
+    known += _comparable(
+        [row.as_row() for row in compare(annotations, missing, seed, test_size=test_size)], known
+    )
+    rows = [_own(known, model), *(_best(known, name) for name, _, _ in RIVALS)]
+    own = rows[0]
+    titles = {name: title for name, title, _ in RIVALS}
+    shown = [
+        {
+            "title": titles.get(row["model"], row["model"]),
+            "own": row is own,
+            "score": row["score"],
+            "score_items": row["score_items"],
+            "n": row["n_hidden"],
+        }
+        for row in _distinct(rows)
+    ]
+    return sorted(shown, key=lambda row: -row["score"] if row["score"] is not None else math.inf)
+
+
+def _contenders(model: Model, annotations: Annotations) -> list[Model]:
+    rivals = [build_model(name, _fitting(settings, annotations)) for name, _, settings in RIVALS]
+    fresh = type(model)(**model.get_params(deep=False))
+    return [fresh, *(rival for rival in rivals if not (rival._needs_annotators and annotations.anonymous))]
+
+
+def _fitting(settings: Mapping[str, Any], annotations: Annotations) -> dict[str, Any]:
+    """No more clusters than there are items."""
+    return {name: min(value, annotations.n_items) for name, value in settings.items()}
+
+
+def _scored(rival: Model, known: Sequence[dict[str, Any]], model: Model) -> bool:
+    name = name_of(rival)
+    if name == name_of(model):
+        return _own(known, model) is not None
+    return any(row["model"] == name for row in known)
+
+
+def _own(known: Sequence[dict[str, Any]], model: Model) -> dict[str, Any] | None:
+    """The reported model's own row: the same name, and the same settings as far as they shape the fit."""
+    from dissensus.outputs import finite
+
+    def shaping(settings: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in finite(dict(settings)).items() if key not in ("n_jobs", "seed")}
+
+    wanted = shaping(model.get_params(deep=False))
+    same = [row for row in known if row["model"] == name_of(model) and shaping(row["settings"]) == wanted]
+    return same[0] if same else None
+
+
+def _best(known: Sequence[dict[str, Any]], name: str) -> dict[str, Any] | None:
+    rows = [row for row in known if row["model"] == name and row["score"] is not None]
+    return max(rows, key=lambda row: row["score"]) if rows else None
+
+
+def _comparable(found: list[dict[str, Any]], known: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows on as many hidden labels as those already there; others would compare unlike things."""
+    return [row for row in found if not known or row["n_hidden"] == known[0]["n_hidden"]]
+
+
+def _distinct(rows: Sequence[dict[str, Any] | None]) -> list[dict[str, Any]]:
+    """Without gaps, and without a rival that is the reported model itself."""
+    present = [row for row in rows if row is not None]
+    own = present[:1]
+    return own + [row for row in present[1:] if all(row is not one and row != one for one in own)]
+
+
+# ---- the worth of a label -----------------------------------------------------------------------------
+
+
+def worth(model: Model, annotations: Annotations, recovery: Any, seed: int) -> dict[str, Any] | None:
+    """How many raw labels a refined one stands for: from ``recover``, or a quick run of the same here."""
+    if recovery is not None:
+        best = max(
+            recovery.results, key=lambda one: (one.labels_shown <= recovery.pool // 2, one.labels_shown)
+        )
+        how = f"from a full comparison: {recovery.n_items:,} items, {recovery.n_draws} draws"
+        return _worth(best.labels_shown, best.efficiency, recovery.pool, how)
+    return quick_worth(model, annotations, seed)
+
+
+def quick_worth(model: Model, annotations: Annotations, seed: int) -> dict[str, Any] | None:
+    """One small run of ``recover`` on a part of the items; None where items have too few labels."""
+    from dissensus.pair_order import pairs_per_item
+    from dissensus.recovery import recover
+
+    sizes = pairs_per_item(annotations)
+    labelled = np.flatnonzero(sizes)
+    R = int(np.median(sizes[labelled])) if len(labelled) else 0
+    if R < 3 or _needs_features(model):
+        return None
+    shown = min(max(1, round(0.4 * R)), 6)
+    pool = min(R - 1, max(shown + 1, round(0.8 * R)), 16)
+    enough = np.flatnonzero(sizes >= pool + 1)
+    if len(enough) < FEWEST_ITEMS:
+        return None
+    chosen = np.random.default_rng([seed, 2]).permutation(enough)[:MOST_ITEMS]
+    part = annotations.take_items(np.sort(chosen))
+    fresh = type(model)(**model.get_params(deep=False))
+    found = recover(
+        {"ours": fresh},
+        part,
+        (shown,),
+        pool=pool,
+        min_reserved=1,
+        n_draws=2,
+        n_boot=20,
+        n_jobs=1,
+        progress=False,
+    )
+    how = f"a quick estimate on {len(chosen):,} items; dissensus.recover gives one with intervals"
+    return _worth(shown, found.results[0].efficiency, pool, how)
+
+
+def _needs_features(model: Model) -> bool:
+    return "features_" in model._arrays
+
+
+def _worth(shown: int, efficiency: float, pool: int, how: str) -> dict[str, Any]:
+    return {
+        "shown": shown,
+        "efficiency": efficiency,
+        "pool": pool,
+        "words": words.worth_words(shown, efficiency, pool, how),
+    }
