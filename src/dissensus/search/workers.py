@@ -24,6 +24,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 WATCH_SECONDS = 0.5
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 _shared: Any = None  # in a worker process: what all of its tasks share
 
@@ -112,7 +113,8 @@ def _gathered(futures: dict[Future[Result], Task]) -> Iterator[tuple[Task, Resul
 def _processes(shared: Any, n_processes: int) -> Iterator[Any]:
     from joblib.externals.loky import ProcessPoolExecutor  # type: ignore[import-untyped]
 
-    pool = ProcessPoolExecutor(n_processes, initializer=_begin, initargs=(shared, os.getpid()))
+    begin = {"initializer": _begin, "initargs": (shared, os.getpid()), "env": ONE_THREAD}
+    pool = ProcessPoolExecutor(n_processes, **begin)
     try:
         yield pool
     except BrokenProcessPool as error:
