@@ -11,7 +11,7 @@ import pytest
 from dissensus.annotations import Annotations
 from dissensus.auto import CANDIDATES, build_model, choose_model, compare, name_of, title_of
 from dissensus.errors import ParameterError
-from dissensus.models import MODELS
+from dissensus.models import FEATURE_MODELS, MODELS
 from dissensus.models.empirical import EmpiricalDistribution
 from dissensus.models.majority import MajorityVote
 from dissensus.simulation import simulate
@@ -104,7 +104,7 @@ def test_progress_is_told() -> None:
     assert told[0][0] == "held-out labels: majority"
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, *FEATURE_MODELS])
 def test_every_model_is_built_by_name(name: str) -> None:
     model = build_model(name, {}, seed=7, n_jobs=1)
     assert name_of(model) == name

@@ -15,7 +15,7 @@ import dissensus
 from cli_help import failure, run, tree, write_votes
 from dissensus._version import __version__
 from dissensus.cli.settings import parse_values
-from dissensus.models import MODELS
+from dissensus.models import FEATURE_MODELS, MODELS
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,8 @@ def test_control_characters_in_the_data_do_not_reach_the_terminal() -> None:
 
 def test_fit_writes_labels_annotators_model_and_summary(crowd: Path) -> None:
     run("fit", crowd / "annotations.csv", "-o", "refined")
-    assert set(tree(Path("refined"))) == {"labels.csv", "annotators.csv", "model.safetensors", "summary.json"}
+    files = {"labels.csv", "annotators.csv", "model.safetensors", "report.html", "summary.json"}
+    assert set(tree(Path("refined"))) == files
     labels = read_csv(Path("refined/labels.csv"))
     classes = ["c1", "c2", "c3", "c4"]
     assert list(labels[0]) == ["item", "label", *(f"p_{name}" for name in classes), "entropy", "n_labels"]
@@ -130,7 +131,7 @@ def test_the_summary_says_what_was_done(crowd: Path) -> None:
     assert [row["model"] for row in summary["held_out"]] == ["fmm", "empirical"]
     assert all(math.isfinite(row["score"]) for row in summary["held_out"])
     assert summary["versions"]["dissensus"] == __version__
-    assert set(summary["seconds"]) == {"compare", "fit", "write"}
+    assert set(summary["seconds"]) == {"compare", "fit", "write", "report"}
 
 
 def test_json_on_standard_output_is_the_summary(crowd: Path) -> None:
@@ -152,10 +153,11 @@ def test_the_same_seed_gives_the_same_labels(crowd: Path) -> None:
     assert Path("one/labels.csv").read_bytes() == Path("two/labels.csv").read_bytes()
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [*MODELS, *FEATURE_MODELS])
 def test_every_model_runs(crowd: Path, model: str) -> None:
     np.save("features.npy", np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32))
-    words = ["--model", model, "-o", model, "--held-out", 0, "--features", "features.npy"]
+    words = ["--model", model, "-o", model, "--held-out", 0, "--features", "features.npy", "--no-report"]
+    words += ["--set", "epochs=2"] if model in FEATURE_MODELS else []
     run("fit", crowd / "annotations.csv", *words)
     assert json.loads(Path(model, "summary.json").read_text())["model"] == model
 
@@ -224,6 +226,7 @@ BAD = {
     "a criterion that is none": (["select", "votes.csv", "-k", "2", "--criterion", "bc"], "bic"),
     "a number of labels that is none": (["recover", "votes.csv", "-r", "x"], "whole numbers"),
     "too few labels to keep any back": (["recover", "votes.csv"], "no item has 8 + 6"),
+    "no run to report": (["report", "thesis", "votes.csv"], "is no directory that dissensus wrote"),
     "a metric that is none": (["score", "votes.csv", "votes.csv", "--metric", "kll"], "did you mean 'kl'?"),
     "a broken model": (["score", "bad.safetensors", "votes.csv"], "bad.safetensors"),
     "an impossible crowd": (["simulate", "--labels-per-item", "500", "-o", "c"], "labels_per_item"),
@@ -343,6 +346,29 @@ def test_refined_labels_are_closer_to_the_truth_than_raw_counts(crowd: Path) -> 
     assert values[1] < values[0]
 
 
+def test_a_page_is_written_unless_it_is_not_wanted(crowd: Path) -> None:
+    words = ["fit", crowd / "annotations.csv", "-m", "fmm", "-k", 3, "-o", "refined"]
+    run(*words, "--title", "Pilot <1>", "--held-out", 0)
+    page = Path("refined/report.html").read_text(encoding="utf-8")
+    assert "<title>Pilot &lt;1&gt;" in page
+    run(*words, "--no-report", "--held-out", 0)
+    assert not Path("refined/report.html").exists()
+
+
+def test_report_makes_the_page_of_a_run_again(crowd: Path) -> None:
+    labels = crowd / "annotations.csv"
+    run("fit", labels, "-m", "pgm", "-k", 3, "-l", 2, "-o", "refined")
+    first = Path("refined/report.html").read_text(encoding="utf-8")
+    run("report", "refined", labels, "-o", "again.html")
+    assert Path("again.html").read_text(encoding="utf-8") == first
+    run("report", "refined", labels, "--anonymise")
+    hidden = Path("refined/report.html").read_text(encoding="utf-8")
+    assert '"a01"' in first
+    assert '"a01"' not in hidden
+    run("report", "refined/model.safetensors", labels)
+    assert Path("report.html").is_file()
+
+
 def test_select_finds_the_grids_best_cell_and_fits_it(crowd: Path) -> None:
     words = ["select", crowd / "annotations.csv", "-k", "2:3", "-l", "1,2", "--repeats", 2, "-j", 1]
     found = json.loads(run(*words, "-o", "search", "--json").stdout)
@@ -420,7 +446,7 @@ def test_values_to_try(text: str, values: list[Any]) -> None:
 
 
 def test_models_lists_every_model_and_its_settings() -> None:
-    assert set(json.loads(run("models", "--json").stdout)) == set(MODELS)
+    assert set(json.loads(run("models", "--json").stdout)) == {*MODELS, *FEATURE_MODELS}
     settings = json.loads(run("models", "fmm", "--json").stdout)
     assert {"name": "n_item_clusters", "default": "10", "rule": "an int >= 1"} in settings
     assert "n_item_clusters" in run("models", "fmm").stdout

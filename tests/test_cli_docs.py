@@ -25,7 +25,8 @@ def section(title: str) -> str:
 
 def options(command: str) -> set[str]:
     """Every long option of a command."""
-    names = {name for parameter in COMMANDS[command].params for name in parameter.opts}
+    parameters = COMMANDS[command].params
+    names = {name for one in parameters for name in (*one.opts, *one.secondary_opts)}
     return {name for name in names if name.startswith("--")} - {"--help"}
 
 
@@ -76,6 +77,7 @@ def sessions() -> list[tuple[str, list[str]]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_line_of_the_page_runs_and_shows_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

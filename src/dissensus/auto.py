@@ -18,7 +18,7 @@ import numpy as np
 from dissensus.annotations import Annotations
 from dissensus.engine import executor
 from dissensus.errors import ParameterError
-from dissensus.models import MODELS, model_class
+from dissensus.models import FEATURE_MODELS, MODELS, model_class
 from dissensus.models.base import Model
 
 #: Told what is being done, and which share of the whole (0 to 1) is behind.
@@ -143,7 +143,8 @@ def build_model(
 def name_of(model: Model) -> str:
     """The model's name on the command line."""
     title = type(model).__name__
-    return next((short for short, (_, name) in MODELS.items() if name == title), title)
+    known = MODELS | FEATURE_MODELS
+    return next((short for short, (_, name) in known.items() if name == title), title)
 
 
 def title_of(model: Model) -> str:

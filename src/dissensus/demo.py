@@ -97,6 +97,12 @@ def write_demo(found: Demo, directory: Path, *, command: str = "", force: bool =
     """Write the crowd, the refined labels and the comparison, all or none."""
     with output_directory(directory, force) as folder:
         write_simulation(found.simulation, folder / "crowd", settings=CROWD, command=command)
-        write_run(found.run, folder / "refined", command=command, source="crowd/annotations.csv")
+        write_run(
+            found.run,
+            folder / "refined",
+            command=command,
+            source="crowd/annotations.csv",
+            page={"title": "A simulated crowd"},
+        )
         rows = [contender.as_row() for contender in found.contenders]
         return write_summary(folder, {"command": command, "crowd": CROWD, "contenders": rows})

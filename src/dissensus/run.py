@@ -5,6 +5,7 @@
     labels.csv          item, label, p_<class> for every class, entropy, n_labels
     annotators.csv      annotator, n_labels, agreement with the others, what the model knows of them
     model.safetensors   the fitted model; dissensus.load reads it
+    report.html         one self-contained page to look at, unless it is not wanted
     summary.json        settings, seed, versions, data, held-out scores, timings, the command
 
 The directory appears whole or not at all, and replaces nothing but an earlier run's.
@@ -12,6 +13,8 @@ The directory appears whole or not at all, and replaces nothing but an earlier r
 
 from __future__ import annotations
 
+import csv
+import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,11 +24,11 @@ from typing import Any
 
 from dissensus.annotations import Annotations
 from dissensus.auto import HeldOut, Watch, build_model, choose_model, compare, name_of, title_of, unwatched
-from dissensus.errors import ParameterError, bad_parameter
+from dissensus.errors import DataError, ParameterError, bad_parameter
 from dissensus.models.base import Model
-from dissensus.outputs import output_directory, write_csv, write_summary
+from dissensus.outputs import SUMMARY, is_ours, output_directory, write_csv, write_summary
 
-LABELS, ANNOTATORS, MODEL = "labels.csv", "annotators.csv", "model.safetensors"
+LABELS, ANNOTATORS, MODEL, REPORT = "labels.csv", "annotators.csv", "model.safetensors", "report.html"
 YARDSTICK = "empirical"  # every model's held-out score stands beside the smoothed counts'
 
 
@@ -159,13 +162,26 @@ def summary(run: Run, *, command: str = "", source: str = "") -> dict[str, Any]:
 
 
 def write_run(
-    run: Run, directory: Path, *, command: str = "", source: str = "", force: bool = False
+    run: Run,
+    directory: Path,
+    *,
+    command: str = "",
+    source: str = "",
+    force: bool = False,
+    page: Mapping[str, Any] | None = None,
+    watch: Watch = unwatched,
 ) -> dict[str, Any]:
-    """Write the run's files, all or none, and give back its summary."""
+    """Write the run's files, all or none, and give back its summary.
+
+    ``page`` are settings of :func:`dissensus.write_report` (an empty mapping does); None: no page.
+    """
     with output_directory(directory, force) as folder:
         seconds = dict(run.seconds)
         with _timed("write", seconds):
             write_fitted(run, folder)
+        if page is not None:
+            with _timed("report", seconds):
+                write_page(run, folder / REPORT, command=command, watch=watch, **page)
         content = summary(run, command=command, source=source) | {"seconds": seconds}
         return write_summary(folder, content)
 
@@ -176,3 +192,45 @@ def write_fitted(run: Run, folder: Path) -> None:
     if not run.annotations.anonymous:
         write_csv(annotator_table(run), folder / ANNOTATORS)
     run.model.save(folder / MODEL)
+
+
+def write_page(run: Run, path: Path, **settings: Any) -> None:
+    """The run as one page."""
+    from dissensus.report.page import write_report
+
+    known: dict[str, Any] = {"held_out": run.held_out, "seed": run.seed}
+    write_report(run.model, run.annotations, path, **(known | settings))
+
+
+# ---- reading back -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """What a directory of ours, or a model file alone, still knows of a run."""
+
+    model: Model
+    summary: dict[str, Any]  # empty where there is only a model
+    cells: list[dict[str, str]] | None  # of a search
+
+    def evidence(self) -> dict[str, Any]:
+        """What the page shows beside the model, by the names of :func:`dissensus.write_report`."""
+        held_out = self.summary.get("held_out")
+        seed, command = self.summary.get("seed", 0), self.summary.get("command", "")
+        return {"held_out": held_out or None, "selection": self.cells, "seed": seed, "command": command}
+
+
+def open_run(place: Path) -> SavedRun:
+    """A run's directory, or a model file, read back."""
+    from dissensus.models.files import load
+
+    if not place.is_dir():
+        return SavedRun(load(place), {}, None)
+    if not is_ours(place):
+        raise DataError(f"{place}: is no directory that dissensus wrote; name one, or a *.safetensors file")
+    cells = place / "cells.csv"
+    rows = None
+    if cells.is_file():
+        with cells.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    return SavedRun(load(place / MODEL), json.loads((place / SUMMARY).read_text(encoding="utf-8")), rows)

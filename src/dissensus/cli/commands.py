@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dissensus.cli import describe, fit  # isort: skip
+from dissensus.cli import describe, fit, report  # isort: skip
 from dissensus.cli import select, recover  # isort: skip
 from dissensus.cli import score  # isort: skip
 from dissensus.cli import models  # isort: skip
@@ -10,4 +10,16 @@ from dissensus.cli import files  # isort: skip
 from dissensus.cli import simulate, demo  # isort: skip
 from dissensus.cli.app import app
 
-__all__ = ["app", "demo", "describe", "files", "fit", "models", "recover", "score", "select", "simulate"]
+__all__ = [
+    "app",
+    "demo",
+    "describe",
+    "files",
+    "fit",
+    "models",
+    "recover",
+    "report",
+    "score",
+    "select",
+    "simulate",
+]

@@ -56,5 +56,6 @@ def _show(found: Demo, directory: Path) -> None:
     show_table("How close each comes (nats, lower is better)", columns, rows, best=0)
     say(
         f"Refined labels ({found.run.model}): {directory / 'refined' / 'labels.csv'}",
+        f"A page to look at: {directory / 'refined' / 'report.html'}",
         f"The crowd and its truth: {directory / 'crowd'}",
     )

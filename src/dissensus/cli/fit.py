@@ -10,6 +10,7 @@ from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.features import ItemFeatures
 from dissensus.cli.reading import LabelFile, Reading
+from dissensus.cli.report import Page
 from dissensus.cli.settings import PANEL, Settings
 from dissensus.cli.terminal import amounts, count, progress, say, show_json, show_table
 from dissensus.cli.writing import Json, Output, command_line, say_written, stem
@@ -43,6 +44,7 @@ def fit(
     reading: Reading,
     settings: Settings,
     features: ItemFeatures,
+    page: Page,
     held_out: HeldOutShare = 0.2,
     as_json: Json = False,
 ) -> None:
@@ -65,9 +67,14 @@ def fit(
             held_out=held_out,
             watch=watch,
         )
-        watch(f"writing {directory}", 0.95)
         summary = write_run(
-            run, directory, command=command_line(context), source=str(file), force=output.force
+            run,
+            directory,
+            command=command_line(context),
+            source=str(file),
+            force=output.force,
+            page=page.settings(file.name, features.text_column),
+            watch=watch,
         )
     if as_json:
         show_json(summary)
@@ -93,6 +100,6 @@ def _show(run: Run, gold_accuracy: float | None) -> None:
 def _held_out_rows(run: Run) -> tuple[list[list[Any]], int]:
     from dissensus.auto import title_of
 
-    rows = [[title_of(row.model), row.score, row.score_items, row.seconds] for row in run.held_out]
+    rows = [[title_of(row.model), row.score, row.score_items, f"{row.seconds:.2f}"] for row in run.held_out]
     scores = [row.score for row in run.held_out]
     return rows, scores.index(max(scores))

@@ -15,6 +15,9 @@ from dissensus.cli.writing import Json
 if TYPE_CHECKING:
     from dissensus.models.base import Model
 
+# Their own words would load PyTorch.
+FEATURES_NEEDED = "A neural model; it also needs the items' text or features (--text-column, --features)."
+
 
 @app.command(epilog=example("dissensus models", "dissensus models fmm"))
 def models(
@@ -25,10 +28,11 @@ def models(
     as_json: Json = False,
 ) -> None:
     """List the models, or the settings of one: what fit takes with --set name=value."""
-    from dissensus.models import MODELS, model_class
+    from dissensus.models import FEATURE_MODELS, MODELS, model_class
 
     if name is None:
         titles = {short: _first_sentence(model_class(short)) for short in MODELS}
+        titles |= dict.fromkeys(FEATURE_MODELS, FEATURES_NEEDED)
         if as_json:
             show_json(titles)
             return

@@ -15,6 +15,7 @@ from dissensus.cli.bundles import unbundled
 from dissensus.cli.door import StoppedError
 from dissensus.cli.features import ItemFeatures
 from dissensus.cli.reading import LabelFile, Reading
+from dissensus.cli.report import Page
 from dissensus.cli.settings import (
     Inference,
     Jobs,
@@ -129,6 +130,7 @@ def select(
     reading: Reading,
     grid: Grid,
     features: ItemFeatures,
+    page: Page,
     as_json: Json = False,
 ) -> None:
     """Choose K and L, or any setting, by labels not seen; a killed search goes on where it was."""
@@ -147,7 +149,11 @@ def select(
         selection = search(
             estimator, annotations, values, dev=dev, directory=directory, progress=watch, **grid.judging()
         )
-    summary = write_selection(selection, annotations, directory, command=command, source=str(file))
+    with progress() as watch:
+        looks = page.settings(file.name, features.text_column)
+        summary = write_selection(
+            selection, annotations, directory, command=command, source=str(file), page=looks, watch=watch
+        )
     if as_json:
         show_json(summary)
         return
@@ -172,7 +178,8 @@ def _resumable(directory: Path) -> Iterator[None]:
 
 def _show(selection: Selection, criterion: str) -> None:
     best = [
-        [_short(str(one)), one.score, one.error, one.repeats, one.seconds] for one in selection.cells[:SHOWN]
+        [_short(str(one)), one.score, one.error, one.repeats, f"{one.seconds:.2f}"]
+        for one in selection.cells[:SHOWN]
     ]
     title = f"The best of {count(len(selection.cells), 'cell')} by {criterion} (nats, higher is better)"
     show_table(title, ["settings", "score", "± error", "splits", "seconds"], best, best=0)
@@ -180,6 +187,12 @@ def _show(selection: Selection, criterion: str) -> None:
         say(f"Better than the best {name} by {cell(gain.mean)} ± {cell(gain.error)}")
     wins = "; ".join(f"{_short(name)} on {n}" for name, n in selection.stability.wins.items())
     say(f"First on the splits: {wins}")
+    if selection.winner.repeats > 1:
+        tied = ", ".join(_short(str(one)) for one in selection.stability.tied[1:])
+        say(
+            f"Correlation of two splits' rankings: {selection.stability.rank_correlation:.2f}; "
+            f"within the error of the winner: {tied or 'none'}"
+        )
 
 
 def _short(settings: str) -> str:

@@ -24,9 +24,9 @@ COMMON = {
 
 def model_names(incomplete: str) -> list[str]:
     """For shell completion."""
-    from dissensus.models import MODELS
+    from dissensus.models import FEATURE_MODELS, MODELS
 
-    return [name for name in ("auto", *MODELS) if name.startswith(incomplete)]
+    return [name for name in ("auto", *MODELS, *FEATURE_MODELS) if name.startswith(incomplete)]
 
 
 def _option(*flags: str, metavar: str, help: str, **more: Any) -> Any:

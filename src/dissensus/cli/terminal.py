@@ -73,14 +73,16 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     texts = [[cell(value) for value in row] for row in rows]
     for place, column in enumerate(columns):
         numeric = all(NUMBER.fullmatch(row[place]) for row in texts)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for place, row in enumerate(texts):
         table.add_row(*row, style="bold green" if place == best else None)
-    out().print(table)
+    console = out()
+    console.print(printable(title), style="bold", soft_wrap=True)
+    console.print(table)
 
 
 def cell(value: Any) -> str:
