@@ -325,11 +325,11 @@ def test_another_search_is_refused_and_named(tmp_path: Path) -> None:
     with open_journal(tmp_path, {"seed": 1, "data": "abc"}):
         pass
     with (
-        pytest.raises(DataError, match=r"another data \(abc, now abd\)"),
+        pytest.raises(DataError, match=r"another search \(data was abc, is now abd\)"),
         open_journal(tmp_path, {"seed": 1, "data": "abd"}),
     ):
         pass
-    with pytest.raises(DataError, match="another seed"), open_journal(tmp_path, {"data": "abc"}):
+    with pytest.raises(DataError, match="seed was 1, is now null"), open_journal(tmp_path, {"data": "abc"}):
         pass
 
 

@@ -285,10 +285,10 @@ def test_a_search_goes_on_from_any_line(crowd: ds.Annotations, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"seed": 1}, "another seed"),
-        ({"repeats": 4}, "another repeats"),
-        ({"test_size": 0.3}, "another criterion"),
-        ({"grid": {"n_item_clusters": [1]}}, "another grid"),
+        ({"seed": 1}, r"another search \(seed was"),
+        ({"repeats": 4}, r"another search \(repeats was"),
+        ({"test_size": 0.3}, r"another search \(criterion was"),
+        ({"grid": {"n_item_clusters": [1]}}, r"another search \(grid was"),
     ],
 )
 def test_another_search_is_refused(crowd: ds.Annotations, tmp_path: Path, changed: Any, words: str) -> None:
@@ -300,9 +300,9 @@ def test_another_search_is_refused(crowd: ds.Annotations, tmp_path: Path, change
 
 def test_other_data_and_another_estimator_are_refused(crowd: ds.Annotations, tmp_path: Path) -> None:
     search(crowd, directory=tmp_path)
-    with pytest.raises(DataError, match="another data"):
+    with pytest.raises(DataError, match=r"another search \(data was"):
         search(crowd[:59], directory=tmp_path)
-    with pytest.raises(DataError, match="another estimator"):
+    with pytest.raises(DataError, match=r"another search \(estimator was"):
         ds.select(ds.PGM(seed=4, max_iter=20), crowd, SIZES, repeats=3, finalists=2, directory=tmp_path)
 
 

@@ -102,9 +102,10 @@ def _check_same(found: Line, wanted: Mapping[str, Any], path: Path) -> None:
     expected = json.loads(_encoded(wanted))
     for name in dict.fromkeys([*expected, *found]):
         if found.get(name) != expected.get(name):
+            was, now = _shown(found.get(name)), _shown(expected.get(name))
             raise DataError(
-                f"{path}: belongs to a search with another {name} ({_shown(found.get(name))}, "
-                f"now {_shown(expected.get(name))}); choose another directory, or remove it to start anew"
+                f"{path}: belongs to another search ({name} was {was}, is now {now}); "
+                "choose another directory, or remove it to start anew"
             )
 
 
