@@ -363,3 +363,12 @@ def test_killed_with_kill_9_it_ends_with_the_identical_table(tmp_path: Path) -> 
     resumed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     command[2] = str(tmp_path / "in one go")
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == resumed
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_on_a_dask_cluster(crowd: ds.Annotations) -> None:
+    distributed = pytest.importorskip("distributed")
+    here = table(search(crowd))
+    with distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address=":0") as client:
+        assert table(search(crowd, executor=client.get_executor())) == here
