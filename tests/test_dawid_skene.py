@@ -125,11 +125,21 @@ def test_no_other_matrices_beat_those_of_the_m_step() -> None:
 
 
 def test_votes_and_shares() -> None:
-    annotations = crowd([(0, 0, 1), (0, 1, 1), (0, 2, 0), (1, 0, 0), (1, 1, 2)], 3, 3, 3)
-    np.testing.assert_allclose(votes(annotations), [[0, 1, 0], [0.5, 0, 0.5], [1 / 3] * 3], rtol=1e-15)
-    np.testing.assert_allclose(
-        shares(annotations), [[1 / 3, 2 / 3, 0], [0.5, 0, 0.5], [1 / 3] * 3], rtol=1e-15
-    )
+    annotations = crowd([(0, 0, 1), (0, 1, 1), (0, 2, 0), (1, 0, 0), (1, 1, 2)], 3, 3, 4)
+    tied, nobody = [0.5, 0, 0.5, 0], [2 / 5, 2 / 5, 1 / 5, 0]  # item 2 has no labels: like all five
+    np.testing.assert_allclose(votes(annotations), [[0, 1, 0, 0], tied, nobody], rtol=1e-15)
+    np.testing.assert_allclose(shares(annotations), [[1 / 3, 2 / 3, 0, 0], tied, nobody], rtol=1e-15)
+
+
+@pytest.mark.parametrize("strength", [0.0, 4.0])
+def test_a_class_that_nobody_gave_is_nobodys_true_class(strength: float) -> None:
+    """Not even where items without labels leave its share open: no row of answers could belong to it."""
+    rows = list(zip(CROWD.item.tolist(), CROWD.annotator.tolist(), CROWD.label.tolist(), strict=True))
+    model = ds.DawidSkene(prior_strength=strength).fit(crowd(rows, 150, 15, 5))
+    assert model.psi_[3:].max() == 0.0
+    assert model.posterior_[:, 3:].max() == 0.0
+    known = ds.DawidSkene(prior_strength=strength).fit(crowd(rows, 150, 15, 3))
+    assert (known.predict() == model.predict()).mean() > 0.95
 
 
 def test_one_coin_by_hand() -> None:
@@ -296,7 +306,8 @@ def test_the_steps_of_the_fit_are_crowd_kits(kind: str, iterations: int) -> None
         warnings.simplefilter("ignore")
         peer = getattr(peers, kind)(n_iter=iterations, tol=-math.inf).fit(rows)
     ours = {"DawidSkene": ds.DawidSkene, "OneCoinDawidSkene": ds.OneCoin}[kind]
-    model = ours(prior_strength=0.0, tol=0.0, max_iter=iterations).fit(CROWD)
+    # Our first state is already an M-step ahead of the start, and counts as the first iteration.
+    model = ours(prior_strength=0.0, tol=0.0, max_iter=iterations + 1).fit(CROWD)
     assert len(peer.loss_history_) == iterations
     np.testing.assert_allclose(model.psi_, peer.priors_[model.classes_], rtol=1e-7)
     for n, worker in enumerate(model.annotators_):
@@ -355,6 +366,19 @@ def test_gold_as_item_prior_decides() -> None:
     model = ds.DawidSkene().fit(CROWD, item_prior=np.eye(3)[gold])
     assert model.posterior_.argmax(axis=1).tolist() == gold.tolist()
     np.testing.assert_allclose(model.posterior_.max(axis=1), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("strength", [0.0, 4.0])
+def test_gold_decides_against_any_number_of_labels_and_beyond_the_labels_classes(strength: float) -> None:
+    rows = [(m, n, m % 2) for m in range(2, 40) for n in range(9)]
+    rows += [(0, n, 0) for n in range(3000)] + [(1, n, n % 2) for n in range(9)]
+    gold = np.array([1, 2] + [m % 2 for m in range(2, 40)])  # item 0 by gold alone, item 1 of an unused class
+    prior = np.eye(3)[gold]
+    prior[10:] = 0.0  # nothing known: as if not given
+    model = ds.DawidSkene(prior_strength=strength).fit(crowd(rows, 40, 3000, 3), item_prior=prior)
+    assert model.posterior_.argmax(axis=1).tolist() == gold.tolist()
+    np.testing.assert_allclose(model.posterior_[:10], prior[:10], rtol=1e-12)
+    assert np.isfinite(model.trace_).all()
 
 
 def test_a_uniform_item_prior_changes_nothing() -> None:

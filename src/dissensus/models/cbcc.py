@@ -28,7 +28,7 @@ from dissensus.annotations import Annotations
 from dissensus.engine import Executor
 from dissensus.kernels import Array, normalised, safe_log, softmax_rows
 from dissensus.models.ascent import Climb, best_restart, climb
-from dissensus.models.confusion import ConfusionModel, Crowd, votes
+from dissensus.models.confusion import ConfusionModel, Crowd, log_chances, votes
 from dissensus.params import SEED, choice, integer, real
 
 LEAST, MOST = 1e-3, 1e4  # a community's pseudo-counts stay between these
@@ -136,7 +136,7 @@ class CBCC(ConfusionModel):
             )
             # z is kept while π's posterior moves with a: each of the three updates can only raise the bound.
             logs = expected_logs(counts, z, learned)
-            return (crowd.posterior(logs, safe_log(learned.psi))[0], learned), bound
+            return (crowd.posterior(logs, log_chances(learned.psi))[0], learned), bound
 
         def run(rng: np.random.Generator) -> Climb[tuple[Array, Communities]]:
             first = start, self._first_communities(crowd.counts(start), start, rng)

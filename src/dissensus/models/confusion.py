@@ -91,13 +91,28 @@ def _counts_step(layout: CellLayout, w: Array) -> Array:
 
 
 def votes(annotations: Annotations) -> Array:
-    """Each item's most frequent classes, ties shared, unlabelled items undecided."""
-    return winners(annotations.counts)
+    """Each item's most frequent classes, ties shared; an item without labels is like the crowd's labels."""
+    labelled = annotations.counts.any(axis=1, keepdims=True)
+    return np.where(labelled, winners(annotations.counts), normalised(_crowd_labels(annotations)))
 
 
 def shares(annotations: Annotations) -> Array:
-    """Each item's labels as shares, unlabelled items undecided."""
-    return normalised(annotations.counts.astype(np.float64))
+    """Each item's labels as shares; an item without labels is like the crowd's labels.
+
+    So a class that nobody gave starts at 0, and EM leaves it there.
+    """
+    labelled = annotations.counts.any(axis=1, keepdims=True)
+    return normalised(np.where(labelled, annotations.counts, _crowd_labels(annotations)))
+
+
+def _crowd_labels(annotations: Annotations) -> Array:
+    return np.asarray(annotations.counts.sum(axis=0), dtype=np.float64)
+
+
+def log_chances(chances: Array) -> Array:
+    """log, −∞ at 0: a class without a share never comes back, as `safe_log` in time would let it."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(chances))
 
 
 class ConfusionModel(Model):

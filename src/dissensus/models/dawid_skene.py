@@ -25,7 +25,7 @@ from dissensus.engine import Executor
 from dissensus.errors import bad_parameter
 from dissensus.kernels import Array, normalised, safe_log
 from dissensus.models.ascent import climb
-from dissensus.models.confusion import ConfusionModel, Crowd, shares, votes
+from dissensus.models.confusion import ConfusionModel, Crowd, log_chances, shares, votes
 from dissensus.params import choice, integer, real
 
 State = tuple[Array, Array]  # ψ, and the annotators' parameters
@@ -66,36 +66,39 @@ class DawidSkene(ConfusionModel):
 
     def _fit(self, annotations: Annotations, pool: Executor, item_prior: Any = None) -> None:
         crowd = Crowd.of(annotations, pool)
-        prior = self._checked_prior(item_prior, annotations)
+        given = self._checked_prior(item_prior, annotations)
+        log_given = log_chances(given)
         anchor = self._anchor(crowd.counts(votes(annotations)).sum(axis=0))
 
         def step(state: State) -> tuple[State, float]:
             psi, learned = state
-            log_psi = safe_log(psi) + prior
+            log_psi = log_chances(psi) + log_given
             w, evidence = crowd.posterior(safe_log(self._matrices(learned)), log_psi)
             following = normalised(w.sum(axis=0)), self._learn(crowd.counts(w), anchor)
             return following, evidence + self._log_prior(learned, anchor)
 
-        start = shares(annotations)
+        start = _start(shares(annotations), given)
         first = normalised(start.sum(axis=0)), self._learn(crowd.counts(start), anchor)
         best = climb(step, first, max_iter=self.max_iter, tol=self.tol, n_labels=annotations.n_labels)
         self.psi_, learned = best.state
         self.confusion_ = self._matrices(learned)
-        self.posterior_, _ = crowd.posterior(safe_log(self.confusion_), safe_log(self.psi_) + prior)
+        log_psi = log_chances(self.psi_) + log_given
+        self.posterior_, _ = crowd.posterior(safe_log(self.confusion_), log_psi)
         self.trace_, self.stopped_ = best.trace, best.stopped
         self._finish(annotations.annotator_load)
 
     def _checked_prior(self, item_prior: Any, annotations: Annotations) -> Array:
-        if item_prior is None:
-            return np.zeros(annotations.n_classes)
-        table = np.asarray(item_prior, dtype=np.float64)
+        """(items, classes), or one row of ones where nothing is known beforehand."""
         shape = (annotations.n_items, annotations.n_classes)
+        if item_prior is None:
+            return np.ones(shape[1])
+        table = np.asarray(item_prior, dtype=np.float64)
         if table.shape != shape:
             raise bad_parameter(self, "item_prior", f"of shape {shape}", table.shape)
         sound = np.isfinite(table) & (table >= 0)
         if not sound.all():
             raise bad_parameter(self, "item_prior", "probabilities, all >= 0", float(table[~sound][0]))
-        return safe_log(normalised(table))
+        return normalised(table)
 
     # ---- how annotators are parametrised --------------------------------------------------------------
 
@@ -116,6 +119,12 @@ class DawidSkene(ConfusionModel):
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         return self._matrices(self._learn(counts, fitted.crowd_confusion_))
+
+
+def _start(labels: Array, given: Array) -> Array:
+    """Label shares times what was known beforehand; that alone where the two exclude each other."""
+    both = labels * given
+    return np.where(both.any(axis=1, keepdims=True), normalised(both), given)
 
 
 class OneCoin(DawidSkene):
