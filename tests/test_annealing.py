@@ -274,7 +274,7 @@ def test_the_temperature_falls_as_one_over_t_plus_one(monkeypatch: pytest.Monkey
     temperatures: list[float] = []
 
     def watched(
-        annotations: ds.Annotations, state: HardState, priors: Priors, temperature: float, rng: object
+        annotations: ds.Annotations, state: HardState, priors: Priors, temperature: float, *_: object
     ) -> HardState:
         temperatures.append(temperature)
         return state

@@ -395,7 +395,7 @@ def gold_crowd() -> tuple[ds.Annotations, NDArray[np.int64]]:
     return crowd(rows, 60, 8, 3), gold
 
 
-@pytest.mark.parametrize("inference", ["bp", "vb"])
+@pytest.mark.parametrize("inference", ["bp", "vb", "annealing"])
 def test_gold_as_item_prior_pulls_items_together(inference: str) -> None:
     annotations, gold = gold_crowd()
     model = ds.PGM(3, 2, inference=inference, n_restarts=3)
@@ -567,14 +567,28 @@ def test_damping_ends_where_undamped_messages_end() -> None:
 
 def test_potentials_with_evidence_are_rows_of_items() -> None:
     """What an item prior becomes: log ψ_k + S Σ_p h_mp log Q_kp, worked by hand."""
-    from dissensus.models.pgm import _with_evidence
+    from dissensus.models.message_em import with_evidence
 
     theta = np.array([[[0.9, 0.1], [0.5, 0.5]], [[0.2, 0.8], [0.4, 0.6]]])
     potentials = Potentials(np.log(theta), np.log([0.3, 0.7]), np.log([0.5, 0.5]))
-    moved = _with_evidence(potentials, 2.0 * np.array([[1.0, 0.0], [0.25, 0.75]]), np.array([3.0, 1.0]))
+    moved = with_evidence(potentials, 2.0 * np.array([[1.0, 0.0], [0.25, 0.75]]), np.array([3.0, 1.0]))
     # Q = (3 Θ_k0 + Θ_k1) / 4 = [[.8, .2], [.25, .75]]
     expected = [
         [math.log(0.3 * 0.8**2), math.log(0.7 * 0.25**2)],
         [math.log(0.3 * 0.8**0.5 * 0.2**1.5), math.log(0.7 * 0.25**0.5 * 0.75**1.5)],
     ]
     np.testing.assert_allclose(moved.psi, expected, rtol=1e-12)
+
+
+def test_an_objective_that_keeps_swinging_is_told_from_one_that_calms_down() -> None:
+    from dissensus.models.message_em import swings
+
+    assert swings([0.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+    assert not swings([0.0, 1.0, 0.0, 1.0, 0.0])  # too short to tell
+    assert not swings([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
+    assert not swings([0.0, 1.0, 0.5, 0.75, 0.625, 0.6875])  # each turn half as large
+
+
+def test_damping_is_said_when_it_is_used() -> None:
+    assert float(ds.PGM(3, 2, max_iter=5).fit(CROWD).damping_) == 0.0
+    assert float(ds.PGM(3, 2, max_iter=5, damping=0.3).fit(CROWD).damping_) == 0.3

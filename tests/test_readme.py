@@ -28,7 +28,7 @@ def test_the_python_example_prints_what_the_readme_says(tmp_path: Path) -> None:
         text=True,
         cwd=tmp_path,
     )
-    assert finished.stdout.strip() == block("prints", "text").strip()
+    assert finished.stdout.strip() == block("\nprints\n", "text").strip()
 
 
 def test_the_demo_prints_what_the_readme_says(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from dissensus.annotations import Annotations
 from dissensus.kernels import Array, safe_log
 from dissensus.models.joint import Parameters, Priors, block_counts, log_joint
+from dissensus.models.message_em import item_evidence
 
 Clusters = NDArray[np.intp]
 
@@ -64,13 +65,22 @@ def delta_shares(new: Array, old: Array, members: Array, prior: float) -> float:
     return float(((prior - 1 + members) * (safe_log(new) - safe_log(old))).sum())
 
 
-def delta_items(annotations: Annotations, state: HardState, proposal: Clusters) -> Array:
-    """(M,): log ψ_{w'}/ψ_w + Σ_{labels of m} log Θ_{w', z_n, y}/Θ_{w, z_n, y}."""
+def delta_items(
+    annotations: Annotations, state: HardState, proposal: Clusters, known: Array | None = None
+) -> Array:
+    """(M,): log ψ_{w'}/ψ_w + Σ_{labels of m} log Θ_{w', z_n, y}/Θ_{w, z_n, y}.
+
+    ``known`` (items, K) adds what is known of the items beforehand, as logarithms.
+    """
     log_psi = safe_log(state.parameters.psi)
     new = _label_terms(annotations, state.parameters.theta, proposal, state.z)
     old = _label_terms(annotations, state.parameters.theta, state.w, state.z)
     labels = np.bincount(annotations.item, new - old, minlength=annotations.n_items)
-    return np.asarray(log_psi[proposal] - log_psi[state.w] + labels)
+    delta = np.asarray(log_psi[proposal] - log_psi[state.w] + labels)
+    if known is None:
+        return delta
+    items = np.arange(annotations.n_items)
+    return np.asarray(delta + known[items, proposal] - known[items, state.w])
 
 
 def delta_annotators(annotations: Annotations, state: HardState, proposal: Clusters) -> Array:
@@ -103,17 +113,27 @@ def sweep(
     priors: Priors,
     temperature: float,
     rng: np.random.Generator,
+    evidence: Array | None = None,
 ) -> HardState:
     """Propose every unknown once."""
     K, L, _ = state.parameters.theta.shape
     parameters = _propose_parameters(annotations, state, priors, temperature, rng)
     state = HardState(parameters, state.w, state.z)
     items = rng.integers(K, size=len(state.w))
-    taken = accepted(delta_items(annotations, state, items), temperature, rng)
+    known = _known(annotations, state, evidence)
+    taken = accepted(delta_items(annotations, state, items, known), temperature, rng)
     state = HardState(parameters, np.where(taken, items, state.w), state.z)
     annotators = rng.integers(L, size=len(state.z))
     taken = accepted(delta_annotators(annotations, state, annotators), temperature, rng)
     return HardState(parameters, state.w, np.where(taken, annotators, state.z))
+
+
+def _known(annotations: Annotations, state: HardState, evidence: Array | None) -> Array | None:
+    """(items, K): what pseudo-labels of an average annotator say of each item's cluster."""
+    if evidence is None:
+        return None
+    mass = np.bincount(state.z, annotations.annotator_load, minlength=len(state.parameters.omega))
+    return item_evidence(evidence, state.parameters.theta, np.asarray(mass, dtype=np.float64))
 
 
 def _propose_parameters(
@@ -156,12 +176,17 @@ def anneal(
     max_iter: int,
     tol: float,
     n_best: int = 1,
+    evidence: Array | None = None,
 ) -> Annealed:
-    """Sweeps at falling temperature; the best states met are kept in a priority queue keyed on ℓ."""
+    """Sweeps at falling temperature; the best states met are kept in a priority queue keyed on ℓ.
+
+    ``evidence`` (items, classes) are pseudo-labels known of the items beforehand. They steer the items'
+    clusters and count in ℓ; the proposals of Θ do not look at them.
+    """
     state, queue, trace = start, list[tuple[float, int, HardState]](), list[float]()
     for t in range(max_iter):
-        state = sweep(annotations, state, priors, 1.0 / (t + 1), rng)
-        trace.append(log_joint(annotations, state.parameters, state.w, state.z, priors))
+        state = sweep(annotations, state, priors, 1.0 / (t + 1), rng, evidence)
+        trace.append(_objective(annotations, state, priors, evidence))
         heapq.heappush(queue, (trace[-1], t, state))
         if len(queue) > n_best:
             heapq.heappop(queue)
@@ -170,17 +195,28 @@ def anneal(
     return Annealed(_ranked(queue), np.array(trace), "max_iter")
 
 
+def _objective(annotations: Annotations, state: HardState, priors: Priors, evidence: Array | None) -> float:
+    known = _known(annotations, state, evidence)
+    own = 0.0 if known is None else float(known[np.arange(len(state.w)), state.w].sum())
+    return own + log_joint(annotations, state.parameters, state.w, state.z, priors)
+
+
 def _ranked(queue: list[tuple[float, int, HardState]]) -> list[tuple[float, HardState]]:
     return [(value, state) for value, _, state in sorted(queue, key=lambda kept: -kept[0])]
 
 
-def conditionals(annotations: Annotations, state: HardState) -> tuple[Array, Array]:
+def conditionals(
+    annotations: Annotations, state: HardState, evidence: Array | None = None
+) -> tuple[Array, Array]:
     """log P(w_m = k | Θ, z) and log P(z_n = l | Θ, w), up to a constant for each item and annotator."""
     log_theta = safe_log(state.parameters.theta)
     by_item = log_theta.transpose(1, 2, 0)[state.z[annotations.annotator], annotations.label]
     by_annotator = log_theta.transpose(0, 2, 1)[state.w[annotations.item], annotations.label]
     items = _sum_rows(by_item, annotations.item, annotations.n_items)
     annotators = _sum_rows(by_annotator, annotations.annotator, annotations.n_annotators)
+    known = _known(annotations, state, evidence)
+    if known is not None:
+        items = items + known
     return (
         np.asarray(items + safe_log(state.parameters.psi)),
         np.asarray(annotators + safe_log(state.parameters.omega)),

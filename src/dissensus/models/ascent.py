@@ -28,15 +28,16 @@ def climb(
 ) -> Climb[State]:
     """Repeat ``step`` until the objective per label changes by at most ``tol``.
 
-    A step returns the next state and the objective of the state it was given.
+    A step returns the next state and the objective of the state it was given; the state that is returned is
+    the one whose objective is the trace's last.
     """
-    state, trace = start, list[float]()
+    state, following, trace = start, start, list[float]()
     for _ in range(max_iter):
+        state = following
         following, objective = step(state)
         trace.append(objective)
         if len(trace) > 1 and abs(trace[-1] - trace[-2]) <= tol * max(n_labels, 1):
             return Climb(state, np.array(trace), "tolerance")
-        state = following
     return Climb(state, np.array(trace), "max_iter")
 
 

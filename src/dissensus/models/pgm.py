@@ -27,12 +27,13 @@ from dissensus.engine import Executor, Serial, shards_of
 from dissensus.errors import bad_parameter
 from dissensus.kernels import Array, normalised, one_hot_rows, safe_log, softmax_rows
 from dissensus.models import annealing
-from dissensus.models.ascent import Climb, best_restart, climb
+from dissensus.models.ascent import Climb, best_restart
 from dissensus.models.base import Model
 from dissensus.models.fmm import initial_theta, responsibilities
 from dissensus.models.joint import Parameters, Priors
-from dissensus.models.learning import Learned, Learner, MaximumPosterior, VariationalBayes
-from dissensus.models.propagation import Beliefs, Graph, Potentials
+from dissensus.models.learning import Learner, MaximumPosterior, VariationalBayes
+from dissensus.models.message_em import MessageEM, State
+from dissensus.models.propagation import Graph, Potentials
 from dissensus.params import NONE, SEED, choice, integer, real
 from dissensus.vocabulary import Codes
 
@@ -47,7 +48,8 @@ class PGM(Model):
     ``"annealing"`` (the paper's) and learned by empirical Bayes for ``"vb"``. ``m_step="product"`` multiplies
     node beliefs (the paper's M-step), ``"pairwise"`` uses the belief of each pair (exact EM's).
     ``messages="mean-field"`` replaces belief propagation by its coarser relative. Settings that steer the
-    fit: ``bp_rounds`` of messages per iteration, ``damping`` of messages between rounds.
+    fit: ``bp_rounds`` of messages per iteration; ``damping``, the share of the old message that is kept
+    (None: 0, and more once the objective is found to swing; ``damping_`` says what was in force at the end).
     """
 
     _rules = {
@@ -61,7 +63,7 @@ class PGM(Model):
         "messages": choice("bp", "mean-field"),
         "bp_rounds": integer(1),
         "bp_tol": real(0.0),
-        "damping": real(0.0, 0.95),
+        "damping": real(0.0, 0.95) | NONE,
         "max_iter": integer(1) | NONE,
         "tol": real(0.0),
         "n_restarts": integer(1),
@@ -81,6 +83,7 @@ class PGM(Model):
         "alpha_",
         "gamma_",
         "tau_",
+        "damping_",
     )
     _needs_annotators = True
 
@@ -93,6 +96,7 @@ class PGM(Model):
     alpha_: Array  # the priors in force, learned or given
     gamma_: Array
     tau_: Array
+    damping_: Array  # 0-d
     best_states_: list[tuple[float, annealing.HardState]]  # annealing only, not saved
 
     def __init__(
@@ -108,7 +112,7 @@ class PGM(Model):
         messages: str = "bp",
         bp_rounds: int = 1,
         bp_tol: float = 1e-4,
-        damping: float = 0.0,
+        damping: float | None = None,
         max_iter: int | None = None,
         tol: float = 1e-5,
         n_restarts: int = 1,
@@ -169,50 +173,36 @@ class PGM(Model):
         if item_prior is not None and item_prior.shape != (annotations.n_items, annotations.n_classes):
             shape = (annotations.n_items, annotations.n_classes)
             raise bad_parameter(self, "item_prior", f"of shape {shape}", item_prior.shape)
-        if self.inference == "annealing":
-            self._fit_annealing(annotations, pool)
-        else:
-            self._fit_messages(annotations, pool, None if item_prior is None else prior_labels * item_prior)
+        evidence = None if item_prior is None else prior_labels * item_prior
+        learn = self._fit_annealing if self.inference == "annealing" else self._fit_messages
+        learn(annotations, pool, evidence)
         self.population_weights_ = self._weights(annotations.annotator_load)
         self.prior_distribution_ = self.psi_ @ self._cluster_distributions()
         self._describe_items()
 
     def _fit_messages(self, annotations: Annotations, pool: Executor, evidence: Array | None) -> None:
         shards = shards_of(annotations)
+        # Threads go to the shards of large data, to the restarts of small ones.
         inner, outer = (pool, Serial()) if len(shards) > 1 else (Serial(), pool)
         pairwise = self.m_step == "pairwise"
         graph = Graph(shards, annotations.n_annotators, inner, self.messages == "mean-field", pairwise)
-        learner = self._learner()
-        max_iter = self.max_iter or DEFAULT_ITERATIONS[self.inference]
-        load = annotations.annotator_load
+        load = annotations.annotator_load.astype(np.float64)
+        em = MessageEM(
+            graph, self._learner(), pairwise, self.bp_rounds, self.bp_tol, self.damping, load, evidence
+        )
 
-        def advance(beliefs: Beliefs, before: Learned | None, statistics: Any) -> tuple[Beliefs, Learned]:
-            learned = learner.learn(statistics, before)
-            potentials = _with_evidence(learned.potentials, evidence, beliefs.z.T @ load)
-            beliefs = graph.settle(
-                beliefs, potentials, rounds=self.bp_rounds, tol=self.bp_tol, damping=self.damping
-            )
-            return beliefs, learned
-
-        def step(state: tuple[Beliefs, Learned]) -> tuple[tuple[Beliefs, Learned], float]:
-            beliefs, learned = state
-            statistics = graph.statistics(beliefs, learned.potentials.theta if pairwise else None)
-            pair_terms = 0.0 if graph.mean_field else statistics.pair_terms
-            objective = beliefs.node_terms - pair_terms + learned.prior_term
-            return advance(beliefs, learned, statistics), objective
-
-        def run(rng: np.random.Generator) -> Climb[tuple[Beliefs, Learned]]:
-            start = graph.start(*self._initial_beliefs(annotations, rng))
-            first = advance(start, None, graph.statistics(start, None))
-            return climb(step, first, max_iter=max_iter, tol=self.tol, n_labels=annotations.n_labels)
+        def run(rng: np.random.Generator) -> Climb[State]:
+            w, z = self._initial_beliefs(annotations, rng)
+            return em.climb(w, z, max_iter=self._iterations(), tol=self.tol, n_labels=annotations.n_labels)
 
         best = best_restart(run, self.n_restarts, self.seed, outer)
-        beliefs, learned = best.state
-        self._keep(learned.parameters, beliefs.w, beliefs.z)
+        learned = best.state.learned
+        self._keep(learned.parameters, best.state.beliefs.w, best.state.beliefs.z)
         self.alpha_, self.gamma_, self.tau_ = learned.alpha, learned.gamma, learned.tau
+        self.damping_ = np.asarray(best.state.damping)
         self.trace_, self.stopped_ = best.trace, best.stopped
 
-    def _fit_annealing(self, annotations: Annotations, pool: Executor) -> None:
+    def _fit_annealing(self, annotations: Annotations, pool: Executor, evidence: Array | None) -> None:
         priors = self._priors()
         K, L = self.n_item_clusters, self.n_annotator_clusters
 
@@ -224,19 +214,24 @@ class PGM(Model):
                 start,
                 priors,
                 rng,
-                max_iter=self.max_iter or DEFAULT_ITERATIONS["annealing"],
+                max_iter=self._iterations(),
                 tol=self.tol,
                 n_best=self.n_best,
+                evidence=evidence,
             )
 
         streams = [np.random.default_rng([self.seed, restart]) for restart in range(self.n_restarts)]
         best = max(pool.map(run, streams), key=lambda annealed: annealed.best[0][0])
         _, state = best.best[0]
-        items, annotators = annealing.conditionals(annotations, state)
+        items, annotators = annealing.conditionals(annotations, state, evidence)
         self._keep(state.parameters, softmax_rows(items)[0], softmax_rows(annotators)[0])
         self.alpha_, self.gamma_, self.tau_ = map(np.atleast_1d, (priors.alpha, priors.gamma, priors.tau))
+        self.damping_ = np.asarray(0.0)
         self.best_states_ = best.best
         self.trace_, self.stopped_ = best.trace, best.stopped
+
+    def _iterations(self) -> int:
+        return self.max_iter or DEFAULT_ITERATIONS[self.inference]
 
     def _initial_beliefs(self, annotations: Annotations, rng: np.random.Generator) -> tuple[Array, Array]:
         """Items by their likeness to random items' labels, annotators at random."""
@@ -321,16 +316,3 @@ def _checked_prior(item_prior: Any) -> Array | None:
     if table.ndim != 2 or not np.isfinite(table).all() or (table < 0).any():
         raise bad_parameter("PGM", "item_prior", "an (items, classes) table of probabilities", item_prior)
     return normalised(table)
-
-
-def _with_evidence(potentials: Potentials, evidence: Array | None, mass: Array) -> Potentials:
-    """Item potentials of their own where something is known of the items beforehand.
-
-    log P(w_m = k) = log ψ_k + S Σ_p h_mp log Σ_l π_l Θ_klp: the prediction h_m as S labels of an average
-    annotator.
-    """
-    if evidence is None:
-        return potentials
-    average = np.einsum("l,klp->kp", normalised(mass), np.exp(potentials.theta))
-    psi = potentials.psi + evidence @ safe_log(normalised(average)).T
-    return Potentials(potentials.theta, psi, potentials.omega)
