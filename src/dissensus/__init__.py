@@ -30,6 +30,8 @@ _HOMES = {
     "recover": "recovery",
     "Recovery": "recovery",
     "choose_model": "auto",
+    "annotator_verdicts": "verdicts",
+    "AnnotatorVerdicts": "verdicts",
     "refine": "run",
     "write_report": "report.page",
     "score_files": "scoring",
