@@ -15,7 +15,8 @@ from dissensus.report.grouping import Grouping, group_name
 TYPICAL = 4  # items shown for a kind
 CONTRASTS = 5  # kinds on which groups are contrasted
 SMALLEST = 0.03  # share of the population below which a group is not contrasted
-DULL = 0.2  # of what the others' labels tell: a group below that hardly looks at the items
+DULL = 0.2  # of what an average label tells: a group below that hardly looks at the items
+LEAST_GAP = 0.1  # between two groups' answers, to be named as a contrast
 
 
 def cluster_content(annotations: Annotations, grouping: Grouping) -> dict[str, Any]:
@@ -112,43 +113,53 @@ def group_sentences(grouping: Grouping, g: int, names: list[str], told: Array) -
     p = int((own[k] - others[k]).argmax())
     kind = _kind_words(grouping, k, names)
     sentences.append(words.group_difference(kind, names[p], float(own[k, p]), float(others[k, p])))
-    rest = np.arange(len(told)) != g
-    if told[g] < DULL * np.average(told[rest], weights=grouping.weights[rest]):
+    if dull(grouping, told)[g]:
         sentences.append(words.UNINFORMATIVE)
     return sentences
 
 
+def dull(grouping: Grouping, told: Array) -> Any:
+    """(L,): groups whose labels tell far less than an average label does."""
+    return told < DULL * (told @ grouping.weights)
+
+
 def _contrasts(grouping: Grouping, names: list[str], divided: Array) -> list[dict[str, Any]]:
-    """The kinds of items on which groups differ most, each with the two groups that differ most there."""
-    spread = grouping.kind_shares * _spread(grouping)
-    kinds = [int(k) for k in np.argsort(-spread, kind="stable")[:CONTRASTS] if spread[k] > 0]
-    found = []
-    for k in kinds:
-        group, other, p = _widest(grouping, k)
+    """The kinds of items on which groups differ most, each with the two groups that differ most there.
+
+    Groups that hardly look at the items differ from everybody, which is no difference of opinion: they are
+    left out.
+    """
+    looking = np.flatnonzero(~dull(grouping, group_information(grouping)))
+    if len(looking) < 2:
+        return []
+    spread = grouping.kind_shares * _spread(grouping, looking)
+    found: list[dict[str, Any]] = []
+    for k in (int(k) for k in np.argsort(-spread, kind="stable")):
+        group, other, p = _widest(grouping, k, looking)
         shares = float(grouping.theta[k, group, p]), float(grouping.theta[k, other, p])
-        if shares[0] - shares[1] < words.NOTABLE:
+        if len(found) == CONTRASTS or shares[0] - shares[1] < LEAST_GAP:
             continue
-        phrase = words.contrast_words(
-            _kind_words(grouping, k, names), group_name(group), group_name(other), names[p], shares
-        )
+        says = words.contrast_words(group_name(group), group_name(other), names[p], shares)
         members = grouping.items.argmax(axis=1) == k
         dividing = np.argsort(-np.where(members, divided, -1.0), kind="stable")[:TYPICAL]
         items = [int(m) for m in dividing if members[m]]
-        found.append({"kind": k, "groups": [group, other], "words": phrase, "items": items})
+        found.append({"kind": k, "groups": [group, other], "says": says, "items": items})
     return found
 
 
-def _spread(grouping: Grouping) -> Array:
-    """(K,): how much groups differ on a kind, H(Σ_l π_l Θ_kl) − Σ_l π_l H(Θ_kl)."""
-    K, L, P = grouping.sizes
-    each = entropy_rows(normalised(grouping.theta).reshape(K * L, P)).reshape(K, L) @ grouping.weights
-    return np.maximum(entropy_rows(normalised(grouping.kind_answers)) - each, 0.0)
+def _spread(grouping: Grouping, looking: Any) -> Array:
+    """(K,): how much some groups differ on a kind, H(Σ_l π_l Θ_kl) − Σ_l π_l H(Θ_kl)."""
+    theta, weights = normalised(grouping.theta[:, looking]), normalised(grouping.weights[looking])
+    K, L, P = theta.shape
+    each = entropy_rows(theta.reshape(K * L, P)).reshape(K, L) @ weights
+    together = entropy_rows(normalised(np.einsum("l,klp->kp", weights, theta)))
+    return np.maximum(together - each, 0.0)
 
 
-def _widest(grouping: Grouping, k: int) -> tuple[int, int, int]:
+def _widest(grouping: Grouping, k: int, looking: Any) -> tuple[int, int, int]:
     """The two groups of some size that are furthest apart on a kind, and the class that parts them."""
     weights = grouping.weights
-    large = np.flatnonzero(weights >= min(SMALLEST, np.sort(weights)[-2]))
+    large = looking[weights[looking] >= min(SMALLEST, np.sort(weights[looking])[-2])]
     answers = grouping.theta[k, large]  # groups, classes
     # √(π_a π_b) · (Θ_kap − Θ_kbp), over ordered pairs of groups and classes
     gaps = answers[:, None] - answers[None, :]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from dissensus.report.clusters import cluster_content
 from dissensus.report.fitting import search_content, trace_content
 from dissensus.report.grouping import Grouping, borrowed_grouping, grouping_of
 from dissensus.report.items import item_columns, overturned, overturned_places, true_classes
-from dissensus.report.people import annotator_columns, crosstabs, label_rows, shuffled
+from dissensus.report.people import annotator_columns, crosstabs, judged, label_rows, minority_views, shuffled
 from dissensus.report.places import Projection, map_content
 from dissensus.report.quality import COUNTS_TITLE, quality_content
 
@@ -140,12 +139,14 @@ def _people(request: Request, shown: Grouping | None) -> dict[str, Any]:
         rows = label_rows(annotations, order)
     if annotations.anonymous:
         return {"annotators": None, "crosstabs": [], "rows": rows}
-    columns = annotator_columns(request.model, annotations, shown, request.anonymise, request.seed)
+    found, n_judged = judged(annotations, request.model, request.seed)
     return {
-        "annotators": columns,
+        "annotators": annotator_columns(annotations, found, shown, request.anonymise, request.seed),
+        "views": minority_views(found),
+        "n_judged": n_judged,
         "crosstabs": crosstabs(annotations, shown, request.anonymise),
         "rows": rows,
-        "verdicts": dict(Counter(columns["verdict"])),
+        "verdicts": found.counts(),
     }
 
 
@@ -171,7 +172,7 @@ def findings(content: dict[str, Any], model: Model, annotations: Annotations) ->
             "How clear the answers are",
             words.clarity_sentence(clear, split, rivals(model, content["classes"])),
         ),
-        ("Who disagrees about what", _cluster_sentence(content["clusters"], content["classes"])),
+        ("Who disagrees about what", _cluster_sentence(content)),
         ("What the model changes", words.gains_sentence(numbers)),
     ]
 
@@ -189,15 +190,25 @@ def rivals(model: Model, names: Sequence[str]) -> tuple[str, str] | None:
     return names[a], names[b]
 
 
-def _cluster_sentence(clusters: dict[str, Any] | None, names: Sequence[str]) -> str:
+def _cluster_sentence(content: dict[str, Any]) -> str:
+    clusters, names = content["clusters"], content["classes"]
     if clusters is None:
         return words.NO_CLUSTERS
     if clusters["between"] is not None:
-        contrast = clusters["contrasts"][0]["words"] if clusters["contrasts"] else ""
-        return words.groups_sentence(
-            len(clusters["groups"]), clusters["between"], contrast, clusters["borrowed"]
-        )
+        first = clusters["contrasts"][:1]
+        where = "".join(_where(one, clusters, content["items"].get("text")) for one in first)
+        says = "".join(one["says"] for one in first)
+        between, borrowed = clusters["between"], clusters["borrowed"]
+        return words.groups_sentence(len(clusters["groups"]), between, where, says, borrowed)
     largest = clusters["kinds"][:3]
     top = [int(np.argmax(kind["p"])) for kind in largest]
     answers = [(names[p], kind["p"][p] / 1000) for p, kind in zip(top, largest, strict=True)]
     return words.kinds_sentence([kind["share"] for kind in largest], answers)
+
+
+def _where(contrast: dict[str, Any], clusters: dict[str, Any], texts: list[str] | None) -> str:
+    """The items of a contrast: by an example where there are texts, or else by what they get."""
+    kind = clusters["kinds"][contrast["kind"]]
+    if texts and contrast["items"] and texts[contrast["items"][0]].strip():
+        return words.where_words(texts[contrast["items"][0]], kind["share"])
+    return str(kind["words"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,47 +12,60 @@ from dissensus.models.base import Model
 from dissensus.report import words
 from dissensus.report.grouping import Grouping
 
+if TYPE_CHECKING:
+    from dissensus.verdicts import AnnotatorVerdicts
+
+MOST_JUDGED = 200_000  # labels that verdicts rest on
 MOST_VALUES = 12  # values of a side column that get a row of their own
 FEWEST_NAMED = 5  # annotators behind a value, where ids are hidden
 OTHER = "other"
 
 
+def judged(annotations: Annotations, model: Model, seed: int) -> tuple[AnnotatorVerdicts, int]:
+    """Verdicts on all annotators, and on how many labels they rest: of very many, those of random items."""
+    from dissensus.verdicts import annotator_verdicts
+
+    part = annotations
+    if annotations.n_labels > MOST_JUDGED:
+        order = np.random.default_rng([seed, 3]).permutation(annotations.n_items)
+        within = np.cumsum(annotations.counts.sum(axis=1)[order]) <= MOST_JUDGED
+        part = annotations.take_items(np.sort(order[within]))
+    return annotator_verdicts(part, model, seed=seed), part.n_labels
+
+
+def minority_views(found: AnnotatorVerdicts) -> list[str]:
+    """What each group with a view of its own sees differently."""
+    return [
+        words.view_words(
+            len(group.members),
+            group.share_of_items,
+            [(str(one.group), str(one.crowd)) for one in group.differences[:2]],
+        )
+        for group in found.groups
+    ]
+
+
 def annotator_columns(
-    model: Model, annotations: Annotations, grouping: Grouping | None, anonymise: bool, seed: int
+    annotations: Annotations,
+    found: AnnotatorVerdicts,
+    grouping: Grouping | None,
+    anonymise: bool,
+    seed: int,
 ) -> dict[str, Any]:
     """One list a column, one entry an annotator; with ``anonymise`` in an order that tells nothing."""
-    found = _judged(model, annotations)
     order = shuffled(annotations.n_annotators, anonymise, seed)
     columns: dict[str, Any] = {
         "id": names(annotations, anonymise),
         "n": annotations.annotator_load[order],
-        "agreement": np.round(np.asarray(found["agreement"], dtype=float)[order], 3),
-        "information": np.round(np.asarray(found["information"], dtype=float)[order], 3),
-        "verdict": [str(found["verdict"][n]) for n in order],
-        "evidence": [str(found["evidence"][n]) for n in order],
+        "agreement": np.round(found.agreement[order], 3),
+        "information": np.round(found.information[order], 3),
+        "verdict": found.verdict[order],
+        "evidence": found.evidence[order],
     }
     if grouping is not None and grouping.annotators is not None:
         columns["group"] = grouping.annotators.argmax(axis=1)[order]
         columns["sure"] = np.round(grouping.annotators.max(axis=1), 2)[order]
     return columns
-
-
-def _judged(model: Model, annotations: Annotations) -> Any:
-    """Verdict and evidence for every annotator."""
-    try:
-        from dissensus.verdicts import annotator_verdicts
-    except ImportError:
-        from dissensus.agreement import agreement_with_others
-        from dissensus.informativeness import information_per_label
-
-        nothing = [""] * annotations.n_annotators
-        return {
-            "agreement": agreement_with_others(annotations),
-            "information": information_per_label(annotations),
-            "verdict": nothing,
-            "evidence": nothing,
-        }
-    return annotator_verdicts(annotations, model)
 
 
 def shuffled(n: int, anonymise: bool, seed: int) -> NDArray[np.intp]:

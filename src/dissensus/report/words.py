@@ -61,12 +61,12 @@ def clarity_sentence(clear: float, split: float, rivals: tuple[str, str] | None)
     )
 
 
-def groups_sentence(n_groups: int, between: float, contrast: str, borrowed: bool) -> str:
-    """Into how many groups annotators fall and what they disagree about."""
+def groups_sentence(n_groups: int, between: float, where: str, says: str, borrowed: bool) -> str:
+    """Into how many groups annotators fall, on which items they differ most, and what they say there."""
     through = "Seen through a small joint model, the annotators" if borrowed else "The annotators"
     if n_groups < 2:
         return f"{through} answer as one group: no other way of answering stands out."
-    over = f", which differ most {contrast}" if contrast else ""
+    over = f", which differ most on {where}: {says}" if says else ""
     return (
         f"{through} fall into {n_groups} groups{over}; {percent(between)} of the disagreement lies between "
         "groups, the rest within them."
@@ -156,11 +156,17 @@ def why_overturned(
 # ---- groups -------------------------------------------------------------------------------------------
 
 
-def contrast_words(kind: str, group: str, other: str, answer: str, shares: tuple[float, float]) -> str:
-    """What one group says of one kind of item, and another does not."""
+def contrast_words(group: str, other: str, answer: str, shares: tuple[float, float]) -> str:
+    """What one group says, and another does not."""
     more, less = shares
-    answers = f"group {group} answers {quoted(answer)} {percent(more)} of the time"
-    return f"on {kind}: {answers}, group {other} {percent(less)}"
+    return (
+        f"group {group} answers {quoted(answer)} {percent(more)} of the time, group {other} {percent(less)}"
+    )
+
+
+def where_words(text: str, share: float) -> str:
+    """A kind of item by an example."""
+    return f"items such as {excerpt(text)} ({percent(share)} are of that kind)"
 
 
 def kind_words(place: int, share: float, top: Sequence[tuple[str, float]], true_class: str | None) -> str:
@@ -192,6 +198,14 @@ def group_difference(kind: str, answer: str, own: float, others: float) -> str:
         f"It stands apart most on {kind}: {percent(own)} of its answers are {quoted(answer)}, against "
         f"{percent(others)} of the others'."
     )
+
+
+def view_words(n: int, share: float, differences: Sequence[tuple[str, str]]) -> str:
+    """What annotators with a view of their own see, and the crowd does not."""
+    seen = [f"{quoted(own)} where the crowd sees {quoted(crowd)}" for own, crowd in differences]
+    mostly = f", mostly {listed(seen)}" if seen else ""
+    who = count(n, "annotator sees", "annotators see")
+    return f"{who} {percent(share)} of the items differently{mostly}."
 
 
 UNINFORMATIVE = "Its labels hardly depend on the item."

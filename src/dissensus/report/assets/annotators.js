@@ -91,7 +91,10 @@ function showAnnotators() {
   if (!people) return;
   const table = new DataTable({ id: "annotators-table", caption: "Annotators", columns: annotatorColumns(),
     size: people.id.length, detail: annotatorDetail, presets: annotatorPresets(), text: (n) => people.id[n], pageSize: 15 });
+  const sampled = data.n_judged < data.data.n_labels
+    ? `Agreement, information and verdicts rest on ${whole(data.n_judged)} labels of randomly chosen items.` : "";
   section("annotators", "Annotators",
     "Spam and a minority view both disagree with the others; only spam tells nothing. Open a row for the evidence.",
-    table.element, ...data.crosstabs.map(crosstab));
+    ...data.views.map((view) => h("p", {}, view)), sampled ? h("p", { class: "note" }, sampled) : null, table.element,
+    ...data.crosstabs.map(crosstab));
 }

@@ -1,0 +1,345 @@
+"""The report as a person meets it: in a real browser, by mouse, by keyboard, on a phone, in the dark."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dissensus as ds
+from dissensus.report import people
+from dissensus.run import refine
+from report_sample import canteen
+
+playwright = pytest.importorskip("playwright.sync_api")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+NASTY = "<script>window.hacked = true</script><img src=x onerror='window.hacked = true'>"
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is absent: make browser installs it")
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page with everything on it: texts (one of them hostile), side columns, a search."""
+    annotations = canteen()
+    texts = list(annotations.item_column("text"))
+    texts[0] = NASTY
+    cells = [
+        {
+            "n_item_clusters": k,
+            "n_annotator_clusters": g,
+            "score": -0.8 - 0.01 * abs(k - 6) - 0.02 * abs(g - 3),
+        }
+        for k, g in ((6, 3), (4, 2), (4, 3), (6, 2), (8, 2), (8, 3))
+    ]
+    run = refine(annotations, "pgm", {"n_item_clusters": 6, "n_annotator_clusters": 3}, seed=1)
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    return ds.write_report(
+        run.model,
+        annotations,
+        path,
+        title=f"Canteen {NASTY}",
+        texts=texts,
+        held_out=run.held_out,
+        selection=cells,
+        command="dissensus fit remarks.csv --model pgm",
+    )
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield opened
+        opened.close()
+
+
+class Visit:
+    """A page opened from its file, with all that it said and asked for."""
+
+    def __init__(self, browser: Any, path: Path, width: int = 1280, **settings: Any) -> None:
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, **settings)
+        self.page = self.context.new_page()
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html[data-ready]", timeout=20_000)
+
+    def column(self, table: str, number: int) -> list[str]:
+        cells: list[str] = self.page.locator(f"#{table} tbody tr > :nth-child({number})").all_inner_texts()
+        return cells
+
+
+@pytest.fixture
+def visit(browser: Any, report: Path) -> Iterator[Visit]:
+    """The page on a wide screen; afterwards, nothing was complained of and nothing fetched."""
+    opened = Visit(browser, report)
+    yield opened
+    said, asked = opened.said, [url for url in opened.asked if not url.startswith("data:")]
+    opened.context.close()
+    assert said == []
+    assert asked == [report.as_uri()]
+
+
+# ---- what is there ------------------------------------------------------------------------------------
+
+
+def test_the_findings_stand_at_the_top_and_every_section_is_there(visit: Visit) -> None:
+    sentences = visit.page.locator("#findings li")
+    assert sentences.count() == 3
+    assert sentences.nth(2).bounding_box()["y"] < 900
+    titles = visit.page.locator("main > section > h2").all_inner_texts()
+    assert titles == ["Data", "Quality", "Items", "Annotators", "Groups", "Map", "Fit"]
+    assert visit.page.locator("#held-out tbody tr").count() == 4
+    assert visit.page.locator("#surface td.best").inner_text() == "-0.800"
+    assert visit.page.locator("#command").inner_text() == "dissensus fit remarks.csv --model pgm"
+
+
+def test_text_from_the_data_is_shown_and_never_run(visit: Visit) -> None:
+    assert visit.page.locator("h1").inner_text() == f"Canteen {NASTY}"
+    visit.page.fill("#items-table-search", "onerror")
+    assert visit.page.locator("#items-table tbody .clamp").inner_text() == NASTY
+    visit.page.click("#items-table tbody button")
+    assert visit.page.locator("#items-table .full").inner_text() == NASTY
+    assert visit.page.evaluate("window.hacked") is None
+    assert visit.page.locator("main img, main script").count() == 0
+
+
+def test_even_injected_markup_could_not_run(visit: Visit) -> None:
+    visit.page.evaluate(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=data:, onerror=\"window.hacked = true\">')"
+    )
+    visit.page.wait_for_timeout(100)
+    assert visit.page.evaluate("window.hacked") is None
+    assert any("Content Security Policy" in line for line in visit.said)
+    visit.said.clear()
+
+
+# ---- the tables ---------------------------------------------------------------------------------------
+
+
+def test_items_sort_both_ways(visit: Visit) -> None:
+    head = visit.page.locator("#items-table thead th", has_text="Entropy")
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    falling = [float(text) for text in visit.column("items-table", 4)]
+    assert falling == sorted(falling, reverse=True)
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    rising = [float(text) for text in visit.column("items-table", 4)]
+    assert rising == sorted(rising)
+    assert rising[0] < falling[0]
+
+
+def test_items_are_found_by_their_text(visit: Visit) -> None:
+    visit.page.fill("#items-table-search", "UMBRELLA")
+    texts = visit.column("items-table", 1)
+    assert texts
+    assert all("umbrella" in text for text in texts)
+    visit.page.fill("#items-table-search", "no such words")
+    assert visit.page.locator("#items-table-status").inner_text() == "Nothing matches."
+    visit.page.fill("#items-table-search", "")
+    assert visit.page.locator("#items-table-status").inner_text() == "1–20 of 240"
+
+
+def test_pages_turn(visit: Visit) -> None:
+    visit.page.click("#items [aria-label='Last page']")
+    assert visit.page.locator("#items-table-status").inner_text() == "221–240 of 240"
+    assert visit.page.locator("#items [aria-label='Next page']").is_disabled()
+    visit.page.click("#items [aria-label='Previous page']")
+    assert visit.page.locator("#items-table-status").inner_text() == "201–220 of 240"
+
+
+def test_overturned_majorities_say_why(visit: Visit) -> None:
+    chip = visit.page.locator("#items button", has_text="Majority overturned")
+    chip.click()
+    assert chip.get_attribute("aria-pressed") == "true"
+    visit.page.click("#items-table tbody button >> nth=0")
+    detail = visit.page.locator("#items-table tr.detail")
+    assert "Why the majority is overturned" in detail.inner_text()
+    assert "Group A" in detail.locator("thead").inner_text()
+
+
+def test_rows_open_by_keyboard_and_keep_the_focus(visit: Visit) -> None:
+    visit.page.locator("#items-table tbody button").nth(2).focus()
+    visit.page.keyboard.press("Enter")
+    focused = visit.page.locator(":focus")
+    assert focused.get_attribute("aria-expanded") == "true"
+    visit.page.keyboard.press("Space")
+    assert visit.page.locator(":focus").get_attribute("aria-expanded") == "false"
+
+
+def test_annotators_have_evidence_and_labels_of_their_own(visit: Visit) -> None:
+    numbers = [int(text) for text in visit.column("annotators-table", 2)]
+    assert numbers == sorted(numbers, reverse=True)
+    visit.page.fill("#annotators-table-search", "guest 07")
+    visit.page.click("#annotators-table tbody button")
+    bars = visit.page.locator("#annotators-table .detail .bar")
+    assert [bars.nth(i).get_attribute("aria-label").split(":")[0] for i in range(2)] == [
+        "Own labels",
+        "What the population would say of the same items",
+    ]
+
+
+def test_side_columns_stand_beside_the_groups(visit: Visit) -> None:
+    table = visit.page.locator("#annotators [aria-label='reads_on by group'] table")
+    assert table.locator("tbody th").all_inner_texts() == ["screen", "phone"]
+
+
+# ---- groups and map -----------------------------------------------------------------------------------
+
+
+def test_heat_maps_switch_to_differences(visit: Visit) -> None:
+    cells = visit.page.locator("#group-cards table >> nth=0").locator("td")
+    absolute = [float(text) for text in cells.all_inner_texts()]
+    assert min(absolute) >= 0
+    visit.page.click("text=How it differs from everyone")
+    relative = visit.page.locator("#group-cards table >> nth=0").locator("td").all_inner_texts()
+    assert any(text.startswith("−") for text in relative)
+    assert any(text.startswith("+") for text in relative)
+
+
+def test_a_quoted_item_leads_to_its_row(visit: Visit) -> None:
+    quote = visit.page.locator("#groups blockquote a").first
+    text = quote.inner_text()
+    quote.click()
+    assert visit.page.locator("#items-table tr.open").locator(".clamp").inner_text() == text
+    assert visit.page.locator(":focus").get_attribute("aria-expanded") == "true"
+
+
+def test_pointing_at_the_map_shows_an_item(visit: Visit) -> None:
+    canvas, bubble = visit.page.locator("#map-canvas"), visit.page.locator("#map-bubble")
+    canvas.scroll_into_view_if_needed()
+    assert bubble.is_hidden()
+    box = canvas.bounding_box()
+    found = False
+    for x, y in np.random.default_rng(0).random((200, 2)):
+        visit.page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
+        if bubble.is_visible():
+            found = True
+            break
+    assert found
+    assert "labels · remark" in bubble.inner_text()
+    assert "%" in bubble.locator(".bar").get_attribute("aria-label")
+
+
+def test_the_map_is_walked_by_arrow_keys(visit: Visit) -> None:
+    visit.page.locator("#map-canvas").focus()
+    said = visit.page.locator("#map [role=status]")
+    visit.page.keyboard.press("ArrowRight")
+    first = said.inner_text()
+    for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp"):
+        visit.page.keyboard.press(key)
+    assert first
+    assert visit.page.locator("#map-bubble").is_visible()
+    visit.page.keyboard.press("Escape")
+    assert visit.page.locator("#map-bubble").is_hidden()
+    for key in ("kind", "entropy", "divided"):
+        visit.page.select_option("#map-colour", key)
+
+
+# ---- every screen -------------------------------------------------------------------------------------
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(browser: Any, report: Path) -> None:
+    visit = Visit(browser, report, width=400, has_touch=True)
+    visit.page.click("#items-table tbody button >> nth=1")
+    visit.page.locator("#annotators-table tbody button").first.click()
+    wide = visit.page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= 400
+    assert visit.page.locator("#items-table thead th", has_text="Entropy").is_hidden()
+    visit.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_serious_accessibility_fault(browser: Any, report: Path, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    # The page's policy refuses scripts that are not its own, axe's too; the faults are the same without it.
+    visit = Visit(browser, report, color_scheme=scheme, bypass_csp=True)
+    visit.page.click("#items-table tbody button >> nth=0")
+    visit.page.click("#annotators-table tbody button >> nth=0")
+    found = axe.run(visit.page).response["violations"]
+    serious = [
+        (one["id"], [node["target"] for node in one["nodes"]][:5])
+        for one in found
+        if one["impact"] in SERIOUS
+    ]
+    visit.context.close()
+    assert serious == []
+
+
+SERIOUS = ("serious", "critical")
+
+
+def test_dark_and_light_differ_and_heat_maps_follow(browser: Any, report: Path) -> None:
+    visit = Visit(browser, report)
+    cell = visit.page.locator("#group-cards td").first
+
+    def colours() -> tuple[str, str]:
+        paper = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return paper, cell.evaluate("cell => getComputedStyle(cell).backgroundColor")
+
+    light = colours()
+    visit.page.emulate_media(color_scheme="dark")
+    dark = colours()
+    visit.context.close()
+    assert all(one != other for one, other in zip(light, dark, strict=True))
+
+
+# ---- size ---------------------------------------------------------------------------------------------
+
+
+def test_twenty_thousand_items_stay_smooth(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(people, "MOST_JUDGED", 3_000)  # verdicts are not what is timed here
+    crowd = ds.simulate(20_000, 400, labels_per_item=3, seed=3).annotations
+    table = pa.table(
+        {"item": crowd.items, "text": [f"Remark number {m}, in some words." for m in range(20_000)]}
+    )
+    crowd = crowd.with_tables(items=table)
+    model = ds.PGM(6, 3, max_iter=15).fit(crowd)
+    path = ds.write_report(model, crowd, tmp_path / "large.html", held_out=[])
+    assert path.stat().st_size < 8e6
+    visit = Visit(browser, path)
+    longest = visit.page.evaluate(
+        """() => {
+          const times = [];
+          const timed = (action) => {
+            const start = performance.now();
+            action();
+            times.push(performance.now() - start);
+          };
+          const heads = document.querySelectorAll("#items-table thead button");
+          for (const head of heads) timed(() => head.click());
+          const field = document.querySelector("#items-table-search");
+          for (const query of ["1", "12", "123"]) {
+            field.value = query;
+            timed(() => field.dispatchEvent(new Event("input")));
+          }
+          return Math.max(...times);
+        }"""
+    )
+    sampled = visit.page.locator("#annotators .note >> nth=0").inner_text()
+    visit.context.close()
+    assert "3,000 labels of randomly chosen items" in sampled
+    assert visit.said == []
+    assert longest < 1500  # milliseconds, on a machine that may be busy
