@@ -355,6 +355,19 @@ def test_a_page_is_written_unless_it_is_not_wanted(crowd: Path) -> None:
     assert not Path("refined/report.html").exists()
 
 
+def test_a_page_that_cannot_be_made_does_not_cost_the_fit(
+    crowd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dissensus.report.page.page", lambda _: 1 / 0)
+    result = run("fit", crowd / "annotations.csv", "-m", "majority", "--held-out", 0, "-o", "refined")
+    assert (
+        "note: no report (ZeroDivisionError: division by zero); try again with: dissensus report refined"
+        in result.stderr
+    )
+    assert Path("refined/labels.csv").is_file()
+    assert not Path("refined/report.html").exists()
+
+
 def test_report_makes_the_page_of_a_run_again(crowd: Path) -> None:
     labels = crowd / "annotations.csv"
     run("fit", labels, "-m", "pgm", "-k", 3, "-l", 2, "-o", "refined")

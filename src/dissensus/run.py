@@ -179,11 +179,12 @@ def write_run(
         seconds = dict(run.seconds)
         with _timed("write", seconds):
             write_fitted(run, folder)
+        missing = None
         if page is not None:
             with _timed("report", seconds):
-                write_page(run, folder / REPORT, command=command, watch=watch, **page)
-        content = summary(run, command=command, source=source) | {"seconds": seconds}
-        return write_summary(folder, content)
+                missing = try_page(run, folder / REPORT, command=command, watch=watch, **page)
+        content = summary(run, command=command, source=source)
+        return write_summary(folder, content | {"seconds": seconds, "report_missing": missing})
 
 
 def write_fitted(run: Run, folder: Path) -> None:
@@ -194,12 +195,16 @@ def write_fitted(run: Run, folder: Path) -> None:
     run.model.save(folder / MODEL)
 
 
-def write_page(run: Run, path: Path, **settings: Any) -> None:
-    """The run as one page."""
+def try_page(run: Run, path: Path, **settings: Any) -> str | None:
+    """The run as one page; why there is none, where it cannot be made: that must not cost the fit."""
     from dissensus.report.page import write_report
 
     known: dict[str, Any] = {"held_out": run.held_out, "seed": run.seed}
-    write_report(run.model, run.annotations, path, **(known | settings))
+    try:
+        write_report(run.model, run.annotations, path, **(known | settings))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 # ---- reading back -------------------------------------------------------------------------------------

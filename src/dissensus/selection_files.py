@@ -19,7 +19,7 @@ from typing import Any
 from dissensus.annotations import Annotations
 from dissensus.auto import Watch, unwatched
 from dissensus.outputs import output_directory, write_csv, write_summary
-from dissensus.run import REPORT, Run, summary, write_fitted, write_page
+from dissensus.run import REPORT, Run, summary, try_page, write_fitted
 from dissensus.selection import Selection
 
 
@@ -42,7 +42,9 @@ def write_selection(
     with output_directory(directory) as folder:
         write_csv(selection.to_frame(), folder / "cells.csv")
         write_fitted(run, folder)
+        missing = None
         if page is not None:
             known = {"held_out": None, "selection": selection, "command": command, "watch": watch}
-            write_page(run, folder / REPORT, **known, **page)
-        return write_summary(folder, summary(run, command=command, source=source) | {"search": found})
+            missing = try_page(run, folder / REPORT, **known, **page)
+        content = summary(run, command=command, source=source)
+        return write_summary(folder, content | {"search": found, "report_missing": missing})

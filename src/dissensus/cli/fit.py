@@ -10,7 +10,7 @@ from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.features import ItemFeatures
 from dissensus.cli.reading import LabelFile, Reading
-from dissensus.cli.report import Page
+from dissensus.cli.report import Page, say_missing
 from dissensus.cli.settings import PANEL, Settings
 from dissensus.cli.terminal import amounts, count, progress, say, show_json, show_table
 from dissensus.cli.writing import Json, Output, command_line, say_written, stem
@@ -76,6 +76,7 @@ def fit(
             page=page.settings(file.name, features.text_column),
             watch=watch,
         )
+    say_missing(summary["report_missing"], directory, file)
     if as_json:
         show_json(summary)
         return

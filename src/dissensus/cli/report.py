@@ -11,7 +11,7 @@ import typer
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.reading import Reading
-from dissensus.cli.terminal import progress, say
+from dissensus.cli.terminal import note, progress, say
 
 PANEL = "The page"
 
@@ -38,6 +38,12 @@ class Page:
         if not self.report:
             return None
         return {"title": self.title or name, "anonymise": self.anonymise, "texts": text_column}
+
+
+def say_missing(reason: str | None, directory: Path, file: Path) -> None:
+    """Where the page could not be made, why, and how to try again."""
+    if reason is not None:
+        note(f"no report ({reason}); try again with: dissensus report {directory} {file} --debug")
 
 
 @app.command(

@@ -15,7 +15,7 @@ from dissensus.cli.bundles import unbundled
 from dissensus.cli.door import StoppedError
 from dissensus.cli.features import ItemFeatures
 from dissensus.cli.reading import LabelFile, Reading
-from dissensus.cli.report import Page
+from dissensus.cli.report import Page, say_missing
 from dissensus.cli.settings import (
     Inference,
     Jobs,
@@ -154,6 +154,7 @@ def select(
         summary = write_selection(
             selection, annotations, directory, command=command, source=str(file), page=looks, watch=watch
         )
+    say_missing(summary["report_missing"], directory, file)
     if as_json:
         show_json(summary)
         return
