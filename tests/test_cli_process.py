@@ -18,6 +18,7 @@ from cli_help import run, tree
 
 PROGRAM = [sys.executable, "-m", "dissensus"]
 HEAVY = {"numpy", "scipy", "pandas", "pyarrow", "narwhals", "sklearn", "torch", "plotly", "dask"}
+QUICK = ["--model", "pgm", "-k", "6", "-l", "4"]
 # A fit that would go on for minutes: no tolerance, many iterations, many restarts.
 ENDLESS = ["--model", "fmm", "-k", "60", "--restarts", "200", "-s", "tol=0", "-s", "max_iter=100000"]
 
@@ -25,7 +26,7 @@ ENDLESS = ["--model", "fmm", "-k", "60", "--restarts", "200", "-s", "tol=0", "-s
 def start(*words: Any, cwd: Path, **settings: Any) -> subprocess.CompletedProcess[str]:
     command = [*PROGRAM, *map(str, words)]
     return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False, **settings
+        command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False, **settings
     )
 
 
@@ -52,7 +53,7 @@ def test_nothing_heavy_is_loaded_to_show_help(words: list[str], tmp_path: Path) 
 
 
 def test_a_pipe_gets_no_control_characters_and_no_progress(votes: Path, tmp_path: Path) -> None:
-    done = start("fit", votes, "-o", "refined", cwd=tmp_path)
+    done = start("fit", votes, *QUICK, "-o", "refined", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stderr == ""
     control = {letter for letter in done.stdout if unicodedata.category(letter) == "Cc"}
@@ -96,7 +97,7 @@ def terminal(*words: Any, cwd: Path) -> Any:
         env=environment | {"TERM": "xterm-256color"},
         dimensions=(30, 100),
         encoding="utf-8",
-        timeout=60,
+        timeout=180,
     )
 
 
@@ -106,7 +107,7 @@ def seen(text: str) -> str:
 
 
 def test_a_terminal_shows_progress_and_then_the_result(votes: Path, tmp_path: Path) -> None:
-    child = terminal("fit", votes, "-o", "refined", cwd=tmp_path)
+    child = terminal("fit", votes, *QUICK, "-o", "refined", cwd=tmp_path)
     child.expect("reading annotations.csv")
     child.expect("held-out labels: ")
     child.expect(r"\d+%")
