@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 CORES  := $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check install browser benchmarks results clean
+.PHONY: help demo test lint types install browser benchmarks clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
