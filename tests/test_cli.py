@@ -227,6 +227,7 @@ BAD = {
     "a number of labels that is none": (["recover", "votes.csv", "-r", "x"], "whole numbers"),
     "too few labels to keep any back": (["recover", "votes.csv"], "no item has 8 + 6"),
     "no run to report": (["report", "thesis", "votes.csv"], "is no directory that dissensus wrote"),
+    "a verdict on no labels": (["annotators", "votes.csv", "--min-labels", "0"], "min_labels"),
     "a metric that is none": (["score", "votes.csv", "votes.csv", "--metric", "kll"], "did you mean 'kl'?"),
     "a broken model": (["score", "bad.safetensors", "votes.csv"], "bad.safetensors"),
     "an impossible crowd": (["simulate", "--labels-per-item", "500", "-o", "c"], "labels_per_item"),
@@ -380,6 +381,21 @@ def test_report_makes_the_page_of_a_run_again(crowd: Path) -> None:
     assert '"a01"' not in hidden
     run("report", "refined/model.safetensors", labels)
     assert Path("report.html").is_file()
+
+
+def test_annotators_names_those_who_do_not_look() -> None:
+    # Twelve who agree on every item, and one who answers by coin.
+    rng = np.random.default_rng(0)
+    rows = [f"i{m},a{n:02d},{'xy'[m % 2]}" for m in range(40) for n in range(12)]
+    rows += [f"i{m},coin,{'xy'[rng.integers(2)]}" for m in range(40)]
+    write_votes(Path("votes.csv"), "\n".join(rows) + "\n")
+    text = run("annotators", "votes.csv", "-o", "who.csv").stdout
+    verdicts = {row["annotator"]: row["verdict"] for row in read_csv(Path("who.csv"))}
+    assert verdicts["coin"] == "spam"
+    assert [who for who, verdict in verdicts.items() if verdict == "spam"] == ["coin"]
+    assert "coin" in text
+    found = json.loads(run("annotators", "votes.csv", "--json").stdout)
+    assert found["verdict"][found["annotator"].index("coin")] == "spam"
 
 
 def test_select_finds_the_grids_best_cell_and_fits_it(crowd: Path) -> None:

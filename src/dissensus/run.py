@@ -3,7 +3,8 @@
 ::
 
     labels.csv          item, label, p_<class> for every class, entropy, n_labels
-    annotators.csv      annotator, n_labels, agreement with the others, what the model knows of them
+    annotators.csv      annotator, n_labels, agreement with the others, information (nats a label) and what
+                        the model knows of them
     model.safetensors   the fitted model; dissensus.load reads it
     report.html         one self-contained page to look at, unless it is not wanted
     summary.json        settings, seed, versions, data, held-out scores, timings, the command
@@ -104,10 +105,11 @@ def _timed(what: str, seconds: dict[str, float]) -> Iterator[None]:
 
 
 def annotator_table(run: Run) -> Any:
-    """One row an annotator: labels given, agreement with the others, and what the model knows of them."""
+    """One row an annotator: labels, agreement, information per label, and what the model knows of them."""
     import pandas as pd
 
     from dissensus.agreement import agreement_with_others
+    from dissensus.informativeness import information_per_label
 
     annotations = run.annotations
     columns = pd.DataFrame(
@@ -115,6 +117,7 @@ def annotator_table(run: Run) -> Any:
             "annotator": annotations.annotators,
             "n_labels": annotations.annotator_load,
             "agreement": agreement_with_others(annotations),
+            "information": information_per_label(annotations),
         }
     )
     known = getattr(run.model, "annotator_frame", None)

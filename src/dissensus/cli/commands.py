@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dissensus.cli import describe, fit, report  # isort: skip
+from dissensus.cli import annotators  # isort: skip
 from dissensus.cli import select, recover  # isort: skip
 from dissensus.cli import score  # isort: skip
 from dissensus.cli import models  # isort: skip
@@ -11,6 +12,7 @@ from dissensus.cli import simulate, demo  # isort: skip
 from dissensus.cli.app import app
 
 __all__ = [
+    "annotators",
     "app",
     "demo",
     "describe",
