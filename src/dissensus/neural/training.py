@@ -7,6 +7,7 @@ some 25 feature vectors and not 256.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -191,7 +192,7 @@ def _masks(weights: Weights, batch: Batch, schedule: Schedule, noise: torch.Gene
 def dropout_factors(shape: tuple[int, ...], rate: float, noise: torch.Generator) -> Tensor:
     """Dropout's factors: 0 at a chance of ``rate`` (to the nearest 1/256), else what keeps the mean."""
     kept = max(1, round(256 * (1 - rate)))
-    n = int(np.prod(shape))
+    n = math.prod(shape)
     # Eight random bytes at a time: drawing a float for each factor would cost more than the network itself.
     words = torch.empty(-(-n // 8), dtype=torch.int64, device=noise.device)
     draws = words.random_(-(2**63), None, generator=noise).view(torch.uint8)[:n]
