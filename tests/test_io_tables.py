@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import random
 import threading
 from collections.abc import Callable
 from dataclasses import fields
@@ -25,6 +26,7 @@ from pyarrow import parquet
 import dissensus as ds
 from dissensus.annotations import Annotations
 from dissensus.errors import DataError, DissensusError, ParameterError
+from dissensus.io import delimited
 
 HEADER = "item,annotator,label\n"
 ROWS = [
@@ -154,6 +156,27 @@ def test_a_field_may_be_longer_than_a_block(write: Callable[..., Path]) -> None:
     long = "x\n" * 1_500_000 + "y"
     annotations = ds.read_annotations(write(f'{HEADER}a,b,"{long}"\na,c,z\n'))
     assert set(annotations.classes) == {long, "z"}
+
+
+@pytest.mark.parametrize("letters", ["ab x", 'ab,"x', 'ab,"\n\r x'])
+def test_records_survive_being_cut_into_blocks(
+    letters: str, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Line breaks and quotes at every place relative to the blocks that Arrow reads."""
+    rng = random.Random(letters)
+    for _ in range(100):
+        monkeypatch.setattr(delimited, "_BLOCK", rng.choice([40, 64, 100, 200]))
+        fields_ = [
+            "".join(rng.choices(letters, k=rng.randrange(9))) + "z" for _ in range(3 * rng.randrange(1, 30))
+        ]
+        rows = list(zip(*[iter(fields_)] * 3, strict=True))
+        text = io.StringIO(newline="")
+        quoting, end = rng.choice(
+            [(csv.QUOTE_MINIMAL, "\r\n"), (csv.QUOTE_ALL, "\r\n"), (csv.QUOTE_ALL, "\n")]
+        )
+        csv.writer(text, quoting=quoting, lineterminator=end).writerows([HEADER.strip().split(","), *rows])
+        content = text.getvalue().removesuffix(end if rng.random() < 0.5 else "")
+        assert rows_of(ds.read_annotations(write(content))) == sorted(rows)
 
 
 def test_a_pipe_is_read(tmp_path: Path) -> None:

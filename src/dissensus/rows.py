@@ -14,6 +14,8 @@ from dissensus.vocabulary import Codes, Place, Vocabulary, quoted
 Duplicates = Literal["keep", "first", "last", "error"]
 DUPLICATE_POLICIES: tuple[Duplicates, ...] = ("keep", "first", "last", "error")
 
+_PIECE = 1 << 16  # rows that fit the processor's cache
+
 Rows = tuple[Codes, Codes, Codes]  # item, annotator, label
 Coded = tuple[Codes, Vocabulary]  # a column and what its codes stand for
 
@@ -48,7 +50,10 @@ def resolved_rows(
 
 
 def canonical_rows(item: Codes, annotator: Codes, label: Codes, sizes: tuple[int, int, int]) -> Rows:
-    """The same rows sorted by item, annotator, label; ``sizes`` are those of the three vocabularies."""
+    """The rows sorted by item, annotator, label, written over the columns given.
+
+    ``sizes`` are those of the three vocabularies.
+    """
     bits = [max(size - 1, 1).bit_length() for size in sizes]
     if sum(bits) > 63:
         order = np.lexsort((label, annotator, item))
@@ -61,11 +66,12 @@ def canonical_rows(item: Codes, annotator: Codes, label: Codes, sizes: tuple[int
     if np.all(key[1:] >= key[:-1]):
         return item, annotator, label
     key.sort()
-    label = (key & ((1 << bits[2]) - 1)).astype(np.int32)
-    key >>= bits[2]
-    annotator = (key & ((1 << bits[1]) - 1)).astype(np.int32)
-    key >>= bits[1]
-    return key.astype(np.int32), annotator, label
+    for start in range(0, len(key), _PIECE):
+        piece = slice(start, start + _PIECE)
+        label[piece] = key[piece] & ((1 << bits[2]) - 1)
+        annotator[piece] = (key[piece] >> bits[2]) & ((1 << bits[1]) - 1)
+        item[piece] = key[piece] >> (bits[1] + bits[2])
+    return item, annotator, label
 
 
 def one_row_a_pair(

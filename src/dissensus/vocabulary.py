@@ -15,6 +15,7 @@ from dissensus.errors import DataError
 
 Codes = NDArray[np.int32]
 _LONGEST_SHOWN = 60
+_SPACE, _BEYOND_ASCII = 32, 128  # bytes up to the first are blank or control, from the second on Unicode
 Place = Callable[[int], str]  # where a row stands in its source, in words
 
 
@@ -140,9 +141,7 @@ def lookalikes(vocabulary: Vocabulary) -> list[list[str]]:
     ids = vocabulary.arrow
     if not pa.types.is_string(ids.type) or not _may_look_alike(ids):
         return []
-    if pc.any(pc.match_substring_regex(ids, _SPACE)).as_py():
-        ids = pc.replace_substring_regex(ids, _SPACE, "")
-    folded = pc.utf8_lower(ids).dictionary_encode()
+    folded = pa.array(["".join(name.split()).casefold() for name in ids.to_pylist()]).dictionary_encode()
     if len(folded.dictionary) == len(vocabulary):
         return []
     key = folded.indices.to_numpy()
@@ -151,14 +150,21 @@ def lookalikes(vocabulary: Vocabulary) -> list[list[str]]:
     return [[str(vocabulary[code]) for code in group] for group in groups if len(group) > 1]
 
 
-_SPACE = r"[\s\p{Z}]+"
-
-
 def _may_look_alike(ids: pa.Array) -> bool:
     """False where the bytes alone tell: no white space, no capital letter, nothing beyond ASCII."""
-    data = ids.buffers()[2]
-    bytes_ = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, np.uint8)
-    return bool(np.any((bytes_ <= 32) | ((bytes_ >= 65) & (bytes_ <= 90)) | (bytes_ >= 128)))
+    _, text = _text_of(ids)
+    return bool(
+        np.any((text <= _SPACE) | ((text >= ord("A")) & (text <= ord("Z"))) | (text >= _BEYOND_ASCII))
+    )
+
+
+def _text_of(ids: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """Where each string starts (and the last one ends), and the bytes of them all."""
+    _, starts, text = ids.buffers()
+    if text is None:
+        return np.zeros(len(ids) + 1, np.int32), np.zeros(0, np.uint8)
+    places = np.frombuffer(starts, np.int32)[ids.offset : ids.offset + len(ids) + 1]
+    return places, np.frombuffer(text, np.uint8)
 
 
 def _any_arrow(values: Any, what: str) -> pa.Array | pa.ChunkedArray:
@@ -225,12 +231,16 @@ def _compact(codes: Codes, distinct: pa.Array) -> tuple[Codes, pa.Array]:
 
 def _blank(ids: pa.Array) -> NDArray[np.bool_]:
     """Which ids are null, white space only, or not a number."""
-    bad = ids.is_null()
+    blank: NDArray[np.bool_] = np.array(ids.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
     if pa.types.is_string(ids.type):
-        bad = pc.equal(pc.utf8_trim_whitespace(ids), "")
+        # Arrow's own trim first builds tables of all Unicode, which takes longer than reading a small file.
+        starts, text = _text_of(ids)
+        empty = np.diff(starts) == 0
+        first = np.append(text, np.uint8(0))[np.minimum(starts[:-1], len(text))]
+        for code in np.flatnonzero(empty | (first <= _SPACE) | (first >= _BEYOND_ASCII)):
+            blank[code] |= not (ids[int(code)].as_py() or "").strip()
     elif pa.types.is_floating(ids.type):
-        bad = pc.invert(pc.is_finite(ids))
-    blank: NDArray[np.bool_] = pc.fill_null(bad, True).to_numpy(zero_copy_only=False)
+        blank |= ~np.isfinite(ids.to_numpy(zero_copy_only=False))
     return blank
 
 

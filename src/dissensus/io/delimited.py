@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import mmap
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 
 import pyarrow as pa
 
@@ -50,42 +50,56 @@ class DelimitedTable(FileTable):
     # ---- the fast way ---------------------------------------------------------------------------------
 
     def _read(self, columns: list[str]) -> pa.Table:
-        self._refuse_open_quote()
-        try:
-            table = self._parsed(columns, _BLOCK)
-        except (pa.ArrowException, OSError, ValueError):
-            table = self._parsed_whole(columns)
+        table = self._one_line_a_record(columns)
+        if table is None:
+            self._refuse_open_quote()
+            table = self._any_records(columns)
         if not table.num_rows:
             raise self._no_rows()
         return table
 
-    def _parsed(self, columns: list[str], block: int) -> pa.Table:
+    def _one_line_a_record(self, columns: list[str]) -> pa.Table | None:
+        """The table, if no field holds a line break: then Arrow may cut the file into blocks at any line.
+
+        Where there are quotes, the proof is that there are as many records as lines.
+        """
+        try:
+            table = self._parsed(columns, _BLOCK, line_breaks=False)
+        except (pa.ArrowException, OSError, ValueError):
+            return None
+        raw = self.source.raw
+        proven = raw.find(b'"') < 0 or (table.num_rows + 1 == _n_lines(raw) and not self._ends_in_quote())
+        return table if proven else None
+
+    def _any_records(self, columns: list[str]) -> pa.Table:
+        """The table, line breaks in quotes and all; in one block where a record is longer than a block."""
+        raw = self.source.raw
+        whole = min(max(len(raw), _BLOCK) + 1, _LARGEST_BLOCK)
+        # Arrow drops a line feed that the edge of a block parts from its carriage return, even in quotes.
+        for block in (_BLOCK, whole) if raw.find(b"\r") < 0 else (whole,):
+            try:
+                return self._parsed(columns, block, line_breaks=True)
+            except (pa.ArrowException, OSError, ValueError) as error:
+                reason = error
+        raise self._explained(reason)
+
+    def _parsed(self, columns: list[str], block: int, line_breaks: bool) -> pa.Table:
         from pyarrow import csv as arrow_csv
 
         return arrow_csv.read_csv(
             pa.BufferReader(self.source.data),
             read_options=arrow_csv.ReadOptions(block_size=block),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=self.delimiter, newlines_in_values=self._n_quotes > 0
-            ),
+            parse_options=arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=line_breaks),
             convert_options=arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(columns, pa.string()), include_columns=columns, null_values=[]
             ),
         )
 
-    def _parsed_whole(self, columns: list[str]) -> pa.Table:
-        """The file as one block, since a record may be longer than a block; what fails still is explained."""
-        try:
-            return self._parsed(columns, min(max(len(self.source.raw), _BLOCK) + 1, _LARGEST_BLOCK))
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise self._explained(error) from None
-
-    @cached_property
-    def _n_quotes(self) -> int:
+    def _ends_in_quote(self) -> bool:
+        """Whether the last line opens a quote that it does not close."""
         raw = self.source.raw
-        if raw.find(b'"') < 0:
-            return 0
-        return sum(raw[at : at + _BLOCK].count(b'"') for at in range(0, len(raw), _BLOCK))
+        end = raw.rfind(b"\n", 0, len(raw) - 1) + 1
+        return self._is_open([raw[end:].decode(errors="replace")])
 
     # ---- the careful way ------------------------------------------------------------------------------
 
@@ -130,19 +144,23 @@ class DelimitedTable(FileTable):
 
     def _refuse_open_quote(self) -> None:
         """An odd number of quotes may mean one that never closes and swallows the rest of the file."""
-        if self._n_quotes % 2 == 0:
+        if _count(self.source.raw, b'"') % 2 == 0:
             return
         line = max((line for line, _ in _records(self.source, self.delimiter, "replace")), default=1)
         lines = io.TextIOWrapper(pa.BufferReader(self.source.data), "utf-8-sig", "replace", newline="")
-        rest = [text for number, text in enumerate(lines, start=1) if number >= line]
+        if self._is_open([text for number, text in enumerate(lines, start=1) if number >= line]):
+            raise DataError(
+                f"{self.name} line {line}: a quote is opened and never closed; close it or double it"
+            )
+
+    def _is_open(self, lines: list[str]) -> bool:
+        """Whether a record's lines end within quotes."""
         with _long_fields():
             try:
-                list(csv.reader(rest, delimiter=self.delimiter, strict=True))
+                list(csv.reader(lines, delimiter=self.delimiter, strict=True))
             except csv.Error as error:
-                if "end of data" in str(error):
-                    raise DataError(
-                        f"{self.name} line {line}: a quote is opened and never closed; close it or double it"
-                    ) from None
+                return "end of data" in str(error)
+        return False
 
 
 def _records(source: Source, delimiter: str, errors: str) -> Iterator[Record]:
@@ -164,6 +182,20 @@ def _guess_delimiter(source: Source) -> str:
     return max(
         candidates, key=lambda delimiter: len(next(_records(source, delimiter, "replace"), (1, []))[1])
     )
+
+
+def _n_lines(raw: bytes | mmap.mmap) -> int:
+    """The number of lines, or −1 where their ends are not all alike (``\\n`` or ``\\r\\n``)."""
+    ends = _count(raw, b"\n")
+    if raw.find(b"\r") >= 0 and not ends == _count(raw, b"\r") == _count(raw, b"\r\n"):
+        return -1
+    return ends if raw[-1:] == b"\n" else ends + 1
+
+
+def _count(raw: bytes | mmap.mmap, text: bytes) -> int:
+    """How often ``text`` occurs (a mapped file cannot say)."""
+    step = range(0, len(raw), _BLOCK)
+    return sum(raw[at : at + _BLOCK + len(text) - 1].count(text) for at in step)
 
 
 @contextmanager
