@@ -107,7 +107,7 @@ def test_the_findings_stand_at_the_top_and_every_section_is_there(visit: Visit) 
     assert sentences.count() == 3
     assert sentences.nth(2).bounding_box()["y"] < 900
     titles = visit.page.locator("main > section > h2").all_inner_texts()
-    assert titles == ["Data", "Quality", "Items", "Annotators", "Groups", "Map", "Fit"]
+    assert titles == ["Overview", "Groups", "Items", "Annotators", "Map", "Fit"]
     assert visit.page.locator("#held-out tbody tr").count() == 4
     assert visit.page.locator("#surface td.best").inner_text() == "-0.800"
     assert visit.page.locator("#command").inner_text() == "dissensus fit remarks.csv --model pgm"

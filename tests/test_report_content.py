@@ -17,7 +17,7 @@ import dissensus as ds
 from dissensus.errors import DataError
 from dissensus.models import MODELS
 from dissensus.models.base import Model
-from dissensus.report.clusters import between, cluster_content, group_information
+from dissensus.report.clusters import Idle, between, cluster_content, group_information
 from dissensus.report.content import Request, gather, rivals
 from dissensus.report.fitting import search_content, trace_content
 from dissensus.report.grouping import Grouping, group_name, grouping_of
@@ -91,6 +91,16 @@ def test_a_group_that_ignores_the_item_tells_nothing() -> None:
     theta = np.array([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]])
     grouping = Grouping(theta, np.eye(2), np.eye(2), np.array([0.5, 0.5]), False, "by hand")
     np.testing.assert_allclose(group_information(grouping), [math.log(2), 0.0], rtol=1e-12, atol=1e-12)
+
+
+def test_groups_of_spam_and_of_noise_are_not_contrasted(sample: ds.Annotations) -> None:
+    theta = np.array([[[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]], [[0.1, 0.9], [0.5, 0.5], [0.9, 0.1]]])
+    people = np.eye(3)[np.arange(sample.n_annotators) % 3]
+    items = np.eye(2)[np.arange(sample.n_items) % 2]
+    grouping = Grouping(theta, items, people, np.full(3, 1 / 3), False, "by hand")
+    assert Idle.of(sample, grouping).looking.tolist() == [0, 2]
+    third = np.arange(sample.n_annotators) % 3 == 2
+    assert Idle.of(sample, grouping, third).looking.tolist() == [0]
 
 
 def test_groups_come_largest_first_and_empty_ones_go(sample: ds.Annotations) -> None:

@@ -37,15 +37,22 @@ def test_clarity_names_the_rivals_and_counts_the_undecided() -> None:
 
 def test_groups_sentence_says_who_says_what_where() -> None:
     says = words.contrast_words("B", "A", "hate", (0.75, 0.26))
-    said = words.groups_sentence(2, 0.1, "kind 1", says, borrowed=False)
+    said = words.groups_sentence(2, 0, 0.1, "kind 1", says, borrowed=False)
     assert said.startswith(
         "The annotators fall into 2 groups, which differ most on kind 1: group B answers ‘hate’"
     )
     assert f"group A 26{NB}%; 10{NB}% of the disagreement lies between groups" in said
-    assert words.groups_sentence(1, 0.0, "", "", borrowed=False).startswith(
+    assert words.groups_sentence(1, 0, 0.0, "", "", borrowed=False).startswith(
         "The annotators answer as one group"
     )
-    assert words.groups_sentence(2, 0.1, "", "", borrowed=True).startswith("Seen through a small joint model")
+    assert words.groups_sentence(2, 0, 0.1, "", "", borrowed=True).startswith(
+        "Seen through a small joint model"
+    )
+
+
+@pytest.mark.parametrize(("n_idle", "said"), [(1, "(1 of them hardly looks"), (2, "(2 of them hardly look ")])
+def test_groups_that_do_not_look_are_counted_apart(n_idle: int, said: str) -> None:
+    assert said in words.groups_sentence(4, n_idle, 0.1, "", "", borrowed=False)
 
 
 def test_gains_are_named_only_where_there_are_any() -> None:

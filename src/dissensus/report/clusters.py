@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,21 +20,22 @@ DULL = 0.2  # of what an average label tells: a group below that hardly looks at
 LEAST_GAP = 0.1  # between two groups' answers, to be named as a contrast
 
 
-def cluster_content(annotations: Annotations, grouping: Grouping) -> dict[str, Any]:
-    """Everything the page says about clusters."""
+def cluster_content(annotations: Annotations, grouping: Grouping, spam: Any = None) -> dict[str, Any]:
+    """Everything the page says about clusters; ``spam`` (annotators,) marks those judged to be spam."""
     K, L, _ = grouping.sizes
     names = [str(name) for name in annotations.classes]
     grouped = grouping.annotators is not None and L > 1
     divided = grouping.divided() if grouped else np.zeros(annotations.n_items)
     kinds = [_kind(grouping, k, names, annotations) for k in range(K)]
+    idle = Idle.of(annotations, grouping, spam) if grouped else None
     return {
         "source": grouping.source,
         "borrowed": grouping.borrowed,
         "true_classes": grouping.true_classes,
         "kinds": kinds,
-        "groups": [_group(grouping, g, names, annotations) for g in range(L)] if grouped else [],
+        "groups": [_group(grouping, g, names, annotations, idle) for g in range(L)] if idle else [],
         "theta": np.rint(1000 * grouping.theta).astype(int).ravel(),
-        "contrasts": _contrasts(grouping, names, divided) if grouped else [],
+        "contrasts": _contrasts(grouping, names, divided, idle) if idle else [],
         "between": between(grouping, divided) if grouped else None,
     }
 
@@ -76,18 +78,43 @@ def _typical(belief: Array, members: Any, annotations: Annotations) -> list[int]
 # ---- groups -------------------------------------------------------------------------------------------
 
 
-def _group(grouping: Grouping, g: int, names: list[str], annotations: Annotations) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Idle:
+    """Groups that do not look at the items: they differ from everybody, which is no difference of opinion."""
+
+    dull: Any  # (L,): their labels tell far less than an average label does
+    spam: Any  # (L,): most of their labels come from annotators judged to be spam
+
+    @classmethod
+    def of(cls, annotations: Annotations, grouping: Grouping, spam: Any = None) -> Idle:
+        """Judge every group."""
+        told = group_information(grouping)
+        if spam is None or grouping.annotators is None:
+            spam_labels = np.zeros(len(told))
+        else:
+            load = annotations.annotator_load[:, None] * grouping.annotators
+            spam_labels = (np.asarray(spam) @ load) / np.maximum(load.sum(axis=0), 1e-9)
+        return cls(told < DULL * (told @ grouping.weights), spam_labels > 0.5)
+
+    @property
+    def looking(self) -> Any:
+        """The groups that do look."""
+        return np.flatnonzero(~(self.dull | self.spam))
+
+
+def _group(
+    grouping: Grouping, g: int, names: list[str], annotations: Annotations, idle: Idle
+) -> dict[str, Any]:
     assert grouping.annotators is not None
     members = grouping.annotators.argmax(axis=1) == g
-    told = group_information(grouping)
     return {
         "name": group_name(g),
         "n": int(members.sum()),
         "labels": float(
             annotations.annotator_load @ grouping.annotators[:, g] / max(annotations.n_labels, 1)
         ),
-        "information": float(told[g]),
-        "words": group_sentences(grouping, g, names, told),
+        "idle": bool(idle.dull[g] or idle.spam[g]),
+        "words": group_sentences(grouping, g, names, idle),
     }
 
 
@@ -99,7 +126,7 @@ def group_information(grouping: Grouping) -> Array:
     return np.maximum(together - shares @ each, 0.0)
 
 
-def group_sentences(grouping: Grouping, g: int, names: list[str], told: Array) -> list[str]:
+def group_sentences(grouping: Grouping, g: int, names: list[str], idle: Idle) -> list[str]:
     """What distinguishes one group from the others."""
     shares, own, others = grouping.kind_shares, grouping.theta[:, g], grouping.others(g)
     use, usual = shares @ own, shares @ others
@@ -113,23 +140,14 @@ def group_sentences(grouping: Grouping, g: int, names: list[str], told: Array) -
     p = int((own[k] - others[k]).argmax())
     kind = _kind_words(grouping, k, names)
     sentences.append(words.group_difference(kind, names[p], float(own[k, p]), float(others[k, p])))
-    if dull(grouping, told)[g]:
-        sentences.append(words.UNINFORMATIVE)
+    sentences += [words.UNINFORMATIVE] if idle.dull[g] else []
+    sentences += [words.MOSTLY_SPAM] if idle.spam[g] else []
     return sentences
 
 
-def dull(grouping: Grouping, told: Array) -> Any:
-    """(L,): groups whose labels tell far less than an average label does."""
-    return told < DULL * (told @ grouping.weights)
-
-
-def _contrasts(grouping: Grouping, names: list[str], divided: Array) -> list[dict[str, Any]]:
-    """The kinds of items on which groups differ most, each with the two groups that differ most there.
-
-    Groups that hardly look at the items differ from everybody, which is no difference of opinion: they are
-    left out.
-    """
-    looking = np.flatnonzero(~dull(grouping, group_information(grouping)))
+def _contrasts(grouping: Grouping, names: list[str], divided: Array, idle: Idle) -> list[dict[str, Any]]:
+    """The kinds of items on which groups that look at them differ most, and which two differ most there."""
+    looking = idle.looking
     if len(looking) < 2:
         return []
     spread = grouping.kind_shares * _spread(grouping, looking)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from dissensus.report.items import item_columns, overturned, overturned_places, 
 from dissensus.report.people import annotator_columns, crosstabs, judged, label_rows, minority_views, shuffled
 from dissensus.report.places import Projection, map_content
 from dissensus.report.quality import COUNTS_TITLE, quality_content
+
+if TYPE_CHECKING:
+    from dissensus.verdicts import AnnotatorVerdicts
 
 CLEAR, SPLIT = 2 / 3, 1 / 2  # shares of the population that make an answer clear, or fail to
 MOST_ROWS = 400_000  # labels that a page carries one by one
@@ -55,6 +58,10 @@ def gather(request: Request) -> dict[str, Any]:
     shown = own
     if own is None or own.annotators is None:
         shown = borrowed_grouping(annotations, request.seed) or own
+    request.watch("judging annotators", 0.1)
+    found = None if annotations.anonymous else judged(annotations, model, request.seed)
+    spam = None if found is None else found.verdict == "spam"
+    information = None if found is None else found.information
     content: dict[str, Any] = {
         "title": request.title,
         "version": __version__,
@@ -65,13 +72,13 @@ def gather(request: Request) -> dict[str, Any]:
         "data": data_content(annotations),
         "quality": _quality(request),
         "items": item_columns(model, annotations, own, shown, request.texts),
-        "overturned": overturned(model, annotations, own, _information(annotations)),
+        "overturned": overturned(model, annotations, own, information),
         "n_overturned": len(overturned_places(model, annotations)),
-        "clusters": None if shown is None else cluster_content(annotations, shown),
+        "clusters": None if shown is None else cluster_content(annotations, shown, spam),
         "map": map_content(model, annotations, shown, request.projection, request.seed),
         "search": search_content(request.selection),
         "trace": trace_content(model),
-        **_people(request, shown),
+        **_people(request, shown, found),
     }
     return content | {"findings": findings(content, model, annotations)}
 
@@ -122,28 +129,20 @@ def _quality(request: Request) -> dict[str, Any]:
     )
 
 
-def _information(annotations: Annotations) -> Any:
-    from dissensus.informativeness import information_per_label
-
-    return None if annotations.anonymous else information_per_label(annotations)
-
-
-def _people(request: Request, shown: Grouping | None) -> dict[str, Any]:
+def _people(request: Request, shown: Grouping | None, found: AnnotatorVerdicts | None) -> dict[str, Any]:
     """Annotators and single labels; where nobody is named, label counts."""
     annotations = request.annotations
-    request.watch("annotators", 0.7)
     if annotations.anonymous or annotations.n_labels > MOST_ROWS:
         rows: dict[str, Any] = {"counts": annotations.counts.ravel()}
     else:
         order = shuffled(annotations.n_annotators, request.anonymise, request.seed)
         rows = label_rows(annotations, order)
-    if annotations.anonymous:
+    if found is None:
         return {"annotators": None, "crosstabs": [], "rows": rows}
-    found, n_judged = judged(annotations, request.model, request.seed)
     return {
         "annotators": annotator_columns(annotations, found, shown, request.anonymise, request.seed),
         "views": minority_views(found),
-        "n_judged": n_judged,
+        "n_judged": int(found.n_labels.sum()),
         "crosstabs": crosstabs(annotations, shown, request.anonymise),
         "rows": rows,
         "verdicts": found.counts(),
@@ -199,7 +198,8 @@ def _cluster_sentence(content: dict[str, Any]) -> str:
         where = "".join(_where(one, clusters, content["items"].get("text")) for one in first)
         says = "".join(one["says"] for one in first)
         between, borrowed = clusters["between"], clusters["borrowed"]
-        return words.groups_sentence(len(clusters["groups"]), between, where, says, borrowed)
+        n_idle = sum(group["idle"] for group in clusters["groups"])
+        return words.groups_sentence(len(clusters["groups"]), n_idle, between, where, says, borrowed)
     largest = clusters["kinds"][:3]
     top = [int(np.argmax(kind["p"])) for kind in largest]
     answers = [(names[p], kind["p"][p] / 1000) for p, kind in zip(top, largest, strict=True)]
@@ -209,6 +209,5 @@ def _cluster_sentence(content: dict[str, Any]) -> str:
 def _where(contrast: dict[str, Any], clusters: dict[str, Any], texts: list[str] | None) -> str:
     """The items of a contrast: by an example where there are texts, or else by what they get."""
     kind = clusters["kinds"][contrast["kind"]]
-    if texts and contrast["items"] and texts[contrast["items"][0]].strip():
-        return words.where_words(texts[contrast["items"][0]], kind["share"])
-    return str(kind["words"])
+    quotable = [texts[m] for m in contrast["items"] if len(texts[m].split()) > 2] if texts else []
+    return words.where_words(quotable[0], kind["share"]) if quotable else str(kind["words"])

@@ -21,8 +21,8 @@ FEWEST_NAMED = 5  # annotators behind a value, where ids are hidden
 OTHER = "other"
 
 
-def judged(annotations: Annotations, model: Model, seed: int) -> tuple[AnnotatorVerdicts, int]:
-    """Verdicts on all annotators, and on how many labels they rest: of very many, those of random items."""
+def judged(annotations: Annotations, model: Model, seed: int) -> AnnotatorVerdicts:
+    """Verdicts on all annotators; of very many labels, by those of random items."""
     from dissensus.verdicts import annotator_verdicts
 
     part = annotations
@@ -30,7 +30,7 @@ def judged(annotations: Annotations, model: Model, seed: int) -> tuple[Annotator
         order = np.random.default_rng([seed, 3]).permutation(annotations.n_items)
         within = np.cumsum(annotations.counts.sum(axis=1)[order]) <= MOST_JUDGED
         part = annotations.take_items(np.sort(order[within]))
-    return annotator_verdicts(part, model, seed=seed), part.n_labels
+    return annotator_verdicts(part, model, seed=seed)
 
 
 def minority_views(found: AnnotatorVerdicts) -> list[str]:

@@ -39,9 +39,9 @@ def quality_content(
     from dissensus.agreement import fleiss_kappa, krippendorff_alpha
     from dissensus.description import mean_entropy
 
-    watch("comparing on hidden labels", 0.1)
+    watch("comparing on hidden labels", 0.5)
     table = held_out_table(model, annotations, held_out, test_size, seed)
-    watch("what a label is worth", 0.4)
+    watch("what a label is worth", 0.7)
     alpha = krippendorff_alpha(annotations)
     return {
         "alpha": alpha,

@@ -61,15 +61,16 @@ def clarity_sentence(clear: float, split: float, rivals: tuple[str, str] | None)
     )
 
 
-def groups_sentence(n_groups: int, between: float, where: str, says: str, borrowed: bool) -> str:
+def groups_sentence(n_groups: int, n_idle: int, between: float, where: str, says: str, borrowed: bool) -> str:
     """Into how many groups annotators fall, on which items they differ most, and what they say there."""
     through = "Seen through a small joint model, the annotators" if borrowed else "The annotators"
     if n_groups < 2:
         return f"{through} answer as one group: no other way of answering stands out."
+    idle = f" ({n_idle} of them hardly {'looks' if n_idle == 1 else 'look'} at the items)" if n_idle else ""
     over = f", which differ most on {where}: {says}" if says else ""
     return (
-        f"{through} fall into {n_groups} groups{over}; {percent(between)} of the disagreement lies between "
-        "groups, the rest within them."
+        f"{through} fall into {n_groups} groups{idle}{over}; {percent(between)} of the disagreement lies "
+        "between groups, the rest within them."
     )
 
 
@@ -209,6 +210,7 @@ def view_words(n: int, share: float, differences: Sequence[tuple[str, str]]) -> 
 
 
 UNINFORMATIVE = "Its labels hardly depend on the item."
+MOSTLY_SPAM = "Most of its labels come from annotators who look like spam."
 
 
 def crosstab_sentence(name: str, values: Sequence[str], counts: NDArray[Any], association: float) -> str:

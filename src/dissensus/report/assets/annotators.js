@@ -21,7 +21,9 @@ function verdictTag(n) {
 }
 
 function annotatorDetail(n) {
-  const detail = h("div", {}, h("p", {}, people.evidence[n]));
+  const group = people.group ? ` Group ${groups[people.group[n]].name}, ${percent(people.sure[n])} sure.` : "";
+  const evidence = people.evidence[n];
+  const detail = h("div", {}, h("p", {}, `${evidence[0].toUpperCase()}${evidence.slice(1)}.${group}`));
   if (!data.rows.size) return detail;
   const own = new Array(P).fill(0);
   const usual = new Array(P).fill(0);
@@ -51,7 +53,7 @@ function annotatorColumns() {
       help: "Chance that another's label on the same item equals theirs", cell: (n) => percent(people.agreement[n]) },
     { key: "information", title: "Information", number: true, minor: true, value: (n) => people.information[n],
       help: "Nats that one of their labels tells about the others' answer", cell: (n) => decimal(people.information[n], 3) },
-    people.group && { key: "group", title: "Group", value: (n) => groups[people.group[n]].name,
+    people.group && { key: "group", title: "Group", minor: true, value: (n) => groups[people.group[n]].name,
       cell: (n) => `${groups[people.group[n]].name} (${percent(people.sure[n])})`, help: "Most likely group and its probability" },
     { key: "verdict", title: "Verdict", value: (n) => people.verdict[n], cell: verdictTag },
   ].filter(Boolean);
@@ -81,7 +83,7 @@ function crosstab(tab) {
     return h("tr", {}, h("th", { scope: "row" }, value), ...cells, h("td", {}, `${whole(total)} (${percent(total / all)})`));
   });
   const heads = [tab.name, ...groups.map((group) => `Group ${group.name}`), "All"];
-  return h("div", {}, h("h3", {}, `${tab.name} and the groups`), h("p", {}, tab.words),
+  return h("div", {}, h("h3", {}, `${tab.name}, by group`), h("p", {}, tab.words),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${tab.name} by group` },
       h("table", { class: "heat" }, h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
         h("tbody", {}, ...lines))));

@@ -10,7 +10,8 @@ function theta(k, g) {
 function contrastCard(contrast) {
   const { kind } = contrast;
   const words = `On ${clusters.kinds[kind].words}: ${contrast.says}.`;
-  const list = contrast.groups.concat(groups.map((_, g) => g).filter((g) => !contrast.groups.includes(g))).slice(0, 4);
+  const list = contrast.groups.concat(groups.map((_, g) => g)
+    .filter((g) => !groups[g].idle && !contrast.groups.includes(g))).slice(0, 4);
   const rows = list.flatMap((g) => [`Group ${groups[g].name}`, bar(theta(kind, g), `Group ${groups[g].name}`)]);
   return h("div", { class: "card" }, h("p", {}, words), h("div", { class: "pair" }, ...rows),
     contrast.items.length ? h("h4", {}, "Such as") : null, ...contrast.items.slice(0, 3).map(quote));

@@ -14,50 +14,59 @@ function heldOutTable() {
     h("td", {}, h("span", {}, chance(row.score) === null ? "0 %" : percent(chance(row.score), 1)), meter(chance(row.score) || 0, !row.own)),
     h("td", { class: "number" }, row.score === null ? "−∞" : decimal(row.score, 3)),
     h("td", { class: "number minor" }, row.score_items === null ? "−∞" : decimal(row.score_items, 3))));
-  const heads = [["Model", null], ["Probability given to a hidden label", null], ["Log-likelihood", "number"],
-    ["Same, annotator unknown", "number minor"]];
-  return h("div", {}, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Hidden labels" },
-    h("table", { id: "held-out" },
-      h("caption", {}, `${whole(rows[0].n)} labels were hidden from each model, and then foretold. Geometric mean; log-likelihood per label in nats: higher is better.`),
+  const heads = [["Model", null], ["Probability", null], ["Log-likelihood", "number"],
+    ["Annotator unknown", "number minor"]];
+  const caption = `${whole(rows[0].n)} labels were hidden from each model and then foretold: the probability it gave them `
+    + "(geometric mean), and the log-likelihood per label in nats. Higher is better.";
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Hidden labels" },
+    h("table", { id: "held-out" }, h("caption", {}, caption),
       h("thead", {}, h("tr", {}, ...heads.map(([title, kind]) => h("th", { scope: "col", class: kind }, title)))),
-      h("tbody", {}, ...lines))));
+      h("tbody", {}, ...lines)));
 }
 
 function balance() {
   const counts = data.data.class_counts;
   const total = counts.reduce((sum, n) => sum + n, 0) || 1;
   const lines = counts.map((n, p) => h("tr", {}, h("th", { scope: "row" }, classLabel(p)),
-    h("td", { class: "number" }, whole(n)), h("td", { class: "number" }, percent(n / total, 1)),
-    h("td", { class: "spread minor" }, meter(n / total))));
+    h("td", { class: "number" }, whole(n)), h("td", {}, percent(n / total, 1), meter(n / total))));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Class balance" },
-    h("table", {}, h("caption", {}, "Labels given, by class"),
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Class"), h("th", { scope: "col", class: "number" }, "Labels"),
-        h("th", { scope: "col", class: "number" }, "Share"), h("th", { scope: "col", class: "minor" }, "Balance"))),
+    h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Class"), h("th", { scope: "col", class: "number" }, "Labels"),
+        h("th", { scope: "col" }, "Share"))),
       h("tbody", {}, ...lines)));
 }
 
-function showOverview() {
-  const { data: found, quality } = data;
-  const worth = quality.worth;
+function dataFigures() {
+  const found = data.data;
+  return h("dl", { class: "figures" },
+    figure("Items", whole(found.n_items), found.n_unlabelled ? `${whole(found.n_unlabelled)} without a label` : null),
+    figure("Labels", whole(found.n_labels), `${decimal(found.per_item, 1)} an item`),
+    found.n_annotators === null ? null : figure("Annotators", whole(found.n_annotators), `half gave ${whole(found.per_annotator)} or less`),
+    figure("Classes", whole(P), null),
+    found.n_parts > 1 ? figure("Parts", whole(found.n_parts), "that no label links") : null);
+}
+
+function qualityFigures() {
+  const { quality } = data;
+  const { worth } = quality;
   const ratio = worth && worth.efficiency >= 1 ? `× ${(worth.efficiency / worth.shown).toFixed(1)}`
     : worth && worth.efficiency === null ? `> × ${(worth.pool / worth.shown).toFixed(1)}` : null;
-  section("data", "Data", null,
-    h("dl", { class: "figures" },
-      figure("Items", whole(found.n_items), found.n_unlabelled ? `${whole(found.n_unlabelled)} without a label` : null),
-      figure("Labels", whole(found.n_labels), `${decimal(found.per_item, 1)} an item`),
-      found.n_annotators === null ? null : figure("Annotators", whole(found.n_annotators), `half gave ${whole(found.per_annotator)} or less`),
-      figure("Classes", whole(P), null),
-      found.n_parts > 1 ? figure("Parts", whole(found.n_parts), "that no label links") : null),
-    balance(), ...found.notes.map((note) => h("p", { class: "note" }, note)));
-  section("quality", "Quality", "How far annotators agree, and how much better the refined labels are than counts.",
-    h("dl", { class: "figures" },
-      figure("Krippendorff’s α", decimal(quality.alpha, 3), quality.alpha_words),
-      figure("Fleiss’ κ", decimal(quality.kappa, 3), "1 is full agreement, 0 is chance"),
-      figure("Mean entropy", decimal(quality.entropy, 3), `nats; at most ${decimal(quality.most_entropy, 2)}`),
-      figure("Majorities overturned", whole(data.n_overturned), percent(data.n_overturned / M, 1) + " of the items"),
-      ratio ? figure("A label is worth", ratio, "raw labels") : null),
-    worth ? h("p", {}, worth.words) : h("p", { class: "note" }, "Items have too few labels to tell how many raw ones a refined label is worth."),
-    h("h3", {}, "Labels the model has not seen"), heldOutTable());
+  return h("dl", { class: "figures" },
+    figure("Krippendorff’s α", decimal(quality.alpha, 3), quality.alpha_words),
+    figure("Fleiss’ κ", decimal(quality.kappa, 3), "1 is full agreement, 0 is chance"),
+    figure("Mean entropy", decimal(quality.entropy, 3), `nats, of at most ${decimal(quality.most_entropy, 2)}`),
+    figure("Majorities overturned", whole(data.n_overturned), `${percent(data.n_overturned / M, 1)} of the items`),
+    ratio ? figure("A label is worth", ratio, "raw labels") : null);
+}
+
+function showOverview() {
+  const { worth } = data.quality;
+  const valued = worth ? h("p", { class: "note" }, worth.words)
+    : h("p", { class: "note" }, "Items have too few labels to tell how many raw ones a refined label is worth.");
+  section("overview", "Overview", null, dataFigures(), qualityFigures(), valued,
+    h("div", { class: "columns" },
+      h("div", {}, h("h3", {}, "Labels the model has not seen"), heldOutTable()),
+      h("div", {}, h("h3", {}, "Labels given"), balance())),
+    ...data.data.notes.map((note) => h("p", { class: "note" }, note)));
 }
 
 function showItems() {

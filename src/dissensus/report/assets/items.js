@@ -52,9 +52,10 @@ function itemColumns() {
     value: (i) => items[key][i], cell: (i) => decimal(items[key][i], digits) });
   return [
     { key: "id", title: items.text ? "Text" : "Item", value: (i) => items.id[i], cell: subject, wide: "subject" },
-    { key: "label", title: "Label", value: (i) => classes[items.label[i]], cell: (i) => classLabel(items.label[i]) },
+    { key: "label", title: "Label", minor: true, value: (i) => classes[items.label[i]],
+      cell: (i) => classLabel(items.label[i]) },
     { key: "share", title: "Distribution", wide: "spread", help: "What the population would answer; sorts by the share of the label",
-      value: (i) => top(i), cell: (i) => bar(shares(i), "Distribution") },
+      value: (i) => top(i), cell: (i) => h("div", {}, h("span", { class: "only-narrow" }, classLabel(items.label[i])), bar(shares(i), "Distribution")) },
     number("entropy", "Entropy", "Of the distribution, in nats: 0 is unanimous", 2),
     { ...number("n", "Labels", "How many labels the item has", 0), cell: (i) => whole(items.n[i]) },
     clusters && { key: "kind", title: "Kind", help: "Kind of item: see Groups", number: true, minor: true,

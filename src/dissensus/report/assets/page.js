@@ -14,8 +14,10 @@ function navigation() {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
       for (const link of links) {
-        if (link.hash === `#${entry.target.id}`) link.setAttribute("aria-current", "true");
-        else link.removeAttribute("aria-current");
+        if (link.hash === `#${entry.target.id}`) {
+          link.setAttribute("aria-current", "true");
+          link.closest("ul").scrollLeft = link.offsetLeft - 60;
+        } else link.removeAttribute("aria-current");
       }
     }
   }, { rootMargin: "-20% 0px -70% 0px" });
@@ -24,9 +26,9 @@ function navigation() {
 
 amounts();
 showOverview();
+showClusters();
 showItems();
 showAnnotators();
-showClusters();
 showMap();
 showFit();
 navigation();
