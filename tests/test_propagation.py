@@ -344,6 +344,16 @@ def test_how_items_are_cut_into_shards_does_not_matter(
             np.testing.assert_allclose(other, one, rtol=1e-12)
 
 
+@pytest.mark.parametrize("damping", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_pairwise_counts_keep_every_label_even_before_messages_settle(rounds: int, damping: float) -> None:
+    potentials = logs(*random_parameters(4, 3, 3, np.random.default_rng(0)))
+    graph = graph_of(CROWD)
+    beliefs = settled(graph, potentials, rounds=rounds, damping=damping)
+    mass = graph.statistics(beliefs, potentials.theta).label_mass.sum(axis=(0, 1))
+    np.testing.assert_allclose(mass, np.bincount(CROWD.label), rtol=1e-12)
+
+
 def test_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "SHARD_LABELS", 20)
     rng = np.random.default_rng(0)

@@ -165,9 +165,11 @@ def _counts_step(job: Job, z: Array, theta: Array | None) -> tuple[Array, float]
         counts = pair_counts(layout, left, np.take(z, layout.annotator, axis=0))
     else:
         factors, _ = layout.factors(theta)
-        # ŵ_e ∝ w_m / μ_e;  b_e(k, l) = F_akl ŵ_e(k) z_n(l) / ν_e(l)
+        # ŵ_e ∝ w_m / μ_e;  b_e(k, l) ∝ F_akl ŵ_e(k) z_n(l) / ν_e(l), which sums to one by itself only where
+        # ν_e is the undamped message of ŵ_e
         left /= messages(layout, factors, state.incoming)
-        left /= (left @ np.ones(left.shape[1]))[:, None]
+        sums_of_beliefs = (messages(layout, factors.transpose(0, 2, 1), left) * right).sum(axis=1)
+        left /= sums_of_beliefs[:, None]
         counts = factors * pair_counts(layout, left, right)
     return class_counts(layout, counts), -float(np.log(sums).sum())
 
