@@ -139,9 +139,7 @@ def search(parts: dict[str, ds.Annotations], directory: Path | None) -> float:
     busy = (workers.ru_utime + workers.ru_stime) / 60
     print(f"{found!r}")
     print(f"{len(found.cells)} cells on two processes: {minutes:.1f} minutes by the clock in this run,")
-    print(
-        f"  {busy:.1f} minutes of processor time, {busy / 2:.1f} on each of two cores with nothing else on them"
-    )
+    print(f"  {busy:.1f} minutes of processor time, {busy / 2:.1f} on each of two idle cores")
     return minutes
 
 
