@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import os
 import random
 import threading
@@ -150,6 +151,23 @@ def test_numbers_in_files_are_the_text_they_were(write: Callable[..., Path]) -> 
     parquet.write_table(table, sink)
     annotations = ds.read_annotations(write(sink.getvalue(), "votes.parquet"))
     assert rows_of(annotations) == [("10", "b", "2.5"), ("2", "a", "1.0")]
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ([[1], [2]], "votes.parquet: column 'label' is of type list"),
+        (["a", None], "votes.parquet row 1: the label is blank"),
+        ([1.0, math.nan], "votes.parquet row 1: the label is blank"),
+        (pa.array([], pa.string()), "votes.parquet: has columns and no rows"),
+    ],
+)
+def test_parquet_columns_that_hold_no_labels(column: Any, message: str, write: Callable[..., Path]) -> None:
+    sink = io.BytesIO()
+    others = ["a", "b"][: len(column)]
+    parquet.write_table(pa.table({"item": others, "annotator": others, "label": column}), sink)
+    with pytest.raises(DataError, match=message):
+        ds.read_annotations(write(sink.getvalue(), "votes.parquet"))
 
 
 def test_a_field_may_be_longer_than_a_block(write: Callable[..., Path]) -> None:
@@ -492,6 +510,12 @@ def test_a_wide_table_with_named_columns(write: Callable[..., Path]) -> None:
         ds.read_annotations(write("item,text\na,b\n"), layout="wide")
 
 
+def test_the_first_column_holds_the_items_where_no_name_tells(write: Callable[..., Path]) -> None:
+    path = write("picture,x,y\np,1,0\nq,1,2\n")
+    assert ds.read_annotations(path, label=["x", "y"]).counts.tolist() == [[1, 0], [1, 2]]
+    assert rows_of(ds.read_annotations(path, layout="wide"))[0] == ("p", "x", "1")
+
+
 def test_numbers_alone_do_not_tell_ratings_from_counts(write: Callable[..., Path]) -> None:
     path = write("item,x,y\na,0,3\nb,2,1\n")
     with pytest.raises(DataError, match=r"no annotator column found; .* layout= \(--layout\)"):
@@ -509,6 +533,12 @@ def test_a_wide_frame_keeps_whole_numbers_and_types() -> None:
         ("i", 1, "x"),
         ("j", 1, "y"),
         ("j", 2, "x"),
+    ]
+    rated = pd.DataFrame({"item": ["i", "j"], "a": [1, 2], "b": [0.5, None]})
+    assert rows_of(ds.read_annotations(rated, layout="wide")) == [
+        ("i", "a", 1.0),
+        ("i", "b", 0.5),
+        ("j", "a", 2.0),
     ]
     mixed = pd.DataFrame({"item": ["i"], "a": [1], "b": ["x"]})
     with pytest.raises(DataError, match="its label columns are of types"):
@@ -591,6 +621,26 @@ def test_side_tables_of_every_kind(write: Callable[..., Path]) -> None:
     parquet.write_table(features, sink)
     annotations = ds.read_annotations(path, items=write(sink.getvalue(), "items.parquet"))
     assert annotations.item_column("size").tolist() == [1.5, 2.5, 3.5]
+
+
+def test_items_in_json_lines_keep_lists_as_json(write: Callable[..., Path]) -> None:
+    lines = '{"item": "q1", "tags": ["a", {"b": 1.50}], "n": 2}\n{"item": "q2", "late": true}\n'
+    annotations = ds.read_annotations(write(as_csv(ROWS)), items=write(lines, "items.jsonl"))
+    assert list(annotations.item_column("tags")) == ['["a", {"b": 1.5}]', None, None]
+    assert list(annotations.item_column("n")) == ["2", None, None]
+    assert list(annotations.item_column("late")) == [None, "true", None]
+
+
+def test_keys_must_be_text(write: Callable[..., Path]) -> None:
+    with pytest.raises(DataError, match=r"items\.jsonl: a key is no valid text"):
+        ds.read_annotations(write(as_csv(ROWS)), items=write('{"item": "q1", "\\ud800": 1}', "items.jsonl"))
+
+
+def test_messages_stay_short_whatever_the_header_holds(write: Callable[..., Path]) -> None:
+    for header in (f"item,annotator,{'x' * 10**5}", f"item,annotator,label,{'x' * 10**5},{'x' * 10**5}"):
+        with pytest.raises(DataError) as error:
+            ds.read_annotations(write(f"{header}\n1,2,3\n"))
+        assert len(str(error.value)) < 500
 
 
 def test_side_tables_follow_the_name_of_the_item_column(write: Callable[..., Path]) -> None:

@@ -68,6 +68,8 @@ class Vocabulary(Sequence[Any]):
         """
         fresh = to_arrow(ids, self.what)
         fresh = fresh.filter(pa.array(self.codes(fresh) < 0)).unique()
+        if not len(fresh):
+            return np.arange(len(self), dtype=np.int32), self
         joined = pa.concat_arrays([self.arrow, _cast(fresh, self.arrow.type, self.what)])
         if self.is_sorted:
             codes, vocabulary = encode(joined, self.what)

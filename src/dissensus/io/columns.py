@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from dissensus.errors import DataError
+from dissensus.vocabulary import quoted
 
 # What people call each column, surest names first. Case, white space and hyphens do not matter ("Worker ID"
 # is worker_id), and a plain word stands for its id as well (task for task_id).
@@ -56,7 +57,7 @@ def find_column(
             return found[0]
         if found:
             raise DataError(
-                f"{where}: {' and '.join(map(repr, found))} could each be the {role} column; "
+                f"{where}: {' and '.join(map(quoted, found))} could each be the {role} column; "
                 f"choose one with {_OPTIONS[role]}= (--{_OPTIONS[role]}-column)"
             )
     raise _not_found(free, columns, role, where)
@@ -72,7 +73,7 @@ def refuse_doubled(columns: Sequence[str], where: str) -> None:
     names = [name.strip() for name in columns if name.strip()]
     doubled = next((name for name in names if names.count(name) > 1), None) if _repeat(names) else None
     if doubled is not None:
-        raise DataError(f"{where}: the column {doubled!r} occurs twice; rename or remove one")
+        raise DataError(f"{where}: the column {quoted(doubled)} occurs twice; rename or remove one")
 
 
 def shown(columns: Sequence[str]) -> str:
@@ -93,8 +94,8 @@ def _given_column(columns: Sequence[str], given: str, where: str) -> str:
     if len(alike) == 1:
         return alike[0]
     close = difflib.get_close_matches(given, columns, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ";"
-    raise DataError(f"{where}: there is no column {given!r}{hint} It has {shown(columns)}")
+    hint = f"; did you mean {quoted(close[0])}?" if close else ";"
+    raise DataError(f"{where}: there is no column {quoted(given)}{hint} It has {shown(columns)}")
 
 
 def _not_found(free: Sequence[str], columns: Sequence[str], role: str, where: str) -> DataError:
@@ -105,10 +106,10 @@ def _not_found(free: Sequence[str], columns: Sequence[str], role: str, where: st
     )
     example = near if near is not None else next(iter(unknown), "NAME")
     option = _OPTIONS[role]
-    hint = f"did you mean {near!r}? S" if near is not None else "s"
+    hint = f"did you mean {quoted(near)}? S" if near is not None else "s"
     rows = "" if has_column(columns, "label") else ", or that it has one row an item with layout= (--layout)"
     return DataError(
-        f"{where}: no {role} column found; {hint}ay which it is with {option}={example!r} "
+        f"{where}: no {role} column found; {hint}ay which it is with {option}={quoted(example)} "
         f"(--{option}-column){rows}; it has {shown(columns)}"
     )
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dissensus.errors import DataError
 from dissensus.io.columns import refuse_doubled
+from dissensus.vocabulary import quoted
 
 _KINDS = ("pandas", "polars", "pyarrow")  # kinds that results can be given back in
 
@@ -55,7 +56,7 @@ class FrameTable:
             column = self._frame.get_column(self._native[name]).to_arrow()
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             raise DataError(
-                f"{self.name}: column {name!r} mixes types; give strings or numbers of one type"
+                f"{self.name}: column {quoted(name)} mixes types; give strings or numbers of one type"
             ) from None
         return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -17,12 +17,13 @@ import pyarrow as pa
 from dissensus.errors import DataError
 from dissensus.io.source import BOM, Source, encoding_error
 from dissensus.io.tables import FileTable
+from dissensus.vocabulary import quoted
 
 _BATCH = 1 << 16
 _SAMPLE = 1000  # records whose keys are taken for the columns
 
 Record = dict[str, Any]
-Placed = tuple[str, Record]  # where a record stands, and the record
+Placed = tuple[int, Record]  # the line or place of a record, counted from 1, and the record
 
 
 class _Decimal(float):
@@ -77,12 +78,22 @@ class JsonTable(FileTable):
         tables = []
         for batch in _batches(self._records()):
             names = dict.fromkeys(key for _, record in batch for key in record)
+            self._check_names(names)
             tables.append(pa.table({name: self._column(batch, name, _text) for name in names}))
         return pa.concat_tables(tables, promote_options="default")
 
     def place(self, row: int) -> str:
         """File and line, found by counting."""
-        return next(islice((place for place, _ in self._records()), row, None), f"{self.name} row {row}")
+        return self._at(next(islice((number for number, _ in self._records()), row, None), row + 1))
+
+    def _at(self, number: int) -> str:
+        return f"{self.name} {'record' if self._is_array else 'line'} {number}"
+
+    def _check_names(self, names: Iterable[str]) -> None:
+        try:
+            "".join(names).encode()
+        except UnicodeEncodeError:
+            raise DataError(f"{self.name}: a key is no valid text (a lone surrogate); correct it") from None
 
     def _column(self, batch: Sequence[Placed], name: str, text: Callable[[Any], str | None]) -> pa.Array:
         try:
@@ -91,22 +102,26 @@ class JsonTable(FileTable):
             raise self._no_text(batch, name, text) from None
 
     def _no_text(self, batch: Sequence[Placed], name: str, text: Callable[[Any], str | None]) -> DataError:
-        for place, record in batch:
+        for number, record in batch:
+            place = self._at(number)
             try:
                 pa.array([text(record.get(name))], pa.string())
             except TypeError:
                 kind = "a list" if isinstance(record[name], list) else "an object"
-                return DataError(f"{place}: {name!r} is {kind}; give one string or number")
+                return DataError(f"{place}: {quoted(name)} is {kind}; give one string or number")
             except UnicodeEncodeError:
-                return DataError(f"{place}: {name!r} is no valid text (a lone surrogate); correct it")
-        return DataError(f"{self.name}: {name!r} cannot be read as text; correct it")
+                return DataError(f"{place}: {quoted(name)} is no valid text (a lone surrogate); correct it")
+        return DataError(f"{self.name}: {quoted(name)} cannot be read as text; correct it")
 
     # ---- records --------------------------------------------------------------------------------------
 
+    @property
+    def _is_array(self) -> bool:
+        return self.source.raw[:64].removeprefix(BOM).lstrip().startswith(b"[")
+
     def _records(self) -> Iterator[Placed]:
-        array = self.source.raw[:64].removeprefix(BOM).lstrip().startswith(b"[")
         try:
-            yield from self._elements() if array else self._lines()
+            yield from self._elements() if self._is_array else self._lines()
         except UnicodeDecodeError:
             raise encoding_error(self.source) or DataError(f"{self.name}: is not UTF-8; save it so") from None
 
@@ -114,15 +129,14 @@ class JsonTable(FileTable):
         lines = io.TextIOWrapper(pa.BufferReader(self.source.data), "utf-8-sig", newline="\n")
         for number, text in enumerate(lines, start=1):
             if not text.isspace():
-                yield f"{self.name} line {number}", self._object(text.rstrip(), number)
+                yield number, self._object(text.rstrip(), number)
 
     def _elements(self) -> Iterator[Placed]:
         records = self._parsed(str(self.source.raw, "utf-8-sig"), 1)
         for number, record in enumerate(records, start=1):
-            place = f"{self.name} record {number}"
             if not isinstance(record, dict):
-                raise DataError(f"{place}: is no JSON object; give one object a label")
-            yield place, record
+                raise DataError(f"{self._at(number)}: is no JSON object; give one object a label")
+            yield number, record
 
     def _object(self, text: str, line: int) -> Record:
         record = self._parsed(text, line)
@@ -131,17 +145,18 @@ class JsonTable(FileTable):
         return record
 
     def _parsed(self, text: str, line: int) -> Any:
-        place = f"{self.name} line {line}"
         try:
             return _decode(text)
         except _DoubledKeyError as error:
+            key = quoted(error.args[0])
             raise DataError(
-                f"{place}: the key {error.args[0]!r} occurs twice; rename or remove one"
+                f"{self.name} line {line}: the key {key} occurs twice; rename or remove one"
             ) from None
         except json.JSONDecodeError as error:
             place = f"{self.name} line {line + error.lineno - 1}"
             raise DataError(f"{place}: is not valid JSON ({error.msg}); correct the line") from None
         except (ValueError, RecursionError):
+            place = f"{self.name} line {line}"
             raise DataError(f"{place}: holds JSON beyond reason (depth or digits); correct it") from None
 
 

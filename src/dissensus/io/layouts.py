@@ -128,7 +128,7 @@ def read_wide(
         classes=classes,
         duplicates=duplicates,
         frame_kind=table.frame_kind,
-        place=lambda r: f"{table.place(int(row[r]))}, column {annotators[annotator[r]]!r}",
+        place=lambda r: f"{table.place(int(row[r]))}, column {quoted(annotators[annotator[r]])}",
         notes=counted(
             (len(annotators), "read as a wide table with {}", "annotator column"),
             (sum(not len(rows) for rows in given), "{} {are} blank throughout", "annotator column"),
@@ -151,7 +151,9 @@ def _value_columns(table: Table, item: str, given: str | Sequence[str] | None, w
     beside = [name for name in table.columns if name != item and name.strip().casefold() not in ITEM_SIDE]
     found = [name for name in beside if name.strip()]
     if not found:
-        raise DataError(f"{table.name}: there is no {what} column beside {item!r}; give one column a {what}")
+        raise DataError(
+            f"{table.name}: there is no {what} column beside {quoted(item)}; give one column a {what}"
+        )
     return found
 
 
@@ -212,13 +214,13 @@ def _in_declared_order(table: Table, names: Sequence[str], classes: Sequence[Any
     stranger = next((name for name in names if name not in declared), None)
     if stranger is not None:
         raise DataError(
-            f"{table.name}: column {stranger!r} is not in the label set; "
+            f"{table.name}: column {quoted(stranger)} is not in the label set; "
             "add it with --labels or name the class columns with label="
         )
     missing = next((name for name in declared if name not in names), None)
     if missing is not None:
         raise DataError(
-            f"{table.name}: there is no column for the class {missing!r}; it has {shown(table.columns)}"
+            f"{table.name}: there is no column for the class {quoted(missing)}; it has {shown(table.columns)}"
         )
     return declared
 
@@ -230,7 +232,7 @@ def _numbers(column: pa.Array, table: Table, name: str) -> NDArray[np.float64]:
     except ValueError:
         row = next(row for row, text in enumerate(filled) if not _is_number(text))
         raise DataError(
-            f"{table.place(row)}: the count of {name!r} is {quoted(filled[row])}; "
+            f"{table.place(row)}: the count of {quoted(name)} is {quoted(filled[row])}; "
             "give a whole number of at least 0"
         ) from None
 

@@ -11,6 +11,7 @@ from dissensus.errors import DataError
 from dissensus.io.columns import refuse_doubled
 from dissensus.io.source import Source
 from dissensus.io.tables import FileTable
+from dissensus.vocabulary import quoted
 
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError)
 
@@ -61,7 +62,7 @@ class ParquetTable(FileTable):
             return _recoded(plain.dictionary_encode().combine_chunks())
         except (pa.ArrowException, TypeError):
             raise DataError(
-                f"{self.name}: column {name!r} is of type {column.type}; give strings or numbers"
+                f"{self.name}: column {quoted(name)} is of type {column.type}; give strings or numbers"
             ) from None
 
     def _damaged(self) -> DataError:
