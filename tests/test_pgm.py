@@ -424,18 +424,36 @@ def test_an_item_prior_of_no_labels_changes_nothing() -> None:
     np.testing.assert_allclose(idle.item_clusters_, plain.item_clusters_, rtol=1e-9, atol=1e-15)
 
 
+@pytest.mark.parametrize("inference", ["bp", "vb", "annealing"])
+def test_a_row_of_zeros_says_nothing_of_its_item(inference: str) -> None:
+    annotations, gold = gold_crowd()
+    plain, idle = (ds.PGM(3, 2, inference=inference, max_iter=20) for _ in range(2))
+    plain.fit(annotations)
+    idle.fit(annotations, item_prior=np.zeros((60, 3)), prior_labels=10.0)
+    np.testing.assert_allclose(idle.item_clusters_, plain.item_clusters_, rtol=1e-9, atol=1e-15)
+    some = np.where(np.arange(60)[:, None] < 55, np.eye(3)[gold], 0.0)
+    model = ds.PGM(3, 2, inference="bp", n_restarts=3).fit(annotations, item_prior=some, prior_labels=10.0)
+    np.testing.assert_allclose(model.item_clusters_[55:], np.tile(model.psi_, (5, 1)), rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("prior", "line"),
     [
         (np.ones((4, 3)), r"must be of shape \(80, 3\)\. Got \(4, 3\) instead\."),
-        (-np.ones((80, 3)), r"must be an \(items, classes\) table of probabilities\. Got "),
-        (np.full((80, 3), np.nan), r"must be an \(items, classes\) table of probabilities\. Got "),
-        (np.ones(80), r"must be an \(items, classes\) table of probabilities\. Got "),
+        (np.ones(80), r"must be an \(items, classes\) table\. Got \(80,\) instead\."),
+        (-np.ones((80, 3)), r"must be probabilities, all >= 0\. Got -1\.0 instead\."),
+        (np.full((80, 3), np.nan), r"must be probabilities, all >= 0\. Got nan instead\."),
     ],
 )
 def test_item_priors_that_are_none_are_refused(prior: Array, line: str) -> None:
-    with pytest.raises(ParameterError, match=rf"\AThe 'item_prior' parameter of PGM {line}"):
+    with pytest.raises(ParameterError, match=rf"\AThe 'item_prior' parameter of PGM {line}\Z"):
         ds.PGM(3, 2).fit(CROWD, item_prior=prior)
+
+
+def test_a_negative_number_of_prior_labels_is_refused() -> None:
+    line = r"\AThe 'prior_labels' parameter of PGM must be a float >= 0\. Got -1 instead\.\Z"
+    with pytest.raises(ParameterError, match=line):
+        ds.PGM(3, 2).fit(CROWD, item_prior=np.ones((80, 3)), prior_labels=-1)
 
 
 # ---- new items and annotators --------------------------------------------------------------------------

@@ -159,21 +159,15 @@ class PGM(Model):
         """Learn from annotations.
 
         ``item_prior`` (items, classes) is what a classifier, or gold labels, say of each item before any
-        annotator does; it counts as ``prior_labels`` labels of an average annotator.
+        annotator does; it counts as ``prior_labels`` labels of an average annotator. A row of zeros says
+        nothing.
         """
-        return self._run_fit(annotations, item_prior=_checked_prior(item_prior), prior_labels=prior_labels)
+        return self._run_fit(annotations, evidence=_pseudo_labels(item_prior, prior_labels))
 
-    def _fit(
-        self,
-        annotations: Annotations,
-        pool: Executor,
-        item_prior: Array | None = None,
-        prior_labels: float = 1.0,
-    ) -> None:
-        if item_prior is not None and item_prior.shape != (annotations.n_items, annotations.n_classes):
-            shape = (annotations.n_items, annotations.n_classes)
-            raise bad_parameter(self, "item_prior", f"of shape {shape}", item_prior.shape)
-        evidence = None if item_prior is None else prior_labels * item_prior
+    def _fit(self, annotations: Annotations, pool: Executor, evidence: Array | None = None) -> None:
+        shape = (annotations.n_items, annotations.n_classes)
+        if evidence is not None and evidence.shape != shape:
+            raise bad_parameter(self, "item_prior", f"of shape {shape}", evidence.shape)
         learn = self._fit_annealing if self.inference == "annealing" else self._fit_messages
         learn(annotations, pool, evidence)
         self.population_weights_ = self._weights(annotations.annotator_load)
@@ -309,10 +303,18 @@ class PGM(Model):
         self._describe_items()
 
 
-def _checked_prior(item_prior: Any) -> Array | None:
+def _pseudo_labels(item_prior: Any, prior_labels: float) -> Array | None:
+    """(items, classes): every row of probabilities as so many labels."""
+    rule = real(0.0)
+    if not rule.holds(prior_labels):
+        raise bad_parameter("PGM", "prior_labels", rule.words, prior_labels)
     if item_prior is None:
         return None
     table = np.asarray(item_prior, dtype=np.float64)
-    if table.ndim != 2 or not np.isfinite(table).all() or (table < 0).any():
-        raise bad_parameter("PGM", "item_prior", "an (items, classes) table of probabilities", item_prior)
-    return normalised(table)
+    if table.ndim != 2:
+        raise bad_parameter("PGM", "item_prior", "an (items, classes) table", table.shape)
+    sound = np.isfinite(table) & (table >= 0)
+    if not sound.all():
+        raise bad_parameter("PGM", "item_prior", "probabilities, all >= 0", float(table[~sound][0]))
+    sums = table.sum(axis=1, keepdims=True)
+    return np.asarray(prior_labels * np.divide(table, sums, out=np.zeros_like(table), where=sums > 0))
