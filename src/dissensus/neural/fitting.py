@@ -27,6 +27,7 @@ from dissensus.neural.inference import (
     pair_distributions,
 )
 from dissensus.neural.network import Weights
+from dissensus.neural.tensors import inputs, shape_of, side_by_side, stored_embeddings, weights_of
 from dissensus.neural.tools import pick_device, to_numpy
 from dissensus.neural.training import Schedule, TrainingSet, train
 from dissensus.text.features import as_features, features_of
@@ -54,7 +55,7 @@ def fit_network(
     model.prior_distribution_ = train_on.counts.sum(axis=0) / train_on.n_labels
     loss = None if watch is None else dev_loss(model, watch, annotations, device)
     trained = train(
-        Weights.orthogonal(model._shape(), torch.Generator().manual_seed(model.seed)).to(device),
+        Weights.orthogonal(shape_of(model), torch.Generator().manual_seed(model.seed)).to(device),
         training_set(model, train_on, x, targets, device),
         _schedule(model),
         loss,
@@ -62,7 +63,7 @@ def fit_network(
     )
     model.weights_, model.epoch_ = to_numpy(trained.weights.flat), trained.epoch
     model.trace_, model.stopped_ = trained.trace.mean(axis=1), trained.stopped
-    model.annotator_embeddings_ = _side_by_side(trained.weights["W_A"])
+    model.annotator_embeddings_ = side_by_side(trained.weights["W_A"])
     model.known_annotators_ = model.annotator_load_ > 0
 
 
@@ -116,11 +117,6 @@ def _scale(x: NDArray[np.float32]) -> float:
     """What brings the features' mean squared length to one, the length of a sentence embedding."""
     mean_square = float(np.square(x, dtype=np.float64).sum(axis=1).mean())
     return mean_square**-0.5 if mean_square else 1.0
-
-
-def _side_by_side(z_A: Tensor) -> NDArray[np.float32]:
-    """(S, rows, ·) as (rows, S · ·)."""
-    return np.ascontiguousarray(np.concatenate(list(to_numpy(z_A)), axis=1))
 
 
 # ---- what the epoch is chosen on --------------------------------------------------------------------------
@@ -214,20 +210,20 @@ def _explained(
     model: LDLNM, new: Annotations, fresh: NDArray[np.int64], fitted: LDLNM
 ) -> NDArray[np.float32]:
     """(fresh annotators, ·): the embeddings that explain the labels each of them gave."""
-    w = fitted._weights()
-    stored = fitted._stored(w)
+    w = weights_of(fitted)
+    stored = stored_embeddings(fitted, w)
     rows = np.isin(new.annotator, fresh)
     annotator = np.searchsorted(fresh, new.annotator[rows])
     z_A = fit_annotators(
         w,
-        fitted._input(model.features_[new.item[rows]]),
+        inputs(fitted, model.features_[new.item[rows]]),
         torch.from_numpy(annotator).to(w.flat.device),
         torch.from_numpy(new.label[rows].astype(np.int64)).to(w.flat.device),
         stored.mean(dim=1, keepdim=True),
         stored.std(dim=1, keepdim=True, correction=0),
         NEW_ANNOTATOR,
     )
-    return _side_by_side(z_A)
+    return side_by_side(z_A)
 
 
 def infer(
@@ -244,7 +240,7 @@ def infer(
     seed: int,
 ) -> Inferred:
     """Algorithm 4 on the fitted networks, in double precision."""
-    w = model._weights()
+    w = weights_of(model)
     w = Weights(w.shape, w.flat.double())
     x, target = x.double(), torch.tensor(y_I, device=x.device)
     if target.shape != (len(x), w.shape.classes):
@@ -256,7 +252,7 @@ def infer(
         to_numpy(pair_distributions(w, x, z_A, head)) for head in ("label", "item", "annotator")
     )
     return Inferred(
-        np.concatenate(list(to_numpy(z_A)), axis=1),
+        side_by_side(z_A),
         kl_rows(y_I, item, smoothing=0.0),
         label,
         item,

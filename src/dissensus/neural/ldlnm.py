@@ -25,14 +25,11 @@ from dissensus.errors import DataError, ParameterError, require
 from dissensus.metrics import check_distributions
 from dissensus.models.base import Array, Model
 from dissensus.params import ANY, NONE, SEED, Rule, choice, integer, real
-from dissensus.text.features import as_features, check_features, features_of
+from dissensus.text.features import check_features, features_of
 from dissensus.vocabulary import Codes
 
 if TYPE_CHECKING:
-    import torch
-
     from dissensus.neural.inference import Inferred
-    from dissensus.neural.network import Shape, Weights
 
 LOSS_WEIGHTS = Rule(
     "three numbers >= 0, the first or the second above 0",
@@ -246,25 +243,23 @@ class LDLNM(Model):
         as the paper did for its error bars.
         """
         self._check_weights()
-        import torch
-
         from dissensus.neural.inference import ensemble
-        from dissensus.neural.tools import threads
+        from dissensus.neural.tensors import annotator_shares, as_rows, inputs, stored_embeddings, weights_of
+        from dissensus.neural.tools import seeded, threads
 
-        w, x = self._weights(), self._input(features)
-        noise = None if dropout_seed is None else torch.Generator(x.device).manual_seed(dropout_seed)
+        w, x = weights_of(self), inputs(self, features)
         with threads(self.n_threads):
             chances = ensemble(
                 w,
                 x,
-                self._stored(w),
-                self._shares(population or self.population),
+                stored_embeddings(self, w),
+                annotator_shares(self, population or self.population),
                 head=head or self.head,
                 reduce=reduce or self.reduce,
                 dropout=self.dropout,
-                noise=noise,
+                noise=None if dropout_seed is None else seeded(dropout_seed, x.device),
             )
-        return _rows(chances)
+        return as_rows(chances)
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
         """The label head for annotators it knows; for others, and for unknown items, the crowd's answer."""
@@ -282,12 +277,14 @@ class LDLNM(Model):
         import torch
 
         from dissensus.neural.inference import pair_distributions
+        from dissensus.neural.tensors import as_rows, embeddings_of, inputs, weights_of
         from dissensus.neural.tools import threads
 
-        w, x = self._weights(), self._input(self.features_[item])
-        z_A = self._embedding_tensor()[:, torch.from_numpy(annotator.astype(np.int64))]
+        z_A = embeddings_of(self, annotator)
         with threads(self.n_threads), torch.inference_mode():
-            return _rows(pair_distributions(w, x, z_A, "label"))
+            return as_rows(
+                pair_distributions(weights_of(self), inputs(self, self.features_[item]), z_A, "label")
+            )
 
     def _label_distributions_of(self, item: Codes) -> Array:
         """The crowd's label-head distribution of each row's item, every item asked once."""
@@ -320,6 +317,7 @@ class LDLNM(Model):
         """
         self._check_weights()
         from dissensus.neural.fitting import infer
+        from dissensus.neural.tensors import inputs
         from dissensus.neural.tools import threads
 
         if not self.annotators:
@@ -329,7 +327,7 @@ class LDLNM(Model):
         targets = check_distributions(distributions, "distributions")
         settings = (rate, decay, max_steps, sigma, n_starts, backtracking, tol, seed)
         with threads(self.n_threads):
-            return infer(self, self._input(features), targets, *settings)
+            return infer(self, inputs(self, features), targets, *settings)
 
     @property
     def item_embeddings_(self) -> NDArray[np.float32]:
@@ -340,82 +338,14 @@ class LDLNM(Model):
         """(items, networks · item size): z_I, the networks' side by side."""
         self._check_weights()
         from dissensus.neural.network import item_embedding
-        from dissensus.neural.tools import to_numpy
+        from dissensus.neural.tensors import inputs, side_by_side, weights_of
 
-        z_I = to_numpy(item_embedding(self._weights(), self._input(features)))
-        return np.concatenate(list(z_I), axis=1)
-
-    # ---- between arrays and tensors -------------------------------------------------------------------
+        return side_by_side(item_embedding(weights_of(self), inputs(self, features)))
 
     def _check_weights(self) -> None:
         if not hasattr(self, "weights_"):
             self._check_fitted()
         require("torch", "text")
-
-    def _shape(self) -> Shape:
-        from dissensus.neural.network import Shape
-
-        return Shape(
-            features=self.features_.shape[1],
-            annotators=len(self.annotator_load_),
-            classes=len(self.class_vocabulary_),
-            item_size=self.item_size,
-            annotator_size=self.annotator_size if self.annotators else 0,
-            latent_size=self.latent_size,
-            fusion=self.fusion,
-            direct=self.direct,
-            networks=self.n_networks,
-        )
-
-    def _weights(self) -> Weights:
-        import torch
-
-        from dissensus.neural.network import Weights
-        from dissensus.neural.tools import pick_device
-
-        return Weights(self._shape(), torch.tensor(self.weights_, device=pick_device(self.device)))
-
-    def _input(self, features: Any) -> torch.Tensor:
-        """Features (or texts) as the network takes them."""
-        import torch
-
-        from dissensus.neural.tools import pick_device
-
-        rows = as_features(features, self.embedding)
-        if rows.shape[1] != self.features_.shape[1]:
-            raise DataError(
-                f"{rows.shape[1]} features came and LDLNM was fitted on {self.features_.shape[1]}"
-            )
-        return torch.tensor(rows * np.float32(self.feature_scale_), device=pick_device(self.device))
-
-    def _stored(self, w: Weights) -> torch.Tensor:
-        """(S, stored annotators, ·): the embeddings of the annotators that trained the network."""
-        if not self.annotators:
-            return w["W_A"][:, :1]
-        import torch
-
-        return w["W_A"].index_select(
-            1, torch.from_numpy(np.flatnonzero(self.annotator_load_)).to(w.flat.device)
-        )
-
-    def _shares(self, population: str) -> torch.Tensor:
-        """(stored annotators,): each one's say in the ensemble."""
-        import torch
-
-        from dissensus.neural.tools import pick_device
-
-        load = self.annotator_load_[self.annotator_load_ > 0] if self.annotators else np.ones(1)
-        mass = load if population == "labels" else np.ones(len(load))
-        return torch.tensor(mass / mass.sum(), dtype=torch.float32, device=pick_device(self.device))
-
-    def _embedding_tensor(self) -> torch.Tensor:
-        """(S, annotators, annotator size): ``annotator_embeddings_``, network by network."""
-        import torch
-
-        from dissensus.neural.tools import pick_device
-
-        rows = self.annotator_embeddings_.reshape(len(self.annotator_embeddings_), self.n_networks, -1)
-        return torch.tensor(rows.swapaxes(0, 1), device=pick_device(self.device))
 
 
 def _features_by_id(new: Annotations, fitted: LDLNM) -> NDArray[np.float32]:
@@ -430,11 +360,3 @@ def _features_by_id(new: Annotations, fitted: LDLNM) -> NDArray[np.float32]:
             f"item {stranger!r} is new and has no features; attach them with dissensus.with_features"
         )
     return fitted.features_[place]
-
-
-def _rows(chances: torch.Tensor) -> Array:
-    """float32 probabilities as float64 rows that sum to one."""
-    from dissensus.neural.tools import to_numpy
-
-    rows = to_numpy(chances).astype(np.float64)
-    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
