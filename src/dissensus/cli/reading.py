@@ -62,6 +62,13 @@ class Reading:
     question: Annotated[
         str | None, _option("--question", "NAME", "Which question of an export that has several.")
     ] = None
+    several: Annotated[
+        Literal["keep", "error"],
+        _option("--several", "keep|error", "Of an export: several answers of one annotator to one item."),
+    ] = "keep"
+    keep_rejected: Annotated[
+        bool, typer.Option("--keep-rejected", help="Count rejected assignments too.", rich_help_panel=PANEL)
+    ] = False
     layout: Annotated[
         Literal["long", "wide", "counts"] | None,
         _option("--layout", "long|wide|counts", "One row a label, a column an annotator, or class counts."),
@@ -84,6 +91,8 @@ class Reading:
             layout=self.layout,
             format=self.format,
             question=self.question,
+            several=self.several,
+            keep_rejected=self.keep_rejected,
         )
         for remark in annotations.notes if aloud else ():
             note(remark)

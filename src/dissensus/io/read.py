@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -27,6 +27,11 @@ from dissensus.io.tables import FORMATS, Table, open_table
 from dissensus.rows import Duplicates
 from dissensus.vocabulary import Place, Vocabulary, lookalikes, quoted
 
+if TYPE_CHECKING:
+    from dissensus.io.exports import Imported
+
+Several = Literal["keep", "error"]
+
 
 def read_annotations(
     source: Any,
@@ -42,6 +47,9 @@ def read_annotations(
     layout: Layout | None = None,
     format: str | None = None,
     question: str | None = None,
+    several: Several = "keep",
+    keep_rejected: bool = False,
+    text_column: str | None = None,
 ) -> Annotations:
     """Read labels from a file or a data frame.
 
@@ -64,14 +72,25 @@ def read_annotations(
         "long" (one row a label), "wide" (one column an annotator) or "counts" (one column a class).
     format, question
         The file's format, and the question of an export, where the content does not tell.
+    several, keep_rejected, text_column
+        Of an export: whether several answers of one annotator to one item are kept or refused ("error"),
+        whether rejected assignments count, and which column holds the text.
     """
     columns = Columns(item, annotator, label if label is not None else question)
     _check(classes, layout, columns)
-    if _is_export(source, format, layout, Columns(item, annotator, label)):
-        labels, names = (
-            _read_export(source, item, question, classes, duplicates, format),
-            ("item", "annotator"),
+    if _is_export(source, format, layout, Columns(None, annotator, label)):
+        from dissensus.io.exports import load_export
+
+        imported = load_export(
+            source,
+            format=format,
+            question=question,
+            several=several,
+            keep_rejected=keep_rejected,
+            item_column=item,
+            text_column=text_column,
         )
+        labels, names = _from_export(imported, classes, duplicates), ("item", "annotator")
     else:
         table = open_table(source, format)
         labels, names = _read_table(table, columns, classes, duplicates, layout)
@@ -153,17 +172,7 @@ def _is_export(source: Any, format: str | None, layout: Layout | None, columns: 
     return exports.recognise(path) not in (None, "wide", "counts")
 
 
-def _read_export(
-    source: Any,
-    item: str | None,
-    question: str | None,
-    classes: Sequence[Any] | None,
-    duplicates: Duplicates,
-    format: str | None,
-) -> Annotations:
-    from dissensus.io.exports import load_export
-
-    imported = load_export(source, format=format, question=question, item_column=item)
+def _from_export(imported: Imported, classes: Sequence[Any] | None, duplicates: Duplicates) -> Annotations:
     left_out = [f"{n:,} {reason} left out" for reason, n in imported.left_out.items()]
     annotations = Annotations.from_arrays(
         *(imported.labels.column(name) for name in ("item", "annotator", "label")),
