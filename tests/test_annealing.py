@@ -153,6 +153,36 @@ def test_differences_of_one_group_add_up(seed: int) -> None:
         np.testing.assert_allclose(total, joint(annotations, moved) - joint(annotations, state), rtol=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_known_of_items_beforehand_is_in_their_difference(seed: int) -> None:
+    """Pseudo-labels h_m of an average annotator: Σ_p h_mp log Σ_l π_l Θ_klp, π by the clusters' load."""
+    annotations = annotations_of(seed)
+    state = state_of(seed, annotations)
+    rng = np.random.default_rng([seed, 6])
+    evidence = 2.0 * rng.dirichlet(np.ones(P), size=12)
+    load = np.bincount(state.z, np.bincount(annotations.annotator, minlength=7), minlength=L)
+    average = np.einsum("l,klp->kp", load / load.sum(), state.parameters.theta)
+
+    def objective(w: NDArray[np.int64]) -> float:
+        own = sum(float(evidence[m] @ np.log(average[k])) for m, k in enumerate(w))
+        return joint(annotations, replaced(state, w=w)) + own
+
+    known = annealing._known(annotations, state, evidence)
+    np.testing.assert_allclose(
+        annealing._objective(annotations, state, PRIORS, evidence), objective(state.w), rtol=1e-12
+    )
+    proposal = rng.integers(K, size=12)
+    deltas = delta_items(annotations, state, proposal, known)
+    chances, _ = softmax_rows(conditionals(annotations, state, evidence)[0])
+    for m, value in enumerate(proposal):
+        moved = state.w.copy()
+        moved[m] = value
+        difference = objective(moved) - objective(state.w)
+        np.testing.assert_allclose(deltas[m], difference, rtol=1e-9, atol=1e-9)
+        ratio = chances[m, value] / chances[m, state.w[m]]
+        np.testing.assert_allclose(math.log(ratio), difference, rtol=1e-6, atol=1e-9)
+
+
 def test_staying_makes_no_difference() -> None:
     annotations = annotations_of(0)
     state = state_of(0, annotations)
