@@ -208,6 +208,22 @@ def test_embeddings_are_exposed(fitted):
     assert model.annotator_embeddings_.shape == (N, 2 * 4)
 
 
+def test_the_epoch_is_chosen_on_what_dev_is():
+    known = crowd()
+    parts = known.split_items({"train": 0.7, "dev": 0.3})
+    gold = parts["dev"].counts / parts["dev"].counts.sum(axis=1, keepdims=True)
+    by_items = ds.LDLNM(**SMALL).fit(parts["train"], dev=parts["dev"])
+    by_pair = ds.LDLNM(**SMALL).fit(parts["train"], dev=(known_features(parts["dev"]), gold))
+    np.testing.assert_array_equal(by_items.weights_, by_pair.weights_)
+    kept, held = known.split_labels(0.2, seed=0)
+    by_labels = ds.LDLNM(**(SMALL | {"n_networks": 1})).fit(kept, dev=held)
+    # The best epoch's loss is what the fitted model scores on those labels.
+    assert by_labels.trace_.min() == pytest.approx(-by_labels.score(held), rel=1e-5)
+    strangers = Annotations.from_arrays(known.items[:2], ["x", "y"], [0, 1], classes=range(P))
+    with pytest.raises(DataError, match="no label by an annotator of the training part"):
+        ds.LDLNM(**SMALL).fit(known, dev=strangers)
+
+
 # ---- what it recovers -------------------------------------------------------------------------------------
 
 

@@ -138,7 +138,8 @@ def _without_some_items(
 def dev_loss(model: LDLNM, dev: Any, annotations: Annotations, device: torch.device) -> DevLoss:
     """One number a network: how far its predictions on the dev part are off."""
     if isinstance(dev, tuple):
-        return distribution_loss(model, as_features(dev[0]), check_distributions(dev[1], "dev"), device)
+        x, gold = as_features(dev[0], model.embedding), check_distributions(dev[1], "dev distributions")
+        return distribution_loss(model, x, gold, device)
     held = model._in_own_classes(as_annotations(dev))
     codes = annotations.item_vocabulary.codes(held.item_vocabulary)
     labelled = np.unique(held.item)
@@ -175,14 +176,19 @@ def _watched_annotators(model: LDLNM, n_items: int) -> Tensor:
 
 
 def label_loss(model: LDLNM, held: Annotations, codes: NDArray[Any], device: torch.device) -> DevLoss:
-    """−log ŷ_y, the mean over the dev labels, of items that are training items."""
-    x = torch.from_numpy(model.features_[codes[held.item]] * np.float32(model.feature_scale_)).to(device)
+    """−log ŷ_y, the mean over the dev labels that training annotators gave to training items."""
     annotator = model.annotator_vocabulary_.codes(held.annotator_vocabulary)[held.annotator].astype(np.int64)
-    known = torch.from_numpy(np.maximum(annotator, 0)).to(device)
-    label = torch.from_numpy(held.label.astype(np.int64)).to(device)
+    known = (annotator >= 0) & (model.annotator_load_[annotator] > 0)
+    known |= not model.annotators
+    if not known.any():
+        raise DataError("dev has no label by an annotator of the training part; give others, or new items")
+    rows = model.features_[codes[held.item[known]]] * np.float32(model.feature_scale_)
+    x = torch.from_numpy(rows).to(device)
+    who = torch.from_numpy(np.maximum(annotator[known], 0)).to(device)
+    label = torch.from_numpy(held.label[known].astype(np.int64)).to(device)
 
     def loss(w: Weights) -> Tensor:
-        halves = item_half(w, x) + annotator_half(w, w["W_A"].index_select(1, known))
+        halves = item_half(w, x) + annotator_half(w, w["W_A"].index_select(1, who))
         log_p = (head_logits(w, halves, "label") + direct_logits(w, x, "label")).log_softmax(dim=-1)
         return -log_p.gather(2, label.expand(len(log_p), -1).unsqueeze(-1)).squeeze(-1).mean(dim=-1)
 
