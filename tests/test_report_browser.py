@@ -43,7 +43,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {
             "n_item_clusters": k,
             "n_annotator_clusters": g,
-            "score": -0.8 - 0.01 * abs(k - 6) - 0.02 * abs(g - 3),
+            "score": -0.8,
+            "behind": 0.01 * abs(k - 6) + 0.02 * abs(g - 3),
         }
         for k, g in ((6, 3), (4, 2), (4, 3), (6, 2), (8, 2), (8, 3))
     ]

@@ -25,7 +25,7 @@ from dissensus.report.items import majority, need_of_label, texts_of
 from dissensus.report.page import embedded, page, write_report
 from dissensus.report.people import cramers_v, crosstabs
 from dissensus.report.places import fanned, principal_plane
-from dissensus.report.quality import held_out_table
+from dissensus.report.quality import held_out_table, worth
 from report_sample import canteen
 
 
@@ -214,9 +214,9 @@ def test_held_out_scores_of_a_run_are_taken_over(sample: ds.Annotations) -> None
     run = refine(sample, "pgm", {"n_item_clusters": 4, "n_annotator_clusters": 2})
     table = held_out_table(run.model, sample, run.held_out, 0.2, 0)
     by_title = {row["title"]: row for row in table}
-    assert set(by_title) == {"pgm", "smoothed counts", "item clusters only (FMM)", "Dawid–Skene"}
-    assert by_title["pgm"]["own"]
-    assert by_title["pgm"]["score"] == run.held_out[0].score
+    assert set(by_title) == {"pgm 4×2", "smoothed counts", "item clusters only (FMM)", "Dawid–Skene"}
+    assert by_title["pgm 4×2"]["own"]
+    assert by_title["pgm 4×2"]["score"] == run.held_out[0].score
     assert [row["score"] for row in table] == sorted((row["score"] for row in table), reverse=True)
     assert held_out_table(run.model, sample, [], 0.2, 0) == []
 
@@ -227,6 +227,24 @@ def test_scores_on_other_hidden_labels_are_not_mixed_in(sample: ds.Annotations) 
     run = refine(sample, "fmm", {"n_item_clusters": 4}, held_out=0.3)
     table = held_out_table(run.model, sample, run.held_out, 0.2, 0)
     assert {row["n"] for row in table} == {run.held_out[0].n_hidden}
+
+
+def test_the_worth_of_a_label_is_taken_from_a_recovery(sample: ds.Annotations) -> None:
+    found = ds.recover(
+        {"fmm": ds.FMM(5), "ours": ds.PGM(5, 2)},
+        sample,
+        (1, 2, 3),
+        pool=4,
+        min_reserved=2,
+        n_draws=1,
+        n_jobs=1,
+        progress=False,
+    )
+    worthy = worth(ds.PGM(5, 2), sample, found, 0)
+    assert worthy is not None
+    assert worthy["shown"] == 2
+    assert worthy["efficiency"] == found.best("ours", 2).efficiency
+    assert "(a full comparison: 240 items, 1 draw)" in worthy["words"]
 
 
 # ---- map, search, trace -------------------------------------------------------------------------------
@@ -249,11 +267,14 @@ def test_items_at_one_place_are_fanned_out() -> None:
 
 
 def test_the_search_surface_keeps_the_best_of_each_size() -> None:
+    sizes, scores, gaps = (
+        ((4, 2), (4, 3), (4, 3), (6, 2)),
+        ("-0.5", "-0.4", "-0.7", ""),
+        ("0.0", "0.1", "0.2", ""),
+    )
     rows = [
-        {"n_item_clusters": "4", "n_annotator_clusters": "2", "score": "-0.5"},
-        {"n_item_clusters": "4", "n_annotator_clusters": "3", "score": "-0.6"},
-        {"n_item_clusters": "4", "n_annotator_clusters": "3", "score": "-0.7"},
-        {"n_item_clusters": "6", "n_annotator_clusters": "2", "score": ""},
+        {"n_item_clusters": str(k), "n_annotator_clusters": str(g), "score": score, "behind": gap}
+        for (k, g), score, gap in zip(sizes, scores, gaps, strict=True)
     ]
     found = search_content(rows)
     assert found == {"k": [4], "l": [2, 3], "scores": [[-0.5, -0.6]], "winner": (4, 2), "n": 4}

@@ -30,14 +30,17 @@ def trace_content(model: Model) -> dict[str, Any] | None:
 def search_content(selection: Any) -> dict[str, Any] | None:
     """The best score at every (K, L) that a search tried, and the cell that won.
 
-    ``selection`` is what ``dissensus.select`` gave back, or the rows of its ``cells.csv``.
+    ``selection`` is what ``dissensus.select`` gave back, or the rows of its ``cells.csv``. Cells were tried
+    on one split or on several; what compares them is the winner's score less how far they are behind it on
+    the splits that both have.
     """
     if selection is None:
         return None
     rows: Sequence[Mapping[str, Any]] = selection if isinstance(selection, Sequence) else selection.rows()
     best: dict[tuple[int, int], float] = {}
+    top = _number(rows[0]["score"]) if rows else math.nan
     for row in rows:
-        size, score = (_whole(row.get(K)), _whole(row.get(L))), float(row["score"] or "nan")
+        size, score = (_whole(row.get(K)), _whole(row.get(L))), top - _number(row["behind"])
         if math.isfinite(score):
             best[size] = max(score, best.get(size, -math.inf))
     if len(best) < 2:
@@ -46,6 +49,11 @@ def search_content(selection: Any) -> dict[str, Any] | None:
     scores = [[best.get((kind, group)) for group in groups] for kind in kinds]
     winner = _whole(rows[0].get(K)), _whole(rows[0].get(L))
     return {"k": kinds, "l": groups, "scores": scores, "winner": winner, "n": len(rows)}
+
+
+def _number(value: Any) -> float:
+    """A number, perhaps as a file has it; NaN where it is blank."""
+    return math.nan if value in (None, "") else float(value)
 
 
 def _whole(value: Any) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.annotations import Annotations
-from dissensus.auto import HeldOut, Watch, build_model, compare, name_of
+from dissensus.auto import HeldOut, Watch, build_model, compare, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.report import words
 
@@ -83,7 +83,7 @@ def held_out_table(
     titles = {name: title for name, title, _ in RIVALS}
     shown = [
         {
-            "title": titles.get(row["model"], row["model"]),
+            "title": title_of(model) if row is own else titles.get(row["model"], row["model"]),
             "own": row is own,
             "score": row["score"],
             "score_items": row["score_items"],
@@ -147,10 +147,11 @@ def _distinct(rows: Sequence[dict[str, Any] | None]) -> list[dict[str, Any]]:
 def worth(model: Model, annotations: Annotations, recovery: Any, seed: int) -> dict[str, Any] | None:
     """How many raw labels a refined one stands for: from ``recover``, or a quick run of the same here."""
     if recovery is not None:
-        best = max(
-            recovery.results, key=lambda one: (one.labels_shown <= recovery.pool // 2, one.labels_shown)
-        )
-        how = f"from a full comparison: {recovery.n_items:,} items, {recovery.n_draws} draws"
+        ours = [one for one in recovery.results if one.model == repr(model)] or recovery.results
+        # The most labels that leave the counts room to need twice as many.
+        best = max(ours, key=lambda one: (one.labels_shown <= recovery.pool // 2, one.labels_shown))
+        items, draws = words.count(recovery.n_items, "item"), words.count(recovery.n_draws, "draw")
+        how = f"a full comparison: {items}, {draws}"
         return _worth(best.labels_shown, best.efficiency, recovery.pool, how)
     return quick_worth(model, annotations, seed)
 
@@ -184,7 +185,7 @@ def quick_worth(model: Model, annotations: Annotations, seed: int) -> dict[str, 
         n_jobs=1,
         progress=False,
     )
-    how = f"a quick estimate on {len(chosen):,} items; dissensus.recover gives one with intervals"
+    how = f"a quick estimate on {len(chosen):,} items; dissensus recover gives one with intervals"
     return _worth(shown, found.results[0].efficiency, pool, how)
 
 

@@ -87,7 +87,8 @@ function surface() {
     return cell;
   })));
   return h("div", {}, h("h3", {}, "The search"),
-    h("p", {}, `${whole(n)} cells were tried; K = ${winner[0]} kinds of items and L = ${winner[1]} groups of annotators won (outlined). Higher is better.`),
+    h("p", {}, `${whole(n)} cells were tried; K = ${winner[0]} kinds of items and L = ${winner[1]} groups of annotators won (outlined). `
+      + "Scores are the winner’s, less what a cell is behind it on the same splits; higher is better."),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Scores over K and L" },
       h("table", { class: "heat", id: "surface" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "K \\ L"),
         ...l.map((number) => h("th", { scope: "col" }, String(number))))), h("tbody", {}, ...lines))));
