@@ -134,7 +134,7 @@ def test_a_factor_never_falls_below_the_floor() -> None:
     theta = np.array([[[1.0, 0.0]], [[0.5, 0.5]]])  # K = 2, L = 1
     layout = layout_of(crowd([(0, 0, 1)] + [(1, 0, 0)] * 5000, 2, 1, 2))
     factors, scale = layout.factors(safe_log(theta))
-    assert math.log(FLOOR) == -200
+    assert math.log(FLOOR) == -600
     # class 1: impossible in the first cluster; 5,000 × class 0: 5000 · log 2 less likely in the second
     np.testing.assert_array_equal(factors[1], [[FLOOR], [1.0]])
     np.testing.assert_array_equal(factors[2], [[1.0], [FLOOR]])

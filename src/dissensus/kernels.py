@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-FLOOR = np.exp(-200.0)  # least likelihood of an answer, relative to the answer's most likely clusters
+FLOOR = np.exp(-600.0)  # least likelihood of an answer, relative to the answer's most likely clusters
 
 
 # ---- rows of probabilities ----------------------------------------------------------------------------

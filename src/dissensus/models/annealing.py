@@ -2,7 +2,7 @@
 
 A sweep proposes anew, in this order, every Θ_kl, ψ, Ω, every w_m and every z_n, and takes a proposal with
 probability min(1, exp(δ / T)), where δ is the difference it makes to the joint log-likelihood ℓ and
-T(t) = 1/(t+1) the temperature of sweep t. How each proposal is drawn:
+T(t) = 1/(t+1)^c the temperature of sweep t (c = 1 in the paper). How each proposal is drawn:
 
 * Θ_kl, ψ and Ω from their Dirichlet conditionals given w and z (drawn from the prior instead, almost every
   proposal is refused and the fit stays poor);
@@ -177,6 +177,7 @@ def anneal(
     tol: float,
     n_best: int = 1,
     evidence: Array | None = None,
+    cooling: float = 1.0,
 ) -> Annealed:
     """Sweeps at falling temperature; the best states met are kept in a priority queue keyed on ℓ.
 
@@ -185,7 +186,7 @@ def anneal(
     """
     state, queue, trace = start, list[tuple[float, int, HardState]](), list[float]()
     for t in range(max_iter):
-        state = sweep(annotations, state, priors, 1.0 / (t + 1), rng, evidence)
+        state = sweep(annotations, state, priors, (t + 1.0) ** -cooling, rng, evidence)
         trace.append(_objective(annotations, state, priors, evidence))
         heapq.heappush(queue, (trace[-1], t, state))
         if len(queue) > n_best:

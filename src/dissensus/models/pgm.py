@@ -50,6 +50,7 @@ class PGM(Model):
     ``messages="mean-field"`` replaces belief propagation by its coarser relative. Settings that steer the
     fit: ``bp_rounds`` of messages per iteration; ``damping``, the share of the old message that is kept
     (None: 0, and more once the objective is found to swing; ``damping_`` says what was in force at the end).
+    Annealing's temperature is T(t) = 1/(t+1)^``cooling``; ``best_states_`` holds its ``n_best`` best states.
     """
 
     _rules = {
@@ -68,6 +69,7 @@ class PGM(Model):
         "tol": real(0.0),
         "n_restarts": integer(1),
         "n_best": integer(1),
+        "cooling": real(0.0),
         "assignment": choice("soft", "hard"),
         "population": choice("labels", "annotators"),
         "seed": SEED,
@@ -117,6 +119,7 @@ class PGM(Model):
         tol: float = 1e-5,
         n_restarts: int = 1,
         n_best: int = 1,
+        cooling: float = 1.0,
         assignment: str = "soft",
         population: str = "labels",
         seed: int = 0,
@@ -137,6 +140,7 @@ class PGM(Model):
         self.tol = tol
         self.n_restarts = n_restarts
         self.n_best = n_best
+        self.cooling = cooling
         self.assignment = assignment
         self.population = population
         self.seed = seed
@@ -212,6 +216,7 @@ class PGM(Model):
                 tol=self.tol,
                 n_best=self.n_best,
                 evidence=evidence,
+                cooling=self.cooling,
             )
 
         streams = [np.random.default_rng([self.seed, restart]) for restart in range(self.n_restarts)]
