@@ -367,3 +367,23 @@ def two_groups_of(sample: ds.Annotations) -> Grouping:
     items = np.ones((sample.n_items, 1))
     people = np.eye(2)[np.arange(sample.n_annotators) % 2]
     return Grouping(theta, items, people, np.array([0.5, 0.5]), False, "by hand")
+
+
+@pytest.mark.data
+def test_two_known_groups_and_what_they_disagree_about(data_dir: Path, tmp_path: Path) -> None:
+    """In hs_brexit Ann1–3 are Muslim immigrants and Ann4–6 a control group (Akhtar et al. 2021)."""
+    folder = data_dir / "hs_brexit"
+    labels = ds.read_annotations(folder / "annotations.csv", items=folder / "items.csv")
+    model = ds.CBCC().fit(labels)
+    content = data_of(write_report(model, labels, tmp_path / "page.html", held_out=[]))
+    group = dict(zip(content["annotators"]["id"], content["annotators"]["group"], strict=True))
+    assert group["Ann1"] == group["Ann2"] == group["Ann3"]
+    assert group["Ann4"] == group["Ann5"] == group["Ann6"] != group["Ann1"]
+    sentence = content["findings"][1][1]
+    assert "fall into 2 groups, which differ most on items such as “" in sentence
+    assert re.search(r"group [AB] answers ‘hate’ 7\d\u00a0% of the time, group [AB] 2\d\u00a0%", sentence)
+    # What the raw labels say: the share of ‘hate’ among the labels of each three.
+    hate = labels.label == list(labels.classes).index("hate")
+    shares = [hate[np.isin(labels.annotator, who)].mean() for who in ([0, 1, 2], [3, 4, 5])]
+    more = group["Ann1"] if shares[0] > shares[1] else group["Ann4"]
+    assert f"group {group_name(more)} answers ‘hate’" in sentence
