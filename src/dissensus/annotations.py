@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dissensus.bridge import places
 from dissensus.errors import DataError, bad_parameter
 from dissensus.rows import (
     DUPLICATE_POLICIES,
@@ -330,7 +331,7 @@ class Annotations:
             annotator=self.annotator[rows],
             label=self.label[rows],
             item_vocabulary=self.item_vocabulary.take(codes),
-            item_table=None if self.item_table is None else self.item_table.take(pa.array(codes)),
+            item_table=None if self.item_table is None else self.item_table.take(places(codes)),
             gold=None if self.gold is None else self.gold[codes],
             notes=(),
         )

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dissensus.bridge import places
 from dissensus.errors import DataError, ParameterError
-from dissensus.vocabulary import Codes, Place, Vocabulary, encode, quoted, to_arrow
+from dissensus.vocabulary import Codes, Place, Vocabulary, blank_ids, encode, quoted, to_arrow
 
 
 def checked_ids(table: pa.Table, what: str, place: Place) -> pa.Array:
@@ -39,7 +40,8 @@ def aligned(table: pa.Table, ids: pa.Array, vocabulary: Vocabulary) -> tuple[pa.
     known = codes >= 0
     rows = np.full(len(vocabulary), -1, dtype=np.int64)
     rows[codes[known]] = np.flatnonzero(known)
-    table = table.take(pa.array(rows, mask=rows < 0)).set_column(0, table.column_names[0], vocabulary.arrow)
+    row = pc.if_else(pc.less(places(rows), 0), None, places(rows))
+    table = table.take(row).set_column(0, table.column_names[0], vocabulary.arrow)
     return table, int((~known).sum()), int((rows < 0).sum())
 
 
@@ -50,12 +52,9 @@ def gold_labels(table: pa.Table, place: Place) -> tuple[pa.Array, pa.Array, NDAr
     label.
     """
     label = to_arrow(table.column(1), "label")
-    blank = label.is_null()
-    if pa.types.is_string(label.type):
-        blank = pc.or_kleene(blank, pc.equal(pc.utf8_trim_whitespace(label), ""))
-    rows = np.flatnonzero(~pc.fill_null(blank, True).to_numpy(zero_copy_only=False))
-    item = to_arrow(table.column(0), "item").take(pa.array(rows))
-    label = label.take(pa.array(rows))
+    rows = np.flatnonzero(~blank_ids(label))
+    item = to_arrow(table.column(0), "item").take(places(rows))
+    label = label.take(places(rows))
     item_codes, items = encode(item, "item", place=lambda row: place(int(rows[row])))
     label_codes, labels = encode(label, "label")
     first = np.unique(item_codes, return_index=True)[1]
@@ -67,7 +66,7 @@ def gold_labels(table: pa.Table, place: Place) -> tuple[pa.Array, pa.Array, NDAr
             f"{quoted(labels[label_codes[first[item_codes[row]]]])} and {quoted(labels[label_codes[row]])}; "
             "keep one"
         )
-    return items.arrow, labels.arrow.take(pa.array(label_codes[first])), rows[first]
+    return items.arrow, labels.arrow.take(places(label_codes[first])), rows[first]
 
 
 def gold_codes(item: pa.Array, label: pa.Array, items: Vocabulary, classes: Vocabulary) -> tuple[Codes, int]:

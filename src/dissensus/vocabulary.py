@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dissensus.bridge import as_values, marks, numbers, places
 from dissensus.errors import DataError
 
 Codes = NDArray[np.int32]
@@ -33,14 +34,14 @@ class Vocabulary(Sequence[Any]):
     @cached_property
     def ids(self) -> NDArray[Any]:
         """The ids as a NumPy array: objects for strings, the numbers' own type otherwise."""
-        values: NDArray[Any] = self.arrow.to_numpy(zero_copy_only=False)
-        values.setflags(write=False)
-        return values
+        ids = as_values(self.arrow)
+        ids.setflags(write=False)
+        return ids
 
     @property
     def is_sorted(self) -> bool:
         """True where the order is that of code points (of value, for numbers)."""
-        return bool(np.all(np.diff(pc.sort_indices(self.arrow).to_numpy().astype(np.int64)) > 0))
+        return bool(np.all(np.diff(numbers(pc.sort_indices(self.arrow)).astype(np.int64)) > 0))
 
     def codes(self, ids: Any) -> Codes:
         """The code of each given id; −1 where the vocabulary does not have it.
@@ -53,12 +54,12 @@ class Vocabulary(Sequence[Any]):
             common = pa.string() if texts else pa.float64()
             wanted, known = wanted.cast(common, safe=False), known.cast(common, safe=False)
         found = pc.index_in(wanted, value_set=known)
-        codes: Codes = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+        codes: Codes = numbers(pc.fill_null(found, -1))
         return codes
 
     def take(self, codes: NDArray[Any]) -> Vocabulary:
         """The sub-vocabulary of the given codes, in the order given."""
-        return Vocabulary(self.arrow.take(pa.array(codes)), self.what)
+        return Vocabulary(self.arrow.take(places(codes)), self.what)
 
     def extended(self, ids: Any) -> tuple[Codes, Vocabulary]:
         """This vocabulary with unknown ids added, and the new code of each old id.
@@ -67,7 +68,7 @@ class Vocabulary(Sequence[Any]):
         old ids keep their order among themselves.
         """
         fresh = to_arrow(ids, self.what)
-        fresh = fresh.filter(pa.array(self.codes(fresh) < 0)).unique()
+        fresh = fresh.take(places(np.flatnonzero(self.codes(fresh) < 0))).unique()
         if not len(fresh):
             return np.arange(len(self), dtype=np.int32), self
         joined = pa.concat_arrays([self.arrow, _cast(fresh, self.arrow.type, self.what)])
@@ -114,7 +115,7 @@ def encode(
         by_rank = pc.sort_indices(distinct)
         vocabulary = Vocabulary(distinct.take(by_rank), what)
         rank = np.empty(len(distinct), dtype=np.int32)
-        rank[by_rank.to_numpy()] = np.arange(len(distinct), dtype=np.int32)
+        rank[numbers(by_rank)] = np.arange(len(distinct), dtype=np.int32)
     else:
         vocabulary = ordered_vocabulary(order, what, distinct.type)
         rank = vocabulary.codes(distinct)
@@ -127,7 +128,7 @@ def ordered_vocabulary(order: Any, what: str, kind: pa.DataType | None = None) -
     vocabulary = order if isinstance(order, Vocabulary) else Vocabulary(list(order), what)
     if kind is not None and kind != vocabulary.arrow.type:
         vocabulary = Vocabulary(_cast(vocabulary.arrow, kind, what), what)
-    if len(vocabulary.arrow.unique()) != len(vocabulary) or _blank(vocabulary.arrow).any():
+    if len(vocabulary.arrow.unique()) != len(vocabulary) or blank_ids(vocabulary.arrow).any():
         raise DataError(f"the given order of {what}s repeats one or leaves one blank; list each once")
     return vocabulary
 
@@ -143,13 +144,10 @@ def lookalikes(vocabulary: Vocabulary) -> list[list[str]]:
     ids = vocabulary.arrow
     if not pa.types.is_string(ids.type) or not _may_look_alike(ids):
         return []
-    folded = pa.array(["".join(name.split()).casefold() for name in ids.to_pylist()]).dictionary_encode()
-    if len(folded.dictionary) == len(vocabulary):
-        return []
-    key = folded.indices.to_numpy()
-    order = np.argsort(key, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(key[order])) + 1)
-    return [[str(vocabulary[code]) for code in group] for group in groups if len(group) > 1]
+    groups: dict[str, list[str]] = {}
+    for name in ids.to_pylist():
+        groups.setdefault("".join(name.split()).casefold(), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _may_look_alike(ids: pa.Array) -> bool:
@@ -215,9 +213,9 @@ def _dictionary(values: Any, what: str, place: Place) -> tuple[Codes, pa.Array]:
     encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
     distinct, indices = _plain(encoded.dictionary, what), encoded.indices
     if indices.null_count:
-        row = int(np.flatnonzero(indices.is_null().to_numpy(zero_copy_only=False))[0])
+        row = int(np.flatnonzero(marks(indices.is_null()))[0])
         raise _blank_error(row, what, place)
-    codes = indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+    codes = numbers(indices).astype(np.int32, copy=False)
     _refuse_blanks(codes, distinct, what, place)
     return _compact(codes, distinct) if ready else (codes, distinct)
 
@@ -225,29 +223,29 @@ def _dictionary(values: Any, what: str, place: Place) -> tuple[Codes, pa.Array]:
 def _compact(codes: Codes, distinct: pa.Array) -> tuple[Codes, pa.Array]:
     """A dictionary from elsewhere may repeat values or hold unused ones: one entry for each used id."""
     merged = distinct.dictionary_encode()
-    codes = merged.indices.to_numpy().astype(np.int32)[codes]
+    codes = numbers(merged.indices)[codes]
     used = np.bincount(codes, minlength=len(merged.dictionary)) > 0
     compact = (np.cumsum(used) - 1).astype(np.int32)
-    return compact[codes], merged.dictionary.filter(pa.array(used))
+    return compact[codes], merged.dictionary.take(places(np.flatnonzero(used)))
 
 
-def _blank(ids: pa.Array) -> NDArray[np.bool_]:
+def blank_ids(ids: pa.Array) -> NDArray[np.bool_]:
     """Which ids are null, white space only, or not a number."""
-    blank: NDArray[np.bool_] = np.array(ids.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
-    if pa.types.is_string(ids.type):
+    blank = marks(ids.is_null())
+    if pa.types.is_floating(ids.type):
+        blank |= ~np.isfinite(as_values(ids))
+    elif pa.types.is_string(ids.type):
         # Arrow's own trim first builds tables of all Unicode, which takes longer than reading a small file.
         starts, text = _text_of(ids)
-        empty = np.diff(starts) == 0
+        blank |= np.diff(starts) == 0
         first = np.append(text, np.uint8(0))[np.minimum(starts[:-1], len(text))]
-        for code in np.flatnonzero(empty | (first <= _SPACE) | (first >= _BEYOND_ASCII)):
-            blank[code] |= not (ids[int(code)].as_py() or "").strip()
-    elif pa.types.is_floating(ids.type):
-        blank |= ~np.isfinite(ids.to_numpy(zero_copy_only=False))
+        odd = np.flatnonzero(~blank & ((first <= _SPACE) | (first >= _BEYOND_ASCII)))
+        blank[odd] = [not name.strip() for name in ids.take(places(odd)).to_pylist()]
     return blank
 
 
 def _refuse_blanks(codes: Codes, distinct: pa.Array, what: str, place: Place) -> None:
-    rows = _rows_with(codes, _blank(distinct))
+    rows = _rows_with(codes, blank_ids(distinct))
     if len(rows):
         raise _blank_error(int(rows[0]), what, place)
 

@@ -22,12 +22,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dissensus.annotations import Annotations
+from dissensus.bridge import as_values, marks, places
 from dissensus.errors import DataError
 from dissensus.io.columns import ITEM_SIDE, find_column, has_column, shown
 from dissensus.io.tables import Table
 from dissensus.rows import Duplicates
 from dissensus.side_tables import counted
-from dissensus.vocabulary import quoted, to_arrow
+from dissensus.vocabulary import blank_ids, quoted, to_arrow
 
 Layout = Literal["long", "wide", "counts"]
 LAYOUTS: tuple[Layout, ...] = ("long", "wide", "counts")
@@ -122,9 +123,9 @@ def read_wide(
     if not len(row):
         raise DataError(f"{table.name}: every cell is blank; there is no label")
     return Annotations.from_arrays(
-        to_arrow(ids, "item").take(pa.array(row)),
-        to_arrow([table.native(name) for name in annotators], "annotator").take(pa.array(annotator)),
-        _joined([column.take(pa.array(rows)) for column, rows in zip(labels, given, strict=True)], table),
+        to_arrow(ids, "item").take(places(row)),
+        to_arrow([table.native(name) for name in annotators], "annotator").take(places(annotator)),
+        _joined([column.take(places(rows)) for column, rows in zip(labels, given, strict=True)], table),
         classes=classes,
         duplicates=duplicates,
         frame_kind=table.frame_kind,
@@ -158,11 +159,8 @@ def _value_columns(table: Table, item: str, given: str | Sequence[str] | None, w
 
 
 def _blank(column: pa.Array) -> NDArray[np.bool_]:
-    blank = column.is_null(nan_is_null=True)
-    if pa.types.is_string(column.type):
-        blank = pc.or_kleene(blank, pc.equal(pc.utf8_trim_whitespace(column), ""))
-    marks: NDArray[np.bool_] = pc.fill_null(blank, True).to_numpy(zero_copy_only=False)
-    return marks
+    is_text = pa.types.is_string(column.type)
+    return blank_ids(column) if is_text else marks(column.is_null(nan_is_null=True))
 
 
 def _whole_numbers(column: pa.Array) -> pa.Array:
@@ -226,7 +224,7 @@ def _in_declared_order(table: Table, names: Sequence[str], classes: Sequence[Any
 
 
 def _numbers(column: pa.Array, table: Table, name: str) -> NDArray[np.float64]:
-    filled = np.where(_blank(column), "0", column.cast(pa.string()).to_numpy(zero_copy_only=False))
+    filled = np.where(_blank(column), "0", as_values(column.cast(pa.string())))
     try:
         return filled.astype(np.float64)
     except ValueError:
