@@ -17,6 +17,7 @@ from sklearn.metrics import adjusted_rand_score
 import dissensus as ds
 from dissensus import engine
 from dissensus.engine import Serial, shards_of
+from dissensus.models import confusion
 from dissensus.models.cbcc import LEAST, MOST, Communities, expected_logs, fixed_point, memberships
 from dissensus.models.confusion import Crowd
 from dissensus.models.propagation import Graph
@@ -312,6 +313,7 @@ def test_new_items_get_bayes_rule_with_the_kept_matrices() -> None:
 def test_shards_and_jobs_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ds.CBCC(3, max_iter=20).fit(CROWD)
     monkeypatch.setattr(engine, "SHARD_LABELS", 50)
+    monkeypatch.setattr(confusion, "SHARDS_AT_ONCE", 1)
     one, two = (ds.CBCC(3, max_iter=20, n_restarts=2, n_jobs=n_jobs).fit(CROWD) for n_jobs in (1, 2))
     assert one.posterior_.tobytes() == two.posterior_.tobytes()
     assert one.trace_.tobytes() == two.trace_.tobytes()

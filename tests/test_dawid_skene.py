@@ -16,6 +16,7 @@ import dissensus as ds
 from dissensus import engine
 from dissensus.engine import Serial
 from dissensus.errors import ParameterError
+from dissensus.models import confusion
 from dissensus.models.confusion import Crowd, shares, votes
 from small_graphs import crowd
 
@@ -447,6 +448,7 @@ def test_new_annotators_learn_their_matrix_from_known_items() -> None:
 def test_shards_and_jobs_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ds.DawidSkene().fit(CROWD)
     monkeypatch.setattr(engine, "SHARD_LABELS", 50)
+    monkeypatch.setattr(confusion, "SHARDS_AT_ONCE", 1)
     one, two = (ds.DawidSkene(n_jobs=n_jobs).fit(CROWD) for n_jobs in (1, 2))
     np.testing.assert_allclose(one.posterior_, whole.posterior_, rtol=1e-9, atol=1e-15)
     assert one.posterior_.tobytes() == two.posterior_.tobytes()

@@ -60,11 +60,12 @@ class Shard:
         return PairLayout.of(self)
 
 
-def shards_of(annotations: Annotations) -> tuple[Shard, ...]:
-    """Cut the items into runs of about ``SHARD_LABELS`` labels; an item is never cut."""
+def shards_of(annotations: Annotations, times: int = 1) -> tuple[Shard, ...]:
+    """Cut the items into runs of about ``times`` · ``SHARD_LABELS`` labels; an item is never cut."""
+    size = times * SHARD_LABELS
     pointers = annotations.item_pointers
     M = annotations.n_items
-    marks = np.arange(SHARD_LABELS, annotations.n_labels, SHARD_LABELS)
+    marks = np.arange(size, annotations.n_labels, size)
     cuts = np.unique(np.concatenate([[0], np.searchsorted(pointers, marks), [M]]))
     return tuple(_shard(annotations, int(a), int(b)) for a, b in itertools.pairwise(cuts))
 

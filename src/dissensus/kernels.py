@@ -58,6 +58,11 @@ def softmax_rows(logits: Array) -> tuple[Array, Array]:
     return chances, np.log(sums) + top
 
 
+def column_sums(rows: Array) -> Array:
+    """Σ over rows; a product with ones, which short rows make much faster than NumPy's own sum."""
+    return np.asarray(np.ones(len(rows)) @ rows)
+
+
 def one_hot_rows(chances: Array) -> Array:
     """1 at each row's largest entry (the first of several), 0 elsewhere."""
     hot = np.zeros_like(chances)

@@ -26,7 +26,7 @@ from scipy.special import digamma, gammaln, xlogy
 
 from dissensus.annotations import Annotations
 from dissensus.engine import Executor
-from dissensus.kernels import Array, normalised, safe_log, softmax_rows
+from dissensus.kernels import Array, column_sums, normalised, safe_log, softmax_rows
 from dissensus.models.ascent import Climb, best_restart, climb
 from dissensus.models.confusion import ConfusionModel, Crowd, log_chances, votes
 from dissensus.params import SEED, choice, integer, real
@@ -130,8 +130,8 @@ class CBCC(ConfusionModel):
             z, annotator_terms = memberships(counts, communities)
             bound = float(annotator_terms.sum()) + self._own_terms(w, communities)
             learned = Communities(
-                normalised(w.sum(axis=0)),
-                normalised(z.sum(axis=0)),
+                normalised(column_sums(w)),
+                normalised(column_sums(z)),
                 fixed_point(counts, z, communities.a, self.concentration),
             )
             # z is kept while π's posterior moves with a: each of the three updates can only raise the bound.
@@ -160,7 +160,7 @@ class CBCC(ConfusionModel):
         L, P = self.n_annotator_clusters, counts.shape[1]
         z = rng.dirichlet(np.ones(L), size=len(counts))
         matrices = normalised(np.tensordot(z.T, counts, axes=1) + counts.sum(axis=0) / len(counts) + 1.0 / P)
-        return Communities(normalised(w.sum(axis=0)), np.full(L, 1.0 / L), self.concentration * matrices)
+        return Communities(normalised(column_sums(w)), np.full(L, 1.0 / L), self.concentration * matrices)
 
     def _keep(self, counts: Array, communities: Communities) -> None:
         self.psi_, self.omega_, self.community_parameters_ = communities.psi, communities.omega, communities.a

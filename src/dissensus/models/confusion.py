@@ -28,23 +28,33 @@ from dissensus.models.base import Model
 from dissensus.models.majority import winners
 from dissensus.vocabulary import Codes
 
+SHARDS_AT_ONCE = 8  # a label costs little here, so a unit of work may hold more of them
+DENSE_CELLS = 4  # cells per label of a shard up to which a column for every cell is cheaper
+
 
 @dataclass(frozen=True, eq=False)
 class CellLayout:
-    """A shard's labels as an (items, cells) matrix of counts."""
+    """A shard's labels as an (items, cells) matrix of counts.
+
+    Its columns are all cells, or, in a crowd much larger than the shard, those that occur.
+    """
 
     rows: slice
-    cells: NDArray[np.intp]  # n · P + y of each column
+    cells: NDArray[np.intp] | slice  # n · P + y of each column
     matrix: Any  # sparse (items, cells)
     transposed: Any  # sparse (cells, items)
 
     @classmethod
-    def of(cls, shard: Shard) -> CellLayout:
-        """Number the (annotator, answer) cells that occur."""
+    def of(cls, shard: Shard, n_cells: int) -> CellLayout:
+        """Number the (annotator, answer) cells."""
         codes = shard.annotator.astype(np.int64) * shard.n_classes + shard.label
-        cells, column = np.unique(codes, return_inverse=True)
+        if n_cells <= DENSE_CELLS * len(codes):
+            cells, column = slice(None), codes
+        else:
+            cells, column = np.unique(codes, return_inverse=True)
+            n_cells = len(cells)
         pointers = np.searchsorted(shard.item, np.arange(shard.n_items + 1))
-        matrix = sparse.csr_array((np.ones(len(codes)), column, pointers), shape=(shard.n_items, len(cells)))
+        matrix = sparse.csr_array((np.ones(len(codes)), column, pointers), shape=(shard.n_items, n_cells))
         return cls(shard.rows, cells, matrix, matrix.T.tocsr())
 
 
@@ -59,7 +69,8 @@ class Crowd:
     @classmethod
     def of(cls, annotations: Annotations, pool: Executor) -> Crowd:
         """Lay out the shards of some annotations."""
-        layouts = pool.map(CellLayout.of, shards_of(annotations))
+        n_cells = annotations.n_annotators * annotations.n_classes
+        layouts = pool.map(partial(CellLayout.of, n_cells=n_cells), shards_of(annotations, SHARDS_AT_ONCE))
         return cls(layouts, (annotations.n_items, annotations.n_annotators, annotations.n_classes), pool)
 
     def posterior(self, log_matrices: Array, log_psi: Array) -> tuple[Array, float]:
@@ -82,7 +93,7 @@ class Crowd:
 
 def _posterior_step(layout: CellLayout, logs: Array, log_psi: Array) -> tuple[Array, float]:
     own = log_psi if log_psi.ndim == 1 else log_psi[layout.rows]
-    w, evidence = softmax_rows(layout.matrix @ np.take(logs, layout.cells, axis=0) + own)
+    w, evidence = softmax_rows(layout.matrix @ logs[layout.cells] + own)
     return w, float(evidence.sum())
 
 

@@ -23,7 +23,7 @@ from scipy.special import xlogy
 from dissensus.annotations import Annotations
 from dissensus.engine import Executor
 from dissensus.errors import bad_parameter
-from dissensus.kernels import Array, normalised, safe_log
+from dissensus.kernels import Array, column_sums, normalised, safe_log
 from dissensus.models.ascent import climb
 from dissensus.models.confusion import ConfusionModel, Crowd, log_chances, shares, votes
 from dissensus.params import choice, integer, real
@@ -74,11 +74,11 @@ class DawidSkene(ConfusionModel):
             psi, learned = state
             log_psi = log_chances(psi) + log_given
             w, evidence = crowd.posterior(safe_log(self._matrices(learned)), log_psi)
-            following = normalised(w.sum(axis=0)), self._learn(crowd.counts(w), anchor)
+            following = normalised(column_sums(w)), self._learn(crowd.counts(w), anchor)
             return following, evidence + self._log_prior(learned, anchor)
 
         start = _start(shares(annotations), given)
-        first = normalised(start.sum(axis=0)), self._learn(crowd.counts(start), anchor)
+        first = normalised(column_sums(start)), self._learn(crowd.counts(start), anchor)
         best = climb(step, first, max_iter=self.max_iter, tol=self.tol, n_labels=annotations.n_labels)
         self.psi_, learned = best.state
         self.confusion_ = self._matrices(learned)

@@ -34,6 +34,7 @@ from dissensus.kernels import (
     Array,
     cavity,
     class_counts,
+    column_sums,
     messages,
     pair_counts,
     softmax_rows,
@@ -106,7 +107,7 @@ class Graph:
         """
         step = partial(_counts_step, z=beliefs.z, theta=theta)
         label_mass, pair_terms = total(self.pool.map(step, self._jobs(beliefs)))
-        return Statistics(label_mass, beliefs.w.sum(axis=0), beliefs.z.sum(axis=0), pair_terms)
+        return Statistics(label_mass, column_sums(beliefs.w), column_sums(beliefs.z), pair_terms)
 
     def _jobs(self, beliefs: Beliefs) -> list[Job]:
         return list(zip(self.shards, beliefs.states, strict=True))
