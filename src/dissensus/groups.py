@@ -3,12 +3,16 @@
 The small model of :mod:`dissensus.views` is fitted without a group and, from several guesses, with one. The
 group is believed in where it explains the labels better by more nats than it takes to describe it: one for
 each member, a half for each kind of contested items, and a margin. Its members and the spammers are then put
-aside and the rest is searched in the same way.
+aside and the rest is searched in the same way, as long as the crowd outweighs all groups together.
+
+A group is a view if it tells something of what the crowd sees, were it by turning everything round. People
+who answer like one another and whose labels have nothing to do with anybody else's copy or follow a pattern:
+they are spammers. In between, a group is put aside and its members are judged as if there were none.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,12 +20,14 @@ from numpy.typing import NDArray
 
 from dissensus.annotations import Annotations
 from dissensus.engine import Executor
+from dissensus.informativeness import information_per_label
 from dissensus.kernels import Array
-from dissensus.views import Fit, Scene, guesses
+from dissensus.views import LEAST_CONTESTED, Fit, Scene, guesses
 
 MARGIN = 5.0  # nats that a group must gain beyond what it takes to describe it
 ENOUGH = 200.0  # labels of one annotator that count in full; more say the same again
-LEARN_FROM = 200_000  # labels; of more, a random part of the items teaches the parameters
+INFORMATIVE, NOTHING = 0.25, 0.1  # of the crowd's information per label: enough for a view, and none
+LEARN_FROM = 100_000  # labels; of more, a random part of the items teaches the parameters
 SCREENING, LEARNING, SETTLING = 8, 80, 8  # rounds
 
 CROWD, MEMBER, SPAM = 0, 1, 2  # columns of the accounts
@@ -44,64 +50,74 @@ class Group:
     share_of_labels: float
     share_of_items: float  # on which it differs from the crowd
     differences: tuple[Difference, ...]  # the largest first
-    gain: float  # nats by which the labels are explained better with the group than without
 
     def in_words(self) -> str:
         """Where it differs."""
         found = [f"{str(d.group)!r} where the crowd sees {str(d.crowd)!r}" for d in self.differences[:2]]
-        where = f", mostly {' and '.join(found)}" if found else ""
-        return f"see {self.share_of_items:.0%} of the items differently{where}"
+        return f"see {self.share_of_items:.0%} of the items differently, mostly {' and '.join(found)}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Views:
     """What became of everybody."""
 
     accounts: Array  # (N, 3): probability of being of the crowd, of a group, a spammer
     group: NDArray[np.intp]  # (N,): 0 the crowd, 1, 2, … groups, −1 spammers
-    groups: tuple[Group, ...]
+    groups: list[Group] = field(default_factory=list)
+
+    def enter(self, accounts: Array, among: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Take over the accounts of some annotators; returns everybody's likeliest, the crowd elsewhere."""
+        self.accounts[among] = accounts[among]
+        likeliest = np.where(among, accounts.argmax(axis=1), CROWD)
+        self.group[likeliest == SPAM] = -1
+        return likeliest
 
 
 def find_views(annotations: Annotations, max_groups: int, seed: int, pool: Executor) -> Views:
     """Tell crowd, groups and spammers apart."""
-    rng = np.random.default_rng(seed)
-    N, load = annotations.n_annotators, annotations.annotator_load
-    left, group, groups = load > 0, np.zeros(N, dtype=np.intp), list[Group]()
-    accounts = np.tile([1.0, 0.0, 0.0], (N, 1))
-    while left.any() and len(groups) < max_groups:
-        fit, gain = _explained(Scene(annotations.take_rows(left[annotations.annotator]), pool), rng)
-        if groups and not gain:
+    rng, load = np.random.default_rng(seed), annotations.annotator_load
+    N = annotations.n_annotators
+    views = Views(np.tile([1.0, 0.0, 0.0], (N, 1)), np.zeros(N, np.intp))
+    left = load > 0
+    for attempt in range(max_groups if annotations.n_labels else 0):
+        scene = Scene(annotations.take_rows(left[annotations.annotator]), pool)
+        base, best = _explained(_part_of(scene, rng))
+        if attempt == 0:
+            views.enter(_settled(scene, base).accounts(load, ENOUGH), left)
+        if best is None:
             break
-        chances = fit.accounts(load, ENOUGH)
-        swapped = bool(load[left] @ (chances[left, MEMBER] - chances[left, CROWD]) > 0)
-        accounts[left] = chances[left][:, [MEMBER, CROWD, SPAM] if swapped else [CROWD, MEMBER, SPAM]]
-        likeliest = np.where(left, accounts.argmax(axis=1), CROWD)
-        group[likeliest == SPAM] = -1
-        if not gain:
+        best = _settled(scene, best)
+        accounts, swapped = _crowd_first(best.accounts(load, ENOUGH), load * left)
+        likeliest = accounts.argmax(axis=1)
+        stays = left & (likeliest == CROWD)
+        member = left & (likeliest == MEMBER)
+        if load[stays].sum() < load[member | (views.group > 0)].sum():
             break
-        group[likeliest == MEMBER] = len(groups) + 1
-        groups.append(_described(annotations, fit, gain, np.flatnonzero(likeliest == MEMBER), swapped))
-        left &= likeliest == CROWD
-    return Views(accounts, group, tuple(groups))
+        told = _information_shared(annotations, member, stays)
+        if told >= INFORMATIVE:
+            views.enter(accounts, left)
+            views.groups.append(_described(annotations, best, member, swapped))
+            views.group[member] = len(views.groups)
+        elif told < NOTHING:
+            views.enter(accounts[:, [CROWD, SPAM, MEMBER]], member)
+        left = stays
+    return views
 
 
-def _explained(scene: Scene, rng: np.random.Generator) -> tuple[Fit, float]:
-    """The fit to believe in, and what it gains by a group: 0 where it has none."""
-    part = _part_of(scene, rng)
-    base = part.alone(LEARNING)
-    screened = [part.joined(base, member, SCREENING) for member in guesses(part, base)]
-    best = part.climb(max(screened, key=lambda fit: fit.evidence), LEARNING)
+def _explained(scene: Scene) -> tuple[Fit, Fit | None]:
+    """The fit without a group, and the one with a group where that is worth it."""
+    base = scene.alone(LEARNING)
+    screened = [scene.joined(base, member, SCREENING) for member in guesses(scene, base)]
+    best = scene.climb(max(screened, key=lambda fit: fit.evidence), LEARNING)
     gain = best.evidence - base.evidence
-    fit, gain = (best, gain) if gain > _description(best) + MARGIN else (base, 0.0)
-    if part is not scene:
-        fit = scene.climb(scene.started(fit.kinds, fit.ways, fit.beliefs.z), SETTLING, learn=False)
-    return fit, gain
+    return base, best if gain > _description(best) + MARGIN and _differs(best) else None
 
 
-def _description(fit: Fit) -> float:
-    """Nats that it takes to say who is in the group (the smaller side) and what it sees."""
-    crowd, group, _ = fit.accounts(np.zeros(len(fit.beliefs.z)), ENOUGH).sum(axis=0)
-    return float(min(crowd, group) + fit.kinds.contested.sum() / 2)
+def _settled(scene: Scene, fit: Fit) -> Fit:
+    """What a fit to a part of the items, or to all of them, has to say of them all."""
+    if len(fit.beliefs.w) == scene.annotations.n_items:
+        return fit
+    return scene.climb(scene.started(fit.kinds, fit.ways, fit.beliefs.z), SETTLING, learn=False)
 
 
 def _part_of(scene: Scene, rng: np.random.Generator) -> Scene:
@@ -114,19 +130,44 @@ def _part_of(scene: Scene, rng: np.random.Generator) -> Scene:
     return Scene(whole.take_items(np.sort(items[:few])), scene.pool)
 
 
-def _described(
-    annotations: Annotations, fit: Fit, gain: float, members: NDArray[np.intp], swapped: bool
-) -> Group:
+def _description(fit: Fit) -> float:
+    """Nats that it takes to say who is in the group (the smaller side) and what it sees."""
+    crowd, group, _ = fit.accounts(np.zeros(len(fit.beliefs.z)), ENOUGH).sum(axis=0)
+    return float(min(crowd, group) + fit.kinds.contested.sum() / 2)
+
+
+def _differs(fit: Fit) -> bool:
+    """Whether the labels bear out the share of contested items that a view must have."""
+    contested = fit.beliefs.w[:, fit.kinds.contested].sum()
+    return bool(contested >= LEAST_CONTESTED * len(fit.beliefs.w))
+
+
+def _crowd_first(accounts: Array, load: NDArray[Any]) -> tuple[Array, bool]:
+    """The accounts with the side that gave more labels as the crowd, and whether it was the other one."""
+    swapped = bool(load @ (accounts[:, MEMBER] - accounts[:, CROWD]) > 0)
+    return accounts[:, [MEMBER, CROWD, SPAM]] if swapped else accounts, swapped
+
+
+def _described(annotations: Annotations, fit: Fit, member: NDArray[np.bool_], swapped: bool) -> Group:
     """The group in the user's own classes."""
     contested = fit.kinds.contested
     shares = fit.ways.psi[contested]
-    crowd, group = fit.kinds.crowd[contested].argmax(axis=1), fit.kinds.group[contested].argmax(axis=1)
-    if swapped:
-        crowd, group = group, crowd
-    classes = annotations.classes
-    differences = tuple(
-        Difference(classes[crowd[k]], classes[group[k]], float(shares[k]))
-        for k in np.argsort(-shares, kind="stable")
+    sides = [made_of[contested].argmax(axis=1) for made_of in (fit.kinds.crowd, fit.kinds.group)]
+    crowd, group = (annotations.classes[side] for side in (reversed(sides) if swapped else sides))
+    order = np.argsort(-shares, kind="stable")
+    differences = tuple(Difference(crowd[k], group[k], float(shares[k])) for k in order)
+    load = annotations.annotator_load
+    return Group(
+        np.flatnonzero(member), float(load[member].sum() / load.sum()), float(shares.sum()), differences
     )
-    labels = annotations.annotator_load
-    return Group(members, labels[members].sum() / labels.sum(), float(shares.sum()), differences, gain)
+
+
+def _information_shared(
+    annotations: Annotations, member: NDArray[np.bool_], crowd: NDArray[np.bool_]
+) -> float:
+    """Information of the members' labels, taken together, about the others': as a share of the crowd's."""
+    N = annotations.n_annotators
+    as_one = np.where(member, N, np.arange(N))[annotations.annotator]
+    information = np.nan_to_num(information_per_label(annotations.item, as_one, annotations.label))
+    usual = np.average(information[:N], weights=annotations.annotator_load * crowd)
+    return float(information[N] / max(usual, np.finfo(float).tiny))

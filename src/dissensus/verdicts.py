@@ -13,7 +13,7 @@ annotators labelled it; :mod:`dissensus.groups` looks for the groups.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,11 @@ from dissensus.agreement import agreement_with_others
 from dissensus.annotations import Annotations
 from dissensus.engine import executor
 from dissensus.errors import bad_parameter
-from dissensus.groups import MEMBER, SPAM, Difference, Group, Views, find_views
-from dissensus.informativeness import information_per_label
+from dissensus.groups import CROWD, INFORMATIVE, MEMBER, SPAM, Difference, Group, Views, find_views
+from dissensus.informativeness import information_per_label, spam_score
 from dissensus.kernels import Array
 from dissensus.models.base import as_annotations, make_frame
-from dissensus.params import SEED, integer
+from dissensus.params import SEED, Rule, integer
 
 if TYPE_CHECKING:
     from dissensus.models.base import Model
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["AnnotatorVerdicts", "Difference", "Group", "annotator_verdicts"]
 
 VERDICTS = ("typical", "minority view", "spam", "too few labels")
+SURE = 0.1  # spam score below which labels surely tell something
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,21 +91,29 @@ def annotator_verdicts(
     them the verdict is "too few labels". ``max_groups`` bounds the number of groups looked for. ``model``, a
     fitted one, lends its annotator clusters as a column; it has no say in the verdicts.
     """
-    for name, value, rule in (
-        ("min_labels", min_labels, integer(1)),
-        ("max_groups", max_groups, integer(1)),
-        ("seed", seed, SEED),
-    ):
-        if not rule.holds(value):
-            raise bad_parameter("annotator_verdicts", name, rule.words, value)
+    _check(min_labels=(min_labels, integer(1)), max_groups=(max_groups, integer(1)), seed=(seed, SEED))
     known = as_annotations(annotations)
-    agreement, information = agreement_with_others(known), information_per_label(known)
+    facts = _Facts(agreement_with_others(known), information_per_label(known), spam_score(known))
     shared = _on_shared_items(known)
     with executor(n_jobs) as pool:
         views = find_views(shared, max_groups, seed, pool)
-    return _judged(
-        known, shared.annotator_load, agreement, information, views, min_labels, _clusters(model, known)
-    )
+    _hear_again(views, facts, known)
+    few = shared.annotator_load < min_labels
+    return _judged(known, facts, views, few, _clusters(model, known))
+
+
+def _check(**settings: tuple[Any, Rule]) -> None:
+    for name, (value, rule) in settings.items():
+        if not rule.holds(value):
+            raise bad_parameter("annotator_verdicts", name, rule.words, value)
+
+
+class _Facts(NamedTuple):
+    """What is known of each annotator before any model."""
+
+    agreement: Array
+    information: Array
+    score: Array  # spam_score
 
 
 def _on_shared_items(annotations: Annotations) -> Annotations:
@@ -115,6 +124,29 @@ def _on_shared_items(annotations: Annotations) -> Annotations:
     used, label = np.unique(kept.label, return_inverse=True)
     vocabulary = kept.class_vocabulary.take(used)
     return replace(kept, label=label.astype(np.int32), class_vocabulary=vocabulary, gold=None)
+
+
+def _hear_again(views: Views, facts: _Facts, annotations: Annotations) -> None:
+    """Let off, in ``views``, those held for spammers whose labels plainly tell something.
+
+    Somebody who leans to one class, or turns the classes round, fits no account of the model and still is
+    informative: surely so by the spam score, and with a quarter of the crowd's information at least.
+    """
+    spam = views.accounts.argmax(axis=1) == SPAM
+    enough = INFORMATIVE * _mean(facts.information[views.group == 0])
+    let_off = spam & (facts.score < SURE) & (facts.information >= enough)
+    turned = facts.agreement < _chance_agreement(annotations)
+    views.accounts[let_off] = 0.0
+    views.accounts[let_off, SPAM] = facts.score[let_off]
+    views.accounts[let_off, np.where(turned, MEMBER, CROWD)[let_off]] = 1 - facts.score[let_off]
+    views.group[let_off & ~turned] = 0
+
+
+def _chance_agreement(annotations: Annotations) -> Array:
+    """(annotators,): how often labels in these shares would agree with labels in the crowd's shares."""
+    share = annotations.counts.sum(axis=0) / max(annotations.n_labels, 1)
+    total = np.bincount(annotations.annotator, share[annotations.label], minlength=annotations.n_annotators)
+    return np.asarray(total / np.maximum(annotations.annotator_load, 1))
 
 
 def _clusters(model: Model | None, annotations: Annotations) -> NDArray[np.intp] | None:
@@ -129,62 +161,62 @@ def _clusters(model: Model | None, annotations: Annotations) -> NDArray[np.intp]
 
 def _judged(
     annotations: Annotations,
-    n_compared: NDArray[np.int64],
-    agreement: Array,
-    information: Array,
+    facts: _Facts,
     views: Views,
-    min_labels: int,
+    few: NDArray[np.bool_],
     cluster: NDArray[np.intp] | None,
 ) -> AnnotatorVerdicts:
-    few = n_compared < min_labels
-    verdict = np.select(
-        [few, views.group < 0, views.group > 0], ["too few labels", "spam", "minority view"], "typical"
-    ).astype(object)
-    typical = verdict == "typical"
-    usual = _Usual(
-        float(np.nanmean(agreement[typical])) if typical.any() else float("nan"),
-        float(np.nanmean(information[typical])) if typical.any() else float("nan"),
-    )
-    words = [
-        _evidence(str(verdict[n]), int(n_compared[n]), agreement[n], information[n], views, n, usual)
-        for n in range(annotations.n_annotators)
-    ]
+    verdict = np.array(["typical", "minority view", "spam"], dtype=object)[views.accounts.argmax(axis=1)]
+    verdict[few] = "too few labels"
     return AnnotatorVerdicts(
         annotator=annotations.annotators,
         n_labels=annotations.annotator_load,
-        agreement=agreement,
-        information=information,
+        agreement=facts.agreement,
+        information=facts.information,
         spam_probability=views.accounts[:, SPAM],
         minority_probability=views.accounts[:, MEMBER],
         group=views.group,
         cluster=cluster,
         verdict=verdict,
-        evidence=np.array(words, dtype=object),
-        groups=views.groups,
+        evidence=_evidence(verdict, facts, views),
+        groups=tuple(views.groups),
         frame_kind=annotations.frame_kind,
     )
 
 
-@dataclass(frozen=True)
-class _Usual:
-    """What typical annotators reach."""
-
-    agreement: float
-    information: float
+# ---- in words -----------------------------------------------------------------------------------------
 
 
-def _evidence(
-    verdict: str, n: int, agreement: float, information: float, views: Views, who: int, usual: _Usual
-) -> str:
+def _evidence(verdict: NDArray[Any], facts: _Facts, views: Views) -> NDArray[Any]:
+    """The reasons for each annotator's verdict."""
+    typical = verdict == "typical"
+    agreement, information = _mean(facts.agreement[typical]), _mean(facts.information[typical])
+    words = []
+    for n, said in enumerate(verdict):
+        reached = (
+            f"agrees with the others on {_percent(facts.agreement[n])} (typical: {_percent(agreement)}), "
+            f"{facts.information[n]:.2f} nats of information a label (typical: {information:.2f})"
+        )
+        words.append("; ".join(filter(None, [_reason(said, n, views), reached])))
+    return np.array(words, dtype=object)
+
+
+def _reason(verdict: str, n: int, views: Views) -> str:
     if verdict == "too few labels":
-        return f"{n} labels on items that others labelled too"
-    reached = (
-        f"agrees with the others on {agreement:.0%} (typical {usual.agreement:.0%}), "
-        f"{information:.2f} nats a label (typical {usual.information:.2f})"
-    )
+        return "too few labels on items that others labelled too"
     if verdict == "spam":
-        return f"labels do not depend on the item: {reached}"
-    if verdict == "minority view":
-        group = views.groups[views.group[who] - 1]
-        return f"one of {len(group.members)} who {group.in_words()}: {reached}"
-    return reached
+        return "answers do not depend on the item"
+    if verdict == "minority view" and views.group[n] > 0:
+        group = views.groups[views.group[n] - 1]
+        return f"one of {len(group.members)} who {group.in_words()}"
+    return "follows the items, but turns the classes round" if verdict == "minority view" else ""
+
+
+def _percent(share: float) -> str:
+    return "–" if np.isnan(share) else f"{share:.0%}"
+
+
+def _mean(values: Array) -> float:
+    """The mean of the known values; NaN where there are none."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")

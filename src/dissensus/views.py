@@ -138,8 +138,9 @@ class Scene:
     def spam(self) -> Array:
         """(S, P): the class shares, all classes alike, and nearly always one of them."""
         P = len(self.shares)
-        constant = CONSTANT * np.eye(P) + (1 - CONSTANT) * self.shares
-        return np.vstack([self.shares, np.full(P, 1 / P), constant])
+        # Not surer of a class than a good annotator is: who saw only items of one class is no spammer.
+        others = normalised(self.shares * (1 - np.eye(P)))
+        return np.vstack([self.shares, np.full(P, 1 / P), CONSTANT * np.eye(P) + (1 - CONSTANT) * others])
 
     def expected_omega(self, *, group: bool) -> Array:
         """(L,) shares of the annotators' columns before any label."""
