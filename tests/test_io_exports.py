@@ -138,7 +138,7 @@ def test_every_format_and_option_is_documented() -> None:
         "--format",
         "--question",
         "--item-column",
-        "--text-column",
+        "text_column",
         "--several",
         "--keep-rejected",
     ):
