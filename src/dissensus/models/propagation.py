@@ -70,7 +70,7 @@ class Beliefs:
     z: Array  # (N, L)
     states: tuple[ShardState, ...]
     node_terms: float  # Σ_m log Z_m + Σ_n log Z_n
-    change: float  # summed KL of these beliefs from the previous ones
+    change: float  # summed KL of these beliefs from the previous ones; NaN where not measured
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,13 @@ class Graph:
     def _jobs(self, beliefs: Beliefs) -> list[Job]:
         return list(zip(self.shards, beliefs.states, strict=True))
 
-    def round(self, beliefs: Beliefs, potentials: Potentials, damping: float = 0.0) -> Beliefs:
-        """One round: all messages to items, then all messages to annotators."""
+    def round(
+        self, beliefs: Beliefs, potentials: Potentials, damping: float = 0.0, *, measure: bool = True
+    ) -> Beliefs:
+        """One round: all messages to items, then all messages to annotators.
+
+        How far beliefs moved is only worth its cost where somebody asks (``measure``).
+        """
         step = partial(
             _mean_field_step if self.mean_field else _round_step,
             z=beliefs.z,
@@ -127,16 +132,16 @@ class Graph:
             logits[shard.pairs.who] += rows
         z, annotator_terms = softmax_rows(logits + potentials.omega)
         w = np.concatenate([state.w for state, _, _ in parts])
-        change = float(rel_entr(w, beliefs.w).sum() + rel_entr(z, beliefs.z).sum())
+        moved = rel_entr(w, beliefs.w).sum() + rel_entr(z, beliefs.z).sum() if measure else np.nan
         node_terms = float(annotator_terms.sum()) + sum(item_terms for _, _, item_terms in parts)
-        return Beliefs(w, z, tuple(state for state, _, _ in parts), node_terms, change)
+        return Beliefs(w, z, tuple(state for state, _, _ in parts), node_terms, float(moved))
 
     def settle(
         self, beliefs: Beliefs, potentials: Potentials, *, rounds: int, tol: float, damping: float = 0.0
     ) -> Beliefs:
         """Rounds until the summed KL between successive beliefs is at most ``tol``."""
         for _ in range(rounds):
-            beliefs = self.round(beliefs, potentials, damping)
+            beliefs = self.round(beliefs, potentials, damping, measure=rounds > 1)
             if beliefs.change <= tol:
                 break
         return beliefs
