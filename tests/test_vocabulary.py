@@ -24,6 +24,22 @@ def test_ids_are_sorted_by_code_point_and_codes_lead_back(values: list[str]) -> 
     assert [vocabulary[code] for code in codes] == values
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["item-10", "item-9", "item-1", "item-"],
+        ["ab", "a", "a\0", "a\0b", "abc"],
+        [f"a long common beginning {n}" for n in range(50)],
+        [f"{n % 2}-told apart late-{n}" for n in range(50)],
+        ["é", "e", "z", "\U0001f600", "\uffff", "ée"],
+    ],
+)
+def test_the_order_is_that_of_code_points_however_ids_begin(names: list[str]) -> None:
+    assert list(encode(names[::-1], "item")[1]) == sorted(names)
+    assert Vocabulary(sorted(names)).is_sorted
+    assert not Vocabulary(sorted(names)[::-1]).is_sorted
+
+
 def test_digits_are_text_in_strings_and_values_in_numbers() -> None:
     assert list(encode(["10", "2", "é", "Z", "a"], "item")[1]) == ["10", "2", "Z", "a", "é"]
     assert list(encode([10, 2, 1], "item")[1]) == [1, 2, 10]

@@ -41,7 +41,7 @@ class Vocabulary(Sequence[Any]):
     @property
     def is_sorted(self) -> bool:
         """True where the order is that of code points (of value, for numbers)."""
-        return bool(np.all(np.diff(numbers(pc.sort_indices(self.arrow)).astype(np.int64)) > 0))
+        return bool(np.all(np.diff(_sorted(self.arrow)) > 0))
 
     def codes(self, ids: Any) -> Codes:
         """The code of each given id; −1 where the vocabulary does not have it.
@@ -112,10 +112,10 @@ def encode(
     """
     indices, distinct = _dictionary(values, what, place)
     if order is None:
-        by_rank = pc.sort_indices(distinct)
-        vocabulary = Vocabulary(distinct.take(by_rank), what)
+        by_rank = _sorted(distinct)
+        vocabulary = Vocabulary(distinct.take(places(by_rank)), what)
         rank = np.empty(len(distinct), dtype=np.int32)
-        rank[numbers(by_rank)] = np.arange(len(distinct), dtype=np.int32)
+        rank[by_rank] = np.arange(len(distinct), dtype=np.int32)
     else:
         vocabulary = ordered_vocabulary(order, what, distinct.type)
         rank = vocabulary.codes(distinct)
@@ -156,6 +156,34 @@ def _may_look_alike(ids: pa.Array) -> bool:
     return bool(
         np.any((text <= _SPACE) | ((text >= ord("A")) & (text <= ord("Z"))) | (text >= _BEYOND_ASCII))
     )
+
+
+def _sorted(ids: pa.Array) -> NDArray[np.int64]:
+    """The order of distinct ids: by code point, or by value.
+
+    Most strings of a column are told apart by the eight bytes that follow what all of them begin with, and
+    numbers sort several times faster than strings.
+    """
+    if pa.types.is_string(ids.type) and len(ids) > 1:
+        key = _eight_bytes(ids)
+        order = np.argsort(key)
+        if np.all(key[order[1:]] > key[order[:-1]]):
+            return order
+    return numbers(pc.sort_indices(ids)).astype(np.int64)
+
+
+def _eight_bytes(ids: pa.Array) -> NDArray[np.uint64]:
+    """The bytes after the common beginning as one number a string; a shorter string is filled with zeros."""
+    extremes = [name.encode() for name in pc.min_max(ids).as_py().values()]
+    common = next((i for i, (a, b) in enumerate(zip(*extremes, strict=False)) if a != b), len(extremes[0]))
+    starts, text = _text_of(ids)
+    at, stop = starts[:-1].astype(np.int64) + common, starts[1:]
+    key = np.zeros(len(ids), dtype=np.uint64)
+    for _ in range(8):
+        key <<= np.uint64(8)
+        key |= np.where(at < stop, text[np.minimum(at, len(text) - 1)], 0).astype(np.uint64)
+        at += 1
+    return key
 
 
 def _text_of(ids: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:

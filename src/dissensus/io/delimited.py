@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 import pyarrow as pa
 
 from dissensus.errors import DataError
@@ -17,7 +18,8 @@ from dissensus.io.source import Source, encoding_error
 from dissensus.io.tables import FileTable
 
 _DELIMITERS = (",", "\t", ";", "|")
-_BLOCK = 1 << 20
+_BLOCK = 1 << 20  # bytes that Arrow reads at a time
+_PIECE = 1 << 16
 _LARGEST_BLOCK = (1 << 31) - 1
 
 Record = tuple[int, list[str]]  # the line a record starts on, and its fields
@@ -68,8 +70,10 @@ class DelimitedTable(FileTable):
         except (pa.ArrowException, OSError, ValueError):
             return None
         raw = self.source.raw
-        proven = raw.find(b'"') < 0 or (table.num_rows + 1 == _n_lines(raw) and not self._ends_in_quote())
-        return table if proven else None
+        quoted = raw.find(b'"', raw.find(b"\n") + 1) >= 0  # a header may be quoted where nothing else is
+        if quoted and (table.num_rows + 1 != _n_lines(raw) or self._ends_in_quote()):
+            return None
+        return table
 
     def _any_records(self, columns: list[str]) -> pa.Table:
         """The table, line breaks in quotes and all; in one block where a record is longer than a block."""
@@ -144,7 +148,7 @@ class DelimitedTable(FileTable):
 
     def _refuse_open_quote(self) -> None:
         """An odd number of quotes may mean one that never closes and swallows the rest of the file."""
-        if _count(self.source.raw, b'"') % 2 == 0:
+        if _count(self.source.raw, '"') % 2 == 0:
             return
         line = max((line for line, _ in _records(self.source, self.delimiter, "replace")), default=1)
         lines = io.TextIOWrapper(pa.BufferReader(self.source.data), "utf-8-sig", "replace", newline="")
@@ -186,16 +190,19 @@ def _guess_delimiter(source: Source) -> str:
 
 def _n_lines(raw: bytes | mmap.mmap) -> int:
     """The number of lines, or −1 where their ends are not all alike (``\\n`` or ``\\r\\n``)."""
-    ends = _count(raw, b"\n")
-    if raw.find(b"\r") >= 0 and not ends == _count(raw, b"\r") == _count(raw, b"\r\n"):
-        return -1
+    ends = _count(raw, "\n")
+    if raw.find(b"\r") >= 0:
+        both = sum(raw[at : at + _BLOCK + 1].count(b"\r\n") for at in range(0, len(raw), _BLOCK))
+        if not ends == both == _count(raw, "\r"):
+            return -1
     return ends if raw[-1:] == b"\n" else ends + 1
 
 
-def _count(raw: bytes | mmap.mmap, text: bytes) -> int:
-    """How often ``text`` occurs (a mapped file cannot say)."""
-    step = range(0, len(raw), _BLOCK)
-    return sum(raw[at : at + _BLOCK + len(text) - 1].count(text) for at in step)
+def _count(raw: bytes | mmap.mmap, character: str) -> int:
+    """How often an ASCII character occurs; in pieces that fit the processor's cache."""
+    text, code = np.frombuffer(raw, dtype=np.uint8), ord(character)
+    pieces = range(0, len(text), _PIECE)
+    return sum(int(np.count_nonzero(text[at : at + _PIECE] == code)) for at in pieces)
 
 
 @contextmanager
