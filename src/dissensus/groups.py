@@ -1,7 +1,7 @@
 """The search for groups of annotators who see items otherwise than the crowd does.
 
 The small model of :mod:`dissensus.views` is fitted without a group and, from several guesses, with one. The
-group is believed in where it explains the labels better by more nats than it takes to describe it: one for
+group is believed in where it explains the labels better by more nats than it takes to describe it: log 4 for
 each member, a half for each kind of contested items, and a margin. Its members and the spammers are then put
 aside and the rest is searched in the same way, as long as the crowd outweighs all groups together.
 
@@ -25,10 +25,12 @@ from dissensus.kernels import Array
 from dissensus.views import LEAST_CONTESTED, Fit, Scene, guesses
 
 MARGIN = 5.0  # nats that a group must gain beyond what it takes to describe it
+A_MEMBER = np.log(4)  # nats: on average, a member's labels must speak for the group four to one
+A_KIND = 0.5  # nats for each kind of contested items
 ENOUGH = 200.0  # labels of one annotator that count in full; more say the same again
 INFORMATIVE, NOTHING = 0.25, 0.1  # of the crowd's information per label: enough for a view, and none
 LEARN_FROM = 100_000  # labels; of more, a random part of the items teaches the parameters
-SCREENING, LEARNING, SETTLING = 8, 80, 8  # rounds
+SCREENING, LEARNING, SETTLING = 8, 80, 4  # rounds
 
 CROWD, MEMBER, SPAM = 0, 1, 2  # columns of the accounts
 
@@ -79,7 +81,7 @@ def find_views(annotations: Annotations, max_groups: int, seed: int, pool: Execu
     N = annotations.n_annotators
     views = Views(np.tile([1.0, 0.0, 0.0], (N, 1)), np.zeros(N, np.intp))
     left = load > 0
-    for attempt in range(max_groups if annotations.n_labels else 0):
+    for attempt in range(max_groups if annotations.n_classes > 1 else 0):
         scene = Scene(annotations.take_rows(left[annotations.annotator]), pool)
         base, best = _explained(_part_of(scene, rng))
         if attempt == 0:
@@ -89,8 +91,7 @@ def find_views(annotations: Annotations, max_groups: int, seed: int, pool: Execu
         best = _settled(scene, best)
         accounts, swapped = _crowd_first(best.accounts(load, ENOUGH), load * left)
         likeliest = accounts.argmax(axis=1)
-        stays = left & (likeliest == CROWD)
-        member = left & (likeliest == MEMBER)
+        stays, member = left & (likeliest == CROWD), left & (likeliest == MEMBER)
         if load[stays].sum() < load[member | (views.group > 0)].sum():
             break
         told = _information_shared(annotations, member, stays)
@@ -98,7 +99,7 @@ def find_views(annotations: Annotations, max_groups: int, seed: int, pool: Execu
             views.enter(accounts, left)
             views.groups.append(_described(annotations, best, member, swapped))
             views.group[member] = len(views.groups)
-        elif told < NOTHING:
+        elif told < NOTHING and _independent(best):
             views.enter(accounts[:, [CROWD, SPAM, MEMBER]], member)
         left = stays
     return views
@@ -108,16 +109,18 @@ def _explained(scene: Scene) -> tuple[Fit, Fit | None]:
     """The fit without a group, and the one with a group where that is worth it."""
     base = scene.alone(LEARNING)
     screened = [scene.joined(base, member, SCREENING) for member in guesses(scene, base)]
-    best = scene.climb(max(screened, key=lambda fit: fit.evidence), LEARNING)
-    gain = best.evidence - base.evidence
-    return base, best if gain > _description(best) + MARGIN and _differs(best) else None
+    best = scene.climb(max(screened, key=_worth), LEARNING)
+    return base, best if _worth(best) > base.evidence + MARGIN and _differs(best) else None
 
 
 def _settled(scene: Scene, fit: Fit) -> Fit:
     """What a fit to a part of the items, or to all of them, has to say of them all."""
     if len(fit.beliefs.w) == scene.annotations.n_items:
         return fit
-    return scene.climb(scene.started(fit.kinds, fit.ways, fit.beliefs.z), SETTLING, learn=False)
+    fit = scene.started(fit.kinds, fit.people, fit.ways, fit.beliefs.z)
+    for _ in range(SETTLING):
+        fit = scene.heard(fit)
+    return fit
 
 
 def _part_of(scene: Scene, rng: np.random.Generator) -> Scene:
@@ -130,16 +133,22 @@ def _part_of(scene: Scene, rng: np.random.Generator) -> Scene:
     return Scene(whole.take_items(np.sort(items[:few])), scene.pool)
 
 
-def _description(fit: Fit) -> float:
-    """Nats that it takes to say who is in the group (the smaller side) and what it sees."""
+def _worth(fit: Fit) -> float:
+    """The evidence less what it takes to say who is in the group (the smaller side) and what it sees."""
     crowd, group, _ = fit.accounts(np.zeros(len(fit.beliefs.z)), ENOUGH).sum(axis=0)
-    return float(min(crowd, group) + fit.kinds.contested.sum() / 2)
+    return float(fit.evidence - A_MEMBER * min(crowd, group) - A_KIND * fit.kinds.contested.sum())
 
 
 def _differs(fit: Fit) -> bool:
     """Whether the labels bear out the share of contested items that a view must have."""
     contested = fit.beliefs.w[:, fit.kinds.contested].sum()
     return bool(contested >= LEAST_CONTESTED * len(fit.beliefs.w))
+
+
+def _independent(fit: Fit) -> bool:
+    """Whether the group sees the items about as otherwise as if it saw other items."""
+    chance = 1 - np.sum((fit.ways.psi @ fit.kinds.crowd) ** 2)
+    return bool(2 * fit.ways.psi[fit.kinds.contested].sum() >= chance)
 
 
 def _crowd_first(accounts: Array, load: NDArray[Any]) -> tuple[Array, bool]:
