@@ -1,9 +1,11 @@
 """The search for groups of annotators who see items otherwise than the crowd does.
 
-The small model of :mod:`dissensus.views` is fitted without a group and, from several guesses, with one. The
-group is believed in where it explains the labels better by more nats than it takes to describe it: log 4 for
-each member, a half for each kind of contested items, and a margin. Its members and the spammers are then put
-aside and the rest is searched in the same way, as long as the crowd outweighs all groups together.
+The small model of :mod:`dissensus.views` is fitted without a group and, from several guesses, with one. What
+a fit is worth is its evidence less the entropy that is left about who is what, and half a nat for each kind
+of contested items; so a group is believed in where it explains the labels better *and* can be told from the
+crowd. (The integrated classification likelihood of Biernacki, Celeux & Govaert, 2000.) Its members and the
+spammers are then put aside and the rest is searched in the same way, as long as the crowd outweighs all
+groups together.
 
 A group is a view if it tells something of what the crowd sees, were it by turning everything round. People
 who answer like one another and whose labels have nothing to do with anybody else's copy or follow a pattern:
@@ -17,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import entr
 
 from dissensus.annotations import Annotations
 from dissensus.engine import Executor
@@ -24,9 +27,8 @@ from dissensus.informativeness import information_per_label
 from dissensus.kernels import Array
 from dissensus.views import LEAST_CONTESTED, Fit, Scene, guesses
 
-MARGIN = 5.0  # nats that a group must gain beyond what it takes to describe it
-A_MEMBER = np.log(4)  # nats: on average, a member's labels must speak for the group four to one
-A_KIND = 0.5  # nats for each kind of contested items
+MARGIN = 5.0  # nats by which a fit with a group must be worth more
+A_KIND = 0.5  # nats that a kind of contested items costs
 ENOUGH = 200.0  # labels of one annotator that count in full; more say the same again
 INFORMATIVE, NOTHING = 0.25, 0.1  # of the crowd's information per label: enough for a view, and none
 LEARN_FROM = 100_000  # labels; of more, a random part of the items teaches the parameters
@@ -110,7 +112,7 @@ def _explained(scene: Scene) -> tuple[Fit, Fit | None]:
     base = scene.alone(LEARNING)
     screened = [scene.joined(base, member, SCREENING) for member in guesses(scene, base)]
     best = scene.climb(max(screened, key=_worth), LEARNING)
-    return base, best if _worth(best) > base.evidence + MARGIN and _differs(best) else None
+    return base, best if _worth(best) > _worth(base) + MARGIN and _differs(best) else None
 
 
 def _settled(scene: Scene, fit: Fit) -> Fit:
@@ -134,9 +136,9 @@ def _part_of(scene: Scene, rng: np.random.Generator) -> Scene:
 
 
 def _worth(fit: Fit) -> float:
-    """The evidence less what it takes to say who is in the group (the smaller side) and what it sees."""
-    crowd, group, _ = fit.accounts(np.zeros(len(fit.beliefs.z)), ENOUGH).sum(axis=0)
-    return float(fit.evidence - A_MEMBER * min(crowd, group) - A_KIND * fit.kinds.contested.sum())
+    """The evidence less what is not known of the annotators, and less what the contested kinds cost."""
+    unsettled = entr(fit.accounts(np.zeros(len(fit.beliefs.z)), ENOUGH)).sum()
+    return float(fit.evidence - unsettled - A_KIND * fit.kinds.contested.sum())
 
 
 def _differs(fit: Fit) -> bool:

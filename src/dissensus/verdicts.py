@@ -93,13 +93,13 @@ def annotator_verdicts(
     """
     _check(min_labels=(min_labels, integer(1)), max_groups=(max_groups, integer(1)), seed=(seed, SEED))
     known = as_annotations(annotations)
-    facts = _Facts(agreement_with_others(known), information_per_label(known), spam_score(known))
+    agreement = agreement_with_others(known)
     shared = _on_shared_items(known)
+    facts = _Facts(agreement, information_per_label(known), spam_score(known), shared.annotator_load)
     with executor(n_jobs) as pool:
         views = find_views(shared, max_groups, seed, pool)
     _hear_again(views, facts, known)
-    few = shared.annotator_load < min_labels
-    return _judged(known, facts, views, few, _clusters(model, known))
+    return _judged(known, facts, views, facts.n_compared < min_labels, _clusters(model, known))
 
 
 def _check(**settings: tuple[Any, Rule]) -> None:
@@ -114,13 +114,18 @@ class _Facts(NamedTuple):
     agreement: Array
     information: Array
     score: Array  # spam_score
+    n_compared: NDArray[np.int64]  # labels on items that others labelled too
 
 
 def _on_shared_items(annotations: Annotations) -> Annotations:
-    """The labels of items that two annotators or more labelled, of classes in use."""
-    first = np.unique(annotations.pair, return_index=True)[1]
-    people = np.bincount(annotations.item[first], minlength=annotations.n_items)
-    kept = annotations.take_rows(people[annotations.item] > 1)
+    """The labels of items that two annotators or more labelled, of classes in use.
+
+    What somebody says twice of an item counts once: the second time is no news.
+    """
+    new_pair = np.diff(annotations.pair, prepend=-1) > 0
+    people = np.bincount(annotations.item[new_pair], minlength=annotations.n_items)
+    new_label = np.diff(annotations.label, prepend=-1) != 0
+    kept = annotations.take_rows((people[annotations.item] > 1) & (new_pair | new_label))
     used, label = np.unique(kept.label, return_inverse=True)
     vocabulary = kept.class_vocabulary.take(used)
     return replace(kept, label=label.astype(np.int32), class_vocabulary=vocabulary, gold=None)
@@ -168,6 +173,7 @@ def _judged(
 ) -> AnnotatorVerdicts:
     verdict = np.array(["typical", "minority view", "spam"], dtype=object)[views.accounts.argmax(axis=1)]
     verdict[few] = "too few labels"
+    judged = [replace(group, members=group.members[~few[group.members]]) for group in views.groups]
     return AnnotatorVerdicts(
         annotator=annotations.annotators,
         n_labels=annotations.annotator_load,
@@ -175,11 +181,11 @@ def _judged(
         information=facts.information,
         spam_probability=views.accounts[:, SPAM],
         minority_probability=views.accounts[:, MEMBER],
-        group=views.group,
+        group=np.where(few, -1, views.group),
         cluster=cluster,
         verdict=verdict,
-        evidence=_evidence(verdict, facts, views),
-        groups=tuple(views.groups),
+        evidence=_evidence(verdict, facts, replace(views, groups=judged)),
+        groups=tuple(judged),
         frame_kind=annotations.frame_kind,
     )
 
@@ -193,8 +199,11 @@ def _evidence(verdict: NDArray[Any], facts: _Facts, views: Views) -> NDArray[Any
     agreement, information = _mean(facts.agreement[typical]), _mean(facts.information[typical])
     words = []
     for n, said in enumerate(verdict):
+        if said == "too few labels":
+            words.append(f"{facts.n_compared[n]} labels on items that others labelled too")
+            continue
         reached = (
-            f"agrees with the others on {_percent(facts.agreement[n])} (typical: {_percent(agreement)}), "
+            f"agrees with the others on {facts.agreement[n]:.0%} (typical: {agreement:.0%}), "
             f"{facts.information[n]:.2f} nats of information a label (typical: {information:.2f})"
         )
         words.append("; ".join(filter(None, [_reason(said, n, views), reached])))
@@ -202,18 +211,12 @@ def _evidence(verdict: NDArray[Any], facts: _Facts, views: Views) -> NDArray[Any
 
 
 def _reason(verdict: str, n: int, views: Views) -> str:
-    if verdict == "too few labels":
-        return "too few labels on items that others labelled too"
     if verdict == "spam":
         return "answers do not depend on the item"
     if verdict == "minority view" and views.group[n] > 0:
         group = views.groups[views.group[n] - 1]
         return f"one of {len(group.members)} who {group.in_words()}"
     return "follows the items, but turns the classes round" if verdict == "minority view" else ""
-
-
-def _percent(share: float) -> str:
-    return "–" if np.isnan(share) else f"{share:.0%}"
 
 
 def _mean(values: Array) -> float:
