@@ -264,7 +264,7 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
     ),
     "no gzip": (HEADER + "a,b,c\n", "votes.csv.gz", "votes.csv.gz: is called .gz and is not gzipped"),
     "cut gzip": (
-        gzip.compress(HEADER.encode())[:-6],
+        gzip.compress(HEADER.encode(), mtime=0)[:-6],
         "votes.csv.gz",
         "votes.csv.gz: the gzip file is damaged or cut short; compress it again",
     ),
