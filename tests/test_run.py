@@ -10,7 +10,7 @@ import pytest
 import dissensus
 from dissensus.annotations import Annotations
 from dissensus.errors import ParameterError
-from dissensus.run import annotator_table, gold_accuracy, refine, write_run
+from dissensus.run import annotator_table, gold_accuracy, open_run, refine, write_run
 from dissensus.simulation import simulate
 
 
@@ -72,3 +72,14 @@ def test_the_summary_lists_the_files_it_was_written_with(tmp_path: Path) -> None
     assert summary["files"] == written
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary
     assert (summary["command"], summary["source"]) == ("by hand", "nowhere")
+
+
+def test_the_page_hides_as_many_labels_as_the_run_did(tmp_path: Path) -> None:
+    crowd = simulate(150, 30, 3, seed=1).annotations
+    run = refine(crowd, "fmm", {"n_item_clusters": 3}, held_out=0.3)
+    write_run(run, tmp_path / "out", page={})
+    assert open_run(tmp_path / "out").evidence()["test_size"] == 0.3
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    # Dawid–Skene was not part of the run: it is scored for the page, and on as many labels.
+    hidden = run.held_out[0].n_hidden
+    assert page.count(f'"n":{hidden}') + page.count(f'"n": {hidden}') >= 3

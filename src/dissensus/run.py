@@ -43,6 +43,7 @@ class Run:
     chosen: bool  # True: the model was chosen by held-out likelihood
     seed: int
     seconds: dict[str, float] = field(default_factory=dict)
+    test_size: float = 0.2  # share of the pairs that was hidden
 
 
 def refine(
@@ -68,7 +69,7 @@ def refine(
     watch(f"fitting {title_of(wanted)} to all labels", 0.9)
     with _timed("fit", seconds):
         fitted = wanted.fit(annotations)
-    return Run(annotations, fitted, table, model == "auto", seed, seconds)
+    return Run(annotations, fitted, table, model == "auto", seed, seconds, held_out or 0.2)
 
 
 def _decide(
@@ -155,6 +156,7 @@ def summary(run: Run, *, command: str = "", source: str = "") -> dict[str, Any]:
         "iterations": len(run.model.trace_),
         "objective": float(run.model.trace_[-1]) if len(run.model.trace_) else None,
         "held_out": [row.as_row() for row in run.held_out],
+        "test_size": run.test_size,
         "gold_accuracy": gold_accuracy(run),
         "data": describe(run.annotations).to_dict(),
         "seconds": run.seconds,
@@ -202,7 +204,7 @@ def try_page(run: Run, path: Path, **settings: Any) -> str | None:
     """The run as one page; why there is none, where it cannot be made: that must not cost the fit."""
     from dissensus.report.page import write_report
 
-    known: dict[str, Any] = {"held_out": run.held_out, "seed": run.seed}
+    known: dict[str, Any] = {"held_out": run.held_out, "seed": run.seed, "test_size": run.test_size}
     try:
         write_report(run.model, run.annotations, path, **(known | settings))
     except Exception as error:
@@ -223,9 +225,9 @@ class SavedRun:
 
     def evidence(self) -> dict[str, Any]:
         """What the page shows beside the model, by the names of :func:`dissensus.write_report`."""
-        held_out = self.summary.get("held_out")
-        seed, command = self.summary.get("seed", 0), self.summary.get("command", "")
-        return {"held_out": held_out or None, "selection": self.cells, "seed": seed, "command": command}
+        known = {"seed": 0, "command": "", "test_size": 0.2}
+        same = {name: self.summary.get(name, usual) for name, usual in known.items()}
+        return {"held_out": self.summary.get("held_out") or None, "selection": self.cells, **same}
 
 
 def open_run(place: Path) -> SavedRun:
