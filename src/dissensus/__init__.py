@@ -44,6 +44,7 @@ _HOMES = {
     "FineTunedEncoder": "learners.finetuned",
     "load_learner": "learners.files",
     "LDLNM": "neural.ldlnm",
+    "GuidedClassifier": "guided",
     "project_2d": "projection",
     "plot_2d": "projection",
 }

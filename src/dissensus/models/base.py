@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -200,19 +201,7 @@ class Model(Params):
 
     def _in_own_classes(self, known: Annotations) -> Annotations:
         """The annotations with label codes of this model's classes."""
-        if known.class_vocabulary == self.class_vocabulary_:
-            return known
-        from dataclasses import replace
-
-        codes = self.class_vocabulary_.codes(known.class_vocabulary)
-        used = np.unique(known.label)
-        if (codes[used] < 0).any():
-            stranger = known.classes[used[codes[used] < 0][0]]
-            raise DataError(
-                f"class {stranger!r} was not there when the model was fitted; "
-                "fit with it declared in classes, or drop its labels"
-            )
-        return replace(known, label=codes[known.label], class_vocabulary=self.class_vocabulary_, gold=None)
+        return in_classes(known, self.class_vocabulary_)
 
     def to_frame(self) -> Any:
         """One row an item: item, label, ``p_<class>`` for every class, entropy (nats), n_labels."""
@@ -258,6 +247,21 @@ def as_annotations(data: Any) -> Annotations:
 
     annotations: Annotations = read_annotations(data)
     return annotations
+
+
+def in_classes(known: Annotations, own: Vocabulary) -> Annotations:
+    """The annotations with label codes of the classes that something was fitted on."""
+    if known.class_vocabulary == own:
+        return known
+    codes = own.codes(known.class_vocabulary)
+    used = np.unique(known.label)
+    if (codes[used] < 0).any():
+        stranger = known.classes[used[codes[used] < 0][0]]
+        raise DataError(
+            f"class {stranger!r} was not there when the model was fitted; "
+            "fit with it declared in classes, or drop its labels"
+        )
+    return replace(known, label=codes[known.label], class_vocabulary=own, gold=None)
 
 
 def make_frame(columns: dict[str, Any], kind: str) -> Any:
