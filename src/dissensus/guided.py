@@ -11,6 +11,7 @@ Each of the three can be left out, and what is chosen is chosen by the dev items
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Self
 
 import numpy as np
@@ -21,9 +22,9 @@ from dissensus.errors import DataError, NotFittedError, ParameterError, bad_para
 from dissensus.kernels import Array
 from dissensus.learners.base import Dev, hold_out
 from dissensus.metrics import kl
-from dissensus.models.base import in_classes
+from dissensus.models.base import Model, in_classes
 from dissensus.params import ANY, NONE, SEED, Params, choice, real
-from dissensus.projecting import ItemClusters
+from dissensus.projecting import ItemClusters, Projection
 from dissensus.teaching import n_rows, pupil, take
 from dissensus.text.features import as_features, with_features
 from dissensus.vocabulary import Vocabulary
@@ -63,7 +64,7 @@ class GuidedClassifier(Params):
     strengths_: Array  # the S tried, and …
     path_kl_: Array  # … the KL each reached on the items it was chosen on
     class_vocabulary_: Vocabulary
-    _clusters: ItemClusters | None
+    _projection: Projection | None
 
     def __init__(
         self,
@@ -93,10 +94,10 @@ class GuidedClassifier(Params):
         held = None if dev is None else _shares_of_dev(dev, y.class_vocabulary)
         twin = type(self)(**self.get_params(deep=False))
         twin.class_vocabulary_ = y.class_vocabulary
-        twin._fit_guide(X, y)
-        twin._refine(y)
+        clusters = twin._fit_guide(X, y)
+        twin.refined_ = twin._refined(y, clusters)
         twin._teach(X, y, held)
-        twin._choose_strength(X, y, held)
+        twin._choose_projection(clusters, X, y, held)
         vars(self).update(vars(twin))
         return self
 
@@ -109,7 +110,7 @@ class GuidedClassifier(Params):
                 "GuidedClassifier without a guide has nothing to refine or project by; give guide=, or set "
                 "refine='none' and project='none' for the learner on raw labels"
             )
-        if self.guide is not None and (isinstance(self.guide, type) or not hasattr(self.guide, "fit")):
+        if not isinstance(getattr(self.guide, "estimator", self.guide), Model | None):
             raise bad_parameter(self, "guide", "a model of this library, or None", self.guide)
 
     @property
@@ -123,34 +124,27 @@ class GuidedClassifier(Params):
 
         return SoftmaxRegression()
 
-    def _fit_guide(self, X: Any, y: Annotations) -> None:
-        self.guide_, self._clusters = None, None
+    def _fit_guide(self, X: Any, y: Annotations) -> ItemClusters | None:
+        """Fit a copy of the guide, if anything asks for it, and give its clusters, if it has any."""
+        self.guide_ = None
         if not self._guided:
-            return
-        from sklearn.base import clone
-
-        guide = clone(self.guide)
-        known = with_features(y, self._guide_features(X)) if _uses_features(guide) else y
-        guide.fit(known)
-        # A guide that was fitted beforehand (scikit-learn's FrozenEstimator) may know other items.
-        self.guide_ = guide if guide.item_vocabulary_ == y.item_vocabulary else guide.transform(known)
-        self._clusters = ItemClusters.of(self.guide_, y.annotator_load)
-        if self._clusters is None and self.project != "none":
+            return None
+        self.guide_ = fitted_guide(self.guide, X, y)
+        clusters = ItemClusters.of(self.guide_, y.annotator_load)
+        if clusters is None and self.project != "none":
             raise ParameterError(
                 f"{type(self.guide).__name__} has no item clusters to project on; set project='none' or take "
                 "a guide with clusters (FMM, PGM, CBCC, DawidSkene, OneCoin)"
             )
+        return clusters
 
-    def _guide_features(self, X: Any) -> Any:
-        return as_features(X, getattr(self.guide, "embedding", None))
-
-    def _refine(self, y: Annotations) -> None:
+    def _refined(self, y: Annotations, clusters: ItemClusters | None) -> Array:
         if self.refine == "none":
-            self.refined_ = empirical(y)
-        elif self._clusters is None:
-            self.refined_ = self.guide_.label_distributions_
-        else:
-            self.refined_ = self._clusters.distributions(self._clusters.posterior, self.refine)
+            return empirical(y)
+        if clusters is None:
+            return np.asarray(self.guide_.label_distributions_)
+        # Y'_m = Y' of arg max_k w_mk, or Σ_k w_mk Y'_k   (Eq. infer)
+        return clusters.distributions(clusters.posterior, self.refine)
 
     def _teach(self, X: Any, y: Annotations, held: Dev | None) -> None:
         from sklearn.base import clone
@@ -165,23 +159,25 @@ class GuidedClassifier(Params):
 
     # ---- how many labels a prediction stands for ------------------------------------------------------
 
-    def _choose_strength(self, X: Any, y: Annotations, held: Dev | None) -> None:
-        """Set ``strength_`` to the one given, or to the best for the held items."""
-        self.strengths_, self.path_kl_ = np.zeros(0), np.zeros(0)
-        self.strength_ = None if self.project == "none" else self.strength
-        if self.project != "none" and self.strength is None:
+    def _choose_projection(
+        self, clusters: ItemClusters | None, X: Any, y: Annotations, held: Dev | None
+    ) -> None:
+        """The projection with the strength given, or with the best one for the held items."""
+        self.strength_, self.strengths_, self.path_kl_ = self.strength, np.zeros(0), np.zeros(0)
+        if clusters is None or self.project == "none":
+            self.strength_, self._projection = None, None
+            return
+        if self.strength_ is None:
             self.strengths_ = STRENGTHS
-            self.path_kl_ = self._rehearse(X, y).path_kl_ if held is None else self._path(*held)
+            self.path_kl_ = self._rehearse(X, y).path_kl_ if held is None else self._path(clusters, *held)
             self.strength_ = float(STRENGTHS[self.path_kl_.argmin()])
+        self._projection = Projection(clusters, self.project, self.annotator_sum, self.strength_)
 
-    def _path(self, X: Any, shares: Array) -> Array:
+    def _path(self, clusters: ItemClusters, X: Any, shares: Array) -> Array:
         """KL(shares ‖ projection) at every strength tried."""
-        raw, prior, clusters = self._raw(X), self._prior(X), self._item_clusters()
-        reached = []
-        for strength in STRENGTHS:
-            w = clusters.posteriors(raw, strength, self.annotator_sum, prior)
-            reached.append(kl(shares, clusters.distributions(w, self.project)))
-        return np.asarray(reached)
+        raw, prior = self._raw(X), self._prior(X)
+        tried = [Projection(clusters, self.project, self.annotator_sum, S) for S in STRENGTHS.tolist()]
+        return np.asarray([kl(shares, projection(raw, prior)) for projection in tried])
 
     def _rehearse(self, X: Any, y: Annotations) -> Self:
         """The workflow without a tenth of the labelled items, its strength chosen on these."""
@@ -203,9 +199,8 @@ class GuidedClassifier(Params):
 
     def label_distributions(self, X: Any) -> Array:
         """(items, classes): the label distribution predicted for each row of X."""
-        if self.project == "none":
-            return self._raw(X)
-        return self._item_clusters().distributions(self.cluster_posteriors(X), self.project)
+        raw = self._raw(X)
+        return raw if self._projection is None else self._projection(raw, self._prior(X))
 
     def predict_proba(self, X: Any) -> Array:
         """The same as :meth:`label_distributions`, under the name that scikit-learn asks for."""
@@ -224,14 +219,10 @@ class GuidedClassifier(Params):
 
     def cluster_posteriors(self, X: Any) -> Array:
         """(items, K): P(cluster | prediction), by which predictions are projected."""
-        clusters, strength = self._item_clusters(), self.strength_ or 1.0
-        return clusters.posteriors(self._raw(X), strength, self.annotator_sum, self._prior(X))
-
-    def _item_clusters(self) -> ItemClusters:
         self._check_fitted()
-        if self._clusters is None or self.project == "none":
+        if self._projection is None:
             raise ParameterError("this GuidedClassifier was not fitted to project; set project and fit")
-        return self._clusters
+        return self._projection.posteriors(self._raw(X), self._prior(X))
 
     def _raw(self, X: Any) -> Array:
         """What the learner says."""
@@ -243,7 +234,7 @@ class GuidedClassifier(Params):
         """(items, K) where the guide reads it off the features, else None: ψ."""
         if not hasattr(self.guide_, "item_prior"):
             return None
-        return np.asarray(self.guide_.item_prior(self._guide_features(X)))
+        return np.asarray(self.guide_.item_prior(_features(self.guide_, X)))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "learner_")
@@ -260,8 +251,26 @@ def empirical(y: Annotations) -> Array:
     return np.asarray(np.divide(counts, sums, out=np.full_like(counts, np.nan), where=sums > 0))
 
 
-def _uses_features(guide: Any) -> bool:
-    return bool(getattr(guide, "uses_features", False))
+def fitted_guide(guide: Any, X: Any, y: Annotations) -> Any:
+    """A copy of the guide, fitted on y; scikit-learn's FrozenEstimator around one keeps the fit it has."""
+    from sklearn.base import clone
+    from sklearn.frozen import FrozenEstimator
+
+    frozen = isinstance(guide, FrozenEstimator)
+    own = guide.estimator if frozen else clone(guide)
+    # A guide learns from features too if it says so, or if its fit has a place for them.
+    uses_features = getattr(own, "uses_features", "features" in inspect.signature(own.fit).parameters)
+    known = with_features(y, _features(own, X)) if uses_features else y
+    if not frozen:
+        return own.fit(known)
+    if own.class_vocabulary_ != y.class_vocabulary:
+        raise DataError("the frozen guide and y have different classes; fit it on the classes of y")
+    same = own.item_vocabulary_ == y.item_vocabulary and own.annotator_vocabulary_ == y.annotator_vocabulary
+    return own if same else own.transform(known)
+
+
+def _features(guide: Any, X: Any) -> Any:
+    return as_features(X, getattr(guide, "embedding", None))
 
 
 def _check_items(X: Any, y: Any, X_name: str, y_name: str) -> None:

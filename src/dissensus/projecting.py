@@ -4,15 +4,14 @@ A fitted model with K item clusters knows their shares ψ_k and, for the l-th of
 has the weight π_l in the population, the label distribution Θ_kl. What the population answers about an item
 of cluster k is
 
-    Y'_k = Σ_l π_l Θ_kl.                                                                              (12.1)
+    Y'_k = Σ_l π_l Θ_kl                                                                         Eq. (4.1)
 
-Refining replaces the labels of an item by Y' of its cluster. Projecting asks which clusters could have given
-a predicted distribution h, taken as S labels in the proportions h:
+Projecting asks which clusters could have given a predicted distribution h, taken as S labels in the
+proportions h. With the sum over annotators outside, as the paper prints it, one annotator cluster gave all of
+these labels; inside, every label came from an annotator of its own:
 
-    P(k | h) ∝ ψ_k Σ_l π_l exp(S Σ_p h_p log Θ_klp)         as the paper prints it ("outside")        (12.4)
-    P(k | h) ∝ ψ_k exp(S Σ_p h_p log Σ_l π_l Θ_klp)         ("inside")                                (12.5)
-
-Outside, one annotator cluster gave all of the labels; inside, every label came from an annotator of its own.
+    P(k | h) ∝ ψ_k Σ_l π_l exp(S Σ_p h_p log Θ_klp)                                  outside, Eq. (12.2)
+    P(k | h) ∝ ψ_k exp(S Σ_p h_p log Y'_kp)                                           inside, Eq. (12.3)
 """
 
 from __future__ import annotations
@@ -59,17 +58,13 @@ class ItemClusters:
             return cls(guide.posterior_, guide.psi_, theta, weights, guide.crowd_confusion_)
         return None
 
-    def posteriors(
-        self, h: Array, strength: float, annotator_sum: str = "inside", prior: Array | None = None
-    ) -> Array:
-        """(n, K): P(k | h) of predicted distributions h (n, P); ``prior`` (n, K) stands in for ψ."""
-        likelihood = self._outside if annotator_sum == "outside" else self._inside
-        log_prior = log_chances(self.shares if prior is None else prior)
-        return softmax_rows(likelihood(h, strength) + log_prior)[0]
-
     def distributions(self, w: Array, mode: str) -> Array:
         """(n, P): Y' of each row's most likely cluster ("hard"), or averaged over the row ("soft")."""
         return np.asarray((one_hot_rows(w) if mode == "hard" else w) @ self.population)
+
+    def log_likelihood(self, h: Array, strength: float, annotator_sum: str) -> Array:
+        """(n, K): log P(h | k) of distributions h (n, P), each worth ``strength`` labels."""
+        return (self._outside if annotator_sum == "outside" else self._inside)(h, strength)
 
     def _inside(self, h: Array, strength: float) -> Array:
         # S Σ_p h_p log Y'_kp
@@ -84,3 +79,22 @@ class ItemClusters:
         return np.concatenate(
             [logsumexp(strength * (block @ logs).reshape(-1, K, L) + log_pi, axis=2) for block in blocks]
         )
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Predictions, seen through item clusters."""
+
+    clusters: ItemClusters
+    mode: str  # "hard" or "soft"
+    annotator_sum: str  # "inside" or "outside"
+    strength: float  # S
+
+    def posteriors(self, h: Array, prior: Array | None = None) -> Array:
+        """(n, K): P(k | h) of predicted distributions h (n, P); ``prior`` (n, K) stands in for ψ."""
+        log_prior = log_chances(self.clusters.shares if prior is None else prior)
+        return softmax_rows(self.clusters.log_likelihood(h, self.strength, self.annotator_sum) + log_prior)[0]
+
+    def __call__(self, h: Array, prior: Array | None = None) -> Array:
+        """(n, P): the predictions projected, Eq. (12.5) or (12.6)."""
+        return self.clusters.distributions(self.posteriors(h, prior), self.mode)
