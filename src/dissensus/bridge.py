@@ -30,9 +30,14 @@ def places(rows: NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(whole), [None, pa.py_buffer(whole)])
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Strings, with offsets of either width."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
 def as_values(array: pa.Array) -> NDArray[Any]:
     """Ids as NumPy values: objects for strings, the numbers' own type otherwise."""
-    if pa.types.is_string(array.type):
+    if is_text(array.type):
         return np.array(array.to_pylist(), dtype=object)
     if array.null_count:
         unknown: NDArray[Any] = array.to_numpy(zero_copy_only=False)

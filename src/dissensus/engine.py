@@ -62,12 +62,18 @@ class Shard:
 
 def shards_of(annotations: Annotations, times: int = 1) -> tuple[Shard, ...]:
     """Cut the items into runs of about ``times`` · ``SHARD_LABELS`` labels; an item is never cut."""
-    size = times * SHARD_LABELS
-    pointers = annotations.item_pointers
-    M = annotations.n_items
-    marks = np.arange(size, annotations.n_labels, size)
-    cuts = np.unique(np.concatenate([[0], np.searchsorted(pointers, marks), [M]]))
+    cuts = item_cuts(annotations.item_pointers, times)
     return tuple(_shard(annotations, int(a), int(b)) for a, b in itertools.pairwise(cuts))
+
+
+def item_cuts(pointers: NDArray[np.int64], times: int = 1) -> NDArray[np.int64]:
+    """The items at which shards begin, and the number of items; those of ``times`` > 1 are some of the rest.
+
+    ``pointers`` (items + 1,) say where each item's labels begin.
+    """
+    size = times * SHARD_LABELS
+    marks = np.arange(size, pointers[-1], size)
+    return np.unique(np.concatenate([[0], np.searchsorted(pointers, marks), [len(pointers) - 1]]))
 
 
 def _shard(annotations: Annotations, first: int, stop: int) -> Shard:

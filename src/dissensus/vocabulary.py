@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dissensus.bridge import as_values, marks, numbers, places
+from dissensus.bridge import as_values, is_text, marks, numbers, places
 from dissensus.errors import DataError
 
 Codes = NDArray[np.int32]
 _LONGEST_SHOWN = 60
+_MOST_TEXT = (1 << 31) - 1  # bytes that Arrow's plain strings can count
 _SPACE, _BEYOND_ASCII = 32, 128  # bytes up to the first are blank or control, from the second on Unicode
 Place = Callable[[int], str]  # where a row stands in its source, in words
 
@@ -50,8 +51,7 @@ class Vocabulary(Sequence[Any]):
         """
         wanted, known = to_arrow(ids, self.what), self.arrow
         if wanted.type != known.type:
-            texts = pa.types.is_string(wanted.type) or pa.types.is_string(known.type)
-            common = pa.string() if texts else pa.float64()
+            common = _common_type(wanted.type, known.type)
             wanted, known = wanted.cast(common, safe=False), known.cast(common, safe=False)
         found = pc.index_in(wanted, value_set=known)
         codes: Codes = numbers(pc.fill_null(found, -1))
@@ -142,7 +142,7 @@ def quoted(value: Any) -> str:
 def lookalikes(vocabulary: Vocabulary) -> list[list[str]]:
     """Groups of ids that differ only by white space or case."""
     ids = vocabulary.arrow
-    if not pa.types.is_string(ids.type) or not _may_look_alike(ids):
+    if not is_text(ids.type) or not may_look_alike(ids):
         return []
     groups: dict[str, list[str]] = {}
     for name in ids.to_pylist():
@@ -150,9 +150,9 @@ def lookalikes(vocabulary: Vocabulary) -> list[list[str]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _may_look_alike(ids: pa.Array) -> bool:
+def may_look_alike(ids: pa.Array) -> bool:
     """False where the bytes alone tell: no white space, no capital letter, nothing beyond ASCII."""
-    _, text = _text_of(ids)
+    _, text = text_of(ids)
     return bool(
         np.any((text <= _SPACE) | ((text >= ord("A")) & (text <= ord("Z"))) | (text >= _BEYOND_ASCII))
     )
@@ -164,7 +164,7 @@ def _sorted(ids: pa.Array) -> NDArray[np.int64]:
     Most strings of a column are told apart by the eight bytes that follow what all of them begin with, and
     numbers sort several times faster than strings.
     """
-    if pa.types.is_string(ids.type) and len(ids) > 1:
+    if is_text(ids.type) and len(ids) > 1:
         key = _eight_bytes(ids)
         order = np.argsort(key)
         if np.all(key[order[1:]] > key[order[:-1]]):
@@ -176,7 +176,7 @@ def _eight_bytes(ids: pa.Array) -> NDArray[np.uint64]:
     """The bytes after the common beginning as one number a string; a shorter string is filled with zeros."""
     extremes = [name.encode() for name in pc.min_max(ids).as_py().values()]
     common = next((i for i, (a, b) in enumerate(zip(*extremes, strict=False)) if a != b), len(extremes[0]))
-    starts, text = _text_of(ids)
+    starts, text = text_of(ids)
     at, stop = starts[:-1].astype(np.int64) + common, starts[1:]
     key = np.zeros(len(ids), dtype=np.uint64)
     for _ in range(8):
@@ -186,12 +186,13 @@ def _eight_bytes(ids: pa.Array) -> NDArray[np.uint64]:
     return key
 
 
-def _text_of(ids: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+def text_of(ids: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:
     """Where each string starts (and the last one ends), and the bytes of them all."""
     _, starts, text = ids.buffers()
     if text is None:
         return np.zeros(len(ids) + 1, np.int32), np.zeros(0, np.uint8)
-    places = np.frombuffer(starts, np.int32)[ids.offset : ids.offset + len(ids) + 1]
+    width = np.int64 if pa.types.is_large_string(ids.type) else np.int32
+    places = np.frombuffer(starts, width)[ids.offset : ids.offset + len(ids) + 1]
     return places, np.frombuffer(text, np.uint8)
 
 
@@ -214,13 +215,27 @@ def _plain(array: pa.Array, what: str) -> pa.Array:
         return _plain(array.dictionary_decode(), what)
     if pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_float64(kind):
         return array
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or pa.types.is_null(kind):
+    if pa.types.is_large_string(kind) and _n_bytes(array) > _MOST_TEXT:
+        return array
+    if is_text(kind) or pa.types.is_string_view(kind) or pa.types.is_null(kind):
         return _cast(array, pa.string(), what)
     if pa.types.is_integer(kind):
         return _cast(array, pa.int64(), what)
     if pa.types.is_floating(kind):
         return _cast(array, pa.float64(), what)
     raise DataError(f"the {what}s are of type {kind}; give strings or numbers")
+
+
+def _n_bytes(text: pa.Array) -> int:
+    starts, _ = text_of(text)
+    return int(starts[-1] - starts[0])
+
+
+def _common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    """What two types of ids are compared as."""
+    if pa.types.is_large_string(a) or pa.types.is_large_string(b):
+        return pa.large_string()
+    return pa.string() if is_text(a) or is_text(b) else pa.float64()
 
 
 def _cast(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
@@ -262,9 +277,9 @@ def blank_ids(ids: pa.Array) -> NDArray[np.bool_]:
     blank = marks(ids.is_null())
     if pa.types.is_floating(ids.type):
         blank |= ~np.isfinite(as_values(ids))
-    elif pa.types.is_string(ids.type):
+    elif is_text(ids.type):
         # Arrow's own trim first builds tables of all Unicode, which takes longer than reading a small file.
-        starts, text = _text_of(ids)
+        starts, text = text_of(ids)
         blank |= np.diff(starts) == 0
         first = np.append(text, np.uint8(0))[np.minimum(starts[:-1], len(text))]
         odd = np.flatnonzero(~blank & ((first <= _SPACE) | (first >= _BEYOND_ASCII)))

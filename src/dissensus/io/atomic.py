@@ -36,16 +36,16 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     if target.is_dir():
         raise DataError(f"{path}: is a directory; name a file to write")
     temporary = _sibling(Path(tempfile.gettempdir()) / target.name if special else target)
-    with _explained(path, temporary):
+    with gone_afterwards(path, temporary):
         temporary.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch()
         yield temporary
         if special:
             _copy_bytes(temporary, target)
         else:
-            _sync(temporary)
+            sync(temporary)
             temporary.replace(target)
-            _sync(target.parent)
+            sync(target.parent)
 
 
 @contextmanager
@@ -59,11 +59,11 @@ def atomic_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
     if target.exists() and not target.is_dir():
         raise DataError(f"{path}: is a file; name a directory to write into")
     temporary = _sibling(target)
-    with _explained(path, temporary):
+    with gone_afterwards(path, temporary):
         temporary.mkdir(parents=True)
         yield temporary
         for file in _files(temporary):
-            _sync(file)
+            sync(file)
         _check_no_clash(temporary, target, path)
         _move_in(temporary, target)
 
@@ -79,7 +79,7 @@ def _sibling(target: Path) -> Path:
 
 
 @contextmanager
-def _explained(path: str | os.PathLike[str], temporary: Path) -> Iterator[None]:
+def gone_afterwards(path: str | os.PathLike[str], temporary: Path) -> Iterator[None]:
     """Remove ``temporary`` whatever happens, and turn the disk's refusals into one line."""
     try:
         yield
@@ -107,7 +107,7 @@ def _copy_bytes(source: Path, target: Path) -> None:
         shutil.copyfileobj(reader, writer)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Put a file's bytes, or a folder's names, on the disk (where the system lets a folder be opened)."""
     try:
         handle = os.open(path, os.O_RDONLY)
@@ -142,5 +142,5 @@ def _move_in(temporary: Path, target: Path) -> None:
             place = target / file.relative_to(temporary)
             place.parent.mkdir(parents=True, exist_ok=True)
             file.replace(place)
-        _sync(target)
-    _sync(target.parent)
+        sync(target)
+    sync(target.parent)

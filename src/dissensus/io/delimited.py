@@ -8,6 +8,8 @@ import mmap
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +23,8 @@ _DELIMITERS = (",", "\t", ";", "|")
 _BLOCK = 1 << 20  # bytes that Arrow reads at a time
 _PIECE = 1 << 16
 _LARGEST_BLOCK = (1 << 31) - 1
+_BLOCK_MEMORY = 4  # bytes of memory for each byte of a file that is read in one block
+_UNPARSED = (pa.ArrowException, OSError, ValueError)
 
 Record = tuple[int, list[str]]  # the line a record starts on, and its fields
 
@@ -37,6 +41,24 @@ class DelimitedTable(FileTable):
         """The columns, as strings."""
         table = self._read(list(columns))
         return [table.column(name) for name in columns]
+
+    def chunks(self, columns: Sequence[str]) -> Iterator[list[pa.Array]]:
+        """The columns, as strings, some rows at a time."""
+        rows = 0
+        try:
+            for batch in self._stream(list(columns), *self._cutting):
+                rows += len(batch)
+                yield [batch.column(name) for name in columns]
+        except _UNPARSED as error:
+            raise self._explained(error) from None
+        if not rows:
+            raise self._no_rows()
+
+    @property
+    def at_once(self) -> int:
+        """A file whose quotes hide line breaks may have to be read in one block."""
+        block, _ = self._cutting
+        return _BLOCK_MEMORY * block if block > _BLOCK else 0
 
     def everything(self) -> pa.Table:
         """All columns that have a name, as strings."""
@@ -67,38 +89,86 @@ class DelimitedTable(FileTable):
         """
         try:
             table = self._parsed(columns, _BLOCK, line_breaks=False)
-        except (pa.ArrowException, OSError, ValueError):
+        except _UNPARSED:
             return None
+        return table if self._is_cut_at_lines(table.num_rows) else None
+
+    def _is_cut_at_lines(self, n_records: int) -> bool:
+        if not self._has_quotes:
+            return True
+        return n_records + 1 == _n_lines(self.source.raw) and not self._ends_in_quote
+
+    @property
+    def _has_quotes(self) -> bool:
+        """After the header, which may be quoted where nothing else is."""
         raw = self.source.raw
-        quoted = raw.find(b'"', raw.find(b"\n") + 1) >= 0  # a header may be quoted where nothing else is
-        if quoted and (table.num_rows + 1 != _n_lines(raw) or self._ends_in_quote()):
-            return None
-        return table
+        return raw.find(b'"', raw.find(b"\n") + 1) >= 0
 
     def _any_records(self, columns: list[str]) -> pa.Table:
         """The table, line breaks in quotes and all; in one block where a record is longer than a block."""
         raw = self.source.raw
-        whole = min(max(len(raw), _BLOCK) + 1, _LARGEST_BLOCK)
+        whole = self._one_block
         # Arrow drops a line feed that the edge of a block parts from its carriage return, even in quotes.
         for block in (_BLOCK, whole) if raw.find(b"\r") < 0 else (whole,):
             try:
                 return self._parsed(columns, block, line_breaks=True)
-            except (pa.ArrowException, OSError, ValueError) as error:
+            except _UNPARSED as error:
                 reason = error
         raise self._explained(reason)
 
     def _parsed(self, columns: list[str], block: int, line_breaks: bool) -> pa.Table:
         from pyarrow import csv as arrow_csv
 
-        return arrow_csv.read_csv(
-            pa.BufferReader(self.source.data),
-            read_options=arrow_csv.ReadOptions(block_size=block),
-            parse_options=arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=line_breaks),
-            convert_options=arrow_csv.ConvertOptions(
+        options = self._options(columns, block, line_breaks)
+        return arrow_csv.read_csv(pa.BufferReader(self.source.data), **options)
+
+    def _options(self, columns: list[str], block: int, line_breaks: bool) -> dict[str, Any]:
+        from pyarrow import csv as arrow_csv
+
+        return {
+            "read_options": arrow_csv.ReadOptions(block_size=block),
+            "parse_options": arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=line_breaks),
+            "convert_options": arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(columns, pa.string()), include_columns=columns, null_values=[]
             ),
-        )
+        }
 
+    @property
+    def _one_block(self) -> int:
+        """The size of a block that holds the whole file."""
+        return min(max(len(self.source.raw), _BLOCK) + 1, _LARGEST_BLOCK)
+
+    # ---- in pieces ------------------------------------------------------------------------------------
+
+    def _stream(self, columns: list[str], block: int, line_breaks: bool) -> Iterator[pa.RecordBatch]:
+        from pyarrow import csv as arrow_csv
+
+        options = self._options(columns, block, line_breaks)
+        with arrow_csv.open_csv(pa.BufferReader(self.source.data), **options) as batches:
+            yield from batches
+
+    @cached_property
+    def _cutting(self) -> tuple[int, bool]:
+        """Into blocks of which size the file may be cut, and whether its fields hold line breaks.
+
+        The same proofs as for a whole table; where there are quotes they cost a reading of their own.
+        """
+        if not self._has_quotes or self._is_cut_at_lines(self._n_records(line_breaks=False)):
+            return _BLOCK, False
+        self._refuse_open_quote()
+        if self.source.raw.find(b"\r") < 0 and self._n_records(line_breaks=True) >= 0:
+            return _BLOCK, True
+        return self._one_block, True
+
+    def _n_records(self, line_breaks: bool) -> int:
+        """The number of records in blocks of the usual size; −1 where they cannot be read so."""
+        named = [name for name in self.columns if name.strip()]
+        try:
+            return sum(map(len, self._stream(named[:1], _BLOCK, line_breaks)))
+        except _UNPARSED:
+            return -1
+
+    @property
     def _ends_in_quote(self) -> bool:
         """Whether the last line opens a quote that it does not close."""
         raw = self.source.raw

@@ -20,6 +20,7 @@ from dissensus.io.tables import FileTable
 from dissensus.vocabulary import quoted
 
 _BATCH = 1 << 16
+_ARRAY_MEMORY = 16  # bytes of memory for each byte of an array of objects, which is parsed whole
 _SAMPLE = 1000  # records whose keys are taken for the columns
 
 Record = dict[str, Any]
@@ -67,11 +68,18 @@ class JsonTable(FileTable):
 
     def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
         """The columns, as strings; a list or an object is no id."""
-        pieces: list[list[pa.Array]] = [[] for _ in columns]
-        for batch in _batches(self._records()):
-            for pieces_of, name in zip(pieces, columns, strict=True):
-                pieces_of.append(self._column(batch, name, _id))
+        pieces = zip(*self.chunks(columns), strict=True)
         return [pa.chunked_array(piece, pa.string()) for piece in pieces]
+
+    def chunks(self, columns: Sequence[str]) -> Iterator[list[pa.Array]]:
+        """The columns, as strings, some rows at a time."""
+        for batch in _batches(self._records()):
+            yield [self._column(batch, name, _id) for name in columns]
+
+    @property
+    def at_once(self) -> int:
+        """An array is parsed whole."""
+        return _ARRAY_MEMORY * len(self.source.raw) if self._is_array else 0
 
     def everything(self) -> pa.Table:
         """All keys of all records as columns of strings; lists and objects stay JSON."""

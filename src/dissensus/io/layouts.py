@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dissensus.annotations import Annotations
-from dissensus.bridge import as_values, marks, places
+from dissensus.bridge import as_values, is_text, marks, places
 from dissensus.errors import DataError
 from dissensus.io.columns import ITEM_SIDE, find_column, has_column, shown
 from dissensus.io.tables import Table
@@ -159,8 +159,7 @@ def _value_columns(table: Table, item: str, given: str | Sequence[str] | None, w
 
 
 def _blank(column: pa.Array) -> NDArray[np.bool_]:
-    is_text = pa.types.is_string(column.type)
-    return blank_ids(column) if is_text else marks(column.is_null(nan_is_null=True))
+    return blank_ids(column) if is_text(column.type) else marks(column.is_null(nan_is_null=True))
 
 
 def _whole_numbers(column: pa.Array) -> pa.Array:

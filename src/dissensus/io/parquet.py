@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from dissensus.io.source import Source
 from dissensus.io.tables import FileTable
 from dissensus.vocabulary import quoted
 
+_BATCH = 1 << 16  # rows of a chunk
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError)
 
 
@@ -35,6 +36,20 @@ class ParquetTable(FileTable):
         table = self._read(list(columns))
         return [self._text(table.column(name), name) for name in columns]
 
+    def chunks(self, columns: Sequence[str]) -> Iterator[list[pa.Array]]:
+        """The columns, as strings, some rows at a time."""
+        rows = 0
+        try:
+            for batch in self._file.iter_batches(_BATCH, columns=list(columns)):
+                batch.validate(full=True)
+                rows += len(batch)
+                pieces = [self._text(pa.chunked_array([batch.column(name)]), name) for name in columns]
+                yield [piece.combine_chunks() for piece in pieces]
+        except _UNREADABLE:
+            raise self._damaged() from None
+        if not rows:
+            raise self._no_rows()
+
     def everything(self) -> pa.Table:
         """All columns in their own types."""
         return self._read(self.columns)
@@ -50,7 +65,7 @@ class ParquetTable(FileTable):
         except _UNREADABLE:
             raise self._damaged() from None
         if not table.num_rows:
-            raise DataError(f"{self.name}: has columns and no rows; add one row a label")
+            raise self._no_rows()
         return table
 
     def _text(self, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
@@ -64,6 +79,9 @@ class ParquetTable(FileTable):
             raise DataError(
                 f"{self.name}: column {quoted(name)} is of type {column.type}; give strings or numbers"
             ) from None
+
+    def _no_rows(self) -> DataError:
+        return DataError(f"{self.name}: has columns and no rows; add one row a label")
 
     def _damaged(self) -> DataError:
         return DataError(f"{self.name}: the Parquet file is damaged or cut short; write it again")

@@ -6,6 +6,8 @@ import difflib
 import mmap
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,9 +41,17 @@ class Source:
         """The bytes as Arrow sees them, without a copy."""
         return pa.py_buffer(self.raw)
 
+    def forget(self) -> None:
+        """Give the memory of pages that were read back to the system: a mapped file has them still."""
+        if isinstance(self.raw, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self.raw.madvise(mmap.MADV_DONTNEED)
 
-def open_source(path: str | os.PathLike[str]) -> Source:
-    """The bytes behind a path; every reason why there are none is one line."""
+
+def open_source(path: str | os.PathLike[str], spool: Path | None = None) -> Source:
+    """The bytes behind a path; every reason why there are none is one line.
+
+    With a folder to ``spool`` in, a gzipped file is unzipped onto the disk there instead of into memory.
+    """
     name, place = os.fspath(path), Path(path)
     with _explained(name, place):
         if place.is_dir():
@@ -51,7 +61,7 @@ def open_source(path: str | os.PathLike[str]) -> Source:
     zipped = bool(suffixes) and suffixes[-1] == ".gz"
     source = Source(name, ("", *suffixes)[-2 if zipped else -1], raw)
     if raw[:2] == GZIP_MAGIC:
-        source = Source(name, source.suffix, _unzip(name, raw))
+        source = Source(name, source.suffix, _unzip(name, raw, spool))
     elif zipped and len(raw):
         raise DataError(f"{name}: is called .gz and is not gzipped; rename it or compress it again")
     _refuse_what_is_no_table(source)
@@ -71,18 +81,32 @@ def encoding_error(source: Source) -> DataError | None:
 
 def _map(place: Path) -> bytes | mmap.mmap:
     with place.open("rb") as file:
-        empty = not os.fstat(file.fileno()).st_size
-        return b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return _mapped(file.fileno())
 
 
-def _unzip(name: str, raw: bytes | mmap.mmap) -> bytes:
+def _mapped(file: int) -> bytes | mmap.mmap:
+    return mmap.mmap(file, 0, access=mmap.ACCESS_READ) if os.fstat(file).st_size else b""
+
+
+def _unzip(name: str, raw: bytes | mmap.mmap, spool: Path | None) -> bytes | mmap.mmap:
     import gzip
     import zlib
 
     try:
-        return gzip.decompress(raw)
-    except (EOFError, zlib.error, OSError):
+        return gzip.decompress(raw) if spool is None else _spooled(raw, spool)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
         raise DataError(f"{name}: the gzip file is damaged or cut short; compress it again") from None
+
+
+def _spooled(raw: bytes | mmap.mmap, folder: Path) -> bytes | mmap.mmap:
+    """The unzipped bytes in a file without a name, which is gone as soon as nobody looks at it."""
+    import gzip
+
+    with tempfile.TemporaryFile(dir=folder) as file:
+        with gzip.open(pa.BufferReader(pa.py_buffer(raw))) as unzipped:
+            shutil.copyfileobj(unzipped, file, 1 << 20)
+        file.flush()
+        return _mapped(file.fileno())
 
 
 def _refuse_what_is_no_table(source: Source) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -45,6 +45,19 @@ class Table(Protocol):
         """Where a row stands, in words."""
 
 
+class StreamedTable(Table, Protocol):
+    """A table in a file, which may be larger than memory."""
+
+    source: Source
+
+    def chunks(self, columns: Sequence[str]) -> Iterator[list[pa.Array]]:
+        """What ``ids`` gives, some rows at a time."""
+
+    @property
+    def at_once(self) -> int:
+        """Bytes of memory that ``chunks`` needs beside the chunk, where the format cannot be cut."""
+
+
 def open_table(source: Any, format: str | None = None, name: str = "the data frame") -> Table:
     """A table from a path or a data frame.
 
@@ -57,7 +70,7 @@ def open_table(source: Any, format: str | None = None, name: str = "the data fra
     return FrameTable(source, name)
 
 
-def open_file(source: Source, format: str | None = None) -> Table:
+def open_file(source: Source, format: str | None = None) -> StreamedTable:
     """The table in a file's bytes."""
     from dissensus.io.delimited import DelimitedTable
     from dissensus.io.json_lines import JsonTable
@@ -108,3 +121,8 @@ class FileTable:
     def order(self, column: str) -> None:
         """Files declare no order."""
         return
+
+    @property
+    def at_once(self) -> int:
+        """Most formats can be read in pieces of any size."""
+        return 0

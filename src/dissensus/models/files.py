@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus._version import __version__
+from dissensus.bridge import is_text
 from dissensus.errors import DataError, DissensusError, ModelFileError
 from dissensus.io.atomic import atomic_path
 from dissensus.models.base import Model
@@ -122,7 +123,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 def _pack_ids(kind: str, vocabulary: Vocabulary) -> dict[str, NDArray[Any]]:
     ids = vocabulary.arrow
-    if not pa.types.is_string(ids.type):
+    if not is_text(ids.type):
         return {f"{kind}.values": ids.to_numpy(zero_copy_only=False)}
     encoded = [text.encode() for text in ids.to_pylist()]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
