@@ -19,6 +19,7 @@ import pytest
 from scipy.stats import entropy
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils.validation import check_is_fitted
 
 import dissensus as ds
@@ -646,3 +647,12 @@ def test_an_unknown_model_is_answered_with_the_nearest(name: str) -> None:
         ParameterError, match=rf"there is no model '{name}x'; did you mean '{name}'\? known: "
     ):
         model_class(name + "x")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_can_be_searched_by_scikit_learn(name: str) -> None:
+    # The search sets a private attribute on the estimator before each fit and deletes it afterwards.
+    search = GridSearchCV(build(name), {}, cv=2, scoring=lambda model, X, y=None: model.n_labels_.sum())
+    best = search.fit(CROWD).best_estimator_
+    assert same_bits(best.label_distributions_, build(name).fit(CROWD).label_distributions_)
+    assert not [attribute for attribute in vars(best) if attribute.startswith("_")]

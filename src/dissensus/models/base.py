@@ -65,7 +65,9 @@ class Model(Params):
         with executor(getattr(self, "n_jobs", 1)) as pool:
             twin._fit(known, pool, **given)
         twin._settle()
-        self.__dict__ = vars(twin)
+        # scikit-learn's searches hang a note of their own on an estimator, and want it back after the fit.
+        notes = {name: value for name, value in vars(self).items() if name.startswith("_")}
+        self.__dict__ = notes | vars(twin)
         return self
 
     def _settle(self) -> None:
