@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 from sklearn.base import clone
+from sklearn.ensemble import BaggingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Perceptron
@@ -482,6 +486,14 @@ def test_a_frozen_guide_is_not_fitted_again() -> None:
         clone(frozen).fit(X[:2], other)
 
 
+def test_rows_of_a_data_frame() -> None:
+    X, y = crowd()
+    frame = pd.DataFrame(X, columns=list("abcd"), index=range(100, 100 + M))
+    guided = ds.GuidedClassifier(ds.FMM(K), LogisticRegression(), project="hard")
+    of_frame = clone(guided).fit(frame, unlabelled(y, 7)).label_distributions(frame)
+    np.testing.assert_array_equal(of_frame, clone(guided).fit(X, unlabelled(y, 7)).label_distributions(X))
+
+
 # ---- among scikit-learn's tools ---------------------------------------------------------------------------
 
 
@@ -557,6 +569,7 @@ def test_the_score_leaves_items_without_labels_out() -> None:
             r"'guide' parameter of GuidedClassifier must be a model of this library, or None",
         ),
         ({"guide": LogisticRegression()}, r"'guide' parameter of GuidedClassifier must be a model"),
+        ({"guide": BaggingClassifier()}, r"'guide' parameter of GuidedClassifier must be a model"),
         ({"guide": ds.MajorityVote(), "project": "hard"}, r"MajorityVote has no item clusters to project on"),
         ({"learner": KNeighborsClassifier()}, r"'learner' .* whose fit takes sample_weight. Got KNeigh"),
         ({"learner": Perceptron()}, r"'learner' .* with predict_proba .* Got Perceptron"),
@@ -624,3 +637,8 @@ def test_nothing_is_known_before_the_fit() -> None:
         ):
             ask(np.zeros((1, 2)))
     assert not hasattr(guided, "classes_")
+
+
+def test_scikit_learn_is_loaded_by_the_fit_alone() -> None:
+    code = "import dissensus.guided, sys; sys.exit(len({'sklearn', 'torch'} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -110,7 +110,7 @@ class GuidedClassifier(Params):
                 "GuidedClassifier without a guide has nothing to refine or project by; give guide=, or set "
                 "refine='none' and project='none' for the learner on raw labels"
             )
-        if not isinstance(getattr(self.guide, "estimator", self.guide), Model | None):
+        if not isinstance(_thawed(self.guide), Model | None):
             raise bad_parameter(self, "guide", "a model of this library, or None", self.guide)
 
     @property
@@ -254,10 +254,10 @@ def empirical(y: Annotations) -> Array:
 def fitted_guide(guide: Any, X: Any, y: Annotations) -> Any:
     """A copy of the guide, fitted on y; scikit-learn's FrozenEstimator around one keeps the fit it has."""
     from sklearn.base import clone
-    from sklearn.frozen import FrozenEstimator
 
-    frozen = isinstance(guide, FrozenEstimator)
-    own = guide.estimator if frozen else clone(guide)
+    own = _thawed(guide)
+    frozen = own is not guide
+    own = own if frozen else clone(guide)
     # A guide learns from features too if it says so, or if its fit has a place for them.
     uses_features = getattr(own, "uses_features", "features" in inspect.signature(own.fit).parameters)
     known = with_features(y, _features(own, X)) if uses_features else y
@@ -267,6 +267,13 @@ def fitted_guide(guide: Any, X: Any, y: Annotations) -> Any:
         raise DataError("the frozen guide and y have different classes; fit it on the classes of y")
     same = own.item_vocabulary_ == y.item_vocabulary and own.annotator_vocabulary_ == y.annotator_vocabulary
     return own if same else own.transform(known)
+
+
+def _thawed(guide: Any) -> Any:
+    """The guide itself, out of the FrozenEstimator it may stand in."""
+    from sklearn.frozen import FrozenEstimator
+
+    return guide.estimator if isinstance(guide, FrozenEstimator) else guide
 
 
 def _features(guide: Any, X: Any) -> Any:
