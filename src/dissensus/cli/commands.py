@@ -9,6 +9,7 @@ from dissensus.cli import score  # isort: skip
 from dissensus.cli import models  # isort: skip
 from dissensus.cli import files  # isort: skip
 from dissensus.cli import simulate, demo  # isort: skip
+from dissensus.cli import reproduce  # isort: skip
 from dissensus.cli.app import app
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "models",
     "recover",
     "report",
+    "reproduce",
     "score",
     "select",
     "simulate",

@@ -1,0 +1,124 @@
+"""``dissensus reproduce``: the paper's evaluation, run again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dissensus.cli.app import app, example
+from dissensus.cli.bundles import unbundled
+from dissensus.cli.door import StoppedError
+from dissensus.cli.settings import Jobs
+from dissensus.cli.terminal import count, note, progress, say
+from dissensus.cli.writing import Output, command_line, say_written
+
+if TYPE_CHECKING:
+    from dissensus.experiments.reproduction.evaluation import Reproduction
+    from dissensus.experiments.reproduction.scale import Scale
+
+DEFAULT_DIRECTORY = "paper"
+
+
+def _names(text: str | None) -> list[str]:
+    return [] if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def usual_data() -> Path:
+    """Where datasets are looked for: DISSENSUS_DATA, or a folder ``data`` here."""
+    return Path(os.environ.get("DISSENSUS_DATA", "data"))
+
+
+def scale_of(quick: bool, repeats: int | None) -> Scale:
+    """How much is computed."""
+    from dissensus.errors import bad_parameter
+    from dissensus.experiments.reproduction.scale import DEFAULT, QUICK
+
+    scale = QUICK if quick else DEFAULT
+    if repeats is None:
+        return scale
+    if repeats < 1:
+        raise bad_parameter("reproduce", "repeats", "an int >= 1", repeats)
+    return replace(scale, repeats=repeats)
+
+
+@app.command(
+    epilog=example(
+        "dissensus reproduce --data datasets --quick",
+        "dissensus reproduce --data datasets --sets gwsd,md_agreement --only table1,table3 -o more",
+    )
+)
+@unbundled
+def reproduce(
+    context: typer.Context,
+    output: Output,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="Folder of the datasets, or of the authors' JSON files."),
+    ] = None,
+    sets: Annotated[
+        str | None, typer.Option("--sets", metavar="NAME,…", help="Datasets (the paper's if left out).")
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="PART,…", help="table1, table2, table3, hidden, recover, gold."),
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option("--repeats", metavar="N", help="Trainings a column (10; the paper: 100).")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The same with smaller grids and fewer repeats: ten minutes.")
+    ] = False,
+    jobs: Jobs = -1,
+) -> None:
+    """Run the paper's evaluation again and write its tables, answers and figures; goes on where it was."""
+    directory = output.directory(DEFAULT_DIRECTORY)
+    from dissensus.experiments.reproduction.evaluation import reproduce as run
+    from dissensus.experiments.reproduction.evaluation import request
+    from dissensus.outputs import claimed
+
+    place, scale, command = data or usual_data(), scale_of(quick, repeats), command_line(context)
+    names, parts = _names(sets), _names(only)
+    request(place, names, parts)
+    with (
+        _resumable(directory),
+        claimed(directory, {"command": command, "source": str(place)}, output.force),
+        progress() as watch,
+    ):
+        found = run(
+            directory,
+            data=place,
+            sets=names,
+            only=parts,
+            scale=scale,
+            n_jobs=jobs,
+            progress=watch,
+            command=command,
+        )
+    _show(found, directory)
+
+
+@contextmanager
+def _resumable(directory: Path) -> Iterator[None]:
+    """Ctrl-C says that what is finished is kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = f"{directory}/cells keeps what is finished: run the same again to go on"
+        raise StoppedError(f"interrupted; {kept if directory.exists() else 'nothing was written'}") from None
+
+
+def _show(found: Reproduction, directory: Path) -> None:
+    if found.absent:
+        note(f"not among the data and left out: {', '.join(found.absent)}")
+    work = found.work
+    say(
+        f"{count(work.measured, 'cell')} measured in {work.cpu_seconds:,.0f} s of processor time, "
+        f"{work.found:,} found finished"
+    )
+    say_written(directory, found.files)

@@ -1,0 +1,400 @@
+"""The paper's evaluation, whole, on two small crowds with sentences written here."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dissensus as ds
+from cli_help import failure, run
+from dissensus.errors import DissensusError
+from dissensus.experiments.reproduction import printed
+from dissensus.experiments.reproduction.answers import Contrast, answers_text, sentence
+from dissensus.experiments.reproduction.datasets import find_sets, load
+from dissensus.experiments.reproduction.ensembles import blend_weight
+from dissensus.experiments.reproduction.evaluation import Reproduction, reproduce, request
+from dissensus.experiments.reproduction.scale import QUICK, Scale
+from dissensus.intervals import Interval
+from dissensus.metrics import entropy, kl
+
+TOPICS = (("rain", "cold", "wet"), ("sun", "warm", "dry"), ("job", "desk", "late"))
+WORDS = sorted({word for topic in TOPICS for word in topic} | {"the", "day", "is"})
+
+
+def write_crowd(folder: Path, seed: int, *, text: bool, split: bool = False) -> None:
+    """A simulated crowd; a sentence tells which class most annotators give."""
+    known = ds.simulate(
+        90,
+        14,
+        3,
+        labels_per_item=14,
+        n_item_clusters=3,
+        n_annotator_clusters=2,
+        alpha=0.4,
+        seed=seed,
+    ).annotations
+    rng = np.random.default_rng(seed)
+    folder.mkdir(parents=True)
+    rows = zip(
+        known.items[known.item], known.annotators[known.annotator], known.classes[known.label], strict=True
+    )
+    write_table(folder / "annotations.csv", ["item", "annotator", "label"], rows)
+    top = known.counts.argmax(axis=1)
+    write_table(folder / "gold.csv", ["item", "label"], zip(known.items, known.classes[top], strict=True))
+    if text:
+        texts = [" ".join(["the day is", *rng.choice(TOPICS[t], 3)]) for t in top]
+        parts = [["train", "train", "dev", "test"][i % 4] for i in range(known.n_items)]
+        columns = {"item": known.items, "text": texts} | ({"split": parts} if split else {})
+        write_table(folder / "items.csv", list(columns), zip(*columns.values(), strict=True))
+
+
+def write_table(path: Path, head: list[str], rows: Any) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(head)
+        writer.writerows(rows)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sentence encoder of one small layer with random weights."""
+    torch = pytest.importorskip("torch")
+    st = pytest.importorskip("sentence_transformers")
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    folder = tmp_path_factory.mktemp("encoder")
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
+    tokenizer = BertTokenizerFast(vocab=str(folder / "vocab.txt"))
+    torch.manual_seed(0)
+    size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **size)
+    BertModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    st.SentenceTransformer(str(folder), device="cpu").save(str(folder / "st"), create_model_card=False)
+    return folder / "st"
+
+
+@pytest.fixture(scope="module")
+def crowds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with jq1 (text and a split) and tones (neither)."""
+    folder = tmp_path_factory.mktemp("data")
+    write_crowd(folder / "jq1", 1, text=True, split=True)
+    write_crowd(folder / "tones", 2, text=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tiny(encoder: Path) -> Scale:
+    return Scale(
+        name="tiny",
+        repeats=2,
+        own_repeats=2,
+        item_clusters=(2, 3),
+        annotator_clusters=(2,),
+        fmm_clusters=(2, 3),
+        search_repeats=1,
+        finalists=1,
+        sizes=(3,),
+        seeds=2,
+        hidden_splits=2,
+        draws=2,
+        labels_shown=(2,),
+        recovery_fmm=(2,),
+        recovery_pgm=((2, 2),),
+        embedding=str(encoder),
+        cnn={"epochs": 2, "dimension": 4, "filters": 4},
+        encoder={"epochs": 1},
+        ldlnm={"epochs": 3},
+        n_boot=50,
+    )
+
+
+@pytest.fixture(scope="module")
+def output(
+    crowds: Path, tiny: Scale, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, Reproduction]]:
+    """A finished run of everything."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DISSENSUS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        place = tmp_path_factory.mktemp("out") / "paper"
+        yield (
+            place,
+            reproduce(place, data=crowds, sets=["jq1", "tones"], scale=tiny, n_jobs=1, progress=False),
+        )
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    """Every number of every table."""
+    found = []
+    for file in sorted(folder.glob("*.csv")):
+        with file.open(encoding="utf-8", newline="") as lines:
+            found += list(csv.DictReader(lines))
+    return found
+
+
+def cells_of(folder: Path, row: dict[str, str]) -> list[dict[str, Any]]:
+    """The files that a row names."""
+    return [json.loads((folder / name).read_text(encoding="utf-8")) for name in row["cells"].split()]
+
+
+# ---- a whole run --------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+class TestWholeRun:
+    def test_all_parts_are_on_the_page(self, output: tuple[Path, Reproduction]) -> None:
+        text = (output[0] / "README.md").read_text(encoding="utf-8")
+        for part in ("Table 1", "Table 2", "Table 3: KL", "Table 3: accuracy", "RQ1", "RQ2", "RQ3"):
+            assert part in text
+        for title in ("PD", "LDL-NM without annotators", "CBCC as guide", "FineTunedEncoder, seeds averaged"):
+            assert re.search(rf"^\| {re.escape(title)} \|", text, re.MULTILINE)
+        for figure in re.findall(r"\]\((\S+\.svg)\)", text):
+            assert (output[0] / figure).read_text(encoding="utf-8").startswith("<svg")
+        assert "tsne-jq1.svg" in text
+        assert "recovery-tones.svg" in text
+
+    def test_no_number_is_missing(self, output: tuple[Path, Reproduction]) -> None:
+        text = (output[0] / "README.md").read_text(encoding="utf-8")
+        assert not re.search(r"\bnan\b|\{\w+\}", text)
+        assert {row["dataset"] for row in rows_of(output[0])} == {"jq1", "tones"}
+
+    def test_table_3_is_the_mean_of_the_files_it_names(self, output: tuple[Path, Reproduction]) -> None:
+        rows = [row for row in rows_of(output[0]) if row["table"] == "table3"]
+        measured = [row for row in rows if "ensemble" not in row["column"] and row["column"] != "blend"]
+        assert len(measured) > 40
+        for row in measured:
+            kept_as = "inside" if row["column"].endswith("_inside") else "runs"
+            runs = [run for cell in cells_of(output[0], row) for run in cell["numbers"][kept_as]]
+            values = [run["test"][row["measure"]] for run in runs]
+            assert len(values) == int(row["runs"])
+            np.testing.assert_allclose(float(row["ours"]), np.mean(values), rtol=1e-5)
+            if len(values) == 2:  # |a − b| / 2 is the standard error of two
+                np.testing.assert_allclose(float(row["error"]), abs(values[0] - values[1]) / 2, atol=1e-6)
+
+    def test_an_ensemble_is_the_mean_of_the_predictions_beside_the_files(
+        self, output: tuple[Path, Reproduction]
+    ) -> None:
+        row = next(
+            row for row in rows_of(output[0]) if (row["column"], row["measure"]) == ("encoder_ensemble", "kl")
+        )
+        files = [(output[0] / name).with_suffix(".npz") for name in row["cells"].split()]
+        assert len(files) == 2
+        mean = np.mean([np.load(file)["test"][0] for file in files], axis=0, dtype=np.float64)
+        gold = output[1].plan.datasets["jq1"].gold["test"]
+        np.testing.assert_allclose(float(row["ours"]), kl(gold, mean), rtol=1e-5)
+
+    def test_other_tables_are_in_the_files_they_name(self, output: tuple[Path, Reproduction]) -> None:
+        for row in rows_of(output[0]):
+            cells = cells_of(output[0], row)
+            if row["table"] in ("table1", "gold"):
+                value = cells[0]["numbers"][row["measure"]]
+            elif row["table"] == "table2":
+                value = np.mean(cells[0]["numbers"]["kl"])
+            elif row["table"] == "hidden":
+                value = np.mean(cells[0]["numbers"][row["measure"]])
+            else:
+                continue
+            np.testing.assert_allclose(float(row["ours"]), value, rtol=1e-5)
+
+    def test_a_cell_says_what_made_it(self, output: tuple[Path, Reproduction]) -> None:
+        content = json.loads((output[0] / "cells/jq1/fmm-1.json").read_text(encoding="utf-8"))
+        settings = content["cell"]["settings"]
+        assert settings["seed"] == 1
+        assert settings["sizes"]["n_item_clusters"] in (2, 3)
+        assert settings["learner"] == {"epochs": 2, "dimension": 4, "filters": 4}
+        assert {"dissensus", "numpy", "torch"} <= set(content["versions"])
+        assert content["cpu_seconds"] > 0
+
+    def test_finished_cells_are_left_alone(
+        self, output: tuple[Path, Reproduction], crowds: Path, tiny: Scale
+    ) -> None:
+        folder = output[0]
+        before = {file: file.stat().st_mtime_ns for file in folder.glob("cells/**/*.json")}
+        (folder / "cells/jq1/softmax-0.json").unlink()
+        (folder / "cells/tones/cbcc-gold-0.json").write_text("{", encoding="utf-8")
+        again = reproduce(folder, data=crowds, sets=["jq1", "tones"], scale=tiny, n_jobs=1, progress=False)
+        assert (again.work.measured, again.work.found) == (2, len(before) - 2)
+        after = {file: file.stat().st_mtime_ns for file in folder.glob("cells/**/*.json")}
+        assert {file.name for file in before if before[file] != after[file]} == {
+            "softmax-0.json",
+            "cbcc-gold-0.json",
+        }
+
+    def test_other_settings_are_measured_anew(
+        self, output: tuple[Path, Reproduction], crowds: Path, tiny: Scale
+    ) -> None:
+        other = replace(tiny, hidden_splits=1)
+        again = reproduce(
+            output[0], data=crowds, sets=["tones"], only=["hidden"], scale=other, n_jobs=1, progress=False
+        )
+        assert (again.work.measured, again.work.found) == (7, 5)  # seven models; five searches stay
+
+
+@pytest.mark.slow
+def test_the_command_line(crowds: Path, tmp_path: Path) -> None:
+    words = ["reproduce", "--data", str(crowds), "--sets", "tones", "--only", "table1", "-o", str(tmp_path)]
+    assert "1 cell measured" in run(*words).stdout
+    assert "0 cells measured" in run(*words).stdout
+    assert "| tones | 90 | 14 | 14.00 | 3 |" in (tmp_path / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_authors_files_are_read(tmp_path: Path) -> None:
+    columns = ["message_id", "worker_id", "label", "message", "platform", "label_vector"]
+    for number, part in enumerate(("train", "dev", "test")):
+        data = [
+            [100 + number, "a", "yes", f"text {number}", "mt", 1],
+            [100 + number, "b", "no", f"text {number}", "mt", 0],
+        ]
+        place = tmp_path / "jobs" / "jobsQ1" / "splits"
+        place.mkdir(parents=True, exist_ok=True)
+        file = place / f"jobQ1_BOTH_{part}.json"
+        file.write_text(json.dumps({"columns": columns, "index": [0, 1], "data": data}), encoding="utf-8")
+    found = find_sets(tmp_path)
+    assert list(found) == ["jq1"]
+    data = load("jq1", found["jq1"], QUICK, embedded=False)
+    assert not data.seeded
+    assert {name: part.items.tolist() for name, part in data.parts.items()} == {
+        "train": ["100"],
+        "dev": ["101"],
+        "test": ["102"],
+    }
+    assert data.texts("dev") == ["text 1"]
+    np.testing.assert_allclose(data.gold["test"], [[0.5, 0.5]], rtol=1e-12)
+
+
+# ---- what is asked for --------------------------------------------------------------------------------
+
+
+def test_a_split_of_ours_is_half_and_two_quarters(crowds: Path) -> None:
+    data = load("tones", find_sets(crowds)["tones"], QUICK, embedded=False)
+    assert data.seeded
+    sizes = [len(data.parts[part].items) for part in ("train", "dev", "test")]
+    assert sum(sizes) == 90
+    assert sizes[0] == 45
+    items = {item for part in data.parts.values() for item in part.items.tolist()}
+    assert len(items) == 90
+
+
+def test_more_items_than_allowed_are_sampled(crowds: Path) -> None:
+    data = load("jq1", find_sets(crowds)["jq1"], replace(QUICK, max_items=40), embedded=False)
+    assert data.annotations.n_items == 40
+
+
+@pytest.mark.parametrize(
+    ("sets", "only", "words"),
+    [
+        (["jq11"], [], "has no dataset 'jq11'; did you mean 'jq1'?"),
+        (["zzz"], [], "has no dataset 'zzz'; it has jq1, tones"),
+        ([], ["table4"], "must be among table1"),
+    ],
+)
+def test_what_is_unknown_is_refused(crowds: Path, sets: list[str], only: list[str], words: str) -> None:
+    with pytest.raises(DissensusError, match=re.escape(words)):
+        request(crowds, sets, only)
+
+
+def test_a_place_without_data_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DissensusError, match="there is no such data folder"):
+        request(tmp_path / "nowhere")
+    with pytest.raises(DissensusError, match="holds neither folders with annotations"):
+        request(tmp_path)
+
+
+def test_bad_input_is_one_line_and_writes_nothing(crowds: Path, tmp_path: Path) -> None:
+    place = tmp_path / "out"
+    line = failure("reproduce", "--data", str(crowds), "--sets", "jq11", "-o", str(place))
+    assert line.endswith("has no dataset 'jq11'; did you mean 'jq1'?")
+    assert not place.exists()
+
+
+def test_the_usual_sets_that_are_there(crowds: Path) -> None:
+    asked = request(crowds, only=["table1"])
+    assert list(asked.sources) == ["jq1"]
+    assert "weather_sentiment_amt" in asked.absent
+
+
+# ---- answers ------------------------------------------------------------------------------------------
+
+
+def contrast(value: float, low: float, high: float, dataset: str = "jq1") -> Contrast:
+    return Contrast("RQ1", "test KL", "PGM (bp)", "FMM", dataset, Interval(value, low, high))
+
+
+@pytest.mark.parametrize(
+    ("ends", "verdict"),
+    [
+        ((-0.02, -0.03, -0.01), "better"),
+        ((0.02, 0.01, 0.03), "worse"),
+        ((-0.02, -0.05, 0.01), "tie"),
+        ((0.02, 0.0, 0.04), "tie"),  # zero itself is inside
+        ((0.0, 0.0, 0.0), "tie"),
+    ],
+)
+def test_a_difference_inside_its_interval_is_a_tie(ends: tuple[float, float, float], verdict: str) -> None:
+    assert contrast(*ends).verdict == verdict
+
+
+def test_a_pair_on_several_datasets_is_one_sentence() -> None:
+    some = [contrast(-0.2, -0.3, -0.1), contrast(0.0, -0.1, 0.1, "jq2"), contrast(-0.2, -0.3, -0.1, "jq3")]
+    assert sentence(some) == "test KL: PGM (bp) against FMM is better on jq1, jq3; a tie on jq2."
+    text = answers_text(some)
+    assert "of 3 comparisons the first model is better in 2, tied in 1 and worse in 0." in text
+    assert "RQ2" not in text
+
+
+def test_two_predictions_are_blended_where_dev_is_best() -> None:
+    gold = np.array([[0.7, 0.3]])
+    # w (1, 0) + (1 − w) (0, 1) meets gold at w = 0.7
+    np.testing.assert_allclose(
+        blend_weight(gold, np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])), 0.7, rtol=1e-12
+    )
+
+
+# ---- what the paper prints ----------------------------------------------------------------------------
+
+
+@pytest.mark.data
+def test_printed_figures_agree_with_the_papers_source(data_dir: Path) -> None:
+    """Every figure of Tables 2 and 3, row by row, read out of the LaTeX of the tables."""
+    sources = sorted((data_dir.parent / "seed").glob("*.txt"))
+    if not sources:
+        pytest.skip("the paper's source is not beside the data")
+    text = sources[0].read_text(encoding="utf-8")
+    main = text[text.index("\\label{tab:main_results}") :]
+    columns = ("pd", "fmm", "annealing", "bp", "ldlnm")
+    for name in printed.PAPER_SETS:
+        kl_row, accuracy_row = re.findall(rf"{name.upper()} &(.*?)\\\\", main)
+        for row, table in ((kl_row, printed.KL), (accuracy_row, printed.ACCURACY)):
+            figures = re.findall(r"([\d.]+)\$\\pm\$([\d.]+)", row)
+            assert [table[key][name] for key in columns] == [tuple(map(float, pair)) for pair in figures]
+    clusters = text[text.index("\\label{tab:unsupervised_results}") :]
+    for name in printed.PAPER_SETS:
+        block = clusters[clusters.index(f"{name.upper()} &") :]
+        kls, Ls, Ks = (
+            re.findall(r"\d+(?:\.\d+)?", block.partition(f"${symbol}$")[2].partition("\\\\")[0])
+            for symbol in ("D_{KL}", "L", "K")
+        )
+        found = [printed.TABLE_2[key][name] for key in ("fmm", "annealing", "bp")]
+        assert [one.kl for one in found] == [float(value) for value in kls]
+        assert [one.item_clusters for one in found] == [int(value) for value in Ks]
+        assert [one.annotator_clusters for one in found] == [None, *map(int, Ls)]
+
+
+@pytest.mark.data
+def test_the_paper_is_about_these_data(data_dir: Path) -> None:
+    """Table 1 to its last digit but one, and the constant that equals the printed FMM column."""
+    for name, summary in printed.TABLE_1.items():
+        data = load(name, data_dir / name, QUICK, embedded=False)
+        counts = data.annotations.counts
+        assert (data.annotations.n_items, data.annotations.n_annotators) == summary[:2]
+        assert abs(entropy(counts / counts.sum(axis=1, keepdims=True)) - summary.entropy) < 0.001
+        constant = np.tile(data.gold["train"].mean(axis=0), (500, 1))
+        assert abs(kl(data.gold["test"], constant) - printed.KL["fmm"][name].value) < 0.005
