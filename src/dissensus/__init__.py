@@ -24,6 +24,7 @@ _HOMES = {
     "DawidSkene": "models.dawid_skene",
     "OneCoin": "models.dawid_skene",
     "CBCC": "models.cbcc",
+    "DirichletRegression": "models.dirichlet_regression",
     "load": "models.files",
     "select": "selection",
     "Selection": "selection",

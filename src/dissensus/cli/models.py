@@ -15,8 +15,12 @@ from dissensus.cli.writing import Json
 if TYPE_CHECKING:
     from dissensus.models.base import Model
 
-# Their own words would load PyTorch.
-FEATURES_NEEDED = "A neural model; it also needs the items' text or features (--text-column, --features)."
+# Their own words say little without the features they need, and the neural one's would load PyTorch.
+FEATURE_WORDS = {
+    "dirichlet-regression": "A regression on the items' features, corrected by their labels",
+    "ldlnm": "A neural model of items, annotators and labels",
+}
+NEED = "it also needs the items' text or features (--text-column, --features)."
 
 
 @app.command(epilog=example("dissensus models", "dissensus models fmm"))
@@ -32,7 +36,7 @@ def models(
 
     if name is None:
         titles = {short: _first_sentence(model_class(short)) for short in MODELS}
-        titles |= dict.fromkeys(FEATURE_MODELS, FEATURES_NEEDED)
+        titles |= {short: f"{FEATURE_WORDS[short]}; {NEED}" for short in FEATURE_MODELS}
         if as_json:
             show_json(titles)
             return

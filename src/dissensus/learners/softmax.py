@@ -136,12 +136,12 @@ class SoftmaxRegression(Learner):
         """The minimisers from the strongest penalty to the weakest, each started from the one before."""
         weights = np.zeros((X.shape[1] + 1, targets.shape[1]))
         for strength in PATH:
-            weights = minimise(X, targets, strength * _spread(X), weights, self.max_iter, self.tol)
+            weights = minimise(X, targets, strength * spread(X), weights, self.max_iter, self.tol)
             yield weights
 
     def _weights_at(self, X: Array, targets: Array, strength: float) -> Array:
         start = np.zeros((X.shape[1] + 1, targets.shape[1]))
-        return minimise(X, targets, strength * _spread(X), start, self.max_iter, self.tol)
+        return minimise(X, targets, strength * spread(X), start, self.max_iter, self.tol)
 
     def _folds(self, X: Array, targets: Array) -> list[tuple[Dev, Dev]]:
         if len(X) < self.cv:
@@ -160,6 +160,6 @@ def predict(X: Array, weights: Array) -> Array:
     return chances
 
 
-def _spread(X: Array) -> float:
+def spread(X: Array) -> float:
     """Mean squared length of the centred features (1 where they do not vary)."""
     return float(X.var(axis=0).sum()) or 1.0

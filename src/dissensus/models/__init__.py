@@ -25,18 +25,20 @@ MODELS = {
     "pgm": ("pgm", "PGM"),
 }
 
-# Models that also need features of the items (or their text), in the neural package.
-FEATURE_MODELS = {"ldlnm": ("ldlnm", "LDLNM")}
+# Models that also need features of the items (or their text); the module with its package.
+FEATURE_MODELS = {
+    "dirichlet-regression": ("models.dirichlet_regression", "DirichletRegression"),
+    "ldlnm": ("neural.ldlnm", "LDLNM"),
+}
 
 
 def model_class(name: str) -> type[Model]:
     """The class of a model, by its name on the command line or its class name."""
-    for package, models in (("models", MODELS), ("neural", FEATURE_MODELS)):
-        for short, (module, title) in models.items():
-            if name in (short, title):
-                home = importlib.import_module(f"dissensus.{package}.{module}")
-                found: type[Model] = getattr(home, title)
-                return found
+    homes = {short: (f"models.{module}", title) for short, (module, title) in MODELS.items()} | FEATURE_MODELS
+    for short, (module, title) in homes.items():
+        if name in (short, title):
+            found: type[Model] = getattr(importlib.import_module(f"dissensus.{module}"), title)
+            return found
     known = (*MODELS, *FEATURE_MODELS)
     near = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""

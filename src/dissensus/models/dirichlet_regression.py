@@ -1,0 +1,262 @@
+"""DirichletRegression: what an item's features lead one to expect, corrected by the labels it got.
+
+How a label is born: the label distribution of item m is scattered around what its features x_m say, and every
+label is drawn from it, whoever gives it:
+
+    p_m ~ Dir(S h(x_m)),   h(x) = softmax(Vᵀ x + b),   y_mn ~ Cat(p_m).                                (1)
+
+S is how many labels the features are worth. With counts c_m of n_m labels the item's distribution is expected
+to be
+
+    E[p_m | labels, x_m] = (S h(x_m) + c_m) / (S + n_m).                                               (2)
+
+h is an L2-regularised softmax regression of the items' label shares. An item's own h(x_m) comes from a
+regression that has not seen its labels (cross-fitting), or they would count twice; the strength λ and S are
+those that best predict each answer of an annotator from the features and the other annotators' answers:
+
+    J(λ, S) = Σ_mn log [(S h_λ(x_m)_y + c_my − own_y) / (S + n_m − own)] + log p(S).                   (3)
+
+Where no item has answers of two annotators, (3) does not depend on S but for its prior, Gamma(2, 1/8), whose
+mode is eight labels.
+
+Why the features must be in the prior when a learner is to be taught: its loss is linear in the targets, so
+what it learns is the mean of the targets of items that look alike. Raw shares have the right mean. The
+estimates of a model that has not seen x have not: they are drawn towards the crowd's mean, by more the fewer
+the labels, and so is the learner. With x in the condition the mean is right again, because
+E[ E[p | labels, x] | x ] = E[p | x].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.annotations import Annotations
+from dissensus.engine import Executor
+from dissensus.errors import DataError
+from dissensus.kernels import normalised
+from dissensus.learners.softmax import PATH, PATIENCE, minimise, predict, spread
+from dissensus.models.base import Array, Model
+from dissensus.params import ANY, NONE, SEED, integer, real
+from dissensus.text.features import as_features, check_features, features_of
+
+PRIOR_SHAPE, PRIOR_RATE = 2.0, 1 / 8  # Gamma prior of S: its mode is (shape − 1) / rate
+LEAST, MOST = 1e-2, 1e4  # S stays between these
+MAX_ITER, TOL = 500, 1e-5  # of each regression
+
+
+# ---- S: how many labels the features are worth --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Every label, and what the other annotators of its item said."""
+
+    item: NDArray[np.int32]
+    label: NDArray[np.int32]
+    same: Array  # (labels,): labels of the same class by others
+    others: Array  # (labels,): all labels by others
+
+    @classmethod
+    def of(cls, annotations: Annotations) -> Self:
+        """A pair's labels are left out together; class counts name nobody, and every label is its own."""
+        item, label, counts = annotations.item, annotations.label, annotations.counts
+        pair = np.arange(annotations.n_labels) if annotations.anonymous else annotations.pair
+        cells, which, own_class = np.unique(
+            pair * annotations.n_classes + label, return_inverse=True, return_counts=True
+        )
+        del cells
+        same = counts[item, label] - own_class[which]
+        others = counts.sum(axis=1)[item] - np.bincount(pair)[pair]
+        return cls(item, label, same.astype(np.float64), others.astype(np.float64))
+
+    def log_chance(self, means: Array, concentration: float) -> float:
+        """Σ log P(label | features, the others' labels): the sum of (3)."""
+        expected = means[self.item, self.label]
+        chance = (concentration * expected + self.same) / (concentration + self.others)
+        return float(np.log(chance).sum())
+
+
+def log_prior(concentration: float) -> float:
+    """log Gamma(S), up to a constant."""
+    return (PRIOR_SHAPE - 1) * float(np.log(concentration)) - PRIOR_RATE * concentration
+
+
+def best_concentration(answers: Answers, means: Array) -> tuple[float, float]:
+    """The S that maximises (3) for given expectations, and its value."""
+    from scipy.optimize import minimize_scalar
+
+    def loss(log_s: float) -> float:
+        s = float(np.exp(log_s))
+        return -answers.log_chance(means, s) - log_prior(s)
+
+    bounds = float(np.log(LEAST)), float(np.log(MOST))
+    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-4})
+    return float(np.exp(found.x)), -float(found.fun)
+
+
+def posterior_mean(means: Array, counts: NDArray[Any], concentration: float) -> Array:
+    """E[p_m | labels, x_m] (2)."""
+    return normalised(concentration * means + counts)
+
+
+# ---- h: what the features say -------------------------------------------------------------------------
+
+
+def cross_fitted(X: Array, shares: Array, folds: int, seed: int, strengths: Array) -> Iterator[Array]:
+    """(items, classes) at each strength: every item's h from the items of the other folds."""
+    order = np.random.default_rng(seed).permutation(len(X))
+    held = np.array_split(order, min(folds, len(X)))
+    kept = [np.setdiff1d(order, part) for part in held]
+    weights = [np.zeros((X.shape[1] + 1, shares.shape[1])) for _ in held]
+    for strength in strengths:
+        means = np.empty_like(shares)
+        for f, (train, test) in enumerate(zip(kept, held, strict=True)):
+            penalty = strength * spread(X[train])
+            weights[f] = minimise(X[train], shares[train], penalty, weights[f], MAX_ITER, TOL)
+            means[test] = predict(X[test], weights[f])
+        yield means
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A strength and an S, what every item is expected to be with them, and the value of (3)."""
+
+    strength: float
+    concentration: float
+    means: Array
+    value: float
+
+
+class DirichletRegression(Model):
+    """Label distributions from features and labels together: Dirichlet scatter around a softmax regression.
+
+    ``strength`` is the regression's L2 strength and ``concentration`` S, the number of labels that the
+    features are worth; None learns them from the labels, over ``folds`` folds of the items. Items carry
+    features (:func:`dissensus.with_features`) or a text, embedded with ``embedding``.
+    """
+
+    uses_features: ClassVar[bool] = True
+    _rules = {
+        "concentration": real(0.0, open_low=True) | NONE,
+        "strength": real(0.0) | NONE,
+        "folds": integer(2),
+        "embedding": ANY,
+        "seed": SEED,
+    }
+    _arrays = ("coef_", "intercept_", "item_means_", "concentration_", "strength_", "strengths_")
+
+    coef_: Array  # (features, classes): V
+    intercept_: Array  # (classes,): b
+    item_means_: Array  # (items, classes): what each item's features say, its own labels not seen
+    concentration_: Array  # S in use, as a 0-d array
+    strength_: Array  # the strength in use, as a 0-d array
+    strengths_: Array  # the strengths tried; trace_ has the value of (3) at each
+
+    def __init__(
+        self,
+        concentration: float | None = None,
+        *,
+        strength: float | None = None,
+        folds: int = 10,
+        embedding: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.concentration = concentration
+        self.strength = strength
+        self.folds = folds
+        self.embedding = embedding
+        self.seed = seed
+
+    # ---- fitting --------------------------------------------------------------------------------------
+
+    def fit(self, annotations: Any, features: Any = None) -> Self:
+        """Learn from labels and the features of their items.
+
+        ``features`` has one row an item, in the order of ``annotations.items``; without it, those that the
+        annotations carry are taken, or the embeddings of their ``text`` column.
+        """
+        return self._run_fit(annotations, features=features)
+
+    def _fit(self, annotations: Annotations, pool: Executor, features: Any = None) -> None:
+        del pool
+        X = self._features(annotations, features)
+        labelled = np.flatnonzero(annotations.counts.any(axis=1))
+        shares = normalised(annotations.counts[labelled].astype(np.float64))
+        best = self._choose(annotations, X[labelled], shares, labelled)
+        weights = self._regression(X[labelled], shares, best.strength)
+        self.coef_, self.intercept_ = weights[:-1], weights[-1]
+        self.item_means_ = predict(X, weights)
+        self.item_means_[labelled] = best.means
+        self.concentration_, self.strength_ = np.asarray(best.concentration), np.asarray(best.strength)
+        self.prior_distribution_ = normalised(self.item_means_.sum(axis=0))
+        self._settle_items(annotations)
+
+    def _features(self, annotations: Annotations, features: Any) -> Array:
+        if features is None:
+            return features_of(annotations, model=self.embedding).astype(np.float64)
+        return check_features(features, annotations.n_items).astype(np.float64)
+
+    def _choose(
+        self, annotations: Annotations, X: Array, shares: Array, labelled: NDArray[np.intp]
+    ) -> Choice:
+        """The strength and the S with the highest (3), along the path from strong to weak."""
+        answers = Answers.of(annotations[labelled])
+        strengths = PATH if self.strength is None else np.asarray([float(self.strength)])
+        tried = list[Choice]()
+        for strength, means in zip(strengths, self._means(X, shares, strengths), strict=True):
+            tried.append(Choice(float(strength), *self._concentration(answers, means)))
+            best = int(np.argmax([one.value for one in tried]))
+            if len(tried) - 1 - best >= PATIENCE:
+                break
+        self.strengths_ = np.asarray([one.strength for one in tried])
+        self.trace_ = np.asarray([one.value for one in tried])
+        self.stopped_ = "no better" if len(tried) < len(strengths) else "path ended"
+        return tried[best]
+
+    def _means(self, X: Array, shares: Array, strengths: Array) -> Iterator[Array]:
+        """What each item is expected to be, at every strength; a lone item like all classes alike."""
+        if len(X) < 2:
+            return iter([np.full_like(shares, 1 / shares.shape[1])] * len(strengths))
+        return cross_fitted(X, shares, self.folds, self.seed, strengths)
+
+    def _concentration(self, answers: Answers, means: Array) -> tuple[float, Array, float]:
+        if self.concentration is None:
+            S, value = best_concentration(answers, means)
+        else:
+            S = float(self.concentration)
+            value = answers.log_chance(means, S) + log_prior(S)
+        return S, means, value
+
+    def _regression(self, X: Array, shares: Array, strength: float) -> Array:
+        start = np.zeros((X.shape[1] + 1, shares.shape[1]))
+        return minimise(X, shares, strength * spread(X), start, MAX_ITER, TOL)
+
+    # ---- asking ---------------------------------------------------------------------------------------
+
+    def label_distributions(self, features: Any) -> Array:
+        """(items, classes) from features (or texts) alone: h."""
+        self._check_fitted()
+        X = as_features(features, self.embedding).astype(np.float64)
+        if X.shape[1] != len(self.coef_):
+            raise DataError(f"{X.shape[1]} features were given and this was fitted on {len(self.coef_)}")
+        return predict(X, np.vstack([self.coef_, self.intercept_]))
+
+    def _settle_items(self, annotations: Annotations) -> None:
+        self.label_distributions_ = posterior_mean(
+            self.item_means_, annotations.counts, float(self.concentration_)
+        )
+
+    def _transform(self, new: Annotations, fitted: Self) -> None:
+        """Items of the fit keep what their features said there; the others' features are asked."""
+        place = fitted.item_vocabulary_.codes(new.item_vocabulary)
+        self.item_means_ = fitted.item_means_[place]
+        strangers = np.flatnonzero(place < 0)
+        if len(strangers):
+            features = features_of(new[strangers], model=self.embedding)
+            self.item_means_[strangers] = fitted.label_distributions(features)
+        self._settle_items(new)
