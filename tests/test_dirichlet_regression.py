@@ -277,7 +277,8 @@ def test_what_is_refused(fitted: Any) -> None:
             ds.DirichletRegression(**settings).fit(known, X)  # type: ignore[arg-type]
 
 
-def test_as_guide_its_distributions_are_what_the_learner_is_taught(fitted: Any) -> None:
+def test_it_is_the_guide_by_default_and_its_distributions_are_taught(fitted: Any) -> None:
     model, known, X = fitted
-    guided = ds.GuidedClassifier(ds.DirichletRegression(), ds.SoftmaxRegression(0.01)).fit(X, known)
-    np.testing.assert_array_equal(guided.refined_, model.label_distributions_)
+    for guide in (None, ds.DirichletRegression()):
+        guided = ds.GuidedClassifier(guide, ds.SoftmaxRegression(0.01)).fit(X, known)
+        np.testing.assert_array_equal(guided.refined_, model.label_distributions_)

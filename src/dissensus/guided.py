@@ -35,8 +35,9 @@ STRENGTHS: Array = np.exp2(np.arange(9.0))  # S tried: 1, 2, 4, …, 256 labels
 class GuidedClassifier(Params):
     """A learner whose training labels are refined, and whose predictions are projected, by a guide.
 
-    ``guide`` is a model of this library; without one, ``refine="none", project="none"`` is the learner on raw
-    labels. ``learner`` is anything that :mod:`dissensus.teaching` can teach (None: SoftmaxRegression()).
+    ``guide`` is a model of this library (None: DirichletRegression(), which reads the features too);
+    ``refine="none", project="none"`` asks for none and is the learner on raw labels. ``learner`` is anything
+    that :mod:`dissensus.teaching` can teach (None: SoftmaxRegression()).
     ``refine`` and ``project`` are "none", "hard" (the most likely cluster) or "soft" (averaged over the
     clusters); a guide without item clusters refines by its own distributions either way and cannot project.
     ``annotator_sum`` puts the sum over annotators of the projection "inside" the likelihood of a label or
@@ -105,17 +106,19 @@ class GuidedClassifier(Params):
         """The rules, and that guide and learner can do what is asked of them."""
         super().check_params()
         pupil(self._learner())
-        if self.guide is None and self._guided:
-            raise ParameterError(
-                "GuidedClassifier without a guide has nothing to refine or project by; give guide=, or set "
-                "refine='none' and project='none' for the learner on raw labels"
-            )
         if not isinstance(_thawed(self.guide), Model | None):
             raise bad_parameter(self, "guide", "a model of this library, or None", self.guide)
 
     @property
     def _guided(self) -> bool:
         return (self.refine, self.project) != ("none", "none")
+
+    def _guide(self) -> Any:
+        if self.guide is not None:
+            return self.guide
+        from dissensus.models.dirichlet_regression import DirichletRegression
+
+        return DirichletRegression()
 
     def _learner(self) -> Any:
         if self.learner is not None:
@@ -129,12 +132,12 @@ class GuidedClassifier(Params):
         self.guide_ = None
         if not self._guided:
             return None
-        self.guide_ = fitted_guide(self.guide, X, y)
+        self.guide_ = fitted_guide(self._guide(), X, y)
         clusters = ItemClusters.of(self.guide_, y.annotator_load)
         if clusters is None and self.project != "none":
             raise ParameterError(
-                f"{type(self.guide).__name__} has no item clusters to project on; set project='none' or take "
-                "a guide with clusters (FMM, PGM, CBCC, DawidSkene, OneCoin)"
+                f"{type(self._guide()).__name__} has no item clusters to project on; set project='none' or "
+                "take a guide with clusters (FMM, PGM, CBCC, DawidSkene, OneCoin)"
             )
         return clusters
 
