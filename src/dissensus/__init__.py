@@ -15,6 +15,8 @@ _HOMES = {
     "DissensusError": "errors",
     "Annotations": "annotations",
     "read_annotations": "io.read",
+    "pack": "store.packing",
+    "open_annotations": "store.opening",
     "describe": "description",
     "simulate": "simulation",
     "MajorityVote": "models.majority",

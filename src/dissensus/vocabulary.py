@@ -146,8 +146,13 @@ def lookalikes(vocabulary: Vocabulary) -> list[list[str]]:
         return []
     groups: dict[str, list[str]] = {}
     for name in ids.to_pylist():
-        groups.setdefault("".join(name.split()).casefold(), []).append(name)
+        groups.setdefault(folded(name), []).append(name)
     return [group for group in groups.values() if len(group) > 1]
+
+
+def folded(name: str) -> str:
+    """An id without its white space and case."""
+    return "".join(name.split()).casefold()
 
 
 def may_look_alike(ids: pa.Array) -> bool:

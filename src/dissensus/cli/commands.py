@@ -7,7 +7,7 @@ from dissensus.cli import annotators  # isort: skip
 from dissensus.cli import select, recover  # isort: skip
 from dissensus.cli import score  # isort: skip
 from dissensus.cli import models  # isort: skip
-from dissensus.cli import files  # isort: skip
+from dissensus.cli import files, pack  # isort: skip
 from dissensus.cli import simulate, demo  # isort: skip
 from dissensus.cli import reproduce  # isort: skip
 from dissensus.cli.app import app
@@ -20,6 +20,7 @@ __all__ = [
     "files",
     "fit",
     "models",
+    "pack",
     "recover",
     "report",
     "reproduce",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -18,7 +19,7 @@ PANEL = "Reading the file"
 LabelFile = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE", help="Labels: CSV, TSV, JSONL or Parquet (also gzipped), or a tool's export."
+        metavar="FILE", help="Labels: CSV, TSV, JSONL or Parquet (also gzipped), a tool's export, or a store."
     ),
 ]
 
@@ -101,6 +102,11 @@ class Reading:
     @property
     def class_order(self) -> list[str] | None:
         """The declared classes: one list with commas, or one option each."""
-        if len(self.labels) == 1:
-            return [name.strip() for name in self.labels[0].split(",")]
-        return list(self.labels) or None
+        return class_order(self.labels)
+
+
+def class_order(labels: Sequence[str]) -> list[str] | None:
+    """The label set out of ``--labels``."""
+    if len(labels) == 1:
+        return [name.strip() for name in labels[0].split(",")]
+    return list(labels) or None

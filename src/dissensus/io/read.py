@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from dissensus.annotations import Annotations
-from dissensus.errors import bad_parameter
+from dissensus.errors import DataError, bad_parameter
 from dissensus.io.columns import find_column
 from dissensus.io.layouts import (
     LAYOUTS,
@@ -56,8 +56,9 @@ def read_annotations(
     Parameters
     ----------
     source
-        A path (CSV, TSV, JSON lines or Parquet, each also gzipped, or an annotation tool's export), or any
-        data frame narwhals knows. Ids and labels from a file are strings; those from a frame keep their type.
+        A path (CSV, TSV, JSON lines or Parquet, each also gzipped, an annotation tool's export, or a store),
+        or any data frame narwhals knows. Ids and labels from a file are strings; those from a frame keep
+        their type.
     item, annotator, label
         Names of the three columns, found by their usual names where not given. In a wide table ``annotator``
         may list columns, in a table of class counts ``label`` may.
@@ -78,6 +79,11 @@ def read_annotations(
     """
     columns = Columns(item, annotator, label if label is not None else question)
     _check(classes, layout, columns)
+    if _is_store(source):
+        from dissensus.store.opening import open_annotations
+
+        _refuse_rules(source, columns, classes, duplicates, layout, format)
+        return open_annotations(source, items=items, annotators=annotators, gold=gold)
     if _is_export(source, format, layout, Columns(None, annotator, label)):
         from dissensus.io.exports import load_export
 
@@ -94,7 +100,7 @@ def read_annotations(
     else:
         table = open_table(source, format)
         labels, names = _read_table(table, columns, classes, duplicates, layout)
-    labels = _with_side_tables(labels, items, annotators, gold, names, classes is None)
+    labels = with_side_tables(labels, items, annotators, gold, names, classes is None)
     return replace(labels, notes=(*labels.notes, *worth_a_word(labels)))
 
 
@@ -107,8 +113,14 @@ def worth_a_word(annotations: Annotations) -> tuple[str, ...]:
             annotations.annotator_vocabulary,
             annotations.class_vocabulary,
         )
-        for note in _alike(vocabulary)
+        for note in alike_notes(vocabulary)
     ]
+    return (*notes, *one_only(annotations))
+
+
+def one_only(annotations: Annotations) -> tuple[str, ...]:
+    """A word on a crowd of one, and on labels that are all the same."""
+    notes = []
     if annotations.n_classes == 1:
         notes.append(f"there is one class only: {quoted(annotations.classes[0])}")
     if annotations.n_annotators == 1 and not annotations.anonymous:
@@ -116,13 +128,16 @@ def worth_a_word(annotations: Annotations) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _alike(vocabulary: Vocabulary) -> list[str]:
+def alike_notes(vocabulary: Vocabulary) -> list[str]:
+    """A word on ids that differ only by white space or case, if there are any."""
     groups = lookalikes(vocabulary)
-    if not groups:
-        return []
-    example = " and ".join(map(quoted, groups[0][:2]))
-    n = sum(map(len, groups))
-    return [f"{n:,} {vocabulary.what}s differ from another only by white space or case (such as {example})"]
+    return [alike_words(sum(map(len, groups)), vocabulary.what, groups[0][:2])] if groups else []
+
+
+def alike_words(n: int, what: str, example: Sequence[str]) -> str:
+    """How many ids look like another, with two that do."""
+    such = " and ".join(map(quoted, example))
+    return f"{n:,} {what}s differ from another only by white space or case (such as {such})"
 
 
 def _check(classes: Any, layout: Any, columns: Columns) -> None:
@@ -184,12 +199,33 @@ def _from_export(imported: Imported, classes: Sequence[Any] | None, duplicates: 
     return replace(annotations, anonymous=imported.anonymous)
 
 
+# ---- stores -------------------------------------------------------------------------------------------
+
+
+def _is_store(source: Any) -> bool:
+    if not isinstance(source, str | os.PathLike) or not Path(source).is_dir():
+        return False
+    from dissensus.store.manifest import is_store
+
+    return is_store(Path(source))
+
+
+def _refuse_rules(source: Any, columns: Columns, classes: Any, *others: Any) -> None:
+    """What a file's labels are was settled when they were packed."""
+    if columns.named or classes is not None or others != ("keep", None, None):
+        raise DataError(
+            f"{os.fspath(source)}: is a store, whose columns, label set and duplicates were settled when it "
+            "was packed; leave these options out, or pack the files anew"
+        )
+
+
 # ---- side tables --------------------------------------------------------------------------------------
 
 
-def _with_side_tables(
+def with_side_tables(
     labels: Annotations, items: Any, annotators: Any, gold: Any, names: tuple[str, str], new_classes: bool
 ) -> Annotations:
+    """The labels with tables read from paths or frames; ``names``: what the source calls its id columns."""
     tables: dict[str, pa.Table] = {}
     places: dict[str, Place] = {}
     if items is not None:

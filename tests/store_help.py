@@ -1,0 +1,71 @@
+"""What the store's tests share: random tables of labels in every format, and a budget of a few rows."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from dissensus import Annotations, engine
+from dissensus.io import delimited, json_lines
+from dissensus.io import parquet as our_parquet
+from dissensus.store import layout, packing
+from dissensus.store.budget import Budget
+
+Row = tuple[str, str, str]
+FORMATS = ("csv", "tsv", "csv.gz", "jsonl", "jsonl.gz", "json", "parquet")
+HEADER = ("item", "annotator", "label")
+
+
+def random_rows(seed: int, n: int = 160) -> list[Row]:
+    """Rows with repeats, odd ids (quotes, line breaks, white space, other scripts), in no order."""
+    rng = np.random.default_rng(seed)
+    odd = ["Ä", "a b", "A B", "a  b", 'quo"te', "line\nbreak", "é,comma", "日本", "𝔸", "007", "NA", "null"]
+    items = odd + [f"item-{i}" for i in range(30)]
+    crowd = ["Zoë", "zoë"] + [f"w{i}" for i in range(9)]
+    labels = ["yes", "no", "Yes", "may be", "𝔸"]
+    picks = (rng.choice(names, n).tolist() for names in (items, crowd, labels))
+    return list(zip(*picks, strict=True))
+
+
+def write_rows(path: Path, rows: list[Row]) -> Path:
+    """A table in the format that the suffix names."""
+    kind = path.name.partition(".")[2]
+    if kind == "parquet":
+        columns = zip(*rows, strict=True)
+        parquet.write_table(pa.table({h: list(c) for h, c in zip(HEADER, columns, strict=True)}), path)
+        return path
+    with (gzip.open if kind.endswith(".gz") else open)(path, "wt", encoding="utf-8", newline="") as file:
+        if kind.startswith("json"):
+            records = [dict(zip(HEADER, row, strict=True)) for row in rows]
+            file.write(json.dumps(records) if kind == "json" else "\n".join(map(json.dumps, records)))
+        else:
+            writer = csv.writer(file, delimiter="\t" if kind == "tsv" else ",", lineterminator="\n")
+            writer.writerows([HEADER, *rows])
+    return path
+
+
+def same(a: Annotations, b: Annotations) -> None:
+    """Insist that two annotations are one: codes, ids, notes."""
+    for name in ("item", "annotator", "label", "item_pointers", "by_annotator", "counts"):
+        assert np.array_equal(getattr(a, name), getattr(b, name)), name
+        assert getattr(a, name).dtype == getattr(b, name).dtype, name
+    for name in ("item_vocabulary", "annotator_vocabulary", "class_vocabulary", "notes", "frame_kind"):
+        assert getattr(a, name) == getattr(b, name), name
+
+
+@pytest.fixture
+def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are read a few rows at a time, memory holds a dozen, and shards have some fifty labels."""
+    monkeypatch.setattr(packing.Budget, "of", lambda memory: Budget(10**12, 12, 600))
+    monkeypatch.setattr(our_parquet, "_BATCH", 5)
+    monkeypatch.setattr(json_lines, "_BATCH", 5)
+    monkeypatch.setattr(delimited, "_BLOCK", 256)
+    monkeypatch.setattr(engine, "SHARD_LABELS", 12)
+    monkeypatch.setattr(layout, "SHARD_TIMES", 4)

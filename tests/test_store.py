@@ -1,0 +1,310 @@
+"""A store holds what the files say: the same annotations, whatever the format, order, memory and steps."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import dissensus as ds
+from cli_help import failure, run, tree, write_votes
+from dissensus import engine, vocabulary
+from dissensus.errors import DataError, ParameterError
+from dissensus.io.write import write_table
+from dissensus.outputs import label_table
+from dissensus.store import layout
+from dissensus.store.budget import BASE, Budget, words
+from dissensus.store.inputs import list_files
+from dissensus.store.merging import partitions
+from store_help import FORMATS, few_rows, random_rows, same, write_rows
+
+__all__ = ["few_rows"]
+small = pytest.mark.usefixtures("few_rows")
+
+
+def whole(folder: Path, rows: list[Any], **rules: Any) -> ds.Annotations:
+    """What one file with all rows says."""
+    return ds.read_annotations(write_rows(folder / "whole.csv", rows), **rules)
+
+
+# ---- the same annotations -----------------------------------------------------------------------------
+
+
+@small
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_file_of_any_format_gives_the_same_annotations(kind: str, tmp_path: Path) -> None:
+    rows = random_rows(1)
+    ds.pack(write_rows(tmp_path / f"votes.{kind}", rows), tmp_path / "store")
+    packed = ds.open_annotations(tmp_path / "store")
+    same(packed, whole(tmp_path, rows))
+    assert packed.notes  # the odd ids are worth a word
+
+
+@small
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("duplicates", ["keep", "first", "last"])
+def test_many_files_in_steps_are_bit_for_bit_one_pack(seed: int, duplicates: str, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    files, everything = [], []
+    for number in range(4):
+        rows = random_rows(10 * seed + number, 25)
+        files.append(write_rows(tmp_path / f"{number}.{chance.choice(FORMATS)}", rows))
+        everything += rows
+    rules: Any = {"duplicates": duplicates}
+    ds.pack(files, tmp_path / "at-once", **rules)
+    cuts = sorted(chance.sample(range(1, 4), 2))
+    ds.pack(files[: cuts[0]], tmp_path / "in-steps", **rules)
+    ds.pack(files[cuts[0] : cuts[1]], tmp_path / "in-steps")
+    ds.pack(files[cuts[1] :], tmp_path / "in-steps")
+    assert tree(tmp_path / "in-steps") == tree(tmp_path / "at-once")
+    same(ds.open_annotations(tmp_path / "in-steps"), whole(tmp_path, everything, **rules))
+
+
+@small
+def test_neither_order_nor_memory_reaches_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = random_rows(3)
+    ds.pack(write_rows(tmp_path / "a.parquet", rows), tmp_path / "one")
+    random.Random(0).shuffle(rows)
+    file = write_rows(tmp_path / "b.csv", rows)
+    for number, limit in enumerate((5, 40, 1000)):
+        monkeypatch.setattr("dissensus.store.packing.Budget.of", lambda _, n=limit: Budget(10**12, n, 10**6))
+        ds.pack(file, tmp_path / f"other-{number}")
+        assert tree(tmp_path / f"other-{number}") == tree(tmp_path / "one")
+
+
+def test_numbers_in_parquet_become_text_as_ever(tmp_path: Path) -> None:
+    table = pa.table({"item": [10, 9, 10], "worker": [1.5, 2.0, 2.0], "answer": ["x", "y", "x"]})
+    parquet.write_table(table, tmp_path / "votes.parquet")
+    ds.pack(tmp_path / "votes.parquet", tmp_path / "store")
+    packed = ds.open_annotations(tmp_path / "store")
+    same(packed, ds.read_annotations(tmp_path / "votes.parquet"))
+    assert packed.items.tolist() == ["10", "9"]
+
+
+@small
+def test_a_partitioned_directory_is_its_files_and_its_folders(tmp_path: Path) -> None:
+    for label, rows in (("yes", "a,1\nb,2\n"), ("not%20sure", "a,2\n")):
+        folder = tmp_path / "votes" / f"label={label}"
+        folder.mkdir(parents=True)
+        (folder / "part-0.csv").write_text(f"item,annotator\n{rows}")
+        (folder / "_SUCCESS").touch()
+    ds.pack(tmp_path / "votes", tmp_path / "store")
+    same(
+        ds.open_annotations(tmp_path / "store"),
+        ds.Annotations.from_arrays(["a", "b", "a"], ["1", "2", "2"], ["yes", "yes", "not sure"]),
+    )
+
+
+@small
+def test_declared_classes_keep_their_order_and_their_rule(tmp_path: Path) -> None:
+    one = write_votes(tmp_path / "one.csv", "a,1,no\nb,1,yes\n")
+    two = write_votes(tmp_path / "two.csv", "a,2,no\nb,2,mabye\n")
+    ds.pack(one, tmp_path / "store", classes=["yes", "perhaps", "no"])
+    same(
+        ds.open_annotations(tmp_path / "store"),
+        ds.read_annotations(one, classes=["yes", "perhaps", "no"]),
+    )
+    with pytest.raises(DataError, match=r"two\.csv line 3: label 'mabye' is not in the label set"):
+        ds.pack(two, tmp_path / "store")
+    with pytest.raises(DataError, match="another label set"):
+        ds.pack(one, tmp_path / "store", classes=["no", "yes"])
+
+
+def test_ids_beyond_two_gigabytes_have_wide_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = random_rows(5)
+    expected = whole(tmp_path, rows)
+    for module in (layout, vocabulary):
+        monkeypatch.setattr(module, "_MOST_TEXT", 100)
+    ds.pack(tmp_path / "whole.csv", tmp_path / "store")
+    packed = ds.open_annotations(tmp_path / "store")
+    assert packed.item_vocabulary.arrow.type == pa.large_string()
+    assert packed.annotator_vocabulary.arrow.type == pa.string()
+    assert packed.items.tolist() == expected.items.tolist()
+    assert np.array_equal(packed.item, expected.item)
+    assert packed.item_vocabulary.is_sorted
+    assert packed.item_vocabulary.codes(expected.items[::-1]).tolist() == list(range(expected.n_items))[::-1]
+    model = ds.FMM(3).fit(packed)
+    model.save(tmp_path / "model.safetensors")
+    assert ds.load(tmp_path / "model.safetensors").items_.tolist() == expected.items.tolist()
+
+
+# ---- models and side tables ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model", [ds.DawidSkene(max_iter=5), ds.PGM(3, 2, max_iter=3), ds.FMM(3)], ids=["ds", "pgm", "fmm"]
+)
+def test_a_model_learns_the_same_bits(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "SHARD_LABELS", 64)
+    crowd = ds.simulate(n_items=120, n_annotators=20, seed=2).annotations
+    write_table(label_table(crowd), tmp_path / "votes.parquet")
+    ds.pack(tmp_path / "votes.parquet", tmp_path / "store")
+    in_memory = model.fit(tmp_path / "votes.parquet").label_distributions_
+    on_store = model.fit(tmp_path / "store").label_distributions_
+    assert in_memory.tobytes() == on_store.tobytes()
+
+
+def test_the_engines_shards_lie_within_the_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "SHARD_LABELS", 12)
+    monkeypatch.setattr(layout, "SHARD_TIMES", 4)
+    manifest = ds.pack(write_rows(tmp_path / "votes.csv", random_rows(4, 400)), tmp_path / "store")
+    packed = ds.open_annotations(tmp_path / "store")
+    starts = [shard.first_item for shard in manifest.shards]
+    assert len(starts) > 3
+    assert set(starts) <= {shard.first_item for shard in engine.shards_of(packed)}
+    assert [s.first_row for s in manifest.shards] == packed.item_pointers[starts].tolist()
+
+
+def test_side_tables_are_joined_at_opening(tmp_path: Path) -> None:
+    votes = write_votes(tmp_path / "votes.csv", "b,1,no\na,1,yes\na,2,no\n")
+    (tmp_path / "items.csv").write_text("item,text\na,A\nb,B\nc,C\n")
+    (tmp_path / "gold.csv").write_text("item,label\na,perhaps\n")
+    ds.pack(votes, tmp_path / "store")
+    sides: Any = {"items": tmp_path / "items.csv", "gold": tmp_path / "gold.csv"}
+    packed, read = (ds.read_annotations(source, **sides) for source in (tmp_path / "store", votes))
+    same(packed, read)
+    assert packed.item_column("text").tolist() == ["A", "B", "C"]
+    assert packed.gold is not None
+    assert packed.gold.tolist() == [1, -1, -1]
+
+
+def test_what_was_settled_at_packing_is_not_asked_again(tmp_path: Path) -> None:
+    ds.pack(write_votes(tmp_path / "votes.csv", "b,1,no\na,1,yes\n"), tmp_path / "store")
+    for option in ({"classes": ["no", "yes"]}, {"item": "id"}, {"duplicates": "first"}, {"layout": "wide"}):
+        with pytest.raises(DataError, match="were settled when it was packed"):
+            ds.read_annotations(tmp_path / "store", **option)
+
+
+# ---- what is refused ----------------------------------------------------------------------------------
+
+
+@small
+def test_a_bad_row_is_named_with_its_file_and_line(tmp_path: Path) -> None:
+    good = write_rows(tmp_path / "good.parquet", random_rows(6))
+    bad = write_votes(tmp_path / "bad.csv", "a,1,yes\n" * 20 + "a,,yes\n")
+    with pytest.raises(DataError, match=r"bad\.csv line 22: the annotator is blank"):
+        ds.pack([good, bad], tmp_path / "store")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["bad.csv", "good.parquet"]
+
+
+@small
+def test_a_repeat_is_named_where_it_stands(tmp_path: Path) -> None:
+    one = write_votes(tmp_path / "one.csv", "".join(f"{i},w,yes\n" for i in range(40)))
+    two = write_votes(tmp_path / "two.csv", "x,w,yes\n23,w,no\n")
+    told = r"two\.csv line 3: item '23' and annotator 'w' occur together more than once"
+    with pytest.raises(DataError, match=told):
+        ds.pack([one, two], tmp_path / "store", duplicates="error")
+    ds.pack(one, tmp_path / "store", duplicates="error")
+    before = tree(tmp_path / "store")
+    with pytest.raises(DataError, match=told):
+        ds.pack(two, tmp_path / "store")
+    with pytest.raises(DataError, match="packed with duplicates='error'"):
+        ds.pack(two, tmp_path / "store", duplicates="keep")
+    assert tree(tmp_path / "store") == before
+
+
+@pytest.mark.parametrize(
+    ("memory", "n_bytes"),
+    [("2GB", 2 * 10**9), ("512 mb", 512 * 10**6), (10**9, 10**9), ("1.5G", 1.5 * 10**9)],
+)
+def test_memory_is_a_size(memory: str | int, n_bytes: int) -> None:
+    assert Budget.of(memory).memory == n_bytes
+
+
+@pytest.mark.parametrize("memory", ["much", "-1GB", "100MB", 0])
+def test_memory_that_is_no_size_or_too_little_is_refused(memory: str | int, tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="'memory' parameter of pack"):
+        ds.pack(tmp_path, tmp_path / "store", memory=memory)
+
+
+def test_sizes_are_rounded_up() -> None:
+    assert [words(n) for n in (330_000_000, 330_000_001, 1_999_999_999)] == ["330MB", "330.1MB", "2GB"]
+
+
+def test_what_cannot_be_cut_says_what_memory_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dissensus.store.packing.Budget.of", lambda _: Budget(BASE + 1000, 10, 600))
+    array = write_rows(tmp_path / "votes.json", random_rows(7))
+    with pytest.raises(
+        DataError, match=r"votes\.json: reading it whole.* needs 250\.\dMB of memory, and 250\.1MB"
+    ):
+        ds.pack(array, tmp_path / "store")
+    one = write_votes(tmp_path / "one.csv", "".join(f"a,{i},yes\n" for i in range(300)))
+    with pytest.raises(DataError, match=r"the 300 labels of one item needs 250\.2MB"):
+        ds.pack(one, tmp_path / "store")
+
+
+def test_files_that_are_no_rows_of_labels_are_refused(tmp_path: Path) -> None:
+    wide = tmp_path / "wide.csv"
+    wide.write_text("item,ann,bob,eve\n" + "".join(f"{i},yes,no,yes\n" for i in range(20)))
+    with pytest.raises(DataError, match=r"wide\.csv: is not a table with one row a label .*dissensus import"):
+        ds.pack(wide, tmp_path / "store")
+    with pytest.raises(DataError, match="no such file"):
+        ds.pack(tmp_path / "missing.csv", tmp_path / "store")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="there is no file in this directory"):
+        ds.pack(tmp_path / "empty", tmp_path / "store")
+    with pytest.raises(ParameterError, match="one or more files"):
+        list_files([])
+
+
+def test_a_place_that_is_not_ours_is_refused(tmp_path: Path) -> None:
+    votes = write_votes(tmp_path / "votes.csv", "a,1,yes\n")
+    for place, told in ((tmp_path, "exists and is no store"), (votes, "is a file")):
+        with pytest.raises(DataError, match=told):
+            ds.pack(votes, place)
+    ds.pack(votes, tmp_path / "store")
+    with pytest.raises(DataError, match="is a store; give the files"):
+        ds.pack(tmp_path / "store", tmp_path / "other")
+    with pytest.raises(DataError, match="is no store; make one"):
+        ds.open_annotations(tmp_path / "nowhere")
+
+
+# ---- merging ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("most", [1, 7, 50, 10_000])
+def test_partitions_keep_equal_keys_together_and_stay_small(seed: int, most: int) -> None:
+    rng = np.random.default_rng(seed)
+    lists = [np.unique(rng.integers(0, 300, size)) for size in rng.integers(1, 80, 6)]
+    values = np.concatenate(lists)
+    ends = np.cumsum([0, *map(len, lists)]).tolist()
+    ranges = [range(a, b) for a, b in itertools.pairwise(ends)]
+    parts = list(partitions(ranges, lambda place: int(values[place]), most))
+    assert sorted(place for part in parts for places in part for place in places) == list(range(len(values)))
+    spans = [(min(v), max(v)) for v in ([values[i] for r in part for i in r] for part in parts)]
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(spans))
+    # 6 lists: a key may stand in each of them
+    assert max(sum(map(len, part)) for part in parts) <= max(1.5 * most, 2 * 6)
+
+
+# ---- the command --------------------------------------------------------------------------------------
+
+
+def test_the_command_packs_adds_and_is_read_by_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_votes(tmp_path / "one.csv", "a,1,yes\nb,1,no\n")
+    write_votes(tmp_path / "two.csv", "c,2,no\nC,1,no\n")
+    made = run("pack", "one.csv", "-o", "votes.store")
+    assert made.stdout.splitlines() == [
+        "2 labels by 1 annotator on 2 items, 2 classes",
+        "Wrote votes.store/: 1 shard, 0.0 MB",
+    ]
+    added = run("pack", "two.csv", "-o", "votes.store", "--json")
+    assert json.loads(added.stdout)["n_labels"] == 4
+    assert "labels                4" in run("describe", "votes.store").stdout
+    run("fit", "votes.store", "--model", "empirical", "--no-report")
+    assert (tmp_path / "votes-refined" / "labels.csv").is_file()
+    assert "'memory' parameter" in failure("pack", "one.csv", "-o", "x", "--memory", "1MB")
+    assert not (tmp_path / "x").exists()
