@@ -234,6 +234,7 @@ BAD = {
     "an unknown model": (["models", "dawid"], "did you mean 'dawid-skene'?"),
     "nothing about items": (["import", "votes.csv", "-o", "l.csv", "--items-to", "i.csv"], "--items-to"),
     "a format the name hides": (["import", "votes.csv", "-o", "labels.xyz"], "labels.xyz"),
+    "its own input": (["import", "votes.csv", "-o", "votes.csv"], "is the file being read"),
 }
 
 
@@ -519,3 +520,10 @@ def test_the_demo_shows_that_refining_helps_and_where_the_labels_are() -> None:
     assert min(distance.values()) < distance["empirical"] < distance["raw counts"]
     assert Path("shown/refined/labels.csv").is_file()
     assert Path("shown/crowd/population.csv").is_file()
+
+
+def test_two_questions_of_an_export_get_two_directories() -> None:
+    from dissensus.cli.writing import stem
+
+    assert stem(Path("project-1.json"), "tone of voice?") == "project-1-tone-of-voice"
+    assert stem(Path("votes.csv.gz")) == "votes"

@@ -56,8 +56,9 @@ class Group:
     differences: tuple[Difference, ...]  # the largest first
 
     def in_words(self) -> str:
-        """Where it differs."""
-        found = [f"{str(d.group)!r} where the crowd sees {str(d.crowd)!r}" for d in self.differences[:2]]
+        """Where it differs; a second difference is named if it is worth a quarter of the first."""
+        large = [d for d in self.differences[:2] if 4 * d.share >= self.differences[0].share]
+        found = [f"{str(d.group)!r} where the crowd sees {str(d.crowd)!r}" for d in large]
         return f"see {self.share_of_items:.0%} of the items differently, mostly {' and '.join(found)}"
 
 

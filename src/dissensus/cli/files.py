@@ -45,11 +45,16 @@ def import_export(
 
         if items_to is not None and annotations.item_table is None:
             raise DataError(f"{file}: says nothing about items; leave out --items-to")
+        for path in (output, items_to):
+            if path is not None and path.exists() and path.samefile(file):
+                raise DataError(f"{path}: is the file being read; name another with -o or --items-to")
         watch(f"writing {output.name}", 0.5)
         write_table(label_table(annotations), output)
         if items_to is not None:
             write_table(annotations.item_table, items_to)
     say(f"Wrote {output}: {amounts(annotations)}")
+    if items_to is not None:
+        say(f"Wrote {items_to}: {count(annotations.n_items, 'item')}")
 
 
 def format_names(incomplete: str) -> list[str]:
@@ -62,14 +67,14 @@ def format_names(incomplete: str) -> list[str]:
 @app.command(
     "export",
     epilog=example(
-        "dissensus export refined/model.safetensors -o labels.parquet",
-        "dissensus export refined/model.safetensors -o rows.csv --format weighted",
-        "dissensus export refined/model.safetensors -o tasks.json --format label-studio --items texts.csv",
+        "dissensus export refined -o labels.parquet",
+        "dissensus export refined -o rows.csv --format weighted",
+        "dissensus export refined -o tasks.json --format label-studio --items texts.csv",
     ),
 )
 def export_labels(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A saved model: the model.safetensors of a run.")
+        Path, typer.Argument(metavar="MODEL", help="A run's directory, or its model.safetensors.")
     ],
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="PATH", help="File (or dataset directory) to write.")
@@ -97,8 +102,9 @@ def export_labels(
     from dissensus.io.tables import open_table
     from dissensus.io.write import write_labels
     from dissensus.models.files import load
+    from dissensus.run import MODEL
 
-    fitted = load(model)
+    fitted = load(model / MODEL if model.is_dir() else model)
     side = None if items is None else open_table(items).everything()
     write_labels(fitted, output, format, items=side, question=question, to_name=to_name)
     say(f"Wrote {output}: {count(len(fitted.items_), 'item')}")

@@ -16,6 +16,7 @@ from dissensus.cli.terminal import amounts, count, progress, say, show_json, sho
 from dissensus.cli.writing import Json, Output, command_line, say_written, stem
 
 if TYPE_CHECKING:
+    from dissensus.annotations import Annotations
     from dissensus.run import Run
 
 HeldOutShare = Annotated[
@@ -49,7 +50,7 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Refine labels: choose a model, fit it, and write label distributions, annotators and the model."""
-    directory = output.directory(f"{stem(file)}-refined")
+    directory = output.directory(f"{stem(file, reading.question)}-refined")
     settings.check()
     from dissensus.run import refine, write_run
 
@@ -84,8 +85,20 @@ def fit(
     say_written(directory, summary["files"])
 
 
+def _say_differing(annotations: Annotations) -> None:
+    """Annotators who gave an item different labels: all of them count, and that is worth a word."""
+    from dissensus.description import repeated_pairs
+
+    differing = 0 if annotations.anonymous else repeated_pairs(annotations)[1]
+    if differing:
+        say(
+            f"{count(differing, 'pair')} of item and annotator with differing labels, all kept (--duplicates)"
+        )
+
+
 def _show(run: Run, gold_accuracy: float | None) -> None:
     say(amounts(run.annotations))
+    _say_differing(run.annotations)
     if run.held_out:
         rows, best = _held_out_rows(run)
         hidden = count(run.held_out[0].n_hidden, "hidden label")

@@ -134,7 +134,7 @@ def select(
     as_json: Json = False,
 ) -> None:
     """Choose K and L, or any setting, by labels not seen; a killed search goes on where it was."""
-    directory = output.directory(f"{stem(file)}-search")
+    directory = output.directory(f"{stem(file, reading.question)}-search")
     estimator = grid.estimator()
     values = grid.values(estimator)
     from dissensus.outputs import claimed

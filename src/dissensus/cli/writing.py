@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +44,10 @@ def command_line(context: typer.Context) -> str:
     return shlex.join(["dissensus", *(context.obj or [])])
 
 
-def stem(file: Path) -> str:
-    """The file's name without its suffix: ``votes`` of ``votes.csv.gz``."""
-    return Path(file.resolve().name.removesuffix(".gz")).stem
+def stem(file: Path, question: str | None = None) -> str:
+    """The file's name without its suffix, and the question asked of it: ``votes`` of ``votes.csv.gz``."""
+    name = Path(file.resolve().name.removesuffix(".gz")).stem
+    return name if question is None else "-".join([name, *re.findall(r"[\w.]+", question)])
 
 
 def say_written(directory: Path, files: list[str]) -> None:

@@ -68,7 +68,7 @@ function groupCards() {
 function kindCard(kind, k) {
   const name = clusters.true_classes ? `True class ‘${classes[k]}’` : `Kind ${k + 1}`;
   return h("div", { class: "card" }, h("h3", {}, name),
-    h("p", { class: "note" }, `${whole(kind.n)} items, ${percent(kind.share)} of all`), bar(kind.p, "Answers"),
+    h("p", { class: "note" }, `most likely the kind of ${whole(kind.n)} items; ${percent(kind.share)} of all when unsure items are shared out`), bar(kind.p, "Answers"),
     kind.items.length ? h("h4", {}, "Typical items") : null, ...kind.items.slice(0, 3).map(quote));
 }
 
