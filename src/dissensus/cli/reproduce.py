@@ -74,6 +74,10 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="The same with smaller grids and fewer repeats: ten minutes.")
     ] = False,
+    publish: Annotated[
+        Path | None,
+        typer.Option("--publish", metavar="DIR", help="Write page, tables and figures here too, not cells."),
+    ] = None,
     jobs: Jobs = -1,
 ) -> None:
     """Run the paper's evaluation again and write its tables, answers and figures; goes on where it was."""
@@ -82,12 +86,13 @@ def reproduce(
     from dissensus.experiments.reproduction.evaluation import request
     from dissensus.outputs import claimed
 
-    place, scale, command = data or usual_data(), scale_of(quick, repeats), command_line(context)
+    place, scale = data or usual_data(), scale_of(quick, repeats)
     names, parts = _names(sets), _names(only)
     request(place, names, parts)
+    notice = {"command": command_line(context), "source": str(place)}
     with (
         _resumable(directory),
-        claimed(directory, {"command": command, "source": str(place)}, output.force),
+        claimed(directory, notice, output.force),
         progress() as watch,
     ):
         found = run(
@@ -98,9 +103,17 @@ def reproduce(
             scale=scale,
             n_jobs=jobs,
             progress=watch,
-            command=command,
+            command=_shown(sets, only, repeats, quick),
+            publish=publish,
         )
     _show(found, directory)
+
+
+def _shown(sets: str | None, only: str | None, repeats: int | None, quick: bool) -> str:
+    """The command as the page gives it: what decides its numbers, without anybody's folders."""
+    options = {"--sets": sets, "--only": only, "--repeats": repeats}
+    given = [f"{option} {value}" for option, value in options.items() if value is not None]
+    return " ".join(["dissensus reproduce", *given, *["--quick"] * quick])
 
 
 @contextmanager

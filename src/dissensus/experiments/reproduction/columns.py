@@ -24,7 +24,7 @@ class Guide:
     fixed: Mapping[str, Any]
     item_side: bool = True  # has item clusters to choose
     annotator_side: bool = True  # has annotator clusters to choose
-    weight: float = 60.0  # processor seconds of a whole search on jq3, roughly
+    weight: float = 0.3  # processor seconds of a trial in its search, roughly
 
     def grid(self, scale: Scale) -> dict[str, tuple[int, ...]]:
         """The numbers of clusters tried."""
@@ -41,11 +41,11 @@ class Guide:
 
 
 GUIDES = {
-    "fmm": Guide("FMM", FMM, {}, annotator_side=False, weight=20),
-    "annealing": Guide("PGM (annealing)", PGM, {"inference": "annealing"}, weight=190),
-    "bp": Guide("PGM (bp)", PGM, {"inference": "bp"}, weight=75),
-    "vb": Guide("PGM (vb)", PGM, {"inference": "vb"}, weight=100),
-    "cbcc": Guide("CBCC", CBCC, {}, item_side=False, weight=20),
+    "fmm": Guide("FMM", FMM, {}, annotator_side=False, weight=0.1),
+    "annealing": Guide("PGM (annealing)", PGM, {"inference": "annealing"}, weight=0.7),
+    "bp": Guide("PGM (bp)", PGM, {"inference": "bp"}, weight=0.25),
+    "vb": Guide("PGM (vb)", PGM, {"inference": "vb"}, weight=0.3),
+    "cbcc": Guide("CBCC", CBCC, {}, item_side=False, weight=0.3),
 }
 
 

@@ -70,10 +70,12 @@ def reproduce(
     n_jobs: int = -1,
     progress: bool | Watch | None = None,
     command: str = "dissensus reproduce",
+    publish: Path | None = None,
 ) -> Reproduction:
     """Run the paper's evaluation and write its page, tables and figures into a directory.
 
     Finished cells are kept under ``directory/cells``: the same call goes on where an earlier one was stopped.
+    ``publish`` is a second place for page, tables and figures, without the cells.
     """
     asked = request(data, sets, only)
     with watching(progress) as watch:
@@ -82,6 +84,8 @@ def reproduce(
         work = run_cells(plan, store, n_jobs=n_jobs, watch=watch)
         watch("writing the page", 1.0)
         files = write_page(plan, store, directory, command)
+        if publish is not None:
+            write_page(plan, store, publish, command)
     return Reproduction(plan, work, files, asked.absent)
 
 

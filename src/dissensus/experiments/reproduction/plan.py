@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,10 +104,17 @@ class Plan:
             grid = dict.fromkeys(sides, scale.sizes)
             network = self._paper_network(key) | {"patience": scale.search_patience}
             settings = {"grid": grid, "network": network, **trials}
-            return self._cell(name, "network_search", f"{key}-search", settings, weight=200)
+            return self._cell(name, "network_search", f"{key}-search", settings, 4 * self._trials(grid))
         guide = GUIDES[key]
-        settings = {"model": guide.model.__name__, "fixed": guide.fixed, "grid": guide.grid(scale), **trials}
-        return self._cell(name, "search", f"{key}-search", settings | {"guide": key}, weight=guide.weight)
+        grid = guide.grid(scale)
+        settings = {"model": guide.model.__name__, "fixed": guide.fixed, "grid": grid, **trials}
+        weight = guide.weight * self._trials(grid)
+        return self._cell(name, "search", f"{key}-search", settings | {"guide": key}, weight)
+
+    def _trials(self, grid: Mapping[str, Sequence[int]]) -> int:
+        """Fits of a search: every cell of the grid once, the finalists on further splits."""
+        cells = math.prod(map(len, grid.values()))
+        return cells + min(cells, self.scale.finalists) * (self.scale.search_repeats - 1)
 
     def _paper_network(self, key: str) -> dict[str, Any]:
         return {**self.scale.ldlnm, "annotators": NETWORK_SEARCHES[key]}
@@ -135,7 +143,9 @@ class Plan:
             "draws": scale.draws,
             "seed": SEED,
         }
-        return self._cell(name, "recovery", "recovery", settings, weight=300)
+        models = len(scale.recovery_fmm) + 2 * len(scale.recovery_pgm)
+        weight = 0.5 * models * len(scale.labels_shown) * scale.draws
+        return self._cell(name, "recovery", "recovery", settings, weight)
 
     # ---- stage 2: what builds on a search -----------------------------------------------------------
 
