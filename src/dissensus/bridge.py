@@ -5,6 +5,7 @@ Arrow's own conversions import pandas where it is installed, which takes longer 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,14 @@ def places(rows: NDArray[Any]) -> pa.Array:
     """Row numbers for Arrow's ``take``."""
     whole = np.ascontiguousarray(rows, dtype=np.int64)
     return pa.Array.from_buffers(pa.int64(), len(whole), [None, pa.py_buffer(whole)])
+
+
+def texts(names: Sequence[str]) -> pa.Array:
+    """Strings as an Arrow array."""
+    encoded = [name.encode() for name in names]
+    starts = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(starts), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
 
 
 def is_text(kind: pa.DataType) -> bool:

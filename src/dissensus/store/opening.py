@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus.annotations import Annotations
+from dissensus.bridge import texts
 from dissensus.engine import n_cores
 from dissensus.errors import DataError
 from dissensus.io.read import one_only, with_side_tables
@@ -60,7 +61,7 @@ def open_store(store: Path, manifest: Manifest, verify: bool = True) -> Annotati
         _verify(store, manifest)
     item, annotator, label = (_mapped(store, manifest, f"{what}-codes") for what in COLUMNS)
     items, annotators = (_vocabulary(store, manifest, what) for what in IDS)
-    classes = Vocabulary(pa.array(manifest.classes, pa.string()), "label")
+    classes = Vocabulary(texts(manifest.classes), "label")
     words = f"{{}} {{are}} left out: the {manifest.duplicates} label of a pair counts"
     notes = counted((manifest.left_out, words, "repeat"))
     annotations = Annotations(item, annotator, label, items, annotators, classes, notes=notes)

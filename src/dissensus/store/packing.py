@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from dissensus.annotations import Annotations
+from dissensus.bridge import texts
 from dissensus.errors import DataError, bad_parameter
 from dissensus.io.layouts import Columns
 from dissensus.io.read import alike_notes as class_notes
@@ -115,7 +115,7 @@ def _rules(
         raise bad_parameter("pack", "duplicates", f"one of {DUPLICATE_POLICIES}", duplicates)
     given = None if classes is None else tuple(map(str, classes))
     if old is None:
-        order = None if given is None else ordered_vocabulary(pa.array(given, pa.string()), "label")
+        order = None if given is None else ordered_vocabulary(Vocabulary(texts(given), "label"), "label")
         return _Rules(order, duplicates or "keep")
     if given is not None and given != (old.classes if old.declared else None):
         raise DataError(f"{store}: was packed with another label set; leave classes= (--labels) out")
@@ -123,7 +123,7 @@ def _rules(
         raise DataError(
             f"{store}: was packed with duplicates={old.duplicates!r}; leave duplicates= (--duplicates) out"
         )
-    return _Rules(Vocabulary(list(old.classes), "label") if old.declared else None, old.duplicates)
+    return _Rules(Vocabulary(texts(old.classes), "label") if old.declared else None, old.duplicates)
 
 
 @dataclass
@@ -225,7 +225,7 @@ class _Job:
         return (
             *alike_notes(items, "item", self.budget),
             *alike_notes(annotators, "annotator", self.budget),
-            *class_notes(Vocabulary(list(classes), "label")),
+            *class_notes(Vocabulary(texts(classes), "label")),
         )
 
     def _name_pair(self, item: bytes, annotator: bytes, old: Annotations | None) -> str:

@@ -1,0 +1,187 @@
+"""A store is whole or absent, and a damaged one is refused by name."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dissensus as ds
+from cli_help import tree
+from dissensus.errors import DataError
+from dissensus.store.manifest import MANIFEST
+from dissensus.store.workspace import workspace
+from store_help import few_rows, random_rows, write_rows
+
+__all__ = ["few_rows"]
+VICTIM = Path(__file__).with_name("store_victim.py")
+KILLED = "-9"
+
+
+def stopped(folder: Path, file: Path, *plans: str) -> list[str]:
+    """Pack in processes that are stopped as planned; for each, how it ended and what was found after it."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", VICTIM, file, folder / "store", *plans],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture
+def two_files(tmp_path: Path) -> list[Path]:
+    return [write_rows(tmp_path / f"{number}.csv", random_rows(number, 400)) for number in range(2)]
+
+
+@pytest.fixture
+def expected(two_files: list[Path], tmp_path: Path) -> dict[str, bytes]:
+    """What one packing of both files writes."""
+    ds.pack(two_files, tmp_path / "expected")
+    return tree(tmp_path / "expected")
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir() if file.name.startswith("."))
+
+
+def test_a_killed_packing_leaves_the_store_as_it_was(
+    two_files: list[Path], expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    first, second = two_files
+    moments = ["watch=1", "watch=3", "watch=9", "seconds=0.03", "seconds=0.08", "sync=4"]
+    said = stopped(tmp_path, first, *moments)
+    assert said[1::2] == ["found None"] * len(moments)
+    assert {line.split()[-1] for line in said[:-4:2]} == {KILLED}
+    assert left(tmp_path) == [".store.packing"]
+    ds.pack(first, tmp_path / "store")
+    assert left(tmp_path) == []
+    # Killed while adding: before the new manifest is there (9 files and the folder are synced first), or
+    # after.
+    said = stopped(tmp_path, second, "watch=2", "watch=30", "sync=3", "sync=10")
+    assert said[1::2] == ["found 400"] * 4
+    assert {line.split()[-1] for line in said[::2]} == {KILLED}
+    said = stopped(tmp_path, second, "sync=11")
+    assert said == [f"sync=11 {KILLED}", "found 800"]
+    # The old files are still there, though nobody names them; the next packing tidies up.
+    assert set(expected) < set(tree(tmp_path / "store"))
+    ds.pack(first, tmp_path / "store")
+    assert len(tree(tmp_path / "store")) == len(expected)
+    assert left(tmp_path) == []
+
+
+def test_a_full_disk_is_one_line_and_nothing_is_lost(
+    two_files: list[Path], expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    first, second = two_files
+    told = f"{tmp_path / 'store'}: cannot be written (file too large); choose another place to write"
+    said = stopped(tmp_path, first, "bytes=0", "bytes=300", "bytes=1500")
+    assert [line.partition(" ")[2] for line in said] == [told, "2", "None"] * 3
+    ds.pack(first, tmp_path / "store")
+    before = tree(tmp_path / "store")
+    said = stopped(tmp_path, second, "bytes=300", "bytes=3000")
+    assert [line.partition(" ")[2] for line in said] == [told, "2", "400"] * 2
+    assert tree(tmp_path / "store") == before
+    assert left(tmp_path) == []
+    ds.pack(second, tmp_path / "store")
+    assert tree(tmp_path / "store") == expected
+
+
+def test_ctrl_c_leaves_nothing(two_files: list[Path], tmp_path: Path) -> None:
+    def interrupt(what: str, share: float) -> None:
+        if what.startswith("writing"):
+            raise KeyboardInterrupt
+
+    before = tree(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        ds.pack(two_files, tmp_path / "store", watch=interrupt)
+    assert tree(tmp_path) == before
+    assert not (tmp_path / "store").exists()
+
+
+def test_two_packings_at_once_are_refused(two_files: list[Path], tmp_path: Path) -> None:
+    with workspace(tmp_path / "store"), pytest.raises(DataError, match="another packing is at work"):
+        ds.pack(two_files, tmp_path / "store")
+    handle = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a lock elsewhere is no matter
+    ds.pack(two_files, tmp_path / "store")
+    os.close(handle)
+
+
+@pytest.mark.usefixtures("few_rows")
+def test_a_flipped_byte_is_refused_by_name(two_files: list[Path], tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    manifest = ds.pack(two_files, store)
+    assert len(manifest.shards) > 10
+    for file in sorted(store.iterdir()):
+        content = file.read_bytes()
+        for place in {0, len(content) // 3, len(content) // 2, len(content) - 1}:
+            file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            with pytest.raises(DataError, match=f"{file.name} is damaged; pack the files again"):
+                ds.open_annotations(store)
+        file.write_bytes(content)
+    assert ds.open_annotations(store).n_labels == 800
+
+
+@pytest.mark.usefixtures("few_rows")
+def test_the_damaged_shard_is_named_and_nothing_is_added_to_it(two_files: list[Path], tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    manifest = ds.pack(two_files[0], store)
+    column = store / manifest.files["annotator-codes"].name
+    content = bytearray(column.read_bytes())
+    content[4 * manifest.shards[2].first_row] ^= 1
+    column.write_bytes(content)
+    told = rf"shard 3 of {len(manifest.shards)} in annotator-codes-\w+\.int32 is damaged"
+    with pytest.raises(DataError, match=told):
+        ds.open_annotations(store)
+    with pytest.raises(DataError, match=told):
+        ds.pack(two_files[1], store)
+    assert ds.open_annotations(store, verify=False).n_labels == 400
+
+
+def test_every_byte_of_the_manifest_counts(two_files: list[Path], tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    ds.pack(two_files, store)
+    content = (store / MANIFEST).read_bytes()
+    for place in range(0, len(content), 7):
+        (store / MANIFEST).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(DataError, match=f"{MANIFEST} is damaged"):
+            ds.open_annotations(store)
+    for end in (0, 1, len(content) // 2):
+        (store / MANIFEST).write_bytes(content[:end])
+        with pytest.raises(DataError, match=f"{MANIFEST} is damaged"):
+            ds.open_annotations(store)
+
+
+def test_a_missing_or_shortened_file_is_noticed_even_unverified(
+    two_files: list[Path], tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    manifest = ds.pack(two_files, store)
+    for file in manifest.files.values():
+        content = (store / file.name).read_bytes()
+        (store / file.name).write_bytes(content[:-1])
+        with pytest.raises(DataError, match=f"{file.name} has .* bytes instead of"):
+            ds.open_annotations(store, verify=False)
+        (store / file.name).unlink()
+        with pytest.raises(DataError, match=f"{file.name} is missing"):
+            ds.open_annotations(store, verify=False)
+        (store / file.name).write_bytes(content)
+
+
+def test_a_code_beyond_its_vocabulary_is_refused(
+    two_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dissensus.store.layout import Layout
+
+    real = Layout.append
+    monkeypatch.setattr(Layout, "append", lambda self, rows: real(self, (rows[0], rows[1] - 1, rows[2])))
+    ds.pack(two_files, tmp_path / "store")
+    with pytest.raises(DataError, match="shard 1 of 1 in annotator-codes"):
+        ds.open_annotations(tmp_path / "store")
