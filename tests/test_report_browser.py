@@ -344,3 +344,15 @@ def test_twenty_thousand_items_stay_smooth(
     assert "3,000 labels of randomly chosen items" in sampled
     assert visit.said == []
     assert longest < 1500  # milliseconds, on a machine that may be busy
+
+
+def test_a_crowd_of_one_mind_has_a_whole_page(browser: Any, tmp_path: Path) -> None:
+    # Everybody agrees, so no second group is left of the small model that looks for groups.
+    item, annotator = (column.ravel() for column in np.indices((40, 6)))
+    known = ds.Annotations.from_arrays(item, annotator, item % 3)
+    path = ds.write_report(ds.MajorityVote().fit(known), known, tmp_path / "page.html")
+    opened = Visit(browser, path)
+    assert opened.said == []
+    assert opened.page.locator("main section").count() == 6
+    assert "answer as one group" in opened.page.locator("body").inner_text()
+    opened.context.close()

@@ -387,3 +387,20 @@ def test_two_known_groups_and_what_they_disagree_about(data_dir: Path, tmp_path:
     shares = [hate[np.isin(labels.annotator, who)].mean() for who in ([0, 1, 2], [3, 4, 5])]
     more = group["Ann1"] if shares[0] > shares[1] else group["Ann4"]
     assert f"group {group_name(more)} answers ‘hate’" in sentence
+
+
+def test_a_model_fitted_on_features_of_its_own_has_a_page(tmp_path: Path) -> None:
+    # The features are not among the annotations, so nothing can be fitted again for a comparison.
+    crowd = ds.simulate(60, 12, 3, labels_per_item=4, seed=0).annotations
+    model = ds.DirichletRegression(folds=2).fit(crowd, np.random.default_rng(0).normal(size=(60, 3)))
+    page = data_of(ds.write_report(model, crowd, tmp_path / "page.html"))
+    assert page["quality"]["held_out"] == []
+    assert page["data"]["n_items"] == 60
+
+
+def test_no_seed_leads_back_from_an_anonymous_page() -> None:
+    from dissensus.report.people import page_order
+
+    assert sorted(page_order(50, True)) == list(range(50))
+    assert (page_order(50, True) != page_order(50, True)).any()
+    assert list(page_order(5, False)) == [0, 1, 2, 3, 4]

@@ -42,9 +42,7 @@ def test_groups_sentence_says_who_says_what_where() -> None:
         "The annotators fall into 2 groups, which differ most on kind 1: group B answers ‘hate’"
     )
     assert f"group A 26{NB}%; 10{NB}% of the disagreement lies between groups" in said
-    assert words.groups_sentence(1, 0, 0.0, "", "", borrowed=False).startswith(
-        "The annotators answer as one group"
-    )
+    assert words.one_group_sentence(borrowed=False).startswith("The annotators answer as one group")
     assert words.groups_sentence(2, 0, 0.1, "", "", borrowed=True).startswith(
         "Seen through a small joint model"
     )

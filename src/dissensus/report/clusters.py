@@ -24,10 +24,9 @@ def cluster_content(annotations: Annotations, grouping: Grouping, spam: Any = No
     """Everything the page says about clusters; ``spam`` (annotators,) marks those judged to be spam."""
     K, L, _ = grouping.sizes
     names = [str(name) for name in annotations.classes]
-    grouped = grouping.annotators is not None and L > 1
-    divided = grouping.divided() if grouped else np.zeros(annotations.n_items)
+    divided = grouping.divided() if grouping.divides else np.zeros(annotations.n_items)
     kinds = [_kind(grouping, k, names, annotations) for k in range(K)]
-    idle = Idle.of(annotations, grouping, spam) if grouped else None
+    idle = Idle.of(annotations, grouping, spam) if grouping.divides else None
     return {
         "source": grouping.source,
         "borrowed": grouping.borrowed,
@@ -36,7 +35,8 @@ def cluster_content(annotations: Annotations, grouping: Grouping, spam: Any = No
         "groups": [_group(grouping, g, names, annotations, idle) for g in range(L)] if idle else [],
         "theta": np.rint(1000 * grouping.theta).astype(int).ravel(),
         "contrasts": _contrasts(grouping, names, divided, idle) if idle else [],
-        "between": between(grouping, divided) if grouped else None,
+        "between": between(grouping, divided) if grouping.divides else None,
+        "one_group": grouping.annotators is not None and not grouping.divides,
     }
 
 

@@ -19,7 +19,14 @@ from dissensus.report.clusters import cluster_content
 from dissensus.report.fitting import search_content, trace_content
 from dissensus.report.grouping import Grouping, borrowed_grouping, grouping_of
 from dissensus.report.items import item_columns, overturned, overturned_places, true_classes
-from dissensus.report.people import annotator_columns, crosstabs, judged, label_rows, minority_views, shuffled
+from dissensus.report.people import (
+    annotator_columns,
+    crosstabs,
+    judged,
+    label_rows,
+    minority_views,
+    page_order,
+)
 from dissensus.report.places import Projection, map_content
 from dissensus.report.quality import COUNTS_TITLE, quality_content
 
@@ -132,15 +139,15 @@ def _quality(request: Request) -> dict[str, Any]:
 def _people(request: Request, shown: Grouping | None, found: AnnotatorVerdicts | None) -> dict[str, Any]:
     """Annotators and single labels; where nobody is named, label counts."""
     annotations = request.annotations
+    order = page_order(annotations.n_annotators, request.anonymise)
     if annotations.anonymous or annotations.n_labels > MOST_ROWS:
         rows: dict[str, Any] = {"counts": annotations.counts.ravel()}
     else:
-        order = shuffled(annotations.n_annotators, request.anonymise, request.seed)
         rows = label_rows(annotations, order)
     if found is None:
         return {"annotators": None, "crosstabs": [], "rows": rows}
     return {
-        "annotators": annotator_columns(annotations, found, shown, request.anonymise, request.seed),
+        "annotators": annotator_columns(annotations, found, shown, request.anonymise, order),
         "views": minority_views(found),
         "n_judged": int(found.n_labels.sum()),
         "crosstabs": crosstabs(annotations, shown, request.anonymise),
@@ -200,6 +207,8 @@ def _cluster_sentence(content: dict[str, Any]) -> str:
         between, borrowed = clusters["between"], clusters["borrowed"]
         n_idle = sum(group["idle"] for group in clusters["groups"])
         return words.groups_sentence(len(clusters["groups"]), n_idle, between, where, says, borrowed)
+    if clusters["one_group"]:
+        return words.one_group_sentence(clusters["borrowed"])
     largest = clusters["kinds"][:3]
     top = [int(np.argmax(kind["p"])) for kind in largest]
     answers = [(names[p], kind["p"][p] / 1000) for p, kind in zip(top, largest, strict=True)]

@@ -42,6 +42,11 @@ class Grouping:
         return K, L, P
 
     @property
+    def divides(self) -> bool:
+        """Whether annotators fall into more groups than one."""
+        return self.annotators is not None and self.sizes[1] > 1
+
+    @property
     def kind_shares(self) -> Array:
         """(K,): what share of the items is of each kind."""
         return normalised(self.items.sum(axis=0))

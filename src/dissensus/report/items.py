@@ -81,7 +81,7 @@ def item_columns(
         columns["text"] = texts
     if shown is not None:
         columns["kind"] = shown.items.argmax(axis=1)
-    if shown is not None and shown.annotators is not None:
+    if shown is not None and shown.divides:
         columns["divided"] = np.round(shown.divided(), 4)
     return columns
 

@@ -50,10 +50,9 @@ def annotator_columns(
     found: AnnotatorVerdicts,
     grouping: Grouping | None,
     anonymise: bool,
-    seed: int,
+    order: NDArray[np.intp],
 ) -> dict[str, Any]:
-    """One list a column, one entry an annotator; with ``anonymise`` in an order that tells nothing."""
-    order = shuffled(annotations.n_annotators, anonymise, seed)
+    """One list a column, one entry an annotator, in the order of the page."""
     columns: dict[str, Any] = {
         "id": names(annotations, anonymise),
         "n": annotations.annotator_load[order],
@@ -62,15 +61,15 @@ def annotator_columns(
         "verdict": found.verdict[order],
         "evidence": found.evidence[order],
     }
-    if grouping is not None and grouping.annotators is not None:
+    if grouping is not None and grouping.annotators is not None and grouping.divides:
         columns["group"] = grouping.annotators.argmax(axis=1)[order]
         columns["sure"] = np.round(grouping.annotators.max(axis=1), 2)[order]
     return columns
 
 
-def shuffled(n: int, anonymise: bool, seed: int) -> NDArray[np.intp]:
-    """The annotators' order on the page: their own, or a random one that hides it."""
-    return np.random.default_rng([seed, 1]).permutation(n) if anonymise else np.arange(n)
+def page_order(n: int, anonymise: bool) -> NDArray[np.intp]:
+    """The annotators' order on the page: their own, or one that nobody can draw again from a seed."""
+    return np.random.default_rng().permutation(n) if anonymise else np.arange(n)
 
 
 def names(annotations: Annotations, anonymise: bool) -> list[str]:
@@ -94,7 +93,7 @@ def label_rows(annotations: Annotations, order: NDArray[np.intp]) -> dict[str, A
 def crosstabs(annotations: Annotations, grouping: Grouping | None, anonymise: bool) -> list[dict[str, Any]]:
     """What is known of the annotators (columns of their table) against the groups."""
     table = annotations.annotator_table
-    if table is None or grouping is None or grouping.annotators is None:
+    if table is None or grouping is None or grouping.annotators is None or not grouping.divides:
         return []
     group = grouping.annotators.argmax(axis=1)
     fewest = FEWEST_NAMED if anonymise else 1

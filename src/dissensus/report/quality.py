@@ -75,6 +75,8 @@ def held_out_table(
         return []
     known = [row.as_row() if isinstance(row, HeldOut) else dict(row) for row in given or ()]
     missing = [rival for rival in _contenders(model, annotations) if not _scored(rival, known, model)]
+    if any(map(_needs_features, missing)) and not _have_features(annotations):
+        return []
     known += _comparable(
         [row.as_row() for row in compare(annotations, missing, seed, test_size=test_size)], known
     )
@@ -190,7 +192,13 @@ def quick_worth(model: Model, annotations: Annotations, seed: int) -> dict[str, 
 
 
 def _needs_features(model: Model) -> bool:
-    return "features_" in model._arrays
+    return getattr(model, "uses_features", False) or "features_" in model._arrays
+
+
+def _have_features(annotations: Annotations) -> bool:
+    """Whether a model that needs features can be fitted again on these items."""
+    table = annotations.item_table
+    return table is not None and not {"features", "text"}.isdisjoint(table.column_names)
 
 
 def _worth(shown: int, efficiency: float, pool: int, how: str) -> dict[str, Any]:

@@ -63,15 +63,21 @@ def clarity_sentence(clear: float, split: float, rivals: tuple[str, str] | None)
 
 def groups_sentence(n_groups: int, n_idle: int, between: float, where: str, says: str, borrowed: bool) -> str:
     """Into how many groups annotators fall, on which items they differ most, and what they say there."""
-    through = "Seen through a small joint model, the annotators" if borrowed else "The annotators"
-    if n_groups < 2:
-        return f"{through} answer as one group: no other way of answering stands out."
     idle = f" ({n_idle} of them hardly {'looks' if n_idle == 1 else 'look'} at the items)" if n_idle else ""
     over = f", which differ most on {where}: {says}" if says else ""
     return (
-        f"{through} fall into {n_groups} groups{idle}{over}; {percent(between)} of the disagreement lies "
-        "between groups, the rest within them."
+        f"{_through(borrowed)} fall into {n_groups} groups{idle}{over}; {percent(between)} of the "
+        "disagreement lies between groups, the rest within them."
     )
+
+
+def one_group_sentence(borrowed: bool) -> str:
+    """Where annotators were looked at and no group stands apart."""
+    return f"{_through(borrowed)} answer as one group: no other way of answering stands out."
+
+
+def _through(borrowed: bool) -> str:
+    return "Seen through a small joint model, the annotators" if borrowed else "The annotators"
 
 
 def kinds_sentence(shares: Sequence[float], top: Sequence[tuple[str, float]]) -> str:
