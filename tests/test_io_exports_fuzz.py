@@ -100,7 +100,8 @@ def _changed(value: Any, random: random.Random, depth: int) -> Any:
 
 def recell(raw: bytes, random: random.Random) -> bytes:
     """Blank, double or swap cells of a table."""
-    lines = [line.split(b"\t" if b"\t" in raw else b",") for line in raw.split(b"\n")]
+    delimiter = b"\t" if b"\t" in raw else b","
+    lines = [line.split(delimiter) for line in raw.split(b"\n")]
     line = random.choice(lines)
     place = random.randrange(len(line))
     change = random.randrange(4)
@@ -114,7 +115,7 @@ def recell(raw: bytes, random: random.Random) -> bytes:
         line[place], line[0] = line[0], line[place]
     else:
         del line[place]
-    return (b"\t" if b"\t" in raw else b",").join(lines[0]) + b"\n" + b"\n".join(map(b",".join, lines[1:]))
+    return b"\n".join(map(delimiter.join, lines))
 
 
 BYTES = [cut, flip, splice, sprinkle]
