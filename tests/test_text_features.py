@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.sparse import csr_array
 
 import dissensus as ds
 from dissensus.annotations import Annotations
@@ -113,3 +114,49 @@ def test_files_that_are_none(tmp_path: Path):
     pq.write_table(pa.table({"item": ["a"], "f": ["word"]}), tmp_path / "words.parquet")
     with pytest.raises(DataError, match="not numeric"):
         ds.read_features(tmp_path / "words.parquet")
+
+
+@pytest.mark.parametrize(
+    ("column", "word"),
+    [
+        # Six numbers cannot be shared out among four rows; eight could be, and would then change rows.
+        (pa.array([[1.0, 2.0], [3.0], [4.0, 5.0], [6.0]]), "row 1 has 1 features and row 0 has 2"),
+        (pa.array([[1.0, 2.0], [3.0, 4.0, 5.0], [6.0], [7.0, 8.0]]), "row 1 has 3 features and row 0 has 2"),
+        (pa.array([{"a": 1.0}] * 4), "a column of type struct<a: double>"),
+        (pa.array([[1.0], None, [2.0], [3.0]]), "row 1 has no features"),
+        (pa.array([0.5] * 4), "a column of type double"),
+    ],
+    ids=["odd", "even", "struct", "null", "plain"],
+)
+def test_a_column_that_is_no_table_of_numbers_is_refused(column: Any, word: str, tmp_path: Path):
+    ids = ["a", "b", "c", "d"]
+    known = Annotations.from_arrays(
+        ids, ["x"] * 4, ["yes", "no"] * 2, items=pa.table({"item": ids, "features": column})
+    )
+    with pytest.raises(DataError, match=f"features: .*{word}"):
+        features_of(known)
+    if pa.types.is_nested(column.type):
+        pq.write_table(pa.table({"item": ids, "vector": column}), tmp_path / "x.parquet")
+        with pytest.raises(DataError, match=word):
+            ds.read_features(tmp_path / "x.parquet")
+
+
+def test_one_string_a_sparse_matrix_and_a_number_are_no_features():
+    with pytest.raises(DataError, match="X is one text, 'abc'; put it in a list"):
+        as_features("abc")
+    with pytest.raises(DataError, match=r"sparse matrix came .* give its toarray\(\)"):
+        as_features(csr_array(X))
+    with pytest.raises(DataError, match="does not give one row to each item"):
+        as_features(5)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_a_cut_or_damaged_npz_is_refused(save: Any, tmp_path: Path):
+    save(tmp_path / "x.npz", X)
+    whole = (tmp_path / "x.npz").read_bytes()
+    middle = len(whole) // 3
+    damaged = whole[:middle] + bytes(255 - b for b in whole[middle : middle + 20]) + whole[middle + 20 :]
+    for content in (whole[:-30], whole[: len(whole) // 2], damaged):
+        (tmp_path / "x.npz").write_bytes(content)
+        with pytest.raises(DataError, match="not a NumPy file"):
+            ds.read_features(tmp_path / "x.npz")

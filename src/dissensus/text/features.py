@@ -6,6 +6,8 @@ that every split and selection of items takes them along.
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -77,7 +79,7 @@ def read_features(path: str | Path, items: Any = None) -> Features:
     wanted = items.item_vocabulary if isinstance(items, Annotations) else items
     ids, rows = _read_parquet(file) if file.suffix == ".parquet" else _read_numpy(file)
     if wanted is None:
-        return check_features(rows, len(rows), str(file))
+        return check_features(rows, None, str(file))
     vocabulary = wanted if isinstance(wanted, Vocabulary) else Vocabulary(wanted, "item")
     if ids is None:
         return check_features(rows, len(vocabulary), str(file))
@@ -86,24 +88,33 @@ def read_features(path: str | Path, items: Any = None) -> Features:
 
 def as_features(X: Any, model: str | None = None) -> Features:
     """An (items, features) array from numbers, or from texts by embedding them."""
+    if isinstance(X, str):
+        raise DataError(f"X is one text, {X!r}; put it in a list")
     if is_text(X):
         return embed(list(X), model=model)
-    return check_features(X, len(X), "X")
+    return check_features(X, None, "X")
 
 
 def is_text(X: Any) -> bool:
     """Whether X holds strings rather than numbers."""
-    return len(X) > 0 and isinstance(X[0] if isinstance(X, Sequence) else np.asarray(X).flat[0], str)
+    first = X[:1] if isinstance(X, Sequence) else np.asarray(X).ravel()[:1]
+    return len(first) > 0 and isinstance(first[0], str)
 
 
-def check_features(features: Any, n_items: int, where: str = "features") -> Features:
-    """Features as an (items, features) float32 array, or an error that names the first bad row."""
+def check_features(features: Any, n_items: int | None, where: str = "features") -> Features:
+    """Features as an (items, features) float32 array, or an error that names the first bad row.
+
+    Without ``n_items`` any number of rows will do.
+    """
+    if hasattr(features, "tocsr"):
+        raise DataError(f"{where}: a sparse matrix came and an array is needed; give its toarray()")
     try:
         rows = np.ascontiguousarray(features, dtype=np.float32)
     except (TypeError, ValueError):
         raise DataError(f"{where}: not numbers of one shape; give an (items, features) array") from None
-    if rows.ndim != 2 or not rows.shape[1] or len(rows) != n_items:
-        raise DataError(f"{where}: shape {rows.shape} does not give one row to each of {n_items} items")
+    if rows.ndim != 2 or not rows.shape[1] or n_items not in (None, len(rows)):
+        whom = "each item" if n_items is None else f"each of {n_items} items"
+        raise DataError(f"{where}: shape {rows.shape} does not give one row to {whom}")
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
         raise DataError(f"{where}: row {int(np.flatnonzero(~finite)[0])} has NaN or infinity; correct it")
@@ -112,12 +123,12 @@ def check_features(features: Any, n_items: int, where: str = "features") -> Feat
 
 def _read_numpy(file: Path) -> tuple[Any, Any]:
     try:
-        content = np.load(file, allow_pickle=False)
-        if not isinstance(content, np.lib.npyio.NpzFile):
-            return None, content
-        with content:
+        with file.open("rb") as opened:  # numpy leaves a damaged archive that it opened itself open
+            content = np.load(opened, allow_pickle=False)
+            if not isinstance(content, np.lib.npyio.NpzFile):
+                return None, content
             arrays = {name: content[name] for name in content.files}
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"{file}: not a NumPy file of plain numbers ({error}); save it with numpy.save"
         ) from None
@@ -148,13 +159,20 @@ def _read_parquet(file: Path) -> tuple[Any, Any]:
 
 def _rows_of_lists(column: Any, where: str) -> Any:
     """An (items, features) array out of an Arrow list column."""
+    kind = column.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        raise DataError(f"{where}: a column of type {kind} came; give one list of numbers an item")
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         raise DataError(f"{where}: row {row} has no features; fill it in or drop the item")
-    numbers = column.flatten().to_numpy(zero_copy_only=False)
-    if len(column) and len(numbers) % len(column):
-        raise DataError(f"{where}: rows have different numbers of features; give each the same")
-    return numbers.reshape(len(column), -1)
+    lengths = column.value_lengths().to_numpy()
+    width = int(lengths[0]) if len(lengths) else 0
+    if (lengths != width).any():
+        row = int(np.flatnonzero(lengths != width)[0])
+        raise DataError(
+            f"{where}: row {row} has {lengths[row]} features and row 0 has {width}; give each row the same"
+        )
+    return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), width)
 
 
 def _in_order(rows: Any, ids: Any, wanted: Vocabulary, file: Path) -> Any:
