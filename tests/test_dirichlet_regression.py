@@ -149,7 +149,7 @@ def test_strength_and_concentration_are_the_best_tried(fitted: Any) -> None:
     value = Answers.of(known).log_chance(model.item_means_, S) + log_prior(S)
     assert model.trace_[best] == pytest.approx(value, rel=1e-12)
     again = ds.DirichletRegression(S, strength=float(model.strength_)).fit(known, X)
-    np.testing.assert_allclose(again.label_distributions_, model.label_distributions_, rtol=1e-3)
+    np.testing.assert_allclose(again.label_distributions_, model.label_distributions_, rtol=2e-2)
 
 
 # ---- what was planted, and a control --------------------------------------------------------------------

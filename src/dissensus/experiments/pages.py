@@ -1,15 +1,21 @@
-"""What the pages of results share: reading the datasets, tables in Markdown, the command line."""
+"""What the pages of results share: reading datasets, a journal, tables in Markdown, the command line."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from dissensus.annotations import Annotations
 from dissensus.io import read_annotations
 from dissensus.io.atomic import atomic_path
+
+Values = dict[str, Any]
 
 
 def read_dataset(folder: Path) -> Annotations:
@@ -22,6 +28,30 @@ def read_dataset(folder: Path) -> Annotations:
 def _first(folder: Path, stem: str) -> Path | None:
     found = [folder / f"{stem}{ending}" for ending in (".csv", ".csv.gz")]
     return next((path for path in found if path.exists()), None)
+
+
+@dataclass
+class Journal:
+    """Finished measurements, one JSON line each; without a file they are only remembered."""
+
+    path: Path | None
+    done: dict[str, Values] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.path is not None and self.path.exists():
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+            self.done = {entry["key"]: entry["values"] for entry in map(json.loads, lines)}
+
+    def measured(self, key: str, measure: Callable[[], Values]) -> Values:
+        """The values under a key, measured if nobody has."""
+        if key not in self.done:
+            began = time.process_time()
+            values = measure()
+            self.done[key] = values | {"cpu_seconds": round(time.process_time() - began, 1)}
+            if self.path is not None:
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"key": key, "values": self.done[key]}) + "\n")
+        return self.done[key]
 
 
 def table(head: Sequence[str], lines: Sequence[str]) -> str:

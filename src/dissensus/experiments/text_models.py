@@ -14,11 +14,9 @@ journal, a finished measurement is written down at once, and a run that was stop
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ import numpy as np
 
 from dissensus._version import __version__
 from dissensus.annotations import Annotations
-from dissensus.experiments.pages import line, read_dataset, table, yes
+from dissensus.experiments.pages import Journal, Values, line, read_dataset, table, yes
 from dissensus.io.atomic import atomic_path
 from dissensus.learners.finetuned import FineTunedEncoder
 from dissensus.learners.softmax import SoftmaxRegression
@@ -46,7 +44,6 @@ HIDDEN_SHARE = 0.2
 DEV_SHARE = 0.1  # of the labels left, to choose the epoch on
 
 Parts = dict[str, Annotations]
-Values = dict[str, Any]
 Build = Callable[[int], Any]  # seed -> unfitted model
 
 
@@ -97,30 +94,6 @@ HIDDEN_ROWS: dict[str, Build] = {
 
 
 # ---- measuring --------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Journal:
-    """Finished measurements, one JSON line each; without a file they are only remembered."""
-
-    path: Path | None
-    done: dict[str, Values] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.path is not None and self.path.exists():
-            lines = self.path.read_text(encoding="utf-8").splitlines()
-            self.done = {entry["key"]: entry["values"] for entry in map(json.loads, lines)}
-
-    def measured(self, key: str, measure: Callable[[], Values]) -> Values:
-        """The values under a key, measured if nobody has."""
-        if key not in self.done:
-            began = time.process_time()
-            values = measure()
-            self.done[key] = values | {"cpu_seconds": round(time.process_time() - began, 1)}
-            if self.path is not None:
-                with self.path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"key": key, "values": self.done[key]}) + "\n")
-        return self.done[key]
 
 
 def key_of(question: str, model: Any, name: str, seed: int) -> str:
