@@ -314,12 +314,25 @@ def test_spans_are_no_labels(tmp_path: Path) -> None:
         load_export(written(tmp_path, line))
 
 
-def test_answers_about_parts_of_a_text_are_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "where",
+    [{"start": 0, "end": 3}, {"x": 1.0, "y": 2.0}, {"points": [[1, 2], [3, 4]]}, {"format": "rle", "rle": [0]}],
+    ids=["text", "box", "polygon", "brush"],
+)
+def test_answers_about_parts_of_an_item_are_left_out(where: dict[str, Any], tmp_path: Path) -> None:
     part = samples.choice("mood", "neg")
-    part["value"] |= {"start": 0, "end": 3}
+    part["value"] |= where
     imported = load_export(written(tmp_path, [task(), task(result=[samples.choice("mood", "pos"), part])]))
     assert imported.left_out == {"answers about a part of an item": 1}
     assert [label for *_, label in triples(imported)] == ["neg", "pos"]
+
+
+def test_the_same_answer_twice_in_one_annotation_is_one_label(tmp_path: Path) -> None:
+    result = [samples.choice("mood", "neg"), samples.choice("mood", "neg", "pos")]
+    assert triples(load_export(written(tmp_path, [task(result=result)]))) == [
+        ("7", "10", "neg"),
+        ("7", "10", "pos"),
+    ]
 
 
 def test_merged_doccano_files_have_lost_their_annotators(tmp_path: Path) -> None:

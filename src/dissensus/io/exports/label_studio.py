@@ -69,11 +69,11 @@ def _read_annotation(place: str, item: int, annotation: Mapping[str, Any], gathe
     elif annotation.get("ground_truth"):
         gather.leave_out(_GROUND_TRUTH)
     else:
-        labels: list[str] = []
+        labels: dict[str, None] = {}
         for question, answer in _answers(annotation.get("result"), gather):
             if gather.wants(question):
-                labels += gather.parsed(place, as_labels, answer)
-        gather.label(place, item, _annotator(annotation.get("completed_by")), labels)
+                labels |= dict.fromkeys(gather.parsed(place, as_labels, answer))
+        gather.label(place, item, _annotator(annotation.get("completed_by")), list(labels))
 
 
 def _answers(results: Any, gather: Gatherer) -> Iterator[tuple[str, Any]]:
@@ -83,7 +83,7 @@ def _answers(results: Any, gather: Gatherer) -> Iterator[tuple[str, Any]]:
         value = result.get("value") if kind in _CONTROLS else None
         if not isinstance(value, dict):
             continue
-        if "start" in value or "x" in value:
+        if value.keys() - {_CONTROLS[kind]}:  # where the part is: start, x, points, rle, …
             gather.leave_out(_REGION)
             continue
         answer = value.get(_CONTROLS[kind])
