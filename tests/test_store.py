@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,21 @@ def test_neither_order_nor_memory_reaches_the_store(tmp_path: Path, monkeypatch:
         monkeypatch.setattr("dissensus.store.packing.Budget.of", lambda _, n=limit: Budget(10**12, n, 10**6))
         ds.pack(file, tmp_path / f"other-{number}")
         assert tree(tmp_path / f"other-{number}") == tree(tmp_path / "one")
+
+
+@small
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize(
+    "odd",
+    ["plain", '"quo""ted"', '"a\nb"', '"a\r\nb"', '"' + "long\n" * 300 + '"'],
+    ids=["none", "quote", "lf", "crlf", "long"],
+)
+def test_text_in_quotes_is_the_same_in_pieces(odd: str, end: str, tmp_path: Path) -> None:
+    rows = ["item,annotator,label", *(f"{odd},w{i},yes" for i in range(30)), "last,w1,no"]
+    votes = tmp_path / "votes.csv"
+    votes.write_bytes((end.join(rows) + end).encode())
+    ds.pack(votes, tmp_path / "store")
+    same(ds.open_annotations(tmp_path / "store"), ds.read_annotations(votes))
 
 
 def test_numbers_in_parquet_become_text_as_ever(tmp_path: Path) -> None:
@@ -266,6 +282,16 @@ def test_a_place_that_is_not_ours_is_refused(tmp_path: Path) -> None:
         ds.pack(tmp_path / "store", tmp_path / "other")
     with pytest.raises(DataError, match="is no store; make one"):
         ds.open_annotations(tmp_path / "nowhere")
+
+
+def test_progress_tells_labels_a_second(tmp_path: Path) -> None:
+    told: list[tuple[str, float]] = []
+    votes = write_rows(tmp_path / "votes.csv", random_rows(8))
+    ds.pack(votes, tmp_path / "store", watch=lambda what, share: told.append((what, share)))
+    assert re.fullmatch(r"reading votes\.csv \(160 labels, [\d,]+ a second\)", told[0][0])
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert 0 <= shares[0] < shares[-1] <= 1
 
 
 # ---- merging ------------------------------------------------------------------------------------------

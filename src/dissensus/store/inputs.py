@@ -103,8 +103,9 @@ class Inputs:
         inside = [name for name in names if name in table.columns] or table.columns[:1]
         for arrays in table.chunks(inside):
             columns = dict(zip(inside, arrays, strict=True))
-            constant = {name: pa.repeat(file.folders.get(name), len(arrays[0])) for name in names}
-            yield [to_arrow((constant | columns)[n], r) for n, r in zip(names, _ROLES, strict=True)]
+            for name in set(names).difference(inside):
+                columns[name] = pa.repeat(pa.scalar(file.folders[name], pa.string()), len(arrays[0]))
+            yield [to_arrow(columns[name], role) for name, role in zip(names, _ROLES, strict=True)]
 
     def _names(self, table: StreamedTable, file: File) -> list[str]:
         """The three columns, each by its name or as told."""

@@ -214,7 +214,7 @@ class _Job:
             self._tell("sorting labels", 0.65 + 0.15 * run.rows.stop / spool.n_rows, spool.n_rows)
         for rows in merger.blocks(runs, self.budget):
             layout.append(rows)
-            self._tell("writing labels", 0.8 + 0.15 * len(layout.pointers) / merger.sizes[0], spool.n_rows)
+            self._tell("writing labels", 0.8 + 0.1 * len(layout.pointers) / merger.sizes[0], spool.n_rows)
         return layout.finish()
 
     def _ids(self, ids: IdFile, what: str) -> dict[str, StoredFile]:
