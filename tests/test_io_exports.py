@@ -316,7 +316,12 @@ def test_spans_are_no_labels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "where",
-    [{"start": 0, "end": 3}, {"x": 1.0, "y": 2.0}, {"points": [[1, 2], [3, 4]]}, {"format": "rle", "rle": [0]}],
+    [
+        {"start": 0, "end": 3},
+        {"x": 1.0, "y": 2.0},
+        {"points": [[1, 2], [3, 4]]},
+        {"format": "rle", "rle": [0]},
+    ],
     ids=["text", "box", "polygon", "brush"],
 )
 def test_answers_about_parts_of_an_item_are_left_out(where: dict[str, Any], tmp_path: Path) -> None:
@@ -563,7 +568,10 @@ def test_lists_of_class_numbers_get_their_names(tmp_path: Path) -> None:
     ("columns", "message"),
     [
         ({"item": ["a"], "label": ["x"]}, r"has no annotator column.*\(item, label\)"),
-        ({"item": ["a"], "annotator": ["x"], "mood": ["y"]}, "has no label column; name it with --question"),
+        (
+            {"item": ["a"], "annotator": ["x"], "mood": ["y"]},
+            r"which column holds the answers; .*--question \(mood\)",
+        ),
         (
             {"thing": ["a"], "annotator": ["x"], "label": ["y"]},
             "has no item column; name it with --item-column",
@@ -584,6 +592,33 @@ def test_datasets_that_cannot_be_read(columns: dict[str, Any], message: str, tmp
     )
     with pytest.raises(DataError, match=message):
         load_export(on_disk(tmp_path / "data", pa.table(columns), declared))
+
+
+def test_the_columns_of_a_dataset_may_have_any_names(tmp_path: Path) -> None:
+    path = on_disk(
+        tmp_path / "data", pa.table({"thing": ["a"], "who": ["x"], "mood": ["sad"], "label": ["z"]})
+    )
+    with pytest.raises(DataError, match=r"no annotator column; name it with --annotator-column \(thing, who"):
+        read_annotations(path, item="thing")
+    for question in ({"question": "mood"}, {"label": "mood"}):
+        read = read_annotations(path, item="thing", annotator="who", **question)
+        assert [list(ids) for ids in (read.items, read.annotators, read.classes)] == [["a"], ["x"], ["sad"]]
+    with pytest.raises(DataError, match="has no column 'by'; name it with --annotator-column"):
+        load_export(path, item_column="thing", annotator_column="by")
+    with pytest.raises(DataError, match="label-studio files say themselves who annotated"):
+        load_export(written(tmp_path, [task()]), annotator_column="who")
+
+
+def test_every_label_column_of_a_dataset_is_a_question(tmp_path: Path) -> None:
+    path = on_disk(
+        tmp_path / "data", pa.table({"id": ["a"], "annotator": ["x"], "Rating": [4], "label": ["y"]})
+    )
+    with pytest.raises(DataError, match=r"several questions \(Rating, label\); choose one with --question"):
+        load_export(path)
+    chosen = load_export(path, question="Rating")
+    assert (triples(chosen), chosen.questions) == ([("a", "x", "4")], ("Rating", "label"))
+    assert texts(chosen) == {}  # the other question's answer is no text
+    assert texts(load_export(path, question="Rating", text_column="label")) == {"a": "y"}
 
 
 def test_a_dataset_with_two_columns_of_one_name(tmp_path: Path) -> None:

@@ -81,8 +81,12 @@ def read_long(
 ) -> Annotations:
     """One row a label."""
     item = item_column(table, columns, "long")
-    annotator = find_column(table.columns, "annotator", _one(columns.annotator), table.name, taken=[item])
-    label = find_column(table.columns, "label", _one(columns.label), table.name, taken=[item, annotator])
+    annotator = find_column(
+        table.columns, "annotator", one_column(columns.annotator), table.name, taken=[item]
+    )
+    label = find_column(
+        table.columns, "label", one_column(columns.label), table.name, taken=[item, annotator]
+    )
     _refuse_one_for_two(table, item, annotator, label)
     return Annotations.from_arrays(
         *table.ids([item, annotator, label]),
@@ -93,7 +97,8 @@ def read_long(
     )
 
 
-def _one(name: str | Sequence[str] | None) -> str | None:
+def one_column(name: str | Sequence[str] | None) -> str | None:
+    """The name of a role's only column."""
     if name is None or isinstance(name, str):
         return name
     raise DataError(f"a long table has one column for each role, got {list(name)}; name one, or say layout=")

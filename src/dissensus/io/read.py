@@ -19,6 +19,7 @@ from dissensus.io.layouts import (
     Layout,
     guess_layout,
     item_column,
+    one_column,
     read_counts,
     read_long,
     read_wide,
@@ -90,10 +91,11 @@ def read_annotations(
         imported = load_export(
             source,
             format=format,
-            question=question,
+            question=question if question is not None else one_column(label),
             several=several,
             keep_rejected=keep_rejected,
             item_column=item,
+            annotator_column=one_column(annotator),
             text_column=text_column,
         )
         labels, names = _from_export(imported, classes, duplicates), ("item", "annotator")
@@ -174,7 +176,7 @@ def _read_table(
 
 
 def _is_export(source: Any, format: str | None, layout: Layout | None, columns: Columns) -> bool:
-    """Whether a tool wrote this file: by the format named, or by its content where nothing is named."""
+    """Whether a tool wrote this: by the format named, else by its content; a file only if no column is."""
     if not isinstance(source, str | os.PathLike) or format in FORMATS:
         return False
     from dissensus.io import exports
@@ -182,7 +184,7 @@ def _is_export(source: Any, format: str | None, layout: Layout | None, columns: 
     if format is not None:
         return format in exports.FORMATS
     path = Path(source)
-    if layout is not None or columns.named or not (path.is_file() or path.is_dir()):
+    if layout is not None or not (path.is_dir() or (path.is_file() and not columns.named)):
         return False
     return exports.recognise(path) not in (None, "wide", "counts")
 

@@ -70,6 +70,7 @@ def load_export(
     several: Several = "keep",
     keep_rejected: bool = False,
     item_column: str | None = None,
+    annotator_column: str | None = None,
     text_column: str | None = None,
 ) -> Imported:
     """Read the labels of one question from a tool's export.
@@ -77,7 +78,8 @@ def load_export(
     ``format`` is one of :data:`FORMATS`, recognised from the content if not given. ``question`` names the
     question where there are several. ``several="error"`` refuses more than one label in one answer.
     ``keep_rejected`` keeps rejected assignments. ``item_column`` and ``text_column`` name the fields that
-    identify an item and hold its text, where the tool's usual ones are not wanted.
+    identify an item and hold its text, where the tool's usual ones are not wanted; ``annotator_column`` does
+    so for the annotators of a dataset on disk, the one format whose columns have no fixed names.
     """
     path = Path(path)
     name = format if format is not None else _recognised(path)
@@ -87,7 +89,9 @@ def load_export(
         raise bad_parameter("load_export", "several", "'keep' or 'error'", several)
     if not path.exists():
         raise DataError(f"{path}: no such file; check the name")
-    options = Options(question, several, keep_rejected, item_column, text_column)
+    if annotator_column is not None and name != "huggingface":
+        raise DataError(f"{path}: {name} files say themselves who annotated; leave --annotator-column out")
+    options = Options(question, several, keep_rejected, item_column, annotator_column, text_column)
     gather = Gatherer(path, name, options)
     try:
         FORMATS[name].read(path, gather)

@@ -37,6 +37,7 @@ class Options:
     several: Several = "keep"
     keep_rejected: bool = False
     item_column: str | None = None
+    annotator_column: str | None = None
     text_column: str | None = None
 
 

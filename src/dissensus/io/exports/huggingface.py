@@ -68,7 +68,7 @@ def read(path: Path, gather: Gatherer) -> None:
             if any(name.endswith(".responses.users") for name in batch.schema.names):
                 read_row = argilla.read_record
             else:
-                read_row = _row_reader(path, batch.schema, split)
+                read_row = _row_reader(batch.schema, split, gather)
             for row in batch.to_pylist():
                 number += 1
                 read_row(f"row {number}", row, gather)
@@ -108,22 +108,23 @@ def _valid(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def _row_reader(path: Path, schema: pa.Schema, split: str | None) -> Any:
+def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
     """A function that reads one row, once the columns it needs are found."""
-    names = schema.names
-    classes = _class_names(schema)
-    annotator_column = _find(path, names, _ANNOTATOR_NAMES, "annotator", None)
+    names, options = schema.names, gather.options
+    item_column = _find(gather.path, names, _ITEM_NAMES, "item", options.item_column)
+    annotator_column = _find(gather.path, names, _ANNOTATOR_NAMES, "annotator", options.annotator_column)
+    others = [name for name in names if name not in (item_column, annotator_column)]
+    questions = [name for name in others if name.lower() in _LABEL_NAMES]
+    label_column = gather.choose(others, questions)
+    texts = [name for name in others if name not in (label_column, *questions) or name == options.text_column]
+    names_of_classes = _class_names(schema).get(label_column)
+    side = {"split": split} if split else {}
 
     def read_row(place: str, row: Mapping[str, Any], gather: Gatherer) -> None:
-        item_column = _find(path, names, _ITEM_NAMES, "item", gather.options.item_column)
-        label_column = _find(path, names, _LABEL_NAMES, "label", gather.options.question)
-        gather.wants(label_column)
-        beside = {key: row[key] for key in names if key not in (item_column, annotator_column, label_column)}
-        side = {"split": split} if split else {}
-        text = gather.text_of(beside)
+        text = gather.text_of({name: row[name] for name in texts})
         item = gather.item(place, row[item_column], text, **side)
         for annotator, value in _pairs(place, row[annotator_column], row[label_column], gather):
-            label = _named(place, value, classes.get(label_column), gather)
+            label = _named(place, value, names_of_classes, gather)
             gather.label(place, item, annotator, gather.parsed(place, as_labels, label))
 
     return read_row
@@ -134,9 +135,8 @@ def _find(path: Path, names: Sequence[str], usual: Sequence[str], what: str, wan
     for name in [wanted] if wanted else usual:
         if name in names or name.lower() in by_lower:
             return name if name in names else by_lower[name.lower()]
-    option = "--question" if what == "label" else f"--{what}-column"
     column = f"column {wanted!r}" if wanted else f"{what} column"
-    raise DataError(f"{path}: has no {column}; name it with {option} ({listed(names)})")
+    raise DataError(f"{path}: has no {column}; name it with --{what}-column ({listed(names)})")
 
 
 def _pairs(place: str, annotator: Any, label: Any, gather: Gatherer) -> list[tuple[Any, Any]]:
