@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from sklearn.base import clone
 
 import dissensus as ds
 from dissensus.errors import ModelFileError
+from dissensus.learners.finetuned import _unpack
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch")
@@ -98,3 +100,20 @@ def test_a_file_that_smuggles_is_refused(fitted: ds.FineTunedEncoder, tmp_path: 
     arrays["file:" + name] = np.zeros(3, np.uint8)
     with pytest.raises(ModelFileError, match="which no saved encoder has"):
         clone(fitted)._restore(arrays, facts)
+
+
+@pytest.mark.parametrize(
+    ("modules", "word"),
+    [
+        ([{"idx": 0, "name": "0", "path": "", "type": "os.system"}], "has a part 'os.system'"),
+        ({"type": "sentence_transformers.models.Transformer"}, "not a list of modules"),
+        ([{"idx": 0}], "not a list of modules"),
+    ],
+    ids=["foreign", "no list", "no type"],
+)
+def test_code_of_others_is_refused_before_anything_is_loaded(modules: Any, word: str, tmp_path: Path):
+    content = np.frombuffer(json.dumps(modules).encode(), np.uint8)
+    for name in ("modules.json", "Modules.JSON", "1_Part/../modules.json"):
+        with pytest.raises(ModelFileError, match=word):
+            _unpack(tmp_path, name, content)
+    assert not list(tmp_path.iterdir())

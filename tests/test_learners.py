@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 import dissensus as ds
-from dissensus.errors import DataError, ModelFileError, NotFittedError, ParameterError
+from dissensus.errors import DataError, MissingExtraError, ModelFileError, NotFittedError, ParameterError
 from dissensus.learners.base import batches, hold_out
 from dissensus.learners.softmax import objective
 from dissensus.learners.textcnn import lexicon_of, read_glove, words_of
@@ -136,6 +137,58 @@ def test_damaged_files_are_refused(tmp_path: Path):
         ds.load_learner(path)
 
 
+def change(path: Path, arrays: dict[str, Any] | None = None, **settings: Any) -> None:
+    """Rewrite a saved learner with other arrays and settings."""
+    from safetensors import safe_open
+    from safetensors.numpy import load_file, save_file
+
+    with safe_open(path, framework="numpy") as file:
+        header = json.loads(file.metadata()["dissensus-learner"])
+    header["settings"] |= settings
+    save_file(load_file(path) | (arrays or {}), path, metadata={"dissensus-learner": json.dumps(header)})
+
+
+@pytest.mark.parametrize(
+    ("arrays", "settings", "word"),
+    [
+        ({"coef_": np.zeros(3)}, {}, r"coef_ of shape \(3,\)"),
+        ({"intercept_": np.zeros(2)}, {}, r"intercept_ of \(2,\) for 3 classes"),
+        ({}, {"cv": 1}, "'cv' parameter"),
+    ],
+    ids=["coef", "intercept", "setting"],
+)
+def test_files_that_do_not_fit_together_are_refused(
+    arrays: dict[str, Any], settings: dict[str, Any], word: str, tmp_path: Path
+):
+    ds.SoftmaxRegression(0.1).fit(*problem()).save(tmp_path / "m")
+    change(tmp_path / "m", arrays, **settings)
+    with pytest.raises(ModelFileError, match=f"damaged or incomplete .*{word}"):
+        ds.load_learner(tmp_path / "m")
+
+
+def test_settings_that_are_numpy_numbers_come_back_as_numbers(tmp_path: Path):
+    ds.SoftmaxRegression(0.1, seed=np.int64(3)).fit(*problem()).save(tmp_path / "m")
+    assert ds.load_learner(tmp_path / "m").seed == 3
+
+
+def test_a_fit_that_fails_leaves_the_learner_as_it_was():
+    X, D = problem()
+    fresh, fitted = ds.SoftmaxRegression(), ds.SoftmaxRegression(0.1).fit(X, D)
+    before = fitted.label_distributions(X)
+    for learner in (fresh, fitted.set_params(strength=None)):
+        with pytest.raises(DataError, match="cannot be cut into"):
+            learner.fit(X[:3], D[:3, :2] / D[:3, :2].sum(axis=1, keepdims=True))
+    with pytest.raises(NotFittedError):
+        fresh.label_distributions(X)
+    np.testing.assert_array_equal(fitted.label_distributions(X), before)
+
+
+@pytest.mark.parametrize("dev", [(1,), (1, 2, 3), "ab"])
+def test_dev_must_be_a_pair(dev: Any):
+    with pytest.raises(DataError, match=r"dev: a pair \(X, distributions\) is needed, got a (tuple of|str)"):
+        ds.SoftmaxRegression(0.1).fit(*problem(), dev=dev)
+
+
 def test_batches_show_every_row_once_and_like_lengths_together():
     lengths = np.random.default_rng(0).integers(1, 100, size=250).tolist()
     made = list(batches(lengths, 16, np.random.default_rng(0)))
@@ -226,6 +279,9 @@ def test_glove_vectors_start_the_words(tmp_path: Path):
     file.write_text("work 1 2 x\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"glove\.txt line 1"):
         read_glove(file, ["work"])
+    file.write_bytes("work 1 2 3\ncafé 4 5 6\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"glove\.txt: not UTF-8 text"):
+        read_glove(file, ["work"])
     with pytest.raises(DataError, match="cannot be read"):
         read_glove(tmp_path / "absent", ["work"])
 
@@ -237,3 +293,25 @@ def test_cnn_without_dev_holds_some_items_out():
     assert len(model.dev_kl_) == 2
     with pytest.raises(DataError, match="row 0 of X is 3"):
         model.label_distributions([3])
+    with pytest.raises(DataError, match="X is one text, 'rain'; put it in a list"):
+        model.label_distributions("rain")
+    with pytest.raises(DataError, match="one item leaves none to choose the epoch on"):
+        ds.TextCNN().fit(["rain"], [[0.5, 0.5]])
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 16)], ids=str)
+def test_a_cnn_file_of_wrong_shapes_is_refused(cnn: ds.TextCNN, tmp_path: Path, shape: tuple[int, ...]):
+    cnn.save(tmp_path / "cnn")
+    change(tmp_path / "cnn", {"words.weight": np.zeros(shape, np.float32)})
+    with pytest.raises(ModelFileError, match="damaged or incomplete") as refused:
+        ds.load_learner(tmp_path / "cnn")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_extra_is_not_called_damage(
+    cnn: ds.TextCNN, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    cnn.save(tmp_path / "cnn")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match="pip install"):
+        ds.load_learner(tmp_path / "cnn")

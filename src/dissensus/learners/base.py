@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, NotFittedError
+from dissensus.errors import DataError, ModelFileError, NotFittedError
 from dissensus.metrics import check_distributions, kl
 from dissensus.params import Params
 
@@ -30,14 +30,21 @@ class Learner(Params):
     n_classes_: int
 
     def fit(self, X: Any, distributions: Any, dev: Dev | None = None) -> Self:
-        """Learn from one label distribution an item; ``dev`` is a pair (X, distributions) to choose on."""
+        """Learn from one label distribution an item; ``dev`` is a pair (X, distributions) to choose on.
+
+        The work is done on a fresh twin: a fit that fails leaves the learner as it was.
+        """
         self.check_params()
         targets = check_distributions(distributions, "distributions")
         inputs = self._inputs(X)
-        _check_rows(inputs, targets, "X", "distributions")
+        check_rows(inputs, targets, "X", "distributions")
         held = None if dev is None else self._checked_dev(dev, targets.shape[1])
-        self.n_classes_ = targets.shape[1]
-        self._fit(inputs, targets, held)
+        twin = type(self)(**self.get_params(deep=False))
+        twin.n_classes_ = targets.shape[1]
+        twin._fit(inputs, targets, held)
+        # scikit-learn's searches hang a note of their own on an estimator, and want it back after the fit.
+        notes = {name: value for name, value in vars(self).items() if name.startswith("_")}
+        self.__dict__ = notes | vars(twin)
         return self
 
     def label_distributions(self, X: Any) -> Array:
@@ -81,12 +88,12 @@ class Learner(Params):
     # ---- helpers --------------------------------------------------------------------------------------
 
     def _checked_dev(self, dev: Dev, n_classes: int) -> Dev:
-        X, distributions = dev
+        X, distributions = as_pair(dev)
         targets = check_distributions(distributions, "dev distributions")
         if targets.shape[1] != n_classes:
             raise DataError(f"dev has {targets.shape[1]} classes and the training part {n_classes}")
         inputs = self._inputs(X)
-        _check_rows(inputs, targets, "dev X", "dev distributions")
+        check_rows(inputs, targets, "dev X", "dev distributions")
         return inputs, targets
 
     def _check_fitted(self) -> None:
@@ -99,6 +106,8 @@ class Learner(Params):
 
 def as_texts(X: Any) -> list[str]:
     """X as a list of strings."""
+    if isinstance(X, str):
+        raise DataError(f"X is one text, {X!r}; put it in a list")
     texts = list(X)
     if not texts:
         raise DataError("there is no text; give at least one")
@@ -106,6 +115,22 @@ def as_texts(X: Any) -> list[str]:
         if not isinstance(text, str):
             raise DataError(f"row {place} of X is {text!r}, not a text; give one string an item")
     return texts
+
+
+def as_pair(dev: Any) -> Dev:
+    """A dev part as (X, distributions)."""
+    if not isinstance(dev, tuple | list) or len(dev) != 2:
+        size = f" of {len(dev)}" if isinstance(dev, tuple | list) else ""
+        raise DataError(f"dev: a pair (X, distributions) is needed, got a {type(dev).__name__}{size}")
+    return dev[0], dev[1]
+
+
+def own_dev(X: list[Any], targets: Array, seed: int) -> tuple[Dev, Dev]:
+    """The items a learner trains on, and a seeded tenth of them held out to choose the epoch on."""
+    if len(X) < 2:
+        raise DataError("one item leaves none to choose the epoch on; give more items, or dev")
+    kept, held = hold_out(len(X), seed)
+    return ([X[i] for i in kept], targets[kept]), ([X[i] for i in held], targets[held])
 
 
 def hold_out(n: int, seed: int, share: float = DEV_SHARE) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -129,6 +154,15 @@ def batches(lengths: list[int], size: int, rng: np.random.Generator) -> Iterator
     return (rows[start : start + size] for start in starts)
 
 
-def _check_rows(X: Any, targets: Array, first: str, second: str) -> None:
+def check_head(coef: Array, intercept: Array, n_classes: int) -> None:
+    """What a file says of a linear head must fit together."""
+    if coef.ndim != 2 or coef.shape[1:] != (n_classes,) or intercept.shape != (n_classes,):
+        raise ModelFileError(
+            f"coef_ of shape {coef.shape} and intercept_ of {intercept.shape} for {n_classes} classes"
+        )
+
+
+def check_rows(X: Any, targets: Array, first: str, second: str) -> None:
+    """One row of X for each distribution."""
     if len(X) != len(targets):
         raise DataError(f"{first} has {len(X)} rows and {second} {len(targets)}; give one of each an item")

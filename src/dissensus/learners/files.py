@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dissensus._version import __version__
-from dissensus.errors import DissensusError, ModelFileError
+from dissensus.errors import DissensusError, MissingExtraError, ModelFileError
 from dissensus.io.atomic import atomic_path
 from dissensus.learners import learner_class
 from dissensus.learners.base import Learner
@@ -31,7 +32,7 @@ def save_learner(learner: Learner, path: Path) -> None:
     }
     content = save(
         {name: np.ascontiguousarray(values) for name, values in arrays.items()},
-        metadata={HEADER_KEY: json.dumps(header, default=str)},
+        metadata={HEADER_KEY: json.dumps(header, default=_plain)},
     )
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
@@ -53,7 +54,16 @@ def load_learner(path: str | Path) -> Learner:
         raise ModelFileError(f"{path}: not a learner of this version of dissensus; fit again and save anew")
     try:
         learner = learner_class(header["learner"])(**header["settings"])
+        learner.check_params()
         learner._restore(arrays, header["facts"])
-    except (KeyError, TypeError, ValueError, DissensusError) as error:
-        raise ModelFileError(f"{path}: the file is damaged or incomplete ({error}); save it anew") from None
+    except MissingExtraError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError, DissensusError) as error:
+        reason = " ".join(str(error).split())  # torch says on several lines which shapes differ
+        raise ModelFileError(f"{path}: the file is damaged or incomplete ({reason}); save it anew") from None
     return learner
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy number as a plain one, a path as text."""
+    return value.item() if isinstance(value, np.generic) else str(value)

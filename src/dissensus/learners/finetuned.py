@@ -7,6 +7,7 @@ move together under AdamW, the rate falling linearly to zero. The epoch with the
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import ModelFileError, require
-from dissensus.learners.base import Array, Dev, Learner, as_texts, batches, hold_out
+from dissensus.learners.base import Array, Dev, Learner, as_texts, batches, check_head, own_dev
 from dissensus.learners.softmax import SoftmaxRegression
 from dissensus.metrics import kl
 from dissensus.params import ANY, NONE, SEED, integer, real
@@ -92,9 +93,7 @@ class FineTunedEncoder(Learner):
         from dissensus.neural.tools import global_seed, threads
 
         if dev is None:
-            kept, held = hold_out(len(X), self.seed)
-            dev = [X[i] for i in held], targets[held]
-            X, targets = [X[i] for i in kept], targets[kept]
+            (X, targets), dev = own_dev(X, targets, self.seed)
         with threads(self.n_threads) as self.n_threads_, global_seed(self.seed):
             self._train(X, targets, dev)
 
@@ -212,6 +211,7 @@ class FineTunedEncoder(Learner):
     def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
         require("torch", "text")
         super()._restore(arrays, facts)
+        check_head(self.coef_, self.intercept_, self.n_classes_)
         self.epoch_, self.n_threads_ = facts["epoch"], facts["n_threads"]
         with tempfile.TemporaryDirectory() as folder:
             for name, content in arrays.items():
@@ -227,9 +227,22 @@ def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _unpack(folder: Path, name: str, content: NDArray[Any]) -> None:
-    """Write one of the encoder's files; a name that leads elsewhere, or a pickle, is refused."""
+    """Write one of the encoder's files; a name that leads elsewhere, a pickle or foreign code is refused."""
     place = (folder / name).resolve()
     if folder.resolve() not in place.parents or place.suffix in {".bin", ".pt", ".pkl", ".py"}:
         raise ModelFileError(f"the file holds {name!r}, which no saved encoder has")
+    if place.name.casefold() == "modules.json":
+        _check_modules(content.tobytes())
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(content.tobytes())
+
+
+def _check_modules(content: bytes) -> None:
+    """Loading imports the classes named here, so they must be sentence-transformers' own."""
+    try:
+        kinds = [module["type"] for module in json.loads(content)]
+    except (ValueError, TypeError, KeyError):
+        raise ModelFileError("its modules.json is not a list of modules, each with a type") from None
+    for kind in kinds:
+        if not str(kind).startswith("sentence_transformers."):
+            raise ModelFileError(f"its encoder has a part {kind!r}, which is not of sentence-transformers")

@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from dissensus.engine import executor
 from dissensus.errors import DataError
-from dissensus.learners.base import Array, Dev, Learner
+from dissensus.learners.base import Array, Dev, Learner, check_head
 from dissensus.metrics import kl
 from dissensus.params import ANY, NONE, SEED, integer, real
 from dissensus.text.features import as_features
@@ -105,6 +106,10 @@ class SoftmaxRegression(Learner):
         if X.shape[1] != len(self.coef_):
             raise DataError(f"X has {X.shape[1]} features and this was fitted on {len(self.coef_)}")
         return predict(X, np.vstack([self.coef_, self.intercept_]))
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        super()._restore(arrays, facts)
+        check_head(self.coef_, self.intercept_, self.n_classes_)
 
     # ---- the strength -------------------------------------------------------------------------------
 

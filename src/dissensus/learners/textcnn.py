@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, require
-from dissensus.learners.base import Array, Dev, Learner, as_texts, batches, hold_out
+from dissensus.learners.base import Array, Dev, Learner, as_texts, batches, own_dev
 from dissensus.metrics import kl
 from dissensus.params import ANY, NONE, SEED, integer, real
 
@@ -47,6 +47,8 @@ def read_glove(path: Path, lexicon: list[str]) -> dict[str, NDArray[np.float32]]
                     found[word] = _numbers(rest, path, number)
     except OSError as error:
         raise DataError(f"{path}: the word vectors cannot be read ({error.strerror}); check glove=") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text ({error.reason}); give a GloVe text file") from None
     if len({len(vector) for vector in found.values()}) > 1:
         raise DataError(f"{path}: lines have different numbers of values; give a whole GloVe file")
     return found
@@ -133,9 +135,7 @@ class TextCNN(Learner):
         from dissensus.neural.tools import global_seed, threads
 
         if dev is None:
-            kept, held = hold_out(len(X), self.seed)
-            dev = [X[i] for i in held], targets[held]
-            X, targets = [X[i] for i in kept], targets[kept]
+            (X, targets), dev = own_dev(X, targets, self.seed)
         self.lexicon_ = lexicon_of(X, self.lexicon_size)
         with threads(self.n_threads) as self.n_threads_, global_seed(self.seed):
             self._train(X, targets, dev)
