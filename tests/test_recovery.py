@@ -90,6 +90,34 @@ def test_no_item_with_enough_labels(crowd: ds.Annotations) -> None:
         ds.recover({"fmm": ds.FMM(2)}, crowd)
 
 
+def annotated(sizes: list[int]) -> ds.Annotations:
+    """Items with so many annotators each."""
+    rows = [(item, who) for item, size in enumerate(sizes) for who in range(size)]
+    items, annotators = zip(*rows, strict=True)
+    return ds.Annotations.from_arrays(
+        items, annotators, ["x", "y"] * (len(rows) // 2) + ["x"] * (len(rows) % 2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "advice"),
+    [
+        # Two of twenty have 7 (8 : 6 of 7 is 4 : 3); one more has 9, but that is a twentieth.
+        ([9, 7] + [3] * 18, "--pool 4 --min-reserved 3 --labels-shown 1,2,4 leaves 2 of 20 items"),
+        ([2] + [1] * 30, "--pool 1 --min-reserved 1 --labels-shown 1 leaves 1 of 31 items"),
+        ([1, 1], "give some items two at least"),
+    ],
+    ids=["a tenth", "fewer than a tenth", "none"],
+)
+def test_too_few_labels_come_with_settings_that_work(sizes: list[int], advice: str) -> None:
+    annotations = annotated(sizes)
+    with pytest.raises(DataError, match=advice):
+        Design.of(annotations, 8, 6, 0, 1e-5)
+    if "leaves" in advice:
+        _, pool, _, reserved, *_, n_items, _, _, _ = advice.split()
+        assert Design.of(annotations, int(pool), int(reserved), 0, 1e-5).pool.n_items == int(n_items)
+
+
 # ---- smoothed counts ----------------------------------------------------------------------------------
 
 

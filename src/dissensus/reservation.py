@@ -38,10 +38,7 @@ class Design:
         sizes = pairs_per_item(annotations)
         enough = sizes >= pool + min_reserved
         if not enough.any():
-            raise DataError(
-                f"no item has {pool} + {min_reserved} annotators (the most is {sizes.max()}); "
-                "lower pool or min_reserved"
-            )
+            raise _too_few(sizes, pool, min_reserved)
         items = annotations.take_items(np.flatnonzero(enough))
         drawable = random_places(items, np.random.default_rng([seed])) < pool
         left_out = int((~enough).sum())
@@ -71,6 +68,22 @@ class Design:
         counts = self.reserved.counts + self.pool.counts
         everything = counts / counts.sum(axis=1, keepdims=True)
         return sampling_floor(everything, self.reserved.counts.sum(axis=1), smoothing=self.smoothing)
+
+
+def _too_few(sizes: NDArray[np.int64], pool: int, min_reserved: int) -> DataError:
+    """No item takes part; in the proportion asked for, a tenth of the items allow this pool and reserve."""
+    most = int(sizes.max())
+    problem = f"no item has {pool} + {min_reserved} annotators (the most is {most})"
+    if most < 2:
+        return DataError(f"{problem}; give some items two at least: one to show and one to reserve")
+    tenth = int(np.sort(sizes)[::-1][(len(sizes) - 1) // 10])
+    within = tenth if tenth >= 2 else most
+    smaller = min(max(round(within * pool / (pool + min_reserved)), 1), within - 1)
+    shown = ",".join(str(1 << power) for power in range(smaller.bit_length()))
+    return DataError(
+        f"{problem}; lower pool and min_reserved: --pool {smaller} --min-reserved {within - smaller} "
+        f"--labels-shown {shown} leaves {int((sizes >= within).sum()):,} of {len(sizes):,} items"
+    )
 
 
 # ---- smoothed counts ----------------------------------------------------------------------------------
