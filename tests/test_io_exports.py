@@ -435,6 +435,12 @@ def test_an_export_without_a_usable_label_says_what_was_left_out(tmp_path: Path)
         load_export(file)
 
 
+def test_what_is_left_out_is_counted_in_words(tmp_path: Path) -> None:
+    tasks = [task(was_cancelled=True), task(was_cancelled=True), task(result=[]), task()]
+    notes = read_annotations(written(tmp_path, tasks)).notes
+    assert {"2 cancelled or skipped annotations left out", "1 empty answer left out"} <= set(notes)
+
+
 def test_damaged_datasets_on_disk(tmp_path: Path) -> None:
     path = samples.huggingface_arrow(tmp_path).path
     file = path / "train" / "data-00000-of-00001.arrow"

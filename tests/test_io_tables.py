@@ -268,6 +268,16 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
         "votes.csv.gz",
         "votes.csv.gz: the gzip file is damaged or cut short; compress it again",
     ),
+    "database": (
+        b"SQLite format 3\0" + bytes(40),
+        "votes.csv",
+        "votes.csv: holds NUL bytes, so it is a binary",
+    ),
+    "picture": (
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+        "votes.csv",
+        "votes.csv: holds NUL bytes, so it is a binary",
+    ),
     "spreadsheet": (b"PK\x03\x04" + bytes(40), "votes.xlsx", "votes.xlsx: is a zip archive or a spreadsheet"),
     "no Parquet": ("a,b,c", "votes.parquet", "votes.parquet: is called .parquet and is no Parquet file"),
     "cut Parquet": (

@@ -190,13 +190,12 @@ def _is_export(source: Any, format: str | None, layout: Layout | None, columns: 
 
 
 def _from_export(imported: Imported, classes: Sequence[Any] | None, duplicates: Duplicates) -> Annotations:
-    left_out = [f"{n:,} {reason} left out" for reason, n in imported.left_out.items()]
     annotations = Annotations.from_arrays(
         *(imported.labels.column(name) for name in ("item", "annotator", "label")),
         classes=classes,
         items=imported.items,
         duplicates=duplicates,
-        notes=(*imported.notes, *left_out),
+        notes=(*imported.notes, *imported.left_out_notes),
     )
     return replace(annotations, anonymous=imported.anonymous)
 

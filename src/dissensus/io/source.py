@@ -22,6 +22,7 @@ _ZIP_MAGIC = b"PK\x03\x04"
 PARQUET_MAGIC = b"PAR1"
 BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\r|\n")
+_FIRST_BLOCK = 4096  # bytes that are looked at
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -111,12 +112,14 @@ def _spooled(raw: bytes | mmap.mmap, folder: Path) -> bytes | mmap.mmap:
 
 def _refuse_what_is_no_table(source: Source) -> None:
     start = source.raw[:4]
-    if not source.raw[:4096].removeprefix(BOM).strip():
+    if not source.raw[:_FIRST_BLOCK].removeprefix(BOM).strip():
         raise DataError(f"{source.name}: is empty; give a table with a header and one row a label")
     if start.startswith(_ZIP_MAGIC):
         raise DataError(f"{source.name}: is a zip archive or a spreadsheet; save the table as CSV")
     if start.startswith(_UTF16):
         raise DataError(f"{source.name} line 1: is UTF-16 text; save it as UTF-8")
+    if b"\0" in source.raw[:_FIRST_BLOCK] and not start.startswith(PARQUET_MAGIC):
+        raise DataError(f"{source.name}: holds NUL bytes, so it is a binary file, not a table; give a CSV")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ labels cost twelve bytes each plus the distinct ids and texts.
 from __future__ import annotations
 
 import difflib
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ Parsed = TypeVar("Parsed")
 Several = Literal["keep", "error"]
 
 EMPTY = "empty answers"
+_PLURAL = re.compile(r"s\b")  # reasons have no word in -s before their noun
 _PIECE = 1 << 22  # labels turned into strings at a time
 _TEXT_NAMES = ("text", "sentence", "content", "message", "comment", "tweet", "document", "body", "title")
 
@@ -58,6 +60,11 @@ class Imported:
     question: str
     anonymous: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def left_out_notes(self) -> list[str]:
+        """What was left out, in words."""
+        return [f"{counted} left out" for counted in _counted(self.left_out)]
 
 
 class Gatherer:
@@ -216,8 +223,7 @@ class Gatherer:
         return DataError(f"{self.path}: has no question {self.question!r}{_near(str(self.question), names)}")
 
     def _why_none(self) -> str:
-        counts = listed(f"{number} {reason}" for reason, number in self.left_out.items())
-        return f" ({counts} left out)" if self.left_out else ""
+        return f" ({listed(_counted(self.left_out))} left out)" if self.left_out else ""
 
     def _column(self, column: int) -> pa.ChunkedArray:
         """A column of labels in pieces, since one Arrow string array holds at most 2 GB."""
@@ -236,6 +242,14 @@ class Gatherer:
         for key, values in self._side.items():
             columns[key] = pa.array(values + [None] * (len(self._texts) - len(values)), pa.string())
         return pa.table(columns)
+
+
+def _counted(left_out: Mapping[str, int]) -> list[str]:
+    """How many of each: "2 empty answers", "1 empty answer"."""
+    return [
+        f"{number:,} {reason}" if number != 1 else f"1 {_PLURAL.sub('', reason, count=1)}"
+        for reason, number in left_out.items()
+    ]
 
 
 def _near(wanted: str, names: list[str]) -> str:
