@@ -526,9 +526,47 @@ def test_the_first_column_holds_the_items_where_no_name_tells(write: Callable[..
     assert rows_of(ds.read_annotations(path, layout="wide"))[0] == ("p", "x", "1")
 
 
+REVIEWS = [f"what guest number {n} wrote about the room" for n in range(4)]
+REVIEWED = [(0, "good", "bad", ""), (1, "bad", "", "bad"), (2, "", "good", "good"), (3, "bad", "bad", "good")]
+
+
+@pytest.mark.parametrize("text", ["text", "review", "document"])
+def test_ids_of_any_kind_and_texts_under_any_name(text: str, write: Callable[..., Path]) -> None:
+    rows = [(f"r{n}", REVIEWS[n], *labels) for n, *labels in REVIEWED]
+    path = write(as_csv(rows, header=f"review_id {text} ana ben carl"))
+    expected = [
+        (f"r{n}", who, label)
+        for n, *labels in REVIEWED
+        for who, label in zip(("ana", "ben", "carl"), labels, strict=True)
+        if label
+    ]
+    for settings_ in ({}, {"layout": "wide"}, {"format": "wide"}):
+        annotations = ds.read_annotations(path, **settings_)
+        assert rows_of(annotations) == expected
+        column = "text" if "format" in settings_ else text
+        assert list(annotations.item_column(column)) == REVIEWS
+
+
+def test_long_labels_are_no_texts(write: Callable[..., Path]) -> None:
+    one, other = "neither agree nor disagree", "agree with all of it somewhat"
+    annotations = ds.read_annotations(write(f"item,x,y,z\na,{one},{other},\nb,{other},{one},{one}\n"))
+    assert annotations.n_labels == 5
+    alone = ds.read_annotations(write(f"item,x,y\na,{one},{other}\n"), layout="wide")
+    assert list(alone.annotators) == ["x", "y"]
+
+
+def test_a_table_that_may_be_wide_is_said_to_be(write: Callable[..., Path]) -> None:
+    rated = write("review_id,score,ana,ben\na,9,1,2\nb,7,2,2\n")
+    with pytest.raises(DataError, match=r"no item column found; .*layout='wide' \(--layout wide\) where"):
+        ds.read_annotations(rated)
+    with pytest.raises(DataError, match="no item column found") as caught:
+        ds.read_annotations(write("x,worker,label\na,b,c\n"))
+    assert "--layout" not in str(caught.value)
+
+
 def test_numbers_alone_do_not_tell_ratings_from_counts(write: Callable[..., Path]) -> None:
     path = write("item,x,y\na,0,3\nb,2,1\n")
-    with pytest.raises(DataError, match=r"no annotator column found; .* layout= \(--layout\)"):
+    with pytest.raises(DataError, match=r"no annotator column found; .* layout='wide' \(--layout wide\)"):
         ds.read_annotations(path)
     wide, counts = (ds.read_annotations(path, layout=layout) for layout in ("wide", "counts"))
     assert rows_of(wide) == [("a", "x", "0"), ("a", "y", "3"), ("b", "x", "2"), ("b", "y", "1")]

@@ -39,6 +39,9 @@ _OPTIONS = {"item": "item", "annotator": "annotator", "label": "label", "gold": 
 # Columns that describe an item in a table of one row an item.
 ITEM_SIDE = frozenset({"text", "sentence", "content", "message", "comment", "tweet", "title", "split", "url"})
 
+_ONE_ROW_AN_ITEM = (
+    ", or layout='wide' (--layout wide) where each annotator has a column, 'counts' where each class has"
+)
 _MOST_SHOWN = 12
 _LONGEST_SHOWN = 40
 
@@ -66,6 +69,11 @@ def find_column(
 def has_column(columns: Sequence[str], role: str) -> bool:
     """Whether some column's name says that it has this role."""
     return any(_is_called(name, _known(role), role) for name in columns)
+
+
+def is_id(name: str) -> bool:
+    """Whether a column's name says that it holds ids, of whatever: review_id, "Photo ID"."""
+    return _full(name).split("_")[-1] == "id"
 
 
 def refuse_doubled(columns: Sequence[str], where: str) -> None:
@@ -107,10 +115,10 @@ def _not_found(free: Sequence[str], columns: Sequence[str], role: str, where: st
     example = near if near is not None else next(iter(unknown), "NAME")
     option = _OPTIONS[role]
     hint = f"did you mean {quoted(near)}? S" if near is not None else "s"
-    rows = "" if has_column(columns, "label") else ", or that it has one row an item with layout= (--layout)"
+    long = len(unknown) < 2 or (has_column(columns, "label") and has_column(columns, "annotator"))
     return DataError(
         f"{where}: no {role} column found; {hint}ay which it is with {option}={quoted(example)} "
-        f"(--{option}-column){rows}; it has {shown(columns)}"
+        f"(--{option}-column){'' if long else _ONE_ROW_AN_ITEM}; it has {shown(columns)}"
     )
 
 

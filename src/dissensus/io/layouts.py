@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dissensus.annotations import Annotations
 from dissensus.bridge import as_values, is_text, marks, places
 from dissensus.errors import DataError
-from dissensus.io.columns import ITEM_SIDE, find_column, has_column, shown
+from dissensus.io.columns import ITEM_SIDE, find_column, has_column, is_id, shown
 from dissensus.io.tables import Table
 from dissensus.rows import Duplicates
 from dissensus.side_tables import counted
@@ -50,9 +50,11 @@ class Columns:
 
 
 def item_column(table: Table, columns: Columns, layout: Layout) -> str:
-    """The column of item ids; in a table of one row an item, the first where no name tells."""
-    if layout != "long" and columns.item is None and not has_column(table.columns, "item"):
-        return table.columns[0]
+    """The column of item ids; in a table of one row an item, the first if it has ids or no name tells."""
+    first = table.columns[0]
+    telling = [first] if is_id(first) else table.columns
+    if layout != "long" and columns.item is None and not has_column(telling, "item"):
+        return first
     return find_column(table.columns, "item", columns.item, table.name)
 
 
@@ -64,13 +66,16 @@ def guess_layout(table: Table, columns: Columns) -> Layout:
         return "counts"
     names = table.columns
     plain = columns.annotator or columns.label or has_column(names, "annotator") or has_column(names, "label")
-    if plain or len(names) < 3 or not has_column(names, "item"):
+    if plain or len(names) < 3 or not (has_column(names, "item") or is_id(names[0])):
         return "long"
     from dissensus.io.exports.wide import is_wide
 
+    return "wide" if is_wide(_first_rows(table)) else "long"
+
+
+def _first_rows(table: Table) -> list[dict[str, str]]:
     sample = table.everything().slice(0, _SAMPLE).to_pylist()
-    texts = [{name: "" if value is None else str(value) for name, value in row.items()} for row in sample]
-    return "wide" if is_wide(texts) else "long"
+    return [{name: "" if value is None else str(value) for name, value in row.items()} for row in sample]
 
 
 # ---- long ---------------------------------------------------------------------------------------------
@@ -154,8 +159,12 @@ def _value_columns(table: Table, item: str, given: str | Sequence[str] | None, w
     if given is not None:
         wanted = [given] if isinstance(given, str) else list(given)
         return [find_column(table.columns, what, name, table.name) for name in wanted]
+    from dissensus.io.exports.wide import text_columns
+
     beside = [name for name in table.columns if name != item and name.strip().casefold() not in ITEM_SIDE]
-    found = [name for name in beside if name.strip()]
+    named = [name for name in beside if name.strip()]
+    texts = text_columns(_first_rows(table), named)
+    found = [name for name in named if name not in texts]
     if not found:
         raise DataError(
             f"{table.name}: there is no {what} column beside {quoted(item)}; give one column a {what}"

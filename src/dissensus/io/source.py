@@ -74,6 +74,8 @@ def encoding_error(source: Source) -> DataError | None:
     try:
         str(source.raw, "utf-8")
     except UnicodeDecodeError as error:
+        if b"\0" in source.raw[:_FIRST_BLOCK]:
+            return _binary(source)
         line = len(_LINE_END.findall(source.raw[: error.start])) + 1
         byte = source.raw[error.start]
         return DataError(f"{source.name} line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8")
@@ -118,8 +120,13 @@ def _refuse_what_is_no_table(source: Source) -> None:
         raise DataError(f"{source.name}: is a zip archive or a spreadsheet; save the table as CSV")
     if start.startswith(_UTF16):
         raise DataError(f"{source.name} line 1: is UTF-16 text; save it as UTF-8")
-    if b"\0" in source.raw[:_FIRST_BLOCK] and not start.startswith(PARQUET_MAGIC):
-        raise DataError(f"{source.name}: holds NUL bytes, so it is a binary file, not a table; give a CSV")
+    header = _LINE_END.split(source.raw[:_FIRST_BLOCK], maxsplit=1)[0]
+    if b"\0" in header and not start.startswith(PARQUET_MAGIC):
+        raise _binary(source)
+
+
+def _binary(source: Source) -> DataError:
+    return DataError(f"{source.name}: holds NUL bytes, so it is a binary file, not a table; give a CSV")
 
 
 @contextmanager
