@@ -274,7 +274,8 @@ def test_files_that_are_no_rows_of_labels_are_refused(tmp_path: Path) -> None:
 
 def test_a_place_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     votes = write_votes(tmp_path / "votes.csv", "a,1,yes\n")
-    for place, told in ((tmp_path, "exists and is no store"), (votes, "is a file")):
+    places = (tmp_path, "exists and is no store"), (votes, "is a file"), (votes / "x", "cannot be written")
+    for place, told in places:
         with pytest.raises(DataError, match=told):
             ds.pack(votes, place)
     ds.pack(votes, tmp_path / "store")

@@ -67,7 +67,11 @@ def _check_target(store: Path, target: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path, store: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise DataError(f"{store}: cannot be written ({reason}); choose another place to write") from error
     try:
         import fcntl
     except ImportError:  # Windows has none; two packings into one store are then the user's to avoid
