@@ -12,12 +12,16 @@
     questions.py  … and those of the further measures: hidden labels, few labels, gold
     running.py    cells on processes; what is finished is kept
     findings.py   the numbers of finished cells, read back from their files
-    ensembles.py  averages of predictions, and which model dev would choose
+    ensembles.py  averages of predictions
     tables.py     Tables 1 to 3
     misses.py     cells that are worse than printed, with the reason in numbers
     answers.py    the three questions, answered with bootstrap intervals
-    figures.py    t-SNE maps and curves
+    choice.py     the model that dev would choose
+    figures.py    t-SNE maps
+    recovery_curve.py  the population from few labels
+    stories.py    what the page says about its tables
     page.py       everything on one page
+    evaluation.py the whole of it
 
-``dissensus reproduce`` is the door; :func:`reproduce` does the work.
+``dissensus reproduce`` is the door; :func:`evaluation.reproduce` does the work.
 """

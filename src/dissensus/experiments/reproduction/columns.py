@@ -45,7 +45,7 @@ GUIDES = {
     "annealing": Guide("PGM (annealing)", PGM, {"inference": "annealing"}, weight=0.7),
     "bp": Guide("PGM (bp)", PGM, {"inference": "bp"}, weight=0.25),
     "vb": Guide("PGM (vb)", PGM, {"inference": "vb"}, weight=0.3),
-    "cbcc": Guide("CBCC", CBCC, {}, item_side=False, weight=0.3),
+    "cbcc": Guide("CBCC", CBCC, {}, item_side=False, weight=6.0),
 }
 
 

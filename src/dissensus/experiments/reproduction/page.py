@@ -14,10 +14,11 @@ from dissensus.experiments.reproduction import stories
 from dissensus.experiments.reproduction.answers import answers_text, contrasts
 from dissensus.experiments.reproduction.cells import Store
 from dissensus.experiments.reproduction.choice import chosen_table
-from dissensus.experiments.reproduction.figures import recovery_curve, scatter
+from dissensus.experiments.reproduction.figures import scatter
 from dissensus.experiments.reproduction.findings import Findings
-from dissensus.experiments.reproduction.misses import misses
+from dissensus.experiments.reproduction.misses import misses, tally
 from dissensus.experiments.reproduction.plan import Plan
+from dissensus.experiments.reproduction.recovery_curve import recovery_curve
 from dissensus.experiments.reproduction.tables import (
     MEASURES,
     Row,
@@ -129,7 +130,7 @@ def _table_3(findings: Findings, sheet: Sheet) -> None:
         sheet.add_table("table3", f"Table 3: {title}", story, *table_3(findings, measure))
     found = misses(findings)
     listed = "\n".join(f"- {miss}" for miss in found) or "None."
-    sheet.add("Exceptions: worse than printed", stories.EXCEPTIONS, listed)
+    sheet.add("Exceptions: worse than printed", stories.EXCEPTIONS, tally(findings), listed)
     sheet.add("The model that dev chooses", stories.CHOSEN, chosen_table(findings))
     sheet.add("Running times", stories.TIMES, times(findings))
 

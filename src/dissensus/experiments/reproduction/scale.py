@@ -44,8 +44,8 @@ QUICK = Scale(
     item_clusters=(4, 8, 12),
     annotator_clusters=(4, 8, 12),
     fmm_clusters=(5, 10, 20, 40),
-    search_repeats=2,
-    finalists=3,
+    search_repeats=1,
+    finalists=1,
     sizes=(8, 20),
     seeds=1,
     hidden_splits=2,
@@ -54,4 +54,5 @@ QUICK = Scale(
     recovery_fmm=(6, 12),
     recovery_pgm=((6, 4), (12, 8)),
     max_items=2000,
+    encoder={"epochs": 2},
 )
