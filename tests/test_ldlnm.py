@@ -74,6 +74,30 @@ def test_pairs_unknown_items_and_unknown_annotators(fitted):
     np.testing.assert_allclose(nowhere[0], model.prior_distribution_, rtol=1e-12)
 
 
+@pytest.mark.parametrize("changes", [{}, {"direct": False}, {"fusion": "sum", "annotator_size": 8}], ids=str)
+def test_pairs_come_out_the_same_in_blocks(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    import torch
+
+    from dissensus.neural import inference
+    from dissensus.neural.tensors import as_rows, embeddings_of, inputs, weights_of
+
+    known = crowd(12)
+    model = ds.LDLNM(**(SMALL | {"epochs": 1, "dev_size": 0.0} | changes)).fit(known)
+    with torch.inference_mode():  # each pair with features of its own, all at once
+        x, z_A = inputs(model, model.features_[known.item]), embeddings_of(model, known.annotator)
+        expected = as_rows(inference.pair_distributions(weights_of(model), x, z_A, "label"))
+    pairs = known.items[known.item], known.annotators[known.annotator]
+    np.testing.assert_allclose(model.predict_proba(*pairs), expected, rtol=1e-5)
+
+    whole, sizes = inference.head_logits, []
+    monkeypatch.setattr(inference, "CELLS", 7 * 2 * 8)  # seven pairs of two networks, eight numbers wide
+    monkeypatch.setattr(
+        inference, "head_logits", lambda w, z, head: sizes.append(z.shape[1]) or whole(w, z, head)
+    )
+    np.testing.assert_allclose(model.predict_proba(*pairs), expected, rtol=1e-5)
+    assert sizes == [7] * 8 + [4]
+
+
 def test_with_one_annotator_the_crowd_is_that_annotator():
     known = crowd(per_item=1, n=1)
     model = ds.LDLNM(**SMALL).fit(known)
@@ -119,7 +143,7 @@ def test_saved_and_loaded_it_says_the_same(fitted, tmp_path: Path):
         loaded.predict_proba(known.items[:5], known.annotators[:5]),
         model.predict_proba(known.items[:5], known.annotators[:5]),
     )
-    assert loaded.get_params() == model.get_params() or list(loaded.loss_weights) == list(model.loss_weights)
+    assert loaded.get_params() == model.get_params()
 
 
 def test_settings_survive_clone_and_are_checked():
@@ -129,8 +153,9 @@ def test_settings_survive_clone_and_are_checked():
         ds.LDLNM(fusion="product").fit(crowd())
     with pytest.raises(ParameterError, match="of one size"):
         ds.LDLNM(8, 4, fusion="sum").fit(crowd())
-    with pytest.raises(ParameterError, match="loss_weights"):
-        ds.LDLNM(loss_weights=(0, 0, 1)).fit(crowd())
+    for wrong in ((0, 0, 1), 1.0, "abc", (1.0, None, 1.0), (1.0, 1.0)):
+        with pytest.raises(ParameterError, match="loss_weights"):
+            ds.LDLNM(loss_weights=wrong).fit(crowd())
 
 
 def test_what_is_missing_is_said():
@@ -149,6 +174,39 @@ def test_what_is_missing_is_said():
 def test_other_width_of_features_is_refused(fitted):
     with pytest.raises(DataError, match="4 features came and LDLNM was fitted on 5"):
         fitted[0].label_distributions(np.zeros((2, 4)))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"head": "lable"}, {"reduce": "mean"}, {"population": ""}, {"dropout_seed": -1}],
+    ids=str,
+)
+def test_what_replaces_a_setting_keeps_its_rule(fitted, settings: dict[str, Any]):
+    name = next(iter(settings))
+    with pytest.raises(ParameterError, match=f"The '{name}' parameter of LDLNM.label_distributions must be"):
+        fitted[0].label_distributions(fitted[0].features_[:1], **settings)
+
+
+def test_a_dev_pair_is_checked():
+    known = crowd(12)
+    x, gold = known_features(known)[:4], np.full((4, P), 1 / P)
+    wrong = [
+        ((x, gold, gold), r"a pair \(X, distributions\) is needed, got a tuple of 3"),
+        ((x[:3], gold), "dev X has 3 rows and dev distributions 4"),
+        ((x, np.full((4, 2), 0.5)), "dev has 2 classes and the training part 3"),
+        ((x[:, :4], gold), "dev has 4 features an item and the training part 5"),
+        ((x, gold / 2), "row 0 is not a distribution"),
+    ]
+    for dev, word in wrong:
+        with pytest.raises(DataError, match=word):
+            ds.LDLNM(**SMALL).fit(known, dev=dev)
+
+
+def test_dev_items_of_another_width_are_refused():
+    dev = crowd(4)
+    new = Annotations.from_arrays(["new"], [0], [0], classes=range(P))
+    with pytest.raises(DataError, match="dev has 2 features an item and the training part 5"):
+        ds.LDLNM(**SMALL).fit(dev, dev=ds.with_features(new, [[1.0, 2.0]]))
 
 
 @pytest.mark.parametrize(
@@ -322,6 +380,10 @@ def test_iterative_inference_says_what_it_cannot_do(fitted):
         ds.LDLNM(**SMALL, annotators=False).fit(known).infer_annotators(model.features_[:1], [[1, 0, 0]])
     with pytest.raises(DataError, match="distributions of shape"):
         model.infer_annotators(model.features_[:1], [[0.5, 0.5]])
+    wrong = {"rate": 0, "decay": -1.0, "max_steps": 0, "sigma": -1, "n_starts": 0, "tol": -1, "seed": -1}
+    for name, value in ({"backtracking": "no"} | wrong).items():
+        with pytest.raises(ParameterError, match=f"The '{name}' parameter of LDLNM.infer_annotators must be"):
+            model.infer_annotators(model.features_[:1], [[1, 0, 0]], **{name: value})
 
 
 # ---- the search -------------------------------------------------------------------------------------------
@@ -351,6 +413,17 @@ def test_sizes_are_searched_with_the_common_search(tmp_path: Path):
     best = ds.LDLNM(**(SMALL | {"epochs": 2, "n_networks": 1} | found.params | started_at))
     score = DevDistributions(parts["dev"])(best, parts["train"], 0)
     assert score == pytest.approx(found.winner.score, rel=1e-6)
+
+
+def test_the_criterion_goes_by_the_names_of_classes(fitted):
+    from dissensus.neural.criterion import divergence
+
+    model, _ = fitted
+    dev = crowd(30, seed=3)
+    said = dev.items[dev.item], dev.annotators[dev.annotator], dev.classes[dev.label]
+    turned = ds.with_features(Annotations.from_arrays(*said, classes=[2, 0, 1]), known_features(dev))
+    assert turned.classes.tolist() == [2, 0, 1]
+    assert divergence(model, turned) == pytest.approx(divergence(model, dev), rel=1e-12)
 
 
 # ---- imports ----------------------------------------------------------------------------------------------

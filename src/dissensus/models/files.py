@@ -57,13 +57,18 @@ def load(path: str | Path) -> Model:
 
     header, tensors = _read(Path(path))
     try:
-        model: Model = model_class(header["model"])(**header["settings"])
+        # JSON writes a tuple as a list, and no setting is a list.
+        settings = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in header["settings"].items()
+        }
+        model: Model = model_class(header["model"])(**settings)
         for kind in VOCABULARIES:
             setattr(model, f"{kind}_vocabulary_", _unpack_ids(kind, tensors))
         for name in (*COMMON_ARRAYS, *model._arrays):
             setattr(model, name, tensors[name])
         model.stopped_, model.frame_kind_ = header["stopped"], header["frame_kind"]
-    except (KeyError, TypeError, ValueError, DissensusError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, DissensusError) as error:
         raise ModelFileError(
             f"{path}: the model file is damaged or incomplete ({error}); fit again and save anew"
         ) from None

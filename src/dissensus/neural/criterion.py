@@ -7,6 +7,7 @@ from typing import Any
 
 from dissensus.annotations import Annotations
 from dissensus.metrics import kl
+from dissensus.models.base import in_classes
 from dissensus.text.features import features_of
 
 
@@ -28,6 +29,7 @@ class DevDistributions:
 
 def divergence(model: Any, part: Annotations) -> float:
     """KL(empirical ‖ predicted), 1e-5 on both sides, over the labelled items of a part."""
-    some = part[part.counts.sum(axis=1) > 0]
+    known = in_classes(part, model.class_vocabulary_)
+    some = known[known.counts.sum(axis=1) > 0]
     gold = some.counts / some.counts.sum(axis=1, keepdims=True)
     return kl(gold, model.label_distributions(features_of(some)))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dissensus.annotations import Annotations
 from dissensus.errors import DataError
-from dissensus.learners.base import hold_out
+from dissensus.learners.base import as_pair, check_rows, hold_out
 from dissensus.metrics import check_distributions, kl_rows
 from dissensus.models.base import Array, as_annotations
 from dissensus.neural.inference import (
@@ -137,9 +137,8 @@ def _without_some_items(
 
 def dev_loss(model: LDLNM, dev: Any, annotations: Annotations, device: torch.device) -> DevLoss:
     """One number a network: how far its predictions on the dev part are off."""
-    if isinstance(dev, tuple):
-        x, gold = as_features(dev[0], model.embedding), check_distributions(dev[1], "dev distributions")
-        return distribution_loss(model, x, gold, device)
+    if isinstance(dev, tuple | list):
+        return distribution_loss(model, *_checked_pair(model, dev), device)
     held = model._in_own_classes(as_annotations(dev))
     codes = annotations.item_vocabulary.codes(held.item_vocabulary)
     labelled = np.unique(held.item)
@@ -149,8 +148,22 @@ def dev_loss(model: LDLNM, dev: Any, annotations: Annotations, device: torch.dev
     return distribution_loss(model, x[labelled], _shares(held.counts[labelled]), device)
 
 
+def _checked_pair(model: LDLNM, dev: Any) -> tuple[NDArray[np.float32], Array]:
+    """Features and distributions of a dev part, one of each an item, in the model's classes."""
+    x, gold = as_pair(dev)
+    x, gold = as_features(x, model.embedding), check_distributions(gold, "dev distributions")
+    check_rows(x, gold, "dev X", "dev distributions")
+    P = len(model.class_vocabulary_)
+    if gold.shape[1] != P:
+        raise DataError(f"dev has {gold.shape[1]} classes and the training part {P}; give a column to each")
+    return x, gold
+
+
 def distribution_loss(model: LDLNM, x: NDArray[np.float32], gold: Array, device: torch.device) -> DevLoss:
     """KL(gold ‖ prediction), a few stored annotators drawn for each item speaking for all of them."""
+    J = model.features_.shape[1]
+    if x.shape[1] != J:
+        raise DataError(f"dev has {x.shape[1]} features an item and the training part {J}; give the same")
     rows = torch.from_numpy(x * np.float32(model.feature_scale_)).to(device)
     truth = torch.tensor(gold + SMOOTHING, dtype=torch.float32, device=device)
     drawn = _watched_annotators(model, len(x)).to(device)

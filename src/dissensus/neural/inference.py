@@ -51,7 +51,7 @@ def direct_logits(w: Weights, x: Tensor, head: str) -> Tensor:
     """(S, items, P): what the direct path adds to a head, nothing where there is none."""
     P, place = w.shape.classes, HEADS[head]
     if not w.shape.direct or head == "annotator":
-        return x.new_zeros(1, 1, P)
+        return x.new_zeros(1, 1, P).expand(1, len(x), P)
     return torch.matmul(x, w["D"][:, place * P : (place + 1) * P].mT)
 
 
@@ -63,6 +63,22 @@ def pair_distributions(w: Weights, x: Tensor, z_A: Tensor, head: str) -> Tensor:
     """(pairs, P): the networks' mean distribution of each (item, annotator) pair; z_A is (S, pairs, ·)."""
     logits = head_logits(w, item_half(w, x) + annotator_half(w, z_A), head) + direct_logits(w, x, head)
     return logits.softmax(dim=-1).mean(dim=0)
+
+
+@torch.inference_mode()
+def distributions_by_place(w: Weights, x: Tensor, z_A: Tensor, places: Tensor, head: str) -> Tensor:
+    """(pairs, P): the same for pairs given as (2, pairs) places in x and in z_A, a block at a time.
+
+    What depends on the item or the annotator alone is computed once, however many pairs it is part of.
+    """
+    ours, direct, theirs = item_half(w, x), direct_logits(w, x, head), annotator_half(w, z_A)
+    widest = max(ours.shape[2], w.shape.latent_size, w.shape.classes)
+    size = max(1, CELLS // (w.shape.networks * widest))
+    parts = []
+    for i, a in places.split(size, dim=1):  # type: ignore[no-untyped-call]
+        logits = head_logits(w, ours[:, i] + theirs[:, a], head) + direct[:, i]
+        parts.append(logits.softmax(dim=-1).mean(dim=0))
+    return torch.cat(parts)
 
 
 # ---- the ensemble over annotators ---------------------------------------------------------------------

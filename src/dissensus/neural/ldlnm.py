@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dissensus.annotations import Annotations
 from dissensus.engine import Executor
-from dissensus.errors import DataError, ParameterError, require
+from dissensus.errors import DataError, ParameterError, bad_parameter, require
 from dissensus.metrics import check_distributions
 from dissensus.models.base import Array, Model
 from dissensus.params import ANY, NONE, SEED, Rule, choice, integer, real
@@ -33,8 +33,20 @@ if TYPE_CHECKING:
 
 LOSS_WEIGHTS = Rule(
     "three numbers >= 0, the first or the second above 0",
-    lambda v: len(v) == 3 and all(w >= 0 for w in v) and v[0] + v[1] > 0,
+    lambda v: (
+        isinstance(v, tuple | list) and len(v) == 3 and all(map(real(0.0).holds, v)) and v[0] + v[1] > 0
+    ),
 )
+INFERENCE = {
+    "rate": real(0.0, open_low=True),
+    "decay": real(0.0),
+    "max_steps": integer(1),
+    "sigma": real(0.0),
+    "n_starts": integer(1),
+    "backtracking": choice(True, False),
+    "tol": real(0.0),
+    "seed": SEED,
+}
 
 
 class LDLNM(Model):
@@ -243,6 +255,9 @@ class LDLNM(Model):
         as the paper did for its error bars.
         """
         self._check_weights()
+        head, reduce = self._own_unless("head", head), self._own_unless("reduce", reduce)
+        population = self._own_unless("population", population)
+        _check("LDLNM.label_distributions", {"dropout_seed": SEED | NONE}, dropout_seed=dropout_seed)
         from dissensus.neural.inference import ensemble
         from dissensus.neural.tensors import annotator_shares, as_rows, inputs, stored_embeddings, weights_of
         from dissensus.neural.tools import seeded, threads
@@ -253,13 +268,21 @@ class LDLNM(Model):
                 w,
                 x,
                 stored_embeddings(self, w),
-                annotator_shares(self, population or self.population),
-                head=head or self.head,
-                reduce=reduce or self.reduce,
+                annotator_shares(self, population),
+                head=head,
+                reduce=reduce,
                 dropout=self.dropout,
                 noise=None if dropout_seed is None else seeded(dropout_seed, x.device),
             )
         return as_rows(chances)
+
+    def _own_unless(self, name: str, given: str | None) -> str:
+        """The model's own setting, or what is given in its place if it keeps that setting's rule."""
+        if given is None:
+            own: str = getattr(self, name)
+            return own
+        _check("LDLNM.label_distributions", self._rules, **{name: given})
+        return given
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
         """The label head for annotators it knows; for others, and for unknown items, the crowd's answer."""
@@ -276,15 +299,16 @@ class LDLNM(Model):
     def _known_pairs(self, item: Codes, annotator: Codes) -> Array:
         import torch
 
-        from dissensus.neural.inference import pair_distributions
+        from dissensus.neural.inference import distributions_by_place
         from dissensus.neural.tensors import as_rows, embeddings_of, inputs, weights_of
         from dissensus.neural.tools import threads
 
-        z_A = embeddings_of(self, annotator)
-        with threads(self.n_threads), torch.inference_mode():
-            return as_rows(
-                pair_distributions(weights_of(self), inputs(self, self.features_[item]), z_A, "label")
-            )
+        items, i = np.unique(item, return_inverse=True)
+        annotators, a = np.unique(annotator, return_inverse=True)
+        w, x, z_A = weights_of(self), inputs(self, self.features_[items]), embeddings_of(self, annotators)
+        places = torch.from_numpy(np.stack([i, a])).to(x.device)
+        with threads(self.n_threads):
+            return as_rows(distributions_by_place(w, x, z_A, places, "label"))
 
     def _label_distributions_of(self, item: Codes) -> Array:
         """The crowd's label-head distribution of each row's item, every item asked once."""
@@ -326,6 +350,7 @@ class LDLNM(Model):
             )
         targets = check_distributions(distributions, "distributions")
         settings = (rate, decay, max_steps, sigma, n_starts, backtracking, tol, seed)
+        _check("LDLNM.infer_annotators", INFERENCE, **dict(zip(INFERENCE, settings, strict=True)))
         with threads(self.n_threads):
             return infer(self, inputs(self, features), targets, *settings)
 
@@ -346,6 +371,13 @@ class LDLNM(Model):
         if not hasattr(self, "weights_"):
             self._check_fitted()
         require("torch", "text")
+
+
+def _check(owner: str, rules: Mapping[str, Rule], **given: Any) -> None:
+    """Hold what a method was given against the rules."""
+    for name, value in given.items():
+        if not rules[name].holds(value):
+            raise bad_parameter(owner, name, rules[name].words, value)
 
 
 def _features_by_id(new: Annotations, fitted: LDLNM) -> NDArray[np.float32]:
