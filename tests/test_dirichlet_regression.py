@@ -142,7 +142,7 @@ def test_an_item_s_own_labels_are_not_in_what_its_features_say(fitted: Any) -> N
 def test_strength_and_concentration_are_the_best_tried(fitted: Any) -> None:
     model, known, X = fitted
     assert len(model.trace_) == len(model.strengths_)
-    assert model.stopped_ == "no better"
+    assert model.stopped_ == "patience"
     best = int(model.trace_.argmax())
     assert float(model.strength_) == model.strengths_[best]
     S = float(model.concentration_)

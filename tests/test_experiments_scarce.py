@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -155,3 +156,13 @@ def test_a_picture_has_its_points_where_they_belong() -> None:
     assert axes.y(axes.low) > axes.y(axes.high)  # larger values stand higher
     words = [node.text for node in root.iter() if node.tag.endswith("text")]
     assert "first & best" in words
+
+
+def test_the_command_writes_page_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scarce, "measured", lambda *_: CELLS)
+    output, images = tmp_path / "results" / "page.md", tmp_path / "images"
+    for folder in (output.parent, images):
+        folder.mkdir()
+    scarce.main(["-o", str(output), "--images", str(images)])
+    assert output.read_text(encoding="utf-8") == page(CELLS, "../images")
+    assert {file.name: file.read_text(encoding="utf-8") for file in images.iterdir()} == pictures(CELLS)

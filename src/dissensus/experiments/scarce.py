@@ -336,9 +336,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     cells = measured(options.data, Journal(options.journal))
     text = page(cells, os.path.relpath(options.images, options.output.parent))
-    for file, content in {options.output: text} | {
-        options.images / name: picture for name, picture in pictures(cells).items()
-    }.items():
+    files = {options.images / name: picture for name, picture in pictures(cells).items()}
+    for file, content in (files | {options.output: text}).items():
         with atomic_path(file) as temporary:
             temporary.write_text(content, encoding="utf-8")
     print(f"{text}\nwritten to {options.output}")

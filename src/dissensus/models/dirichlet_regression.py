@@ -216,7 +216,7 @@ class DirichletRegression(Model):
                 break
         self.strengths_ = np.asarray([one.strength for one in tried])
         self.trace_ = np.asarray([one.value for one in tried])
-        self.stopped_ = "no better" if len(tried) < len(strengths) else "path ended"
+        self.stopped_ = "patience" if len(tried) < len(strengths) else "end of path"
         return tried[best]
 
     def _means(self, X: Array, shares: Array, strengths: Array) -> Iterator[Array]:
