@@ -32,7 +32,7 @@ class Guide:
         if self.item_side:
             sides["n_item_clusters"] = scale.item_clusters if self.annotator_side else scale.fmm_clusters
         if self.annotator_side:
-            sides["n_annotator_clusters"] = scale.annotator_clusters
+            sides["n_annotator_clusters"] = scale.annotator_clusters if self.item_side else scale.communities
         return sides
 
     def build(self, settings: Mapping[str, Any]) -> Model:

@@ -17,6 +17,7 @@ class Scale:
     item_clusters: tuple[int, ...] = tuple(range(3, 21))
     annotator_clusters: tuple[int, ...] = tuple(range(3, 21))
     fmm_clusters: tuple[int, ...] = tuple(range(3, 41))
+    communities: tuple[int, ...] = (3, 8, 20)  # of CBCC, which the paper does not search
     search_repeats: int = 5  # splits of dev on which the finalists of a search are tried
     finalists: int = 10
     sizes: tuple[int, ...] = (3, 5, 8, 12, 16, 20)  # of LDL-NM's item and annotator layers
