@@ -52,13 +52,14 @@ def _precision_and_recall(flagged: NDArray[np.bool_], planted: NDArray[np.bool_]
     return precision, hits / float(planted.sum())
 
 
-def curve(sees: Sees) -> list[str]:
-    """The lines of one table, by how many labels everybody gave."""
-    lines = []
-    for labels_each in LABELS_EACH:
-        runs = np.array([told_apart(labels_each, sees, seed) for seed in SEEDS])
-        lines.append(line(labels_each, *map(_mean_and_least, runs.T)))
-    return lines
+def curve(sees: Sees) -> dict[int, NDArray[np.float64]]:
+    """(crowds, 4) for every number of labels that everybody gave."""
+    return {n: np.array([told_apart(n, sees, seed) for seed in SEEDS]) for n in LABELS_EACH}
+
+
+def lines(runs: dict[int, NDArray[np.float64]]) -> list[str]:
+    """A curve as the lines of a table."""
+    return [line(n, *map(_mean_and_least, values.T)) for n, values in runs.items()]
 
 
 def _mean_and_least(values: NDArray[np.float64]) -> str:
@@ -93,16 +94,16 @@ HEAD = ("labels each", "spam: precision", "spam: recall", "minority: precision",
 def page(_: Path) -> str:
     """The whole page."""
     settings = CROWD | {"shares": " / ".join(map(str, CROWD["shares"]))}
-    at = np.mean([told_apart(ASKED_AT, "next", seed) for seed in SEEDS], axis=0)
+    next_class = curve("next")
     return PAGE.format(
         command=COMMAND,
         version=__version__,
         n_seeds=len(SEEDS),
         at=ASKED_AT,
         asked=ASKED,
-        held=yes(bool((at >= ASKED).all())),
-        next_class=table(HEAD, curve("next")),
-        any_class=table(HEAD, curve("any")),
+        held=yes(bool((next_class[ASKED_AT].mean(axis=0) >= ASKED).all())),
+        next_class=table(HEAD, lines(next_class)),
+        any_class=table(HEAD, lines(curve("any"))),
         **settings,
     )
 
