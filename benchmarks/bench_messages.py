@@ -38,7 +38,7 @@ def main() -> int:
     status = 0
     for n_jobs in (1, 2):
         with executor(n_jobs) as pool:
-            graph = Graph(shards, annotations.n_annotators, pool, keep_cavities=False)
+            graph = Graph.of(annotations, pool, keep_cavities=False)
             w, z = (rng.dirichlet(np.ones(12), n) for n in (annotations.n_items, annotations.n_annotators))
             start = graph.start(w, z)
             learner = MaximumPosterior(Priors())

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.engine import Serial, shards_of
+from dissensus.engine import Serial
 from dissensus.models.propagation import Graph, Potentials
 from dissensus.vocabulary import Vocabulary
 
@@ -104,7 +104,7 @@ def random_parameters(
 
 
 def graph_of(annotations: ds.Annotations, *, mean_field: bool = False) -> Graph:
-    return Graph(shards_of(annotations), annotations.n_annotators, Serial(), mean_field)
+    return Graph.of(annotations, Serial(), mean_field=mean_field)
 
 
 def logs(theta: Array, psi: Array, omega: Array) -> Potentials:

@@ -16,8 +16,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
 from dissensus import engine
-from dissensus.engine import Serial, shards_of
-from dissensus.models import confusion
+from dissensus.engine import Serial
 from dissensus.models.cbcc import LEAST, MOST, Communities, expected_logs, fixed_point, memberships
 from dissensus.models.confusion import Crowd
 from dissensus.models.propagation import Graph
@@ -111,7 +110,7 @@ def test_a_round_with_tight_communities_is_pgms_mean_field_round() -> None:
     members = Crowd.of(CROWD, Serial())
     z, _ = memberships(members.counts(w), tied)
     following, _ = members.posterior(expected_logs(members.counts(w), z, tied), np.log(psi))
-    graph = Graph(shards_of(CROWD), 18, Serial(), mean_field=True)
+    graph = Graph.of(CROWD, Serial(), mean_field=True)
     beliefs = graph.round(graph.start(w, z), logs(theta, psi, omega))
     np.testing.assert_allclose(following, beliefs.w, rtol=1e-4, atol=1e-9)
 
@@ -313,7 +312,6 @@ def test_new_items_get_bayes_rule_with_the_kept_matrices() -> None:
 def test_shards_and_jobs_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ds.CBCC(3, max_iter=20).fit(CROWD)
     monkeypatch.setattr(engine, "SHARD_LABELS", 50)
-    monkeypatch.setattr(confusion, "SHARDS_AT_ONCE", 1)
     one, two = (ds.CBCC(3, max_iter=20, n_restarts=2, n_jobs=n_jobs).fit(CROWD) for n_jobs in (1, 2))
     assert one.posterior_.tobytes() == two.posterior_.tobytes()
     assert one.trace_.tobytes() == two.trace_.tobytes()

@@ -66,7 +66,7 @@ def test_the_e_step_equals_enumeration() -> None:
 
 def test_the_e_step_of_a_shard_sums_the_posteriors() -> None:
     annotations = ds.Annotations.from_counts(COUNTS.astype(int))
-    label_mass, item_mass, evidence = e_step(engine.shards_of(annotations)[0], THETA, PSI)
+    label_mass, item_mass, evidence = e_step(annotations.counts.astype(float), THETA, PSI)
     w, log_evidence = enumerate_assignments(COUNTS, THETA, PSI)
     expected = [[sum(w[m, k] * COUNTS[m, p] for m in range(4)) for p in range(3)] for k in range(2)]
     np.testing.assert_allclose(label_mass, expected, rtol=1e-12)
@@ -142,7 +142,7 @@ def test_the_trace_ends_at_the_log_posterior_of_the_parameters(alpha: float, gam
 
 def test_a_converged_fit_is_a_fixed_point() -> None:
     model = ds.FMM(3, tol=1e-13, max_iter=20_000).fit(CROWD)
-    label_mass, item_mass, _ = e_step(engine.shards_of(CROWD)[0], model.theta_, model.psi_)
+    label_mass, item_mass, _ = e_step(CROWD.counts.astype(float), model.theta_, model.psi_)
     theta, psi = m_step(label_mass, item_mass, 2.0, 2.0)
     np.testing.assert_allclose(theta, model.theta_, atol=1e-4)
     np.testing.assert_allclose(psi, model.psi_, atol=1e-4)
@@ -195,7 +195,8 @@ def test_each_seed_starts_elsewhere() -> None:
 
 
 def test_the_start_is_a_distribution_even_with_more_clusters_than_items() -> None:
-    theta = initial_theta(np.array([[2, 0], [0, 0]]), 5, 1.0, np.random.default_rng(0))
+    known = ds.Annotations.from_counts([[2, 0], [0, 0]])
+    theta = initial_theta(known, 5, 1.0, np.random.default_rng(0))
     assert theta.shape == (5, 2)
     assert (theta > 0).all()
     np.testing.assert_allclose(theta.sum(axis=1), 1, rtol=1e-12)

@@ -41,7 +41,7 @@ def settled(
     """
     K, L, _ = potentials.theta.shape
     rng = np.random.default_rng(seed)
-    M = sum(shard.n_items for shard in graph.shards)
+    M = sum(block.n_items for block in graph.blocks)
     start = graph.start(rng.dirichlet(np.ones(K), size=M), rng.dirichlet(np.ones(L), size=graph.n_annotators))
     return graph.settle(start, potentials, rounds=rounds, tol=-np.inf, damping=damping)
 
@@ -364,7 +364,7 @@ def test_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
     for n_jobs in (1, 2, 3):
         with engine.executor(n_jobs) as pool:
-            graph = Graph(engine.shards_of(CROWD), 12, pool)
+            graph = Graph.of(CROWD, pool)
             beliefs = graph.settle(graph.start(*start), potentials, rounds=6, tol=0.0)
             mass = graph.statistics(beliefs, potentials.theta).label_mass
             results.append(

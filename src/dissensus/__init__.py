@@ -28,6 +28,7 @@ _HOMES = {
     "CBCC": "models.cbcc",
     "DirichletRegression": "models.dirichlet_regression",
     "load": "models.files",
+    "resources": "resourcing",
     "select": "selection",
     "Selection": "selection",
     "recover": "recovery",

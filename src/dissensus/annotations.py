@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -26,9 +27,18 @@ from dissensus.rows import (
     checked_counts,
     pointers,
     resolved_rows,
+    tally,
 )
 from dissensus.side_tables import aligned, checked_ids, column_of, counted, gold_codes, gold_labels
 from dissensus.vocabulary import Codes, Place, Vocabulary, encode, ordered_vocabulary, quoted
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A store on disk."""
+
+    path: Path  # absolute
+    seal: str  # changes with any label or id
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -275,7 +285,12 @@ class Annotations:
     @cached_property
     def annotator_load(self) -> NDArray[np.int64]:
         """(annotators,): number of labels of each annotator."""
-        return _frozen(np.bincount(self.annotator, minlength=self.n_annotators))
+        return _frozen(tally(self.annotator, self.n_annotators))
+
+    @cached_property
+    def class_counts(self) -> NDArray[np.int64]:
+        """(classes,): number of labels of each class."""
+        return _frozen(tally(self.label, self.n_classes))
 
     @cached_property
     def pair(self) -> NDArray[np.int64]:
@@ -287,6 +302,11 @@ class Annotations:
     def n_pairs(self) -> int:
         """Number of distinct (item, annotator) pairs."""
         return int(self.pair[-1]) + 1 if self.n_labels else 0
+
+    @property
+    def stored(self) -> Stored | None:
+        """The store these very labels were opened from, if they were."""
+        return vars(self).get("_stored")
 
     def item_column(self, name: str) -> NDArray[Any]:
         """A column of the item table, one value an item."""

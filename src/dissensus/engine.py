@@ -1,16 +1,20 @@
-"""Work on labels in shards: the unit that is mapped over, on threads today and on any other executor.
+"""Work on labels in blocks: the unit that is mapped over, on threads here and on the workers of a cluster.
 
-A shard is a run of consecutive items with their labels. Where shards begin and end depends on the labels
-alone, a step returns additive statistics, and :func:`total` adds them in shard order: the result is the same
-to the last bit whatever executes the steps.
+A shard is a run of consecutive items with their labels, small enough for a core's cache; a block is a run of
+consecutive shards, and the unit of work. Where they begin and end depends on the labels alone. A step returns
+additive statistics of its block, and whoever asked for them adds them in the order of the blocks: the result
+is the same to the last bit whatever executes the steps, and however many at once.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -22,11 +26,18 @@ from dissensus.errors import bad_parameter
 
 if TYPE_CHECKING:
     from dissensus.annotations import Annotations
+    from dissensus.desk import Desk
     from dissensus.kernels import PairLayout
 
 SHARD_LABELS = 1 << 15  # a shard's messages should fit a core's cache
+LEAST_BLOCKS = 16  # more labels make more blocks of one shard until there are so many, then larger blocks
+MOST_SHARDS = 64  # of a block: two million labels
 
+Codes = NDArray[np.int32]
 Result = TypeVar("Result")
+
+
+# ---- shards and blocks --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +47,9 @@ class Shard:
     first_item: int
     n_items: int
     n_classes: int
-    item: NDArray[np.int32]
-    annotator: NDArray[np.int32]
-    label: NDArray[np.int32]
+    item: Codes
+    annotator: Codes
+    label: Codes
 
     @property
     def rows(self) -> slice:
@@ -60,10 +71,78 @@ class Shard:
         return PairLayout.of(self)
 
 
-def shards_of(annotations: Annotations, times: int = 1) -> tuple[Shard, ...]:
-    """Cut the items into runs of about ``times`` · ``SHARD_LABELS`` labels; an item is never cut."""
-    cuts = item_cuts(annotations.item_pointers, times)
-    return tuple(_shard(annotations, int(a), int(b)) for a, b in itertools.pairwise(cuts))
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The columns of all labels, in canonical order, in memory or mapped from a file."""
+
+    item: Codes
+    annotator: Codes
+    label: Codes
+    n_annotators: int
+    n_classes: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """Where a run of consecutive shards stands: at which items and label rows its shards begin and end."""
+
+    items: tuple[int, ...]
+    rows: tuple[int, ...]
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return self.items[-1] - self.items[0]
+
+    @property
+    def place(self) -> slice:
+        """Where this block's items stand in a table of all items."""
+        return slice(self.items[0], self.items[-1])
+
+    def whole(self, labels: Labels) -> Shard:
+        """All of it as one shard."""
+        return _shard(labels, (self.items[0], self.items[-1]), (self.rows[0], self.rows[-1]))
+
+    def shards(self, labels: Labels) -> tuple[Shard, ...]:
+        """Its shards."""
+        both = zip(itertools.pairwise(self.items), itertools.pairwise(self.rows), strict=True)
+        return tuple(_shard(labels, items, rows) for items, rows in both)
+
+
+def _shard(labels: Labels, items: tuple[int, int], rows: tuple[int, int]) -> Shard:
+    first, stop = items
+    part = slice(*rows)
+    item = labels.item[part] - np.int32(first)
+    return Shard(first, stop - first, labels.n_classes, item, labels.annotator[part], labels.label[part])
+
+
+def labels_of(annotations: Annotations) -> Labels:
+    """The label columns of some annotations."""
+    columns = annotations.item, annotations.annotator, annotations.label
+    return Labels(*columns, annotations.n_annotators, annotations.n_classes)
+
+
+def shards_of(annotations: Annotations) -> tuple[Shard, ...]:
+    """Cut the items into runs of about ``SHARD_LABELS`` labels; an item is never cut."""
+    labels = labels_of(annotations)
+    return tuple(shard for block in blocks_of(annotations) for shard in block.shards(labels))
+
+
+def blocks_of(annotations: Annotations) -> tuple[Block, ...]:
+    """The blocks of some annotations."""
+    items = item_cuts(annotations.item_pointers)
+    rows = annotations.item_pointers[items]
+    n_shards = len(items) - 1
+    size = shards_a_block(n_shards)
+    return tuple(
+        Block(tuple(items[at : at + size + 1].tolist()), tuple(rows[at : at + size + 1].tolist()))
+        for at in range(0, n_shards, size)
+    )
+
+
+def shards_a_block(n_shards: int) -> int:
+    """How many shards make a block."""
+    return min(max(n_shards // LEAST_BLOCKS, 1), MOST_SHARDS)
 
 
 def item_cuts(pointers: NDArray[np.int64], times: int = 1) -> NDArray[np.int64]:
@@ -76,50 +155,149 @@ def item_cuts(pointers: NDArray[np.int64], times: int = 1) -> NDArray[np.int64]:
     return np.unique(np.concatenate([[0], np.searchsorted(pointers, marks), [len(pointers) - 1]]))
 
 
-def _shard(annotations: Annotations, first: int, stop: int) -> Shard:
-    rows = slice(annotations.item_pointers[first], annotations.item_pointers[stop])
-    return Shard(
-        first,
-        stop - first,
-        annotations.n_classes,
-        annotations.item[rows] - np.int32(first),
-        annotations.annotator[rows],
-        annotations.label[rows],
-    )
+# ---- what runs over them ------------------------------------------------------------------------------
+
+# What a step is given of a block's labels; built once, where the block is worked on.
+Layout = Callable[[Block, Labels], Any]
+
+
+class Work(Protocol):
+    """The blocks of some labels, laid out for a kind of step."""
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """Where each block's items and labels stand."""
+        ...
+
+    def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
+        """``step(layout, own, **common)`` of every block, in their order; ``each`` has one ``own`` a block.
+
+        Without ``each``, ``step(layout, **common)``.
+        """
+        ...
 
 
 class Executor(Protocol):
-    """Anything that can apply a function to each element and give the results back in order."""
+    """What steps run on."""
+
+    @property
+    def desk(self) -> Desk:
+        """What a fit has at hand beside its labels."""
+        ...
 
     def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
         """The step's result for every element, in their order."""
+        ...
+
+    def over(self, annotations: Annotations, layout: Layout) -> Work:
+        """The annotations' blocks, ready for steps."""
         ...
 
 
 class Serial:
     """One after the other, in this thread."""
 
+    def __init__(self, desk: Desk | None = None, most_labels: int | None = None) -> None:
+        self.desk = desk or _plain_desk()
+        self._most_labels = most_labels
+
     def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
         """The step's result for every element, in their order."""
-        return [step(element) for element in over]
+        return list(self.mapped(step, over))
+
+    def mapped(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
+        """The same, one at a time."""
+        return (step(element) for element in over)
+
+    def over(self, annotations: Annotations, layout: Layout) -> Work:
+        """The annotations' blocks, ready for steps."""
+        return LocalWork(annotations, layout, self.mapped, self._most_labels)
 
 
 class Threads:
     """A pool of threads; NumPy and BLAS release the interpreter's lock where it matters."""
 
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        pool: ThreadPoolExecutor,
+        n_threads: int,
+        desk: Desk | None = None,
+        most_labels: int | None = None,
+    ) -> None:
+        self.desk = desk or _plain_desk()
+        self._most_labels = most_labels
         self._pool = pool
+        self._n_threads = n_threads
 
     def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
         """The step's result for every element, in their order."""
+        return list(self.mapped(step, over))
+
+    def mapped(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
+        """The same, one at a time; never many more than there are threads wait to be taken."""
         if len(over) < 2:
-            return [step(element) for element in over]
-        return list(self._pool.map(step, over))
+            yield from map(step, over)
+            return
+        # A thread should see what the caller sees of its context (resources).
+        waiting = deque(self._submit(step, element) for element in over[: 2 * self._n_threads])
+        following = iter(over[2 * self._n_threads :])
+        try:
+            while waiting:
+                result = waiting.popleft().result()
+                waiting.extend(self._submit(step, element) for element in itertools.islice(following, 1))
+                yield result
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def _submit(self, step: Callable[[Any], Result], element: Any) -> Future[Result]:
+        return self._pool.submit(copy_context().run, step, element)
+
+    def over(self, annotations: Annotations, layout: Layout) -> Work:
+        """The annotations' blocks, ready for steps."""
+        return LocalWork(annotations, layout, self.mapped, self._most_labels)
+
+
+class LocalWork:
+    """Blocks that are worked on in this process; the layouts of the first of them stay in memory."""
+
+    def __init__(
+        self,
+        annotations: Annotations,
+        layout: Layout,
+        mapped: Callable[..., Iterator[Any]],
+        most_labels: int | None = None,
+    ) -> None:
+        self.blocks = blocks_of(annotations)
+        self._labels = labels_of(annotations)
+        self._build = layout
+        self._layouts: dict[int, Any] = {}
+        self._mapped = mapped
+        self._most_labels = annotations.n_labels if most_labels is None else most_labels
+
+    def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
+        """``step(layout, own, **common)`` of every block, in their order."""
+        own, common = list(each), in_one_order(common)
+
+        def run(number: int) -> Result:
+            return step(self._layout(number), *own[number : number + 1], **common)
+
+        return self._mapped(run, range(len(self.blocks)))
+
+    def _layout(self, number: int) -> Any:
+        found = self._layouts.get(number)
+        if found is None:
+            found = self._build(self.blocks[number], self._labels)
+            if self.blocks[number].rows[-1] <= self._most_labels:
+                self._layouts[number] = found
+        return found
 
 
 @contextmanager
-def executor(n_jobs: int = 1) -> Iterator[Executor]:
+def executor(n_jobs: int = 1, desk: Desk | None = None, most_labels: int | None = None) -> Iterator[Executor]:
     """An executor on ``n_jobs`` threads (−1: all cores), BLAS held to one thread meanwhile.
+
+    Layouts of ``most_labels`` labels stay in memory (None: all).
 
     BLAS may sum in another order with more threads, and contends with ours; one thread each is both
     reproducible and faster.
@@ -131,10 +309,16 @@ def executor(n_jobs: int = 1) -> Iterator[Executor]:
     n_threads = n_cores() if n_jobs == -1 else n_jobs
     with threadpool_limits(limits=1, user_api="blas"):
         if n_threads == 1:
-            yield Serial()
+            yield Serial(desk, most_labels)
             return
         with ThreadPoolExecutor(n_threads) as pool:
-            yield Threads(pool)
+            yield Threads(pool, n_threads, desk, most_labels)
+
+
+def _plain_desk() -> Desk:
+    from dissensus.desk import Desk
+
+    return Desk()
 
 
 def n_cores() -> int:
@@ -144,6 +328,32 @@ def n_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def total(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Add the shards' statistics, entry by entry, in shard order."""
+def in_one_order(common: dict[str, Any]) -> dict[str, Any]:
+    """Arrays in C order, as they would be after a journey: a product's last bits may hang on it."""
+    return {
+        name: np.ascontiguousarray(value) if isinstance(value, np.ndarray) else value
+        for name, value in common.items()
+    }
+
+
+# ---- sums ---------------------------------------------------------------------------------------------
+
+
+def total(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Add the blocks' statistics, entry by entry, in their order."""
     return reduce(lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), parts)
+
+
+_ones: dict[str, NDArray[Any]] = {}
+_growing = threading.Lock()
+
+
+def ones(n: int, dtype: Any = np.float64) -> NDArray[Any]:
+    """So many ones, read-only: every sparse matrix of ones shares the same."""
+    name = np.dtype(dtype).str
+    with _growing:
+        if len(_ones.get(name, ())) < n:
+            grown = np.ones(max(n, SHARD_LABELS), dtype)
+            grown.setflags(write=False)
+            _ones[name] = grown
+        return _ones[name][:n]

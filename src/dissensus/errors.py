@@ -6,6 +6,7 @@
     ├── DataError           a table, a row or a column is not what it should be
     ├── ParameterError      a setting is outside its rule (also a ValueError)
     ├── ModelFileError      a saved model cannot be read
+    ├── ClusterError        a cluster, or the way to it, is lost
     ├── NotFittedError      a fitted attribute was asked for before ``fit``
     └── MissingExtraError   an optional package is needed (also an ImportError)
 
@@ -33,6 +34,10 @@ class ParameterError(DissensusError, ValueError):
 
 class ModelFileError(DissensusError):
     """A model file is damaged, of another version, or not ours."""
+
+
+class ClusterError(DissensusError):
+    """A cluster cannot be reached, or was lost."""
 
 
 class NotFittedError(DissensusError, AttributeError):

@@ -10,12 +10,13 @@ Pairs are sorted by answer inside a shard, so that a message step is one matrix 
 the pairs of an item or an annotator are products with a sparse matrix of ones.
 
 Messages are kept in the linear domain and their logarithms summed. Every message lies in (0, 1] and never
-below ``FLOOR``, and the largest entry of a normalised belief is at least 1/K; so a belief divided by one of
+below a floor, and the largest entry of a normalised belief is at least 1/K; so a belief divided by one of
 its messages (the cavity: what the others say) neither overflows nor loses anything that matters.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from dissensus.engine import Block, Labels, ones
+
 if TYPE_CHECKING:
     from dissensus.engine import Shard
 
 Array = NDArray[np.float64]
 
-FLOOR = np.exp(-600.0)  # least likelihood of an answer, relative to the answer's most likely clusters
+# Least likelihood of an answer relative to its most likely clusters, in double and in single precision.
+FLOOR = np.exp(-600.0)
+FLOOR_SINGLE = np.exp(-70.0)
 
 
 # ---- rows of probabilities ----------------------------------------------------------------------------
@@ -53,14 +58,14 @@ def softmax_rows(logits: Array) -> tuple[Array, Array]:
     for column in logits.T[1:]:
         np.maximum(top, column, out=top)
     chances = np.exp(logits - top[:, None])
-    sums = chances @ np.ones(logits.shape[1])
+    sums = chances @ ones(logits.shape[1], chances.dtype)
     chances /= sums[:, None]
     return chances, np.log(sums) + top
 
 
 def column_sums(rows: Array) -> Array:
     """Σ over rows; a product with ones, which short rows make much faster than NumPy's own sum."""
-    return np.asarray(np.ones(len(rows)) @ rows)
+    return np.asarray(ones(len(rows)) @ rows)
 
 
 def one_hot_rows(chances: Array) -> Array:
@@ -77,9 +82,9 @@ def one_hot_rows(chances: Array) -> Array:
 class PairLayout:
     """A shard's pairs, sorted by answer."""
 
-    item: NDArray[np.intp]  # (pairs,) item within the shard
-    annotator: NDArray[np.intp]  # (pairs,) code of the annotator
-    who: NDArray[np.intp]  # codes of the annotators that occur in the shard
+    item: NDArray[np.int32]  # (pairs,) item within the shard
+    annotator: NDArray[np.int32]  # (pairs,) code of the annotator
+    who: NDArray[np.int32]  # codes of the annotators that occur in the shard
     answers: Array  # (answers, P): how often each class stands in each answer
     bounds: NDArray[np.intp]  # (answers + 1,): the pairs of answer a are bounds[a]:bounds[a + 1]
     to_items: Any  # (items, pairs) sparse ones: sums over an item's pairs
@@ -90,8 +95,8 @@ class PairLayout:
         """Group the label rows by pair, name the distinct answers, and sort by answer."""
         first, answer, answers = _answers(shard)
         order = np.argsort(answer, kind="stable")
-        item = shard.item[first][order].astype(np.intp)
-        annotator = shard.annotator[first][order].astype(np.intp)
+        item = shard.item[first][order]
+        annotator = shard.annotator[first][order]
         who, place = np.unique(annotator, return_inverse=True)
         bounds = np.searchsorted(answer[order], np.arange(len(answers) + 1))
         return cls(
@@ -109,13 +114,55 @@ class PairLayout:
         """Number of pairs in the shard."""
         return len(self.item)
 
-    def factors(self, log_theta: Array) -> tuple[Array, Array]:
+    def factors(self, log_theta: Array, dtype: Any = np.float64) -> tuple[Array, Array]:
         """F (answers, K, L), scaled so that each answer's largest entry is 1, and the log of the scale."""
         K, L, P = log_theta.shape
         # log F_akl = Σ_p c_ap log Θ_klp
         logs = (self.answers @ log_theta.reshape(K * L, P).T).reshape(-1, K, L)
         scale = logs.max(axis=(1, 2))
-        return np.maximum(np.exp(logs - scale[:, None, None]), FLOOR), scale
+        floor = FLOOR_SINGLE if dtype == np.float32 else FLOOR
+        return np.maximum(np.exp(logs - scale[:, None, None]), floor).astype(dtype, copy=False), scale
+
+
+@dataclass(frozen=True, eq=False)
+class PairBlock:
+    """The layouts of a block's shards; a table of its pairs or items holds theirs one after the other."""
+
+    layouts: tuple[PairLayout, ...]
+    items: tuple[slice, ...]  # where each shard's items stand in a table of the block's
+    pairs: tuple[slice, ...]
+    n_items: int
+    n_pairs: int
+    who: NDArray[np.int32]  # codes of the annotators that occur in the block
+    places: tuple[NDArray[np.int32], ...]  # where each layout's ``who`` stand in it
+
+    @classmethod
+    def of(cls, block: Block, labels: Labels) -> PairBlock:
+        """Lay out every shard."""
+        shards = block.shards(labels)
+        layouts = tuple(shard.pairs for shard in shards)
+        who = np.unique(np.concatenate([layout.who for layout in layouts]))
+        return cls(
+            layouts,
+            _runs([shard.n_items for shard in shards]),
+            _runs([layout.n_pairs for layout in layouts]),
+            block.n_items,
+            sum(layout.n_pairs for layout in layouts),
+            who,
+            tuple(np.searchsorted(who, layout.who).astype(np.int32) for layout in layouts),
+        )
+
+    def counts(self) -> Array:
+        """(items, P): how often each class was given to each item."""
+        given = (np.repeat(layout.answers, np.diff(layout.bounds), axis=0) for layout in self.layouts)
+        parts = [layout.to_items @ rows for layout, rows in zip(self.layouts, given, strict=True)]
+        return np.concatenate(parts)
+
+
+def _runs(lengths: list[int]) -> tuple[slice, ...]:
+    """Consecutive slices of the given lengths."""
+    ends = np.cumsum([0, *lengths]).tolist()
+    return tuple(slice(start, stop) for start, stop in itertools.pairwise(ends))
 
 
 def _answers(shard: Shard) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
@@ -141,26 +188,27 @@ def _answers(shard: Shard) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
     return first, answer, np.vstack([np.eye(P), multisets])
 
 
-def _summing(target: NDArray[np.intp], n: int) -> Any:
-    pairs = np.arange(len(target))
-    ones = np.ones(len(target))
-    return sparse.csr_array((ones, (target, pairs)), shape=(n, len(target)))
+def _summing(target: NDArray[Any], n: int) -> Any:
+    """(n, pairs) sparse ones: row t sums the pairs whose target is t."""
+    order = np.argsort(target, kind="stable").astype(np.int32)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(target, minlength=n))]).astype(np.int32)
+    return sparse.csr_array((ones(len(target)), order, starts), shape=(n, len(target)))
 
 
 # ---- message steps ------------------------------------------------------------------------------------
 
 
-def cavity(belief: Array, place: NDArray[np.intp], message: Array) -> tuple[Array, Array]:
+def cavity(belief: Array, place: NDArray[np.int32], message: Array) -> tuple[Array, Array]:
     """What a variable believes without one factor: belief / message, and its sum before normalising."""
     # ẑ_e(l) ∝ z_n(l) / ν_e(l)
     ratio = np.take(belief, place, axis=0)
     ratio /= message
-    return ratio, ratio @ np.ones(ratio.shape[1])
+    return ratio, ratio @ ones(ratio.shape[1], ratio.dtype)
 
 
-def messages(layout: PairLayout, factors: Array, incoming: Array) -> Array:
+def messages(layout: PairLayout, factors: Array, incoming: Array, out: Array | None = None) -> Array:
     """Factor-to-variable messages (pairs, I): Σ_j F_aij incoming_e(j), one product per answer."""
-    outgoing = np.empty((layout.n_pairs, factors.shape[1]))
+    outgoing = np.empty((layout.n_pairs, factors.shape[1]), factors.dtype) if out is None else out
     for a, F in enumerate(factors):
         rows = slice(layout.bounds[a], layout.bounds[a + 1])
         np.matmul(incoming[rows], F.T, out=outgoing[rows])
@@ -175,7 +223,7 @@ def messages_plain(layout: PairLayout, factors: Array, incoming: Array) -> Array
 
 def pair_counts(layout: PairLayout, left: Array, right: Array) -> Array:
     """(answers, I, J): Σ_e left_e(i) right_e(j) over the pairs of each answer."""
-    counts = np.empty((len(layout.answers), left.shape[1], right.shape[1]))
+    counts = np.empty((len(layout.answers), left.shape[1], right.shape[1]), left.dtype)
     for a in range(len(layout.answers)):
         rows = slice(layout.bounds[a], layout.bounds[a + 1])
         np.matmul(left[rows].T, right[rows], out=counts[a])
@@ -184,4 +232,5 @@ def pair_counts(layout: PairLayout, left: Array, right: Array) -> Array:
 
 def class_counts(layout: PairLayout, counts: Array) -> Array:
     """(I, J, P): label counts per class out of pair counts per answer."""
-    return np.asarray(np.einsum("aij,ap->ijp", counts, layout.answers, optimize=True))
+    # In C order, wherever it was computed: products with it may depend on the order.
+    return np.ascontiguousarray(np.einsum("aij,ap->ijp", counts, layout.answers, optimize=True))

@@ -30,9 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.annotations import Annotations
-from dissensus.engine import Executor, shards_of
-from dissensus.kernels import Array, cavity, messages, normalised, safe_log, softmax_rows
+from dissensus.engine import Executor
+from dissensus.kernels import Array, PairBlock, cavity, messages, normalised, safe_log, softmax_rows
 from dissensus.models.propagation import Beliefs, Graph, Potentials, Statistics
+from dissensus.shelf import Kept
 
 LEAST_CONTESTED = 0.1  # share of the items on which a group must differ to be one
 TORN = 0.65  # share of the first class in a torn item
@@ -217,7 +218,7 @@ class Scene:
     @cached_property
     def graph(self) -> Graph:
         """Items and annotators, linked by labels."""
-        return Graph(shards_of(self.annotations), self.annotations.n_annotators, self.pool)
+        return Graph.of(self.annotations, self.pool)
 
     @cached_property
     def shares(self) -> Array:
@@ -288,21 +289,49 @@ class Scene:
 def deviations(scene: Scene, fit: Fit) -> Array:
     """(N, P, P): how much more often than expected an annotator said y on items that are c to the others."""
     P, N = len(scene.shares), scene.annotations.n_annotators
-    answers = safe_log(chances(fit.kinds, fit.people, fit.ways))
     looks, blind = _looks(fit)
+    parts = scene.graph.work.map(
+        _deviations_step,
+        fit.beliefs.states,
+        z=fit.beliefs.z,
+        answers=safe_log(chances(fit.kinds, fit.people, fit.ways)),
+        crowd=fit.kinds.crowd,
+        theta=fit.ways.theta,
+        looks=looks,
+        blind=blind,
+    )
     found = np.zeros((N, P, P))
-    for shard, state in zip(scene.graph.shards, fit.beliefs.states, strict=True):
-        layout = shard.pairs
+    for who, table in parts:
+        found[who] += table
+    return found
+
+
+def _deviations_step(
+    block: PairBlock,
+    state: Kept,
+    z: Array,
+    answers: Array,
+    crowd: Array,
+    theta: Array,
+    looks: Array,
+    blind: Array,
+) -> tuple[NDArray[np.int32], Array]:
+    w, nu, P = state.w, state.nu, answers.shape[2]
+    assert nu is not None
+    found = np.zeros((len(block.who), P, P))
+    for layout, items, pairs, places in zip(
+        block.layouts, block.items, block.pairs, block.places, strict=True
+    ):
         # The item by all labels but the pair's own: ŵ_e ∝ w_m / μ_e
-        incoming, _ = cavity(fit.beliefs.z, layout.annotator, state.nu)
+        incoming, _ = cavity(z, layout.annotator, nu[pairs])
         mu = messages(layout, layout.factors(answers)[0], incoming)
-        classes = normalised(np.take(state.w, layout.item, axis=0) / mu) @ fit.kinds.crowd
+        classes = normalised(np.take(w[items], layout.item, axis=0) / mu) @ crowd
         given = np.repeat(layout.answers, np.diff(layout.bounds), axis=0)
-        expected = looks[layout.annotator] * (classes @ fit.ways.theta) + blind[layout.annotator]
+        expected = looks[layout.annotator] * (classes @ theta) + blind[layout.annotator]
         surplus = given - expected * given.sum(axis=1, keepdims=True)
         for c in range(P):
-            found[layout.who, c] += layout.to_annotators @ (surplus * classes[:, [c]])
-    return found
+            found[places, c] += layout.to_annotators @ (surplus * classes[:, [c]])
+    return block.who, found
 
 
 def _looks(fit: Fit) -> tuple[Array, Array]:

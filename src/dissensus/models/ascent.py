@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from dissensus.checkpoints import Book
 from dissensus.engine import Executor
 from dissensus.models.base import Array
 
@@ -24,26 +25,52 @@ class Climb(Generic[State]):
 
 
 def climb(
-    step: Callable[[State], tuple[State, float]], start: State, *, max_iter: int, tol: float, n_labels: int
+    step: Callable[[State], tuple[State, float]],
+    start: Callable[[], State],
+    *,
+    max_iter: int,
+    tol: float,
+    n_labels: int,
+    book: Book[State],
 ) -> Climb[State]:
     """Repeat ``step`` until the objective per label changes by at most ``tol``.
 
     A step returns the next state and the objective of the state it was given; the state that is returned is
-    the one whose objective is the trace's last.
+    the one whose objective is the trace's last. What the ``book`` holds of an earlier run is gone on with.
     """
-    state, following, trace = start, start, list[float]()
-    for _ in range(max_iter):
+    found = book.latest()
+    if found is not None and found.stopped:
+        return Climb(found.state, np.array(found.trace), found.stopped)
+    state = following = start() if found is None else found.state
+    trace = [] if found is None else list(found.trace)
+    stopped = "max_iter"
+    while len(trace) < max_iter:
         state = following
         following, objective = step(state)
         trace.append(objective)
         if len(trace) > 1 and abs(trace[-1] - trace[-2]) <= tol * max(n_labels, 1):
-            return Climb(state, np.array(trace), "tolerance")
-    return Climb(state, np.array(trace), "max_iter")
+            stopped = "tolerance"
+            break
+        book.note(following, trace, max_iter, n_labels)
+    book.close(state, trace, stopped)
+    return Climb(state, np.array(trace), stopped)
 
 
 def best_restart(
-    run: Callable[[np.random.Generator], Climb[State]], n_restarts: int, seed: int, pool: Executor
+    run: Callable[[np.random.Generator, Book[State]], Climb[State]],
+    n_restarts: int,
+    seed: int,
+    pool: Executor,
+    *,
+    kind: type[State],
 ) -> Climb[State]:
-    """The climb that ended highest; restart r draws from its own stream, whatever runs it."""
-    streams = [np.random.default_rng([seed, restart]) for restart in range(n_restarts)]
-    return max(pool.map(run, streams), key=lambda climbed: float(climbed.trace[-1]))
+    """The climb that ended highest; restart r draws from its own stream, whatever runs it.
+
+    ``kind`` is the class of the climbs' states.
+    """
+
+    def restarted(restart: int) -> Climb[State]:
+        book = pool.desk.book(f"restart-{restart}", kind)
+        return run(np.random.default_rng([seed, restart]), book)
+
+    return max(pool.map(restarted, range(n_restarts)), key=lambda climbed: float(climbed.trace[-1]))

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from dissensus.annotations import Annotations
 from dissensus.engine import Executor, executor
 from dissensus.errors import DataError, NotFittedError
+from dissensus.memory import Needs
 from dissensus.params import Params
+from dissensus.resourcing import current
 from dissensus.vocabulary import Codes, Vocabulary
 
 Array = NDArray[np.float64]
@@ -62,7 +64,7 @@ class Model(Params):
         known = self._checked(annotations)
         twin = type(self)(**self.get_params(deep=False))
         twin._remember(known)
-        with executor(getattr(self, "n_jobs", 1)) as pool:
+        with current().executor(self, known, given) as pool:
             twin._fit(known, pool, **given)
         twin._settle()
         # scikit-learn's searches hang a note of their own on an estimator, and want it back after the fit.
@@ -77,6 +79,13 @@ class Model(Params):
 
     def _fit(self, annotations: Annotations, pool: Executor) -> None:
         raise NotImplementedError
+
+    def _needs(self, annotations: Annotations, itemsize: int) -> Needs:
+        """Bytes that a fit takes; ``itemsize`` is that of a message's numbers."""
+        del itemsize
+        M, P = annotations.n_items, annotations.n_classes
+        # counts, the model's distributions, and what is in between
+        return Needs(fixed=4 * 8 * M * P, laid_out=0, messages=0, working=0)
 
     def _checked(self, annotations: Any) -> Annotations:
         """Settings and data, checked before work begins."""
@@ -99,7 +108,7 @@ class Model(Params):
         self.item_vocabulary_ = annotations.item_vocabulary
         self.annotator_vocabulary_ = annotations.annotator_vocabulary
         self.class_vocabulary_ = annotations.class_vocabulary
-        self.n_labels_ = annotations.counts.sum(axis=1)
+        self.n_labels_ = np.diff(annotations.item_pointers)
         self.frame_kind_ = annotations.frame_kind
 
     def transform(self, new: Any) -> Self:

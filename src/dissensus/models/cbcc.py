@@ -22,13 +22,14 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import digamma, gammaln, xlogy
+from scipy.special import digamma, gammaln
 
 from dissensus.annotations import Annotations
-from dissensus.engine import Executor
+from dissensus.checkpoints import Book
+from dissensus.engine import Executor, Serial
 from dissensus.kernels import Array, column_sums, normalised, safe_log, softmax_rows
 from dissensus.models.ascent import Climb, best_restart, climb
-from dissensus.models.confusion import ConfusionModel, Crowd, log_chances, votes
+from dissensus.models.confusion import ConfusionModel, Crowd, Expected, log_chances, votes
 from dissensus.params import SEED, choice, integer, real
 
 LEAST, MOST = 1e-3, 1e4  # a community's pseudo-counts stay between these
@@ -41,6 +42,15 @@ class Communities:
     psi: Array  # (P,)
     omega: Array  # (L,)
     a: Array  # (L, P, P): Dirichlet parameters of the members' matrices
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What is expected of the items' true classes, and what was learned from it."""
+
+    expected: Expected
+    communities: Communities
+    logs: Array  # (N, P, P): the E log π behind ``expected``; empty where that is the majority vote's
 
 
 def memberships(counts: Array, communities: Communities) -> tuple[Array, Array]:
@@ -122,45 +132,56 @@ class CBCC(ConfusionModel):
 
     def _fit(self, annotations: Annotations, pool: Executor) -> None:
         crowd = Crowd.of(annotations, pool)
-        start = votes(annotations)
 
-        def step(state: tuple[Array, Communities]) -> tuple[tuple[Array, Communities], float]:
-            w, communities = state
-            counts = crowd.counts(w)
-            z, annotator_terms = memberships(counts, communities)
-            bound = float(annotator_terms.sum()) + self._own_terms(w, communities)
+        def step(state: Fit) -> tuple[Fit, float]:
+            expected, communities = state.expected, state.communities
+            z, annotator_terms = memberships(expected.counts, communities)
+            bound = float(annotator_terms.sum()) + self._own_terms(expected, communities)
             learned = Communities(
-                normalised(column_sums(w)),
+                normalised(expected.item_mass),
                 normalised(column_sums(z)),
-                fixed_point(counts, z, communities.a, self.concentration),
+                fixed_point(expected.counts, z, communities.a, self.concentration),
             )
             # z is kept while π's posterior moves with a: each of the three updates can only raise the bound.
-            logs = expected_logs(counts, z, learned)
-            return (crowd.posterior(logs, log_chances(learned.psi))[0], learned), bound
+            logs = expected_logs(expected.counts, z, learned)
+            return Fit(crowd.expect(logs, log_chances(learned.psi)), learned, logs), bound
 
-        def run(rng: np.random.Generator) -> Climb[tuple[Array, Communities]]:
-            first = start, self._first_communities(crowd.counts(start), start, rng)
-            return climb(step, first, max_iter=self.max_iter, tol=self.tol, n_labels=annotations.n_labels)
+        def run(rng: np.random.Generator, book: Book[Fit]) -> Climb[Fit]:
+            def start() -> Fit:
+                expected = crowd.guessed(votes)
+                return Fit(expected, self._first_communities(expected, rng), np.zeros(0))
 
-        from dissensus.engine import Serial
+            return climb(
+                step,
+                start,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                n_labels=annotations.n_labels,
+                book=book,
+            )
 
-        best = best_restart(run, self.n_restarts, self.seed, Serial())
-        self.posterior_, communities = best.state
-        self._keep(crowd.counts(self.posterior_), communities)
+        # Threads go to the blocks of large data, to the restarts of small ones.
+        outer = pool if len(crowd.work.blocks) < 2 else Serial(pool.desk)
+        best = best_restart(run, self.n_restarts, self.seed, outer, kind=Fit)
+        found, log_psi = best.state, log_chances(best.state.communities.psi)
+        self.posterior_ = crowd.posterior(found.logs, log_psi)[0] if found.logs.size else crowd.guess(votes)
+        self._keep(found.expected.counts, found.communities)
         self.trace_, self.stopped_ = best.trace, best.stopped
         self._finish(annotations.annotator_load)
 
-    def _own_terms(self, w: Array, communities: Communities) -> float:
+    def _own_terms(self, expected: Expected, communities: Communities) -> float:
         """The terms of the bound (3) that hold no annotator."""
-        items = (w * safe_log(communities.psi)).sum() - xlogy(w, w).sum()
+        items = expected.item_mass @ safe_log(communities.psi) + expected.entropy
         return float(items - communities.a.sum() / self.concentration)
 
-    def _first_communities(self, counts: Array, w: Array, rng: np.random.Generator) -> Communities:
+    def _first_communities(self, expected: Expected, rng: np.random.Generator) -> Communities:
         """Communities of random annotators around the crowd's matrix."""
+        counts = expected.counts
         L, P = self.n_annotator_clusters, counts.shape[1]
         z = rng.dirichlet(np.ones(L), size=len(counts))
         matrices = normalised(np.tensordot(z.T, counts, axes=1) + counts.sum(axis=0) / len(counts) + 1.0 / P)
-        return Communities(normalised(column_sums(w)), np.full(L, 1.0 / L), self.concentration * matrices)
+        psi, omega = normalised(expected.item_mass), np.full(L, 1.0 / L)
+        return Communities(psi, omega, self.concentration * matrices)
 
     def _keep(self, counts: Array, communities: Communities) -> None:
         self.psi_, self.omega_, self.community_parameters_ = communities.psi, communities.omega, communities.a

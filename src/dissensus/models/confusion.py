@@ -12,112 +12,203 @@ Nothing of size labels × annotators, or items × annotators, is ever built.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.special import xlogy
 
 from dissensus.annotations import Annotations
-from dissensus.engine import Executor, Shard, shards_of
-from dissensus.kernels import Array, normalised, safe_log, softmax_rows
+from dissensus.engine import Block, Executor, Labels, Work, ones
+from dissensus.kernels import Array, column_sums, normalised, safe_log, softmax_rows
+from dissensus.memory import Needs, block_labels
 from dissensus.models.base import Model
 from dissensus.models.majority import winners
 from dissensus.vocabulary import Codes
 
-SHARDS_AT_ONCE = 8  # a label costs little here, so a unit of work may hold more of them
-DENSE_CELLS = 4  # cells per label of a shard up to which a column for every cell is cheaper
+DENSE_CELLS = 4  # cells per label of a block up to which a column for every cell is cheaper
+
+
+# ---- a block ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class CellLayout:
-    """A shard's labels as an (items, cells) matrix of counts.
+    """A block's labels as an (items, cells) matrix of counts.
 
-    Its columns are all cells, or, in a crowd much larger than the shard, those that occur.
+    Its columns are all cells, or, in a crowd much larger than the block, those that occur.
     """
 
-    rows: slice
-    cells: NDArray[np.intp] | slice  # n · P + y of each column
+    n_classes: int
+    cells: NDArray[np.int64] | slice  # n · P + y of each column
     matrix: Any  # sparse (items, cells)
     transposed: Any  # sparse (cells, items)
 
     @classmethod
-    def of(cls, shard: Shard, n_cells: int) -> CellLayout:
+    def of(cls, block: Block, labels: Labels) -> CellLayout:
         """Number the (annotator, answer) cells."""
-        codes = shard.annotator.astype(np.int64) * shard.n_classes + shard.label
+        shard = block.whole(labels)
+        n_cells = labels.n_annotators * labels.n_classes
+        codes = shard.annotator * np.int64(shard.n_classes) + shard.label
         if n_cells <= DENSE_CELLS * len(codes):
             cells, column = slice(None), codes
         else:
             cells, column = np.unique(codes, return_inverse=True)
             n_cells = len(cells)
         pointers = np.searchsorted(shard.item, np.arange(shard.n_items + 1))
-        matrix = sparse.csr_array((np.ones(len(codes)), column, pointers), shape=(shard.n_items, n_cells))
-        return cls(shard.rows, cells, matrix, matrix.T.tocsr())
+        whole = ones(len(codes))
+        matrix = sparse.csr_array((whole, column, pointers), shape=(shard.n_items, n_cells))
+        turned = matrix.T.tocsr()
+        turned = sparse.csr_array((whole, turned.indices, turned.indptr), shape=turned.shape)
+        return cls(shard.n_classes, cells, matrix, turned)
+
+    def counts(self) -> Array:
+        """(items, classes): how often each class was given to each item."""
+        M, P = self.matrix.shape[0], self.n_classes
+        column = self.matrix.indices
+        answer = column % P if isinstance(self.cells, slice) else self.cells[column] % P
+        item = np.repeat(np.arange(M), np.diff(self.matrix.indptr))
+        return np.bincount(item * P + answer, minlength=M * P).reshape(M, P).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class ExpectedPart:
+    """What a block's items add, given P(t_m = k) of each."""
+
+    cells: NDArray[np.int64] | slice
+    counts: Array  # (cells, K): this block's part of (2)
+    item_mass: Array  # (K,): Σ_m P(t_m = k)
+    entropy: float  # Σ_m H(t_m)
+    evidence: float  # Σ_m log P(labels of m)
+
+
+def _expected(layout: CellLayout, w: Array, evidence: float) -> ExpectedPart:
+    counts = np.asarray(layout.transposed @ w)
+    return ExpectedPart(layout.cells, counts, column_sums(w), -float(xlogy(w, w).sum()), evidence)
+
+
+def _posterior_step(layout: CellLayout, log_psi: Array, logs: Array) -> tuple[Array, float]:
+    w, evidence = softmax_rows(layout.matrix @ logs[layout.cells] + log_psi)
+    return w, float(evidence.sum())
+
+
+def _e_step(layout: CellLayout, log_psi: Array, logs: Array) -> ExpectedPart:
+    return _expected(layout, *_posterior_step(layout, log_psi, logs))
+
+
+def _given_step(layout: CellLayout, w: Array) -> ExpectedPart:
+    return _expected(layout, w, 0.0)
+
+
+def _guessed_step(layout: CellLayout, given: Array, guess: Guess, crowd: Array) -> ExpectedPart:
+    return _expected(layout, _both(guess(layout.counts(), crowd), given), 0.0)
+
+
+def _guess_step(layout: CellLayout, guess: Guess, crowd: Array) -> Array:
+    return guess(layout.counts(), crowd)
+
+
+def _both(labels: Array, given: Array) -> Array:
+    """What labels say times what was known beforehand; that alone where the two exclude each other."""
+    both = labels * given
+    return np.where(both.any(axis=1, keepdims=True), normalised(both), given)
+
+
+# ---- all of them --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the M-step consumes."""
+
+    counts: Array  # (annotators, true classes, answers): expected label counts (2)
+    item_mass: Array  # (true classes,)
+    entropy: float
+    evidence: float
 
 
 @dataclass(frozen=True)
 class Crowd:
     """All labels as cell layouts, and what runs over them."""
 
-    layouts: Sequence[CellLayout]
+    work: Work
     shape: tuple[int, int, int]  # items, annotators, classes
-    pool: Executor
+    class_counts: NDArray[np.int64]
 
     @classmethod
     def of(cls, annotations: Annotations, pool: Executor) -> Crowd:
-        """Lay out the shards of some annotations."""
-        n_cells = annotations.n_annotators * annotations.n_classes
-        layouts = pool.map(partial(CellLayout.of, n_cells=n_cells), shards_of(annotations, SHARDS_AT_ONCE))
-        return cls(layouts, (annotations.n_items, annotations.n_annotators, annotations.n_classes), pool)
+        """Lay out the blocks of some annotations."""
+        shape = annotations.n_items, annotations.n_annotators, annotations.n_classes
+        return cls(pool.over(annotations, CellLayout.of), shape, annotations.class_counts)
 
     def posterior(self, log_matrices: Array, log_psi: Array) -> tuple[Array, float]:
         """P(t_m = k | labels) of every item (1), and Σ_m log P(labels of m)."""
-        _, N, P = self.shape
-        # (N, K, P) -> one row a cell, one column a true class
-        logs = np.ascontiguousarray(log_matrices.transpose(0, 2, 1)).reshape(N * P, -1)
-        parts = self.pool.map(partial(_posterior_step, logs=logs, log_psi=log_psi), self.layouts)
+        parts = list(self.work.map(_posterior_step, self._own(log_psi), logs=_by_cell(log_matrices)))
         return np.concatenate([w for w, _ in parts]), sum(evidence for _, evidence in parts)
 
+    def expect(self, log_matrices: Array, log_psi: Array) -> Expected:
+        """Expected counts under the posterior (1)."""
+        return self._sum(self.work.map(_e_step, self._own(log_psi), logs=_by_cell(log_matrices)))
+
+    def guessed(self, guess: Guess, given: Array | None = None) -> Expected:
+        """Expected counts under a first guess by the items' own labels, times what is known beforehand."""
+        own = self._own(np.ones(self.shape[2]) if given is None else given)
+        crowd = self.class_counts.astype(np.float64)
+        return self._sum(self.work.map(_guessed_step, own, guess=guess, crowd=crowd))
+
+    def guess(self, guess: Guess) -> Array:
+        """(items, classes): a first guess by the items' own labels."""
+        crowd = self.class_counts.astype(np.float64)
+        return np.concatenate(list(self.work.map(_guess_step, guess=guess, crowd=crowd)))
+
     def counts(self, w: Array) -> Array:
-        """(annotators, true classes, answers): expected label counts (2)."""
+        """(annotators, true classes, answers): expected label counts (2) for given beliefs (items, K)."""
+        return self._sum(self.work.map(_given_step, self._own(w))).counts
+
+    def _own(self, table: Array) -> Iterable[Array]:
+        """Each block's rows of a table of all items; a row for all goes to everyone."""
+        return (table if table.ndim == 1 else table[block.place] for block in self.work.blocks)
+
+    def _sum(self, parts: Iterable[ExpectedPart]) -> Expected:
+        """Add the blocks up, in their order."""
         _, N, P = self.shape
-        parts = self.pool.map(partial(_counts_step, w=w), self.layouts)
-        cells = np.zeros((N * P, w.shape[1]))
-        for layout, part in zip(self.layouts, parts, strict=True):
-            cells[layout.cells] += part
-        return cells.reshape(N, P, -1).transpose(0, 2, 1)
+        cells, item_mass, entropy, evidence = np.zeros((N * P, P)), np.zeros(P), 0.0, 0.0
+        for part in parts:
+            cells[part.cells] += part.counts
+            item_mass += part.item_mass
+            entropy += part.entropy
+            evidence += part.evidence
+        counts = cells.reshape(N, P, P).transpose(0, 2, 1)
+        return Expected(counts, item_mass, entropy, evidence)
 
 
-def _posterior_step(layout: CellLayout, logs: Array, log_psi: Array) -> tuple[Array, float]:
-    own = log_psi if log_psi.ndim == 1 else log_psi[layout.rows]
-    w, evidence = softmax_rows(layout.matrix @ logs[layout.cells] + own)
-    return w, float(evidence.sum())
+def _by_cell(log_matrices: Array) -> Array:
+    """(N, K, P) with one row a cell, one column a true class."""
+    N, K, P = log_matrices.shape
+    return np.ascontiguousarray(log_matrices.transpose(0, 2, 1)).reshape(N * P, K)
 
 
-def _counts_step(layout: CellLayout, w: Array) -> Array:
-    return np.asarray(layout.transposed @ w[layout.rows])
+# ---- first guesses ------------------------------------------------------------------------------------
+
+Guess = Callable[[Array, Array], Array]  # of (items, classes) counts and the crowd's (classes,)
 
 
-def votes(annotations: Annotations) -> Array:
+def votes(counts: Array, crowd: Array) -> Array:
     """Each item's most frequent classes, ties shared; an item without labels is like the crowd's labels."""
-    labelled = annotations.counts.any(axis=1, keepdims=True)
-    return np.where(labelled, winners(annotations.counts), normalised(_crowd_labels(annotations)))
+    labelled = counts.any(axis=1, keepdims=True)
+    return np.where(labelled, winners(counts), normalised(crowd))
 
 
-def shares(annotations: Annotations) -> Array:
+def shares(counts: Array, crowd: Array) -> Array:
     """Each item's labels as shares; an item without labels is like the crowd's labels.
 
     So a class that nobody gave starts at 0, and EM leaves it there.
     """
-    labelled = annotations.counts.any(axis=1, keepdims=True)
-    return normalised(np.where(labelled, annotations.counts, _crowd_labels(annotations)))
-
-
-def _crowd_labels(annotations: Annotations) -> Array:
-    return np.asarray(annotations.counts.sum(axis=0), dtype=np.float64)
+    labelled = counts.any(axis=1, keepdims=True)
+    return normalised(np.where(labelled, counts, crowd))
 
 
 def log_chances(chances: Array) -> Array:
@@ -137,6 +228,18 @@ class ConfusionModel(Model):
     psi_: Array  # (P,): shares of the true classes
     confusion_: Array  # (N, P, P): P(answer | true class) of each annotator
     crowd_confusion_: Array  # (P, P): the same of the population
+
+    def _needs(self, annotations: Annotations, itemsize: int) -> Needs:
+        del itemsize  # there are no messages
+        M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
+        L, in_block = getattr(self, "n_annotator_clusters", 0), block_labels(annotations)
+        return Needs(
+            # posteriors twice while they are gathered, the items' distributions; matrices, counts, logarithms
+            fixed=8 * (M * (4 * P + 2) + N * P * P * (8 + 3 * L)),
+            laid_out=14,
+            messages=0,
+            working=60 * in_block + 8 * (6 * P * M * in_block // annotations.n_labels + 2 * N * P * P),
+        )
 
     def _decision(self) -> Array:
         """The true class's posterior decides, not the population's distribution."""

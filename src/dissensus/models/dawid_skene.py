@@ -15,6 +15,7 @@ accuracy.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -23,12 +24,18 @@ from scipy.special import xlogy
 from dissensus.annotations import Annotations
 from dissensus.engine import Executor
 from dissensus.errors import bad_parameter
-from dissensus.kernels import Array, column_sums, normalised, safe_log
+from dissensus.kernels import Array, normalised, safe_log
 from dissensus.models.ascent import climb
-from dissensus.models.confusion import ConfusionModel, Crowd, log_chances, shares, votes
+from dissensus.models.confusion import ConfusionModel, Crowd, Expected, log_chances, shares, votes
 from dissensus.params import choice, integer, real
 
-State = tuple[Array, Array]  # ψ, and the annotators' parameters
+
+@dataclass(frozen=True)
+class Skills:
+    """What is learned."""
+
+    psi: Array  # (P,)
+    annotators: Array  # their matrices (N, P, P), or one coin's two sides (N, 2)
 
 
 class DawidSkene(ConfusionModel):
@@ -68,20 +75,26 @@ class DawidSkene(ConfusionModel):
         crowd = Crowd.of(annotations, pool)
         given = self._checked_prior(item_prior, annotations)
         log_given = log_chances(given)
-        anchor = self._anchor(crowd.counts(votes(annotations)).sum(axis=0))
+        anchor = self._anchor(crowd.guessed(votes).counts.sum(axis=0))
 
-        def step(state: State) -> tuple[State, float]:
-            psi, learned = state
-            log_psi = log_chances(psi) + log_given
-            w, evidence = crowd.posterior(safe_log(self._matrices(learned)), log_psi)
-            following = normalised(column_sums(w)), self._learn(crowd.counts(w), anchor)
-            return following, evidence + self._log_prior(learned, anchor)
+        def learned(found: Expected) -> Skills:
+            return Skills(normalised(found.item_mass), self._learn(found.counts, anchor))
 
-        start = _start(shares(annotations), given)
-        first = normalised(column_sums(start)), self._learn(crowd.counts(start), anchor)
-        best = climb(step, first, max_iter=self.max_iter, tol=self.tol, n_labels=annotations.n_labels)
-        self.psi_, learned = best.state
-        self.confusion_ = self._matrices(learned)
+        def step(state: Skills) -> tuple[Skills, float]:
+            log_psi = log_chances(state.psi) + log_given
+            found = crowd.expect(safe_log(self._matrices(state.annotators)), log_psi)
+            return learned(found), found.evidence + self._log_prior(state.annotators, anchor)
+
+        best = climb(
+            step,
+            lambda: learned(crowd.guessed(shares, given)),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            n_labels=annotations.n_labels,
+            book=pool.desk.book("fit", Skills),
+        )
+        self.psi_ = best.state.psi
+        self.confusion_ = self._matrices(best.state.annotators)
         log_psi = log_chances(self.psi_) + log_given
         self.posterior_, _ = crowd.posterior(safe_log(self.confusion_), log_psi)
         self.trace_, self.stopped_ = best.trace, best.stopped
@@ -119,12 +132,6 @@ class DawidSkene(ConfusionModel):
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         return self._matrices(self._learn(counts, fitted.crowd_confusion_))
-
-
-def _start(labels: Array, given: Array) -> Array:
-    """Label shares times what was known beforehand; that alone where the two exclude each other."""
-    both = labels * given
-    return np.where(both.any(axis=1, keepdims=True), normalised(both), given)
 
 
 class OneCoin(DawidSkene):

@@ -10,6 +10,7 @@ Learned by EM on the log-posterior (MAP), which never falls:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from dissensus.annotations import Annotations
-from dissensus.engine import Executor, Shard, shards_of, total
+from dissensus.checkpoints import Book
+from dissensus.engine import Block, Executor, Labels, Serial, Work, total
 from dissensus.kernels import normalised, one_hot_rows, safe_log, softmax_rows
+from dissensus.memory import Needs, block_labels
 from dissensus.models.ascent import Climb, best_restart, climb
 from dissensus.models.base import Array, Model
 from dissensus.params import SEED, choice, integer, real
@@ -31,10 +34,28 @@ def responsibilities(counts: Array, theta: Array, psi: Array) -> tuple[Array, fl
     return w, float(evidence.sum())
 
 
-def e_step(shard: Shard, theta: Array, psi: Array) -> tuple[Array, Array, float]:
-    """What the M-step needs of a shard: Σ_m w_mk c_mp, Σ_m w_mk, and the log-likelihood."""
-    w, log_likelihood = responsibilities(shard.counts, theta, psi)
-    return w.T @ shard.counts, w.sum(axis=0), log_likelihood
+@dataclass(frozen=True)
+class Mixture:
+    """What is learned."""
+
+    theta: Array  # (K, P)
+    psi: Array  # (K,)
+
+
+def counts_of(block: Block, labels: Labels) -> Array:
+    """(items, classes): label counts of a block."""
+    return block.whole(labels).counts
+
+
+def e_step(counts: Array, theta: Array, psi: Array) -> tuple[Array, Array, float]:
+    """What the M-step needs of a block: Σ_m w_mk c_mp, Σ_m w_mk, and the log-likelihood."""
+    w, log_likelihood = responsibilities(counts, theta, psi)
+    return w.T @ counts, w.sum(axis=0), log_likelihood
+
+
+def assigned(counts: Array, theta: Array, psi: Array) -> Array:
+    """P(w_m = k | labels) alone."""
+    return responsibilities(counts, theta, psi)[0]
 
 
 def m_step(label_mass: Array, item_mass: Array, alpha: float, gamma: float) -> tuple[Array, Array]:
@@ -51,14 +72,22 @@ def log_prior(theta: Array, psi: Array, alpha: float, gamma: float) -> float:
     return float(xlogy(alpha - 1, theta).sum() + xlogy(gamma - 1, psi).sum())
 
 
-def initial_theta(counts: NDArray[np.int64], K: int, alpha: float, rng: np.random.Generator) -> Array:
+def initial_theta(annotations: Annotations, K: int, alpha: float, rng: np.random.Generator) -> Array:
     """Each cluster starts at the smoothed counts of a random labelled item, blended with the crowd's."""
-    labelled = np.flatnonzero(counts.sum(axis=1))
+    labelled = np.flatnonzero(np.diff(annotations.item_pointers))
     chosen = rng.choice(labelled, size=K, replace=len(labelled) < K)
-    overall = counts.sum(axis=0) / counts.sum()
+    overall = annotations.class_counts / annotations.n_labels
     # A little noise keeps two clusters that started at the same counts from staying one.
-    noise = rng.dirichlet(np.ones(counts.shape[1]), size=K)
-    return normalised(counts[chosen] + max(alpha - 1, 0.1) * (overall + noise))
+    noise = rng.dirichlet(np.ones(annotations.n_classes), size=K)
+    return normalised(_item_counts(annotations, chosen) + max(alpha - 1, 0.1) * (overall + noise))
+
+
+def _item_counts(annotations: Annotations, items: NDArray[np.intp]) -> Array:
+    """(items, classes): label counts of a few items."""
+    starts, stops = annotations.item_pointers[items], annotations.item_pointers[items + 1]
+    rows = zip(starts, stops, strict=True)
+    P = annotations.n_classes
+    return np.array([np.bincount(annotations.label[a:b], minlength=P) for a, b in rows], np.float64)
 
 
 class FMM(Model):
@@ -77,6 +106,7 @@ class FMM(Model):
         "n_restarts": integer(1),
         "assignment": choice("soft", "hard"),
         "seed": SEED,
+        "n_jobs": integer(-1),
     }
     _arrays = ("theta_", "psi_", "item_clusters_")
 
@@ -95,6 +125,7 @@ class FMM(Model):
         n_restarts: int = 1,
         assignment: str = "soft",
         seed: int = 0,
+        n_jobs: int = 1,
     ) -> None:
         self.n_item_clusters = n_item_clusters
         self.alpha = alpha
@@ -104,32 +135,55 @@ class FMM(Model):
         self.n_restarts = n_restarts
         self.assignment = assignment
         self.seed = seed
+        self.n_jobs = n_jobs
+
+    def _needs(self, annotations: Annotations, itemsize: int) -> Needs:
+        del itemsize  # there are no messages
+        M, P, K, E = annotations.n_items, annotations.n_classes, self.n_item_clusters, annotations.n_labels
+        in_block = block_labels(annotations)
+        return Needs(
+            # w twice while it is gathered, the items' distributions
+            fixed=8 * M * (2 * K + P + 2),
+            laid_out=-(-8 * M * P // E),
+            messages=0,
+            working=24 * in_block + 8 * (3 * K + 2 * P) * M * in_block // E,
+        )
 
     def _fit(self, annotations: Annotations, pool: Executor) -> None:
-        shards = shards_of(annotations)
+        work = pool.over(annotations, counts_of)
 
-        def step(state: tuple[Array, Array]) -> tuple[tuple[Array, Array], float]:
-            label_mass, item_mass, log_likelihood = total([e_step(shard, *state) for shard in shards])
-            objective = log_likelihood + log_prior(*state, self.alpha, self.gamma)
-            return m_step(label_mass, item_mass, self.alpha, self.gamma), objective
+        def step(state: Mixture) -> tuple[Mixture, float]:
+            parts = work.map(e_step, theta=state.theta, psi=state.psi)
+            label_mass, item_mass, log_likelihood = total(parts)
+            objective = log_likelihood + log_prior(state.theta, state.psi, self.alpha, self.gamma)
+            return Mixture(*m_step(label_mass, item_mass, self.alpha, self.gamma)), objective
 
-        def run(rng: np.random.Generator) -> Climb[tuple[Array, Array]]:
+        def run(rng: np.random.Generator, book: Book[Mixture]) -> Climb[Mixture]:
             K = self.n_item_clusters
-            start = initial_theta(annotations.counts, K, self.alpha, rng), np.full(K, 1.0 / K)
-            return climb(step, start, max_iter=self.max_iter, tol=self.tol, n_labels=annotations.n_labels)
+            start = Mixture(initial_theta(annotations, K, self.alpha, rng), np.full(K, 1.0 / K))
+            return climb(
+                step,
+                lambda: start,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                n_labels=annotations.n_labels,
+                book=book,
+            )
 
-        best = best_restart(run, self.n_restarts, self.seed, pool)
-        (self.theta_, self.psi_), self.trace_, self.stopped_ = best.state, best.trace, best.stopped
-        self.prior_distribution_ = self.psi_ @ self.theta_
-        self._assign(annotations)
+        # Threads go to the blocks of large data, to the restarts of small ones.
+        outer = pool if len(work.blocks) < 2 else Serial(pool.desk)
+        best = best_restart(run, self.n_restarts, self.seed, outer, kind=Mixture)
+        self.theta_, self.psi_ = best.state.theta, best.state.psi
+        self.trace_, self.stopped_ = best.trace, best.stopped
+        self._assign(work)
 
-    def _assign(self, annotations: Annotations) -> None:
-        self.item_clusters_, _ = responsibilities(
-            annotations.counts.astype(np.float64), self.theta_, self.psi_
-        )
+    def _assign(self, work: Work) -> None:
+        parts = work.map(assigned, theta=self.theta_, psi=self.psi_)
+        self.item_clusters_ = np.concatenate(list(parts))
         w = one_hot_rows(self.item_clusters_) if self.assignment == "hard" else self.item_clusters_
         # Y'_m = Σ_k w_mk Θ_k   (Eq. infer with L = 1)
         self.label_distributions_ = w @ self.theta_
+        self.prior_distribution_ = self.psi_ @ self.theta_
 
     def _transform(self, new: Annotations, fitted: Self) -> None:
-        self._assign(new)
+        self._assign(Serial().over(new, counts_of))

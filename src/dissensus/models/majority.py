@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ class MajorityVote(Model):
         return int((tied & (self.n_labels_ > 0)).sum())
 
 
-def winners(counts: NDArray[np.int64]) -> Array:
+def winners(counts: NDArray[Any]) -> Array:
     """Each row's most frequent classes, with equal shares of one."""
     top = counts == counts.max(axis=1, keepdims=True)
     return np.asarray(top / top.sum(axis=1, keepdims=True))

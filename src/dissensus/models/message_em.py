@@ -8,11 +8,12 @@ it keeps swinging without calming down, messages are damped from then on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dissensus.checkpoints import Book
 from dissensus.kernels import Array, normalised, safe_log
 from dissensus.models.ascent import Climb, climb
 from dissensus.models.learning import Learned, Learner
@@ -45,12 +46,24 @@ class MessageEM:
     load: Array  # (annotators,): labels of each annotator
     evidence: Array | None  # (items, classes): pseudo-labels known of the items beforehand
 
-    def climb(self, w: Array, z: Array, *, max_iter: int, tol: float, n_labels: int) -> Climb[State]:
+    def climb(
+        self,
+        beginning: Callable[[], Beliefs],
+        *,
+        max_iter: int,
+        tol: float,
+        n_labels: int,
+        book: Book[State],
+    ) -> Climb[State]:
         """Iterate from first beliefs until the objective settles."""
-        beliefs = self.graph.start(w, z)
-        learned = self.learner.learn(self.graph.statistics(beliefs, None), None)
-        first = State(self._settled(beliefs, learned, self.damping or 0.0), learned, (), self.damping or 0.0)
-        return climb(self._step, first, max_iter=max_iter, tol=tol, n_labels=n_labels)
+
+        def start() -> State:
+            beliefs = beginning()
+            learned = self.learner.learn(self.graph.statistics(beliefs, None), None)
+            damping = self.damping or 0.0
+            return State(self._settled(beliefs, learned, damping), learned, (), damping)
+
+        return climb(self._step, start, max_iter=max_iter, tol=tol, n_labels=n_labels, book=book)
 
     def _step(self, state: State) -> tuple[State, float]:
         theta = state.learned.potentials.theta if self.pairwise else None

@@ -17,23 +17,27 @@ One model, three ways to learn it:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.annotations import Annotations
-from dissensus.engine import Executor, Serial, shards_of
+from dissensus.checkpoints import Book
+from dissensus.engine import Executor, Serial
 from dissensus.errors import bad_parameter
 from dissensus.kernels import Array, normalised, one_hot_rows, safe_log, softmax_rows
+from dissensus.memory import Needs, block_labels
 from dissensus.models import annealing
 from dissensus.models.ascent import Climb, best_restart
 from dissensus.models.base import Model
-from dissensus.models.fmm import initial_theta, responsibilities
+from dissensus.models.fmm import assigned, initial_theta
 from dissensus.models.joint import Parameters, Priors
 from dissensus.models.learning import Learner, MaximumPosterior, VariationalBayes
 from dissensus.models.message_em import MessageEM, State
-from dissensus.models.propagation import Graph, Potentials
+from dissensus.models.propagation import Beliefs, Graph, Potentials
 from dissensus.params import NONE, SEED, choice, integer, real
 from dissensus.vocabulary import Codes
 
@@ -168,6 +172,21 @@ class PGM(Model):
         """
         return self._run_fit(annotations, evidence=_pseudo_labels(item_prior, prior_labels))
 
+    def _needs(self, annotations: Annotations, itemsize: int) -> Needs:
+        M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
+        K, L, E = self.n_item_clusters, self.n_annotator_clusters, annotations.n_labels
+        if self.inference == "annealing":  # every state, and its proposal, is in memory
+            return Needs(8 * (M * (3 * K + 2 * P) + N * 3 * L) + 60 * E, 0, 0, 0)
+        kept = 2 if self.m_step == "pairwise" else 1  # messages, and cavities
+        in_block = block_labels(annotations)
+        return Needs(
+            # w twice while it is gathered, the items' distributions; z, its logits and what they come from
+            fixed=8 * (M * (2 * K + 2 * P + 2) + 8 * N * L),
+            laid_out=20,
+            messages=2 * (kept * itemsize * E * L + 8 * M * K),
+            working=itemsize * in_block * L * (1 + kept) + 8 * (3 * K * M * in_block // E + 2 * N * L),
+        )
+
     def _fit(self, annotations: Annotations, pool: Executor, evidence: Array | None = None) -> None:
         shape = (annotations.n_items, annotations.n_classes)
         if evidence is not None and evidence.shape != shape:
@@ -179,21 +198,35 @@ class PGM(Model):
         self._describe_items()
 
     def _fit_messages(self, annotations: Annotations, pool: Executor, evidence: Array | None) -> None:
-        shards = shards_of(annotations)
-        # Threads go to the shards of large data, to the restarts of small ones.
-        inner, outer = (pool, Serial()) if len(shards) > 1 else (Serial(), pool)
         pairwise = self.m_step == "pairwise"
-        graph = Graph(shards, annotations.n_annotators, inner, self.messages == "mean-field", pairwise)
+        graph = Graph.of(
+            annotations,
+            pool,
+            mean_field=self.messages == "mean-field",
+            keep_cavities=pairwise,
+            shelf=pool.desk.shelf(),
+        )
         load = annotations.annotator_load.astype(np.float64)
         em = MessageEM(
             graph, self._learner(), pairwise, self.bp_rounds, self.bp_tol, self.damping, load, evidence
         )
 
-        def run(rng: np.random.Generator) -> Climb[State]:
-            w, z = self._initial_beliefs(annotations, rng)
-            return em.climb(w, z, max_iter=self._iterations(), tol=self.tol, n_labels=annotations.n_labels)
+        def run(rng: np.random.Generator, book: Book[State]) -> Climb[State]:
+            def beginning() -> Beliefs:
+                alike, z = self._first_guess(annotations, rng)
+                return graph.start_by(alike, z)
 
-        best = best_restart(run, self.n_restarts, self.seed, outer)
+            return em.climb(
+                beginning,
+                max_iter=self._iterations(),
+                tol=self.tol,
+                n_labels=annotations.n_labels,
+                book=book,
+            )
+
+        # Threads go to the blocks of large data, to the restarts of small ones.
+        outer = pool if len(graph.blocks) < 2 else Serial(pool.desk)
+        best = best_restart(run, self.n_restarts, self.seed, outer, kind=State)
         learned = best.state.learned
         self._keep(learned.parameters, best.state.beliefs.w, best.state.beliefs.z)
         self.alpha_, self.gamma_, self.tau_ = learned.alpha, learned.gamma, learned.tau
@@ -205,7 +238,8 @@ class PGM(Model):
         K, L = self.n_item_clusters, self.n_annotator_clusters
 
         def run(rng: np.random.Generator) -> annealing.Annealed:
-            w, z = self._initial_beliefs(annotations, rng)
+            alike, z = self._first_guess(annotations, rng)
+            w = alike(annotations.counts.astype(np.float64))
             start = annealing.random_start(annotations, w.argmax(1), z.argmax(1), K, L, priors)
             return annealing.anneal(
                 annotations,
@@ -232,13 +266,15 @@ class PGM(Model):
     def _iterations(self) -> int:
         return self.max_iter or DEFAULT_ITERATIONS[self.inference]
 
-    def _initial_beliefs(self, annotations: Annotations, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Items by their likeness to random items' labels, annotators at random."""
+    def _first_guess(
+        self, annotations: Annotations, rng: np.random.Generator
+    ) -> tuple[Callable[[Array], Array], Array]:
+        """How items are compared with random items' labels (their counts in, beliefs out), and annotators'
+        beliefs at random."""
         K, L = self.n_item_clusters, self.n_annotator_clusters
-        theta = initial_theta(annotations.counts, K, PAPER_PRIOR, rng)
-        w, _ = responsibilities(annotations.counts.astype(np.float64), theta, np.full(K, 1.0 / K))
+        theta = initial_theta(annotations, K, PAPER_PRIOR, rng)
         z = rng.dirichlet(np.full(L, 0.3), size=annotations.n_annotators)
-        return w, normalised(z)
+        return partial(assigned, theta=theta, psi=np.full(K, 1.0 / K)), normalised(z)
 
     def _priors(self) -> Priors:
         given = (self.alpha, self.gamma, self.tau)
@@ -301,7 +337,7 @@ class PGM(Model):
             safe_log(np.vstack([fitted.item_clusters_, fitted.psi_])[item]),
             safe_log(np.vstack([fitted.annotator_clusters_, fitted.omega_])[annotator]),
         )
-        graph = Graph(shards_of(new.take_rows(fresh)), new.n_annotators, Serial())
+        graph = Graph.of(new.take_rows(fresh), Serial())
         start = graph.start(np.exp(potentials.psi), np.exp(potentials.omega))
         beliefs = graph.settle(start, potentials, rounds=50, tol=1e-9 * max(new.n_labels, 1))
         self.item_clusters_, self.annotator_clusters_ = beliefs.w, beliefs.z

@@ -14,24 +14,29 @@ The logarithm of the evidence in Bethe's form (exact where the graph is a tree a
 Because ν_e = F ŵ_e and ẑ_e ∝ z_n / ν_e, the pair's own terms need no extra product: with
 s_e = Σ_l z_n(l) / ν_e(l) they are Z_e = 1 / s_e and b_e(k, l) = F_akl ŵ_e(k) z_n(l) / ν_e(l).
 
-A shard owns its pairs' messages; it is given Θ, ψ, Ω and the annotators' beliefs, and returns additive
-statistics. ``mean_field=True`` replaces (1) and (2) by their mean-field counterparts (z in place of ẑ, the
+A block of items owns its pairs' messages and its items' beliefs, which stay where the block is worked on
+(shelf.py); it is given Θ, ψ, Ω and the annotators' beliefs, and returns additive statistics.
+``mean_field=True`` replaces (1) and (2) by their mean-field counterparts (z in place of ẑ, the
 expected logarithm in place of the logarithm of the expectation).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import rel_entr, xlogy
 
-from dissensus.engine import Executor, Shard, total
+from dissensus.annotations import Annotations
+from dissensus.engine import Block, Executor, Work, total
 from dissensus.kernels import (
     Array,
+    PairBlock,
+    PairLayout,
     cavity,
     class_counts,
     column_sums,
@@ -39,6 +44,7 @@ from dissensus.kernels import (
     pair_counts,
     softmax_rows,
 )
+from dissensus.shelf import BlockState, InMemory, Kept, Place, Shelf
 
 
 @dataclass(frozen=True)
@@ -51,26 +57,20 @@ class Potentials:
 
 
 @dataclass(frozen=True)
-class ShardState:
-    """What a shard carries from one round to the next."""
-
-    w: Array  # (items, K)
-    nu: Array  # (pairs, L): messages to annotators
-    incoming: Array | None  # (pairs, L): z_n / ν_e of the last round, kept where pairwise beliefs need it
-
-
-Job = tuple[Shard, ShardState]
-
-
-@dataclass(frozen=True)
 class Beliefs:
     """Posterior of every item's and annotator's cluster, and the messages behind them."""
 
-    w: Array  # (M, K)
     z: Array  # (N, L)
-    states: tuple[ShardState, ...]
+    states: tuple[Kept, ...]  # of each block: its items' beliefs, and the messages
+    item_mass: Array  # (K,): Σ_m w_mk
     node_terms: float  # Σ_m log Z_m + Σ_n log Z_n
     change: float  # summed KL of these beliefs from the previous ones; NaN where not measured
+    keeper: object = None  # of the states: see shelf.Round
+
+    @cached_property
+    def w(self) -> Array:
+        """(M, K)"""
+        return np.concatenate([state.w for state in self.states])
 
 
 @dataclass(frozen=True)
@@ -85,32 +85,41 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Graph:
-    """All shards of some annotations, and what runs over them."""
+    """All blocks of some annotations, and what runs over them."""
 
-    shards: Sequence[Shard]
+    work: Work
     n_annotators: int
-    pool: Executor
     mean_field: bool = False
     keep_cavities: bool = True  # pairwise beliefs need them; without, a pair costs half the memory
+    shelf: Shelf = field(default_factory=InMemory)
+
+    @classmethod
+    def of(cls, annotations: Annotations, pool: Executor, **settings: Any) -> Self:
+        """The graph of some annotations."""
+        return cls(pool.over(annotations, PairBlock.of), annotations.n_annotators, **settings)
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """Where each block's items stand."""
+        return self.work.blocks
+
+    # ---- beliefs --------------------------------------------------------------------------------------
 
     def start(self, w: Array, z: Array) -> Beliefs:
         """Beliefs given, messages that say nothing yet."""
-        states = tuple(
-            ShardState(w[shard.rows], np.ones((shard.pairs.n_pairs, z.shape[1])), None)
-            for shard in self.shards
-        )
-        return Beliefs(w, z, states, -np.inf, np.inf)
+        return self._begun(_given_step, z, (w[block.place] for block in self.blocks))
 
-    def statistics(self, beliefs: Beliefs, theta: Array | None) -> Statistics:
-        """Expected label counts: of node beliefs multiplied (the paper's M-step), or, with the Θ
-        potentials of the last round given, of pairwise beliefs (exact EM's).
-        """
-        step = partial(_counts_step, z=beliefs.z, theta=theta)
-        label_mass, pair_terms = total(self.pool.map(step, self._jobs(beliefs)))
-        return Statistics(label_mass, column_sums(beliefs.w), column_sums(beliefs.z), pair_terms)
+    def start_by(self, responsibilities: Callable[[Array], Array], z: Array) -> Beliefs:
+        """Items by their own label counts (items, classes), annotators given."""
+        nothing = (None for _ in self.blocks)
+        return self._begun(_counted_step, z, nothing, responsibilities=responsibilities)
 
-    def _jobs(self, beliefs: Beliefs) -> list[Job]:
-        return list(zip(self.shards, beliefs.states, strict=True))
+    def _begun(self, step: Callable[..., Any], z: Array, own: Iterable[Any], **common: Any) -> Beliefs:
+        shelved = self.shelf.round(len(self.blocks))
+        parts = list(self.work.map(step, zip(own, shelved.places, strict=True), **common))
+        (item_mass,) = total((mass,) for _, mass in parts)
+        states = tuple(state for state, _ in parts)
+        return Beliefs(z, states, item_mass, -np.inf, np.inf, shelved.keeper)
 
     def round(
         self, beliefs: Beliefs, potentials: Potentials, damping: float = 0.0, *, measure: bool = True
@@ -119,22 +128,31 @@ class Graph:
 
         How far beliefs moved is only worth its cost where somebody asks (``measure``).
         """
-        step = partial(
+        psi = potentials.psi
+        own_psi = [psi] * len(self.blocks) if psi.ndim == 1 else [psi[block.place] for block in self.blocks]
+        shelved = self.shelf.round(len(self.blocks))
+        parts = self.work.map(
             _mean_field_step if self.mean_field else _round_step,
+            zip(beliefs.states, own_psi, shelved.places, strict=True),
             z=beliefs.z,
-            potentials=potentials,
+            theta=potentials.theta,
             damping=damping,
             keep_cavities=self.keep_cavities,
+            measure=measure,
         )
-        parts = self.pool.map(step, self._jobs(beliefs))
         logits = np.zeros((self.n_annotators, potentials.theta.shape[1]))
-        for shard, (_, rows, _) in zip(self.shards, parts, strict=True):
-            logits[shard.pairs.who] += rows
+        item_mass, item_terms, moved = np.zeros(potentials.theta.shape[0]), 0.0, 0.0
+        states = []
+        for part in parts:
+            states.append(part.state)
+            logits[part.who] += part.logits
+            item_mass += part.item_mass
+            item_terms += part.item_terms
+            moved += part.moved
         z, annotator_terms = softmax_rows(logits + potentials.omega)
-        w = np.concatenate([state.w for state, _, _ in parts])
-        moved = rel_entr(w, beliefs.w).sum() + rel_entr(z, beliefs.z).sum() if measure else np.nan
-        node_terms = float(annotator_terms.sum()) + sum(item_terms for _, _, item_terms in parts)
-        return Beliefs(w, z, tuple(state for state, _, _ in parts), node_terms, float(moved))
+        change = moved + rel_entr(z, beliefs.z).sum() if measure else np.nan
+        node_terms = float(annotator_terms.sum()) + item_terms
+        return Beliefs(z, tuple(states), item_mass, node_terms, float(change), shelved.keeper)
 
     def settle(
         self, beliefs: Beliefs, potentials: Potentials, *, rounds: int, tol: float, damping: float = 0.0
@@ -146,79 +164,162 @@ class Graph:
                 break
         return beliefs
 
+    # ---- what they amount to --------------------------------------------------------------------------
+
+    def statistics(self, beliefs: Beliefs, theta: Array | None) -> Statistics:
+        """Expected label counts: of node beliefs multiplied (the paper's M-step), or, with the Θ
+        potentials of the last round given, of pairwise beliefs (exact EM's).
+        """
+        parts = self.work.map(_counts_step, beliefs.states, z=beliefs.z, theta=theta)
+        label_mass, pair_terms = total(parts)
+        return Statistics(label_mass, beliefs.item_mass, column_sums(beliefs.z), pair_terms)
+
     def evidence(self, beliefs: Beliefs) -> float:
         """log Z in Bethe's form (3); under mean field, its lower bound."""
         if self.mean_field:
             return beliefs.node_terms
-        step = partial(_pair_terms_step, z=beliefs.z)
-        return beliefs.node_terms - float(total(self.pool.map(step, self._jobs(beliefs)))[0])
+        parts = self.work.map(_pair_terms_step, beliefs.states, z=beliefs.z)
+        return beliefs.node_terms - float(total(parts)[0])
 
 
-def _pair_terms_step(job: Job, z: Array) -> tuple[float]:
+# ---- the steps of a block -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RoundPart:
+    """What one block adds to a round."""
+
+    state: Kept
+    who: NDArray[np.int32]
+    logits: Array  # (who, L): Σ_e log ν_e(l), or its mean-field counterpart
+    item_mass: Array  # (K,)
+    item_terms: float
+    moved: float
+
+
+def _given_step(block: PairBlock, own: tuple[Array, Place]) -> tuple[Kept, Array]:
+    w, place = own
+    return place.keep(BlockState(w, None, None)), column_sums(w)
+
+
+def _counted_step(
+    block: PairBlock, own: tuple[None, Place], responsibilities: Callable[[Array], Array]
+) -> tuple[Kept, Array]:
+    return _given_step(block, (responsibilities(block.counts()), own[1]))
+
+
+def _pair_terms_step(block: PairBlock, state: Kept, z: Array) -> tuple[float]:
     """Σ_e log Z_e = −Σ_e log s_e."""
-    shard, state = job
-    _, sums = cavity(z, shard.pairs.annotator, state.nu)
-    return (-float(np.log(sums).sum()),)
+    nu, terms = _messages_of(block, state, z), 0.0
+    for layout, pairs in zip(block.layouts, block.pairs, strict=True):
+        _, sums = cavity(z.astype(nu.dtype, copy=False), layout.annotator, nu[pairs])
+        terms -= float(np.log(sums, dtype=np.float64).sum())
+    return (terms,)
 
 
-def _counts_step(job: Job, z: Array, theta: Array | None) -> tuple[Array, float]:
-    shard, state = job
-    layout = shard.pairs
-    right, sums = cavity(z, layout.annotator, state.nu)
-    left = np.take(state.w, layout.item, axis=0)
-    if theta is None or state.incoming is None:
+def _messages_of(block: PairBlock, state: Kept, z: Array) -> Array:
+    """(pairs, L): the messages to annotators; ones before the first round."""
+    nu = state.nu
+    return np.ones((block.n_pairs, z.shape[1])) if nu is None else nu
+
+
+def _counts_step(block: PairBlock, state: Kept, z: Array, theta: Array | None) -> tuple[Array, float]:
+    w, nu, incoming = state.w, _messages_of(block, state, z), state.incoming
+    z = z.astype(nu.dtype, copy=False)
+    parts = (
+        _shard_counts(layout, w[items], nu[pairs], None if incoming is None else incoming[pairs], z, theta)
+        for layout, items, pairs in zip(block.layouts, block.items, block.pairs, strict=True)
+    )
+    label_mass, pair_terms = total(parts)
+    return label_mass, pair_terms
+
+
+def _shard_counts(
+    layout: PairLayout, w: Array, nu: Array, incoming: Array | None, z: Array, theta: Array | None
+) -> tuple[Array, float]:
+    right, sums = cavity(z, layout.annotator, nu)
+    left = np.take(w.astype(nu.dtype, copy=False), layout.item, axis=0)
+    if theta is None or incoming is None:
         # Σ_e w_mk z_nl over the pairs of each answer
         counts = pair_counts(layout, left, np.take(z, layout.annotator, axis=0))
     else:
-        factors, _ = layout.factors(theta)
+        factors, _ = layout.factors(theta, nu.dtype)
         # ŵ_e ∝ w_m / μ_e;  b_e(k, l) ∝ F_akl ŵ_e(k) z_n(l) / ν_e(l), which sums to one by itself only where
         # ν_e is the undamped message of ŵ_e
-        left /= messages(layout, factors, state.incoming)
+        left /= messages(layout, factors, incoming)
         sums_of_beliefs = (messages(layout, factors.transpose(0, 2, 1), left) * right).sum(axis=1)
         left /= sums_of_beliefs[:, None]
         counts = factors * pair_counts(layout, left, right)
-    return class_counts(layout, counts), -float(np.log(sums).sum())
+    counts = counts.astype(np.float64, copy=False)
+    return class_counts(layout, counts), -float(np.log(sums, dtype=np.float64).sum())
 
 
 def _round_step(
-    job: Job, z: Array, potentials: Potentials, damping: float, keep_cavities: bool
-) -> tuple[ShardState, Array, float]:
-    shard, state = job
-    layout = shard.pairs
-    factors, scale = layout.factors(potentials.theta)
-    incoming, sums = cavity(z, layout.annotator, state.nu)
-    mu = messages(layout, factors, incoming)
-    w, item_terms = softmax_rows(layout.to_items @ np.log(mu) + _rows(potentials.psi, shard))
-    outgoing, left_sums = cavity(w, layout.item, mu)
-    nu = messages(layout, factors.transpose(0, 2, 1), outgoing)
-    nu /= left_sums[:, None]
-    if damping:
-        nu = nu ** (1 - damping) * state.nu**damping
-    # Messages to items were left unnormalised: what they are too large by comes off here. An answer's
-    # scale stands once in every Z_m, Z_n and Z_e of its pair, so it counts once in all.
-    offset = float(scale @ np.diff(layout.bounds)) - float(np.log(sums).sum())
-    terms = float(item_terms.sum()) + offset
-    kept = ShardState(w, nu, incoming if keep_cavities else None)
-    return kept, layout.to_annotators @ np.log(nu), terms
+    block: PairBlock,
+    own: tuple[Kept, Array, Place],
+    z: Array,
+    theta: Array,
+    damping: float,
+    keep_cavities: bool,
+    measure: bool,
+) -> RoundPart:
+    state, psi, place = own
+    before = _messages_of(block, state, z).astype(place.dtype, copy=False)
+    z = z.astype(place.dtype, copy=False)
+    nu = np.empty_like(before)
+    cavities = np.empty_like(before) if keep_cavities else None
+    w = np.empty((block.n_items, theta.shape[0]))
+    logits = np.zeros((len(block.who), z.shape[1]))
+    item_terms = 0.0
+    shards = zip(block.layouts, block.items, block.pairs, block.places, strict=True)
+    for layout, items, pairs, places in shards:
+        factors, scale = layout.factors(theta, place.dtype)
+        incoming, sums = cavity(z, layout.annotator, before[pairs])
+        mu = messages(layout, factors, incoming)
+        w[items], terms = softmax_rows(layout.to_items @ np.log(mu) + (psi if psi.ndim == 1 else psi[items]))
+        outgoing, left_sums = cavity(w[items].astype(place.dtype, copy=False), layout.item, mu)
+        new = messages(layout, factors.transpose(0, 2, 1), outgoing, out=nu[pairs])
+        new /= left_sums[:, None]
+        if damping:
+            new[...] = new ** (1 - damping) * before[pairs] ** damping
+        # Messages to items were left unnormalised: what they are too large by comes off here. An answer's
+        # scale stands once in every Z_m, Z_n and Z_e of its pair, so it counts once in all.
+        offset = float(scale @ np.diff(layout.bounds)) - float(np.log(sums, dtype=np.float64).sum())
+        item_terms += float(terms.sum()) + offset
+        logits[places] += layout.to_annotators @ np.log(new)
+        if cavities is not None:
+            cavities[pairs] = incoming
+    moved = float(rel_entr(w, state.w).sum()) if measure else 0.0
+    kept = place.keep(BlockState(w, nu, cavities))
+    return RoundPart(kept, block.who, logits, column_sums(w), item_terms, moved)
 
 
 def _mean_field_step(
-    job: Job, z: Array, potentials: Potentials, damping: float, keep_cavities: bool
-) -> tuple[ShardState, Array, float]:
-    shard, state = job
+    block: PairBlock,
+    own: tuple[Kept, Array, Place],
+    z: Array,
+    theta: Array,
+    damping: float,
+    keep_cavities: bool,
+    measure: bool,
+) -> RoundPart:
     del damping, keep_cavities  # mean field passes no messages
-    layout = shard.pairs
-    K, L, P = potentials.theta.shape
-    logs = (layout.answers @ potentials.theta.reshape(K * L, P).T).reshape(-1, K, L)
-    # log w_mk = log ψ_k + Σ_e Σ_l z_nl log F_akl
-    mu = messages(layout, logs, np.take(z, layout.annotator, axis=0))
-    psi = _rows(potentials.psi, shard)
-    w, _ = softmax_rows(layout.to_items @ mu + psi)
-    nu = messages(layout, logs.transpose(0, 2, 1), np.take(w, layout.item, axis=0))
-    # Given w, Σ_n log Z_n holds the pairs' and the annotators' terms; the items' own remain.
-    terms = float((w * psi).sum() - xlogy(w, w).sum())
-    return ShardState(w, state.nu, None), layout.to_annotators @ nu, terms
-
-
-def _rows(table: Array, shard: Shard) -> Any:
-    return table if table.ndim == 1 else table[shard.rows]
+    state, psi, place = own
+    K, L, P = theta.shape
+    w = np.empty((block.n_items, K))
+    logits = np.zeros((len(block.who), L))
+    item_terms = 0.0
+    shards = zip(block.layouts, block.items, block.places, strict=True)
+    for layout, items, places in shards:
+        logs = (layout.answers @ theta.reshape(K * L, P).T).reshape(-1, K, L)
+        # log w_mk = log ψ_k + Σ_e Σ_l z_nl log F_akl
+        mu = messages(layout, logs, np.take(z, layout.annotator, axis=0))
+        own_psi = psi if psi.ndim == 1 else psi[items]
+        w[items], _ = softmax_rows(layout.to_items @ mu + own_psi)
+        nu = messages(layout, logs.transpose(0, 2, 1), np.take(w[items], layout.item, axis=0))
+        # Given w, Σ_n log Z_n holds the pairs' and the annotators' terms; the items' own remain.
+        item_terms += float((w[items] * own_psi).sum() - xlogy(w[items], w[items]).sum())
+        logits[places] += layout.to_annotators @ nu
+    moved = float(rel_entr(w, state.w).sum()) if measure else 0.0
+    kept = place.keep(BlockState(w, None, None))
+    return RoundPart(kept, block.who, logits, column_sums(w), item_terms, moved)

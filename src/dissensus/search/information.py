@@ -63,13 +63,13 @@ def penalty(fitted: Any, annotations: Annotations) -> float:
 
 def log_evidence(fitted: Any, annotations: Annotations) -> float:
     """log P(labels | Θ, ψ, Ω) by messages run until they settle, from the prior shares."""
-    from dissensus.engine import Serial, shards_of
+    from dissensus.engine import Serial
     from dissensus.kernels import safe_log
     from dissensus.models.propagation import Graph, Potentials
 
     known = _parameters(fitted)
     potentials = Potentials(safe_log(known.theta), safe_log(known.psi), safe_log(known.omega))
-    graph = Graph(shards_of(annotations), annotations.n_annotators, Serial())
+    graph = Graph.of(annotations, Serial())
     M, N = annotations.n_items, annotations.n_annotators
     start = graph.start(np.tile(known.psi, (M, 1)), np.tile(known.omega, (N, 1)))
     settled = graph.settle(start, potentials, rounds=ROUNDS, tol=1e-8 * annotations.n_labels)

@@ -64,6 +64,11 @@ class Manifest:
         return len(self.classes)
 
     @property
+    def seal(self) -> str:
+        """A digest of all of it, and so, through the checksums, of every file."""
+        return _seal({"format": FORMAT} | asdict(self))
+
+    @property
     def n_bytes(self) -> int:
         """Size of the store, the manifest apart."""
         return sum(file.bytes for file in self.files.values())

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dissensus.annotations import Annotations
+from dissensus.annotations import Annotations, Stored
 from dissensus.bridge import texts
 from dissensus.engine import n_cores
 from dissensus.errors import DataError
@@ -46,11 +46,13 @@ def open_annotations(
     path = Path(store)
     manifest = read_manifest(path)
     labels = open_store(path, manifest, verify)
-    pointers = labels.item_pointers
+    pointers, stored = labels.item_pointers, labels.stored
     new_classes = not manifest.declared
     labels = with_side_tables(labels, items, annotators, gold, ("item", "annotator"), new_classes)
     labels = replace(labels, notes=(*labels.notes, *manifest.notes, *one_only(labels)))
-    return _with_pointers(labels, pointers) if items is None else labels
+    if items is not None or gold is not None:
+        return labels  # items or classes may have joined, and codes have changed
+    return _with_origin(labels, pointers, stored)
 
 
 def open_store(store: Path, manifest: Manifest, verify: bool = True) -> Annotations:
@@ -65,12 +67,13 @@ def open_store(store: Path, manifest: Manifest, verify: bool = True) -> Annotati
     words = f"{{}} {{are}} left out: the {manifest.duplicates} label of a pair counts"
     notes = counted((manifest.left_out, words, "repeat"))
     annotations = Annotations(item, annotator, label, items, annotators, classes, notes=notes)
-    return _with_pointers(annotations, _mapped(store, manifest, "item-rows"))
+    stored = Stored(store.resolve(), manifest.seal)
+    return _with_origin(annotations, _mapped(store, manifest, "item-rows"), stored)
 
 
-def _with_pointers(annotations: Annotations, pointers: NDArray[np.int64]) -> Annotations:
-    """Spare the counting at first use: where each item's rows begin is in the store."""
-    vars(annotations)["item_pointers"] = pointers
+def _with_origin(annotations: Annotations, pointers: NDArray[np.int64], stored: Stored | None) -> Annotations:
+    """Where the labels are from; and where each item's rows begin, which spares the counting."""
+    vars(annotations).update(item_pointers=pointers, _stored=stored)
     return annotations
 
 

@@ -20,7 +20,7 @@ class Scale:
     communities: tuple[int, ...] = (3, 8, 20)  # of CBCC, which the paper does not search
     search_repeats: int = 5  # splits of dev on which the finalists of a search are tried
     finalists: int = 10
-    sizes: tuple[int, ...] = (3, 5, 8, 12, 16, 20)  # of LDL-NM's item and annotator layers
+    sizes: tuple[int, ...] = tuple(range(3, 21))  # of LDL-NM's item and annotator layers
     seeds: int = 3  # fits behind a number of Table 2
     hidden_splits: int = 5
     draws: int = 5  # of the labels shown, in the recovery of the population
@@ -45,6 +45,7 @@ QUICK = Scale(
     item_clusters=(4, 8, 12),
     annotator_clusters=(4, 8, 12),
     fmm_clusters=(5, 10, 20, 40),
+    communities=(3, 8),
     search_repeats=1,
     finalists=1,
     sizes=(8, 20),

@@ -1,0 +1,153 @@
+"""Reaching a cluster: by address, with or without TLS, as a client that is there, or one of our own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dissensus.engine import n_cores
+from dissensus.errors import ClusterError, bad_parameter, require
+
+WAIT_SECONDS = 60.0  # for a worker, before there is nobody to do the work
+CONNECT_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Three files: who is trusted, who we are, and our key."""
+
+    ca: Path
+    cert: Path
+    key: Path
+
+    def security(self) -> Any:
+        """As Dask wants it; an unencrypted connection is refused."""
+        for file in (self.ca, self.cert, self.key):
+            if not Path(file).is_file():
+                raise ClusterError(f"{file}: there is no such file; give the three files of TLS")
+        return require("distributed", "cluster").Security(
+            tls_ca_file=str(self.ca),
+            tls_client_cert=str(self.cert),
+            tls_client_key=str(self.key),
+            require_encryption=True,
+        )
+
+
+@contextmanager
+def connected(cluster: Any, *, n_workers: int = -1, tls: Tls | None = None) -> Iterator[Any]:
+    """A client of the cluster: an address, ``"local"`` (processes on this machine), or a client as it is."""
+    distributed = require("distributed", "cluster")
+    if isinstance(cluster, distributed.Client):
+        yield cluster
+        return
+    if not isinstance(cluster, str):
+        raise bad_parameter("resources", "cluster", "an address, 'local' or a distributed.Client", cluster)
+    if cluster == "local":
+        with _local(distributed, n_cores() if n_workers == -1 else n_workers) as client:
+            yield client
+        return
+    with _remote(distributed, cluster, tls) as client:
+        yield client
+
+
+@contextmanager
+def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
+    """One process a worker, gone with us."""
+    cluster = distributed.LocalCluster(
+        n_workers=n_workers,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        memory_limit=0,  # what may be used is decided before the fit
+        silence_logs="ERROR",
+    )
+    with cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@contextmanager
+def _remote(distributed: Any, address: str, tls: Tls | None) -> Iterator[Any]:
+    security = None if tls is None else tls.security()
+    try:
+        client = distributed.Client(address, security=security, timeout=CONNECT_SECONDS)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        raise ClusterError(
+            f"{address}: no scheduler answers there ({_reason(error)}); start it with dask scheduler, and "
+            "give its address as it prints it, with the TLS files if it asks for them"
+        ) from None
+    try:
+        yield client
+    finally:
+        client.close(timeout=5)
+
+
+def running_workers(client: Any) -> dict[str, int]:
+    """Threads of every worker by its address; waits until there is one."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            known = client.scheduler_info(n_workers=-1)["workers"]
+            threads = dict(client.nthreads()) if known else {}
+        except Exception as error:
+            raise _lost(client, error) from error
+        if threads:
+            return threads
+        time.sleep(0.2)
+    raise ClusterError(
+        f"{_address(client)}: the cluster has had no worker for {WAIT_SECONDS:.0f} seconds; "
+        "start some with dask worker ADDRESS"
+    )
+
+
+def is_loss(client: Any, error: Exception) -> bool:
+    """Did workers die, or data with them? (A step's own error is not that.)
+
+    A scheduler that is gone is an error of its own.
+    """
+    from concurrent.futures import CancelledError
+
+    distributed = require("distributed", "cluster")
+    kinds = [
+        distributed.scheduler.KilledWorker,
+        distributed.comm.CommClosedError,
+        CancelledError,
+        TimeoutError,
+    ]
+    found = isinstance(error, (*kinds, OSError))
+    cancelled = getattr(distributed.client, "FutureCancelledError", CancelledError)
+    found = found or isinstance(error, cancelled)
+    if found and not _answers(client):
+        raise _lost(client, error) from error
+    return found
+
+
+def _answers(client: Any) -> bool:
+    """Is the scheduler there?"""
+    if client.status != "running":
+        return False
+    try:
+        client.sync(client.scheduler.identity, callback_timeout=CONNECT_SECONDS)
+    except Exception:
+        return False
+    return True
+
+
+def _lost(client: Any, error: Exception) -> ClusterError:
+    return ClusterError(
+        f"{_address(client)}: the scheduler was lost ({_reason(error)}); start it again and run the same "
+        "command: with a checkpoint directory the fit goes on where it was"
+    )
+
+
+def _address(client: Any) -> str:
+    scheduler = getattr(client, "scheduler", None)
+    return str(getattr(scheduler, "address", None) or "the cluster")
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return (text or type(error).__name__)[:200]

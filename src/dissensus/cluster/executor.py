@@ -1,0 +1,129 @@
+"""An executor whose blocks are worked on by a Dask cluster.
+
+Every round is a set of tasks of some consecutive blocks each, sent to the worker that had them before where
+it is free. A step reads what the round before kept and writes its own, so a task may run twice: when a worker
+dies its tasks run elsewhere, and when too much is lost at once the round's open tasks are sent again.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dissensus.annotations import Annotations
+from dissensus.cluster.sources import source_of
+from dissensus.cluster.worker import Task, run_blocks
+from dissensus.desk import Desk
+from dissensus.engine import Layout, blocks_of, in_one_order
+from dissensus.errors import ClusterError
+
+Result = TypeVar("Result")
+
+TASKS_A_THREAD = 2  # tasks of a round for every thread of the cluster: some even out what others take longer
+SMALL = 200_000  # bytes up to which parameters travel with every task; larger ones are sent once a worker
+TRIES = 6  # how often a round's open tasks are sent before the cluster is given up
+
+
+class Dask:
+    """The threads of a cluster's workers."""
+
+    def __init__(self, client: Any, desk: Desk, scratch: Path, most_labels: int | None = None) -> None:
+        self.desk = desk
+        self._client = client
+        self._scratch = scratch
+        self._most_labels = most_labels
+
+    def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
+        """One after the other, here: each of them has the whole cluster to itself."""
+        return [step(element) for element in over]
+
+    def over(self, annotations: Annotations, layout: Layout) -> RemoteWork:
+        """The annotations' blocks, ready for steps."""
+        return RemoteWork(self._client, annotations, layout, self._scratch, self._most_labels)
+
+
+class RemoteWork:
+    """Blocks that are worked on where the cluster likes."""
+
+    def __init__(
+        self, client: Any, annotations: Annotations, layout: Layout, scratch: Path, most_labels: int | None
+    ) -> None:
+        self.blocks = blocks_of(annotations)
+        self._client = client
+        self._source = source_of(annotations, scratch)
+        self._layout = layout
+        self._most_labels = most_labels
+
+    def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
+        """``step(layout, own, **common)`` of every block, in their order."""
+        own: list[tuple[Any, ...]] = [(one,) for one in each] or [()] * len(self.blocks)
+        common = in_one_order(common)
+        workers = self._workers()
+        left = self._tasks(own, sum(workers.values()))
+        for _ in range(TRIES):
+            try:
+                futures = self._sent(left, step, common, sorted(workers))
+                while futures:
+                    results = futures[0].result()
+                    del futures[0], left[0]
+                    yield from results
+                return
+            except Exception as error:
+                if not self._is_loss(error):
+                    raise
+                workers = self._workers()
+        raise ClusterError(
+            "the cluster's workers died again and again, out of memory perhaps; give them more of it, or "
+            "fewer threads"
+        )
+
+    def _tasks(self, own: Sequence[tuple[Any, ...]], n_threads: int) -> list[Task]:
+        """Runs of consecutive blocks; how they are cut does not reach the result."""
+        n = len(self.blocks)
+        size = -(-n // max(1, TASKS_A_THREAD * n_threads))
+        runs = [range(at, min(at + size, n)) for at in range(0, n, size)]
+        return [
+            Task(
+                self._source,
+                self._layout,
+                self._most_labels,
+                run,
+                self.blocks[run.start : run.stop],
+                own[run.start : run.stop],
+            )
+            for run in runs
+        ]
+
+    def _sent(
+        self, tasks: Sequence[Task], step: Callable[..., Any], common: dict[str, Any], workers: Sequence[str]
+    ) -> list[Any]:
+        """A future for every task."""
+        shared: Any = common
+        if len(pickle.dumps(common, protocol=5)) > SMALL:
+            shared = self._client.scatter(common, broadcast=True, hash=False)
+        return [
+            self._client.submit(
+                run_blocks,
+                task,
+                step,
+                shared,
+                pure=False,
+                workers=[workers[task.numbers.start * len(workers) // len(self.blocks)]],
+                allow_other_workers=True,
+            )
+            for task in tasks
+        ]
+
+    def _workers(self) -> dict[str, int]:
+        """Threads of every worker that is there; waits for one, but not for ever."""
+        from dissensus.cluster.connection import running_workers
+
+        return running_workers(self._client)
+
+    def _is_loss(self, error: Exception) -> bool:
+        """Was it the cluster and not the step that failed? A lost scheduler is for the caller to know."""
+        from dissensus.cluster.connection import is_loss
+
+        return is_loss(self._client, error)

@@ -1,0 +1,90 @@
+"""How much memory a fit takes, counted before it begins, and what stays on disk where that is too much.
+
+What is counted: the process itself, the fitted model (one row an item), tables of annotators, the labels laid
+out for steps, messages, and what the steps hold while they run. Files that are mapped (a store's columns) are
+the system's to keep or drop, and are not counted.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dissensus.engine import SHARD_LABELS, n_cores, shards_a_block
+from dissensus.errors import DataError, bad_parameter
+
+if TYPE_CHECKING:
+    from dissensus.annotations import Annotations
+    from dissensus.models.base import Model
+
+# What a process has before the first row: interpreter, NumPy, Arrow and their buffers.
+BASE = 250_000_000
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def n_bytes(memory: str | int, owner: str) -> int:
+    """``"2GB"``, ``"512MB"`` or a number of bytes, as a number of bytes."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B?)\s*", str(memory), re.IGNORECASE)
+    if found is None:
+        raise bad_parameter(owner, "memory", "a size such as '2GB', or a number of bytes", memory)
+    unit = found[2].upper().removesuffix("B")
+    return int(float(found[1]) * _UNITS[f"{unit}B" if unit else ""])
+
+
+def words(size: int) -> str:
+    """``1.5GB``, as it may be given back to ``memory=``; rounded up."""
+    unit = next((unit for unit in ("TB", "GB", "MB") if size >= _UNITS[unit]), "KB")
+    return f"{-(-size * 10 // _UNITS[unit]) / 10:g}{unit}"
+
+
+# ---- what a fit takes ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes, by what they are for."""
+
+    fixed: int  # the model, tables of annotators, and what is held beside them
+    laid_out: int  # a label's share of the layout its steps work on
+    messages: int  # of all pairs and items, in memory for two rounds
+    working: int  # of a thread while it works on a block
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What stays in memory."""
+
+    messages_on_disk: bool = False
+    laid_out: int | None = None  # labels whose layout stays; others are laid out anew in every round
+
+
+def planned(
+    model: Model, annotations: Annotations, memory: int, n_jobs: int, n_workers: int, dtype: Any
+) -> Plan:
+    """What a fit may keep in so much memory, or an error that says what it would need."""
+    needs = model._needs(annotations, np.dtype(dtype).itemsize)
+    n_threads = n_workers if n_workers > 1 else (n_cores() if n_jobs == -1 else n_jobs)
+    n_processes = n_workers + 1 if n_workers > 1 else 1
+    layouts = needs.laid_out * annotations.n_labels
+    least = BASE * n_processes + needs.fixed + n_threads * needs.working
+    if least > memory:
+        raise DataError(
+            f"{type(model).__name__} on {annotations.n_labels:,} labels needs {words(least)} of memory at "
+            f"least, and {words(memory)} are allowed; allow as much with memory= (--memory), or use fewer "
+            "clusters, threads or workers"
+        )
+    left = memory - least
+    if layouts + needs.messages <= left and n_workers == 1:
+        return Plan()
+    if layouts <= left:
+        return Plan(messages_on_disk=bool(needs.messages))
+    return Plan(bool(needs.messages), left // max(needs.laid_out, 1) // n_workers)
+
+
+def block_labels(annotations: Annotations) -> int:
+    """Labels of a block, about."""
+    n_shards = -(-annotations.n_labels // SHARD_LABELS)
+    return min(annotations.n_labels, shards_a_block(n_shards) * SHARD_LABELS)

@@ -1,0 +1,182 @@
+"""What fits may use: threads here or a cluster, how much memory, where to keep messages and checkpoints.
+
+::
+
+    with ds.resources(cluster="tcp://10.0.0.1:8786", memory="8GB", checkpoint="run"):
+        model = ds.PGM(8, 8).fit("votes.store")
+
+None of it reaches the result, except ``precision="single"``: with the same seed a fit has the same bits on
+one thread, on four workers, in memory, from a store, and resumed after it was killed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dissensus.checkpoints import Watch
+from dissensus.desk import Desk, scratch_below
+from dissensus.engine import Executor, executor
+from dissensus.errors import bad_parameter
+from dissensus.memory import Plan, n_bytes, planned
+
+if TYPE_CHECKING:
+    from dissensus.annotations import Annotations
+    from dissensus.models.base import Model
+
+PRECISIONS = {"double": np.float64, "single": np.float32}
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What fits may use."""
+
+    client: Any = None
+    memory: int | None = None
+    scratch: Path | None = None
+    checkpoint: Path | None = None
+    checkpoint_every: int = 5
+    precision: str = "double"
+    watch: Watch | None = None
+
+    @contextmanager
+    def executor(
+        self, model: Model, annotations: Annotations, given: Mapping[str, Any]
+    ) -> Iterator[Executor]:
+        """What a fit of this model on these annotations runs on."""
+        n_jobs = getattr(model, "n_jobs", 1)
+        plan = self._plan(model, annotations, n_jobs)
+        checkpoints = None
+        if self.checkpoint is not None:
+            checkpoints = self.checkpoint / _identity(model, annotations, given, self.precision)
+        with ExitStack() as stack:
+            remote = self.client is not None
+            place = self.scratch or self.checkpoint
+            scratch = stack.enter_context(scratch_below(place)) if remote or plan.messages_on_disk else None
+            desk = Desk(scratch, PRECISIONS[self.precision], checkpoints, self.checkpoint_every, self.watch)
+            if scratch is not None and remote:
+                from dissensus.cluster.executor import Dask
+                from dissensus.cluster.worker import one_blas_thread
+
+                stack.enter_context(one_blas_thread())
+                yield Dask(self.client, desk, scratch, plan.laid_out)
+            else:
+                yield stack.enter_context(executor(n_jobs, desk, plan.laid_out))
+
+    def _plan(self, model: Model, annotations: Annotations, n_jobs: int) -> Plan:
+        if self.memory is None:
+            return Plan()
+        n_workers = 1
+        if self.client is not None:
+            from dissensus.cluster.connection import running_workers
+
+            n_workers = len(running_workers(self.client))
+        return planned(model, annotations, self.memory, n_jobs, n_workers, PRECISIONS[self.precision])
+
+
+PLAIN = Resources()
+_current: ContextVar[Resources] = ContextVar("resources", default=PLAIN)
+
+
+def current() -> Resources:
+    """What fits may use at this moment."""
+    return _current.get()
+
+
+@contextmanager
+def resources(
+    *,
+    cluster: Any = None,
+    n_workers: int = -1,
+    tls: tuple[Any, Any, Any] | None = None,
+    memory: str | int | None = None,
+    scratch: Any = None,
+    checkpoint: Any = None,
+    checkpoint_every: int = 5,
+    precision: str = "double",
+    watch: Watch | None = None,
+) -> Iterator[Resources]:
+    """Every fit inside the block uses these.
+
+    Parameters
+    ----------
+    cluster
+        A Dask scheduler's address, ``"local"`` for processes on this machine, or a ``distributed.Client``.
+    n_workers
+        Processes of a local cluster; −1: one a core.
+    tls
+        Files of the certificate authority, of our certificate and of our key, for a ``tls://`` address.
+    memory
+        How much a fit may take, all processes together and mapped files apart: ``"8GB"``, or a number of
+        bytes. Messages then go to disk where they would not fit; what cannot be done in it is refused.
+    scratch
+        A directory for messages, on a cluster one that every worker reaches; default: ``checkpoint``, or the
+        system's place for temporary files.
+    checkpoint
+        A directory for checkpoints. A fit with the same settings on the same labels goes on where an earlier
+        one was stopped, and has the same bits as if it had not been.
+    checkpoint_every
+        Iterations between two checkpoints.
+    precision
+        Of the messages: ``"double"``, or ``"single"``, which takes half the room and changes the result a
+        little (docs/scale.md says how much).
+    watch
+        Told what is being done and which share of the iterations is behind.
+    """
+    if precision not in PRECISIONS:
+        raise bad_parameter("resources", "precision", f"one of {tuple(PRECISIONS)}", precision)
+    if checkpoint_every < 1:
+        raise bad_parameter("resources", "checkpoint_every", "an int >= 1", checkpoint_every)
+    with ExitStack() as stack:
+        client = None
+        if cluster is not None:
+            from dissensus.cluster.connection import Tls, connected
+
+            secured = None if tls is None else Tls(*map(Path, tls))
+            client = stack.enter_context(connected(cluster, n_workers=n_workers, tls=secured))
+        found = Resources(
+            client,
+            None if memory is None else n_bytes(memory, "resources"),
+            None if scratch is None else Path(scratch).absolute(),
+            None if checkpoint is None else Path(checkpoint).absolute(),
+            checkpoint_every,
+            precision,
+            watch,
+        )
+        token = _current.set(found)
+        stack.callback(_current.reset, token)
+        yield found
+
+
+def _identity(model: Model, annotations: Annotations, given: Mapping[str, Any], precision: str) -> str:
+    """A name for a fit that is the same for the same model, settings, labels and precision."""
+    from dissensus._version import __version__
+    from dissensus.search.fingerprint import fingerprint
+
+    settings = {name: value for name, value in model.get_params(deep=False).items() if name != "n_jobs"}
+    stored = annotations.stored
+    content = {
+        "version": __version__,
+        "model": type(model).__name__,
+        "settings": {name: repr(value) for name, value in settings.items()},
+        "labels": fingerprint(annotations) if stored is None else stored.seal,
+        "given": {name: _digest(value) for name, value in given.items()},
+        "precision": precision,
+    }
+    whole = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return f"{type(model).__name__.lower()}-{whole[:16]}"
+
+
+def _digest(value: Any) -> str:
+    if value is None:
+        return ""
+    table = np.ascontiguousarray(value)
+    return hashlib.sha256(f"{table.dtype} {table.shape}".encode() + table.tobytes()).hexdigest()
