@@ -17,7 +17,6 @@ import json
 import shutil
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from timing import in_fresh_process
+from timing import OwnMemory, in_fresh_process, status
 
 LABELS_PER_ITEM = 5
 LABELS_PER_ANNOTATOR = 100
@@ -55,30 +54,6 @@ def _names(prefix: str, codes: np.ndarray) -> pa.Array:
 
 
 # ---- one measurement, in a process of its own ---------------------------------------------------------
-
-
-class OwnMemory:
-    """The most memory of the process's own that was seen, looked at every few milliseconds."""
-
-    def __enter__(self) -> OwnMemory:
-        self.most, self._over = 0, threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._over.wait(0.005):
-            self.most = max(self.most, status("RssAnon"))
-
-
-def status(what: str) -> int:
-    """Bytes that the system counts under a name for this process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(what))
 
 
 def measure(what: str, file: str, store: str, memory: str) -> dict[str, Any]:

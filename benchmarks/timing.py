@@ -6,8 +6,10 @@ import json
 import resource
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 
 def best_seconds(*tasks: Callable[[], object], repeats: int = 5) -> list[float]:
@@ -39,3 +41,44 @@ def verdict(what: str, value: float, limit: float, *, at_least: bool = False) ->
     word = "at least" if at_least else "at most"
     print(f"{what}: {value:.2f} ({word} {limit:g}: {'kept' if kept else 'MISSED'})")
     return int(not kept)
+
+
+class OwnMemory:
+    """The most memory of the process's own that was seen, looked at every few milliseconds.
+
+    Pages of mapped files are not its own. With ``children``, all processes that it started are counted too.
+    """
+
+    def __init__(self, *, children: bool = False) -> None:
+        self._children = children
+
+    def __enter__(self) -> OwnMemory:
+        self.most, self._over = 0, threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.005):
+            self.most = max(self.most, sum(status("RssAnon", process) for process in self._processes()))
+
+    def _processes(self) -> list[str]:
+        if not self._children:
+            return ["self"]
+        import psutil
+
+        me = psutil.Process()
+        return [str(process.pid) for process in (me, *me.children(recursive=True))]
+
+
+def status(what: str, process: str = "self") -> int:
+    """Bytes that the system counts under a name for a process; 0 for one that is gone."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(what)), 0)
