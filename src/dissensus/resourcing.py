@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ class Resources:
     checkpoint_every: int = 5
     precision: str = "double"
     watch: Watch | None = None
+    books: set[Path] = field(default_factory=set)  # folders of checkpoints that fits have used
 
     @contextmanager
     def executor(
@@ -57,6 +59,7 @@ class Resources:
         checkpoints = None
         if self.checkpoint is not None:
             checkpoints = self.checkpoint / _identity(model, annotations, given, self.precision)
+            self.books.add(checkpoints)
         with ExitStack() as stack:
             remote = self.client is not None
             place = self.scratch or self.checkpoint
@@ -70,6 +73,12 @@ class Resources:
                 yield Dask(self.client, desk, scratch, plan.laid_out)
             else:
                 yield stack.enter_context(executor(n_jobs, desk, plan.laid_out))
+
+    def forget(self) -> None:
+        """Remove the checkpoints of the fits so far, once what they found is safe elsewhere."""
+        for folder in self.books:
+            shutil.rmtree(folder, ignore_errors=True)
+        self.books.clear()
 
     def _plan(self, model: Model, annotations: Annotations, n_jobs: int) -> Plan:
         if self.memory is None:
@@ -89,6 +98,16 @@ _current: ContextVar[Resources] = ContextVar("resources", default=PLAIN)
 def current() -> Resources:
     """What fits may use at this moment."""
     return _current.get()
+
+
+@contextmanager
+def using(found: Resources) -> Iterator[Resources]:
+    """Every fit inside the block uses these, as they are."""
+    token = _current.set(found)
+    try:
+        yield found
+    finally:
+        _current.reset(token)
 
 
 @contextmanager
@@ -151,9 +170,7 @@ def resources(
             precision,
             watch,
         )
-        token = _current.set(found)
-        stack.callback(_current.reset, token)
-        yield found
+        yield stack.enter_context(using(found))
 
 
 def _identity(model: Model, annotations: Annotations, given: Mapping[str, Any], precision: str) -> str:
