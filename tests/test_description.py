@@ -209,3 +209,19 @@ def test_gold_without_labels_is_not_lost_in_silence(data_dir: Path) -> None:
 def test_disconnected_blocks_are_found(data_dir: Path) -> None:
     """The folder documents 50 blocks that nothing links."""
     assert ds.describe(ds.read_annotations(data_dir / "gwsd" / "annotations.csv")).n_parts == 50
+
+
+def test_counts_do_not_depend_on_how_many_labels_are_counted_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(3)
+    item, annotator, label = (rng.integers(n, size=120) for n in (60, 50, 3))
+    whole = ds.describe(Annotations.from_arrays(item, annotator, label))
+    monkeypatch.setattr("dissensus.annotations.PIECE", 4)
+    annotations = Annotations.from_arrays(item, annotator, label)
+    assert len(list(annotations.pieces())) > 10
+    assert ds.describe(annotations) == whole
+    assert annotations.n_pairs == len(set(zip(item.tolist(), annotator.tolist(), strict=True)))
+    by_hand = np.zeros((len(annotations.items), 3), int)
+    np.add.at(by_hand, (np.searchsorted(annotations.items, item), label), 1)
+    np.testing.assert_array_equal(annotations.counts, by_hand)

@@ -8,6 +8,7 @@ from scipy.special import gammaln, rel_entr
 from sklearn.metrics import mutual_info_score
 
 from dissensus import Annotations, informativeness
+from dissensus.agreement import agreement_with_others
 from dissensus.errors import DataError, ParameterError
 from dissensus.informativeness import information_per_label, spam_score
 
@@ -88,7 +89,7 @@ def test_spammers_carry_no_information_however_few_the_labels(load):
         found.append(information_per_label(item, annotator, label)[kind == SPAMMER].mean())
     assert np.mean(found) < 0.05
     # What the bare tables show: more than twice as much, up to the log of the number of classes.
-    joint, squares = informativeness._confusion(informativeness.gather_pairs(item, annotator, label), None)
+    joint, squares = informativeness._confusion(informativeness.pairs_in_pieces(item, annotator, label), None)
     of_spammers = informativeness.Confusion(joint[kind == SPAMMER], squares[kind == SPAMMER])
     assert informativeness._mutual_information(of_spammers)[0].mean() > 0.1
 
@@ -133,7 +134,7 @@ def test_own_label_is_no_part_of_the_consensus():
 
 def test_joint_table_by_hand():
     # Item 0: annotator 0 says class 0, annotators 1 and 2 classes 0 and 1. Item 1: annotators 0 and 1 say 1.
-    pairs = informativeness.gather_pairs([0, 0, 0, 1, 1], [0, 1, 2, 0, 1], [0, 0, 1, 1, 1])
+    pairs = informativeness.pairs_in_pieces([0, 0, 0, 1, 1], [0, 1, 2, 0, 1], [0, 0, 1, 1, 1])
     table = informativeness._confusion(pairs, None)
     np.testing.assert_allclose(table.joint[0], [[0.5, 0.5], [0, 1]], rtol=1e-12)
     np.testing.assert_allclose(table.joint[2], [[0, 0], [1, 0]], rtol=1e-12)
@@ -154,6 +155,19 @@ def test_annotations_and_codes_give_the_same():
         np.testing.assert_allclose(
             statistic(annotations), statistic(item, annotator, label), rtol=1e-9, atol=1e-12
         )
+
+
+def test_labels_are_gathered_some_items_at_a_time(monkeypatch):
+    item, annotator, label, _ = crowd(7, load=10)
+    whole = agreement_with_others(item, annotator, label), information_per_label(item, annotator, label)
+    monkeypatch.setattr("dissensus.annotations.PIECE", 12)
+    annotations = Annotations.from_arrays(item, annotator, label)
+    assert len(list(annotations.pieces())) > 100
+    in_one_pass = informativeness.agreement_and_information(annotations)
+    one_by_one = agreement_with_others(annotations), information_per_label(annotations)
+    for found in (in_one_pass, one_by_one):
+        np.testing.assert_allclose(found[0], whole[0], rtol=1e-12)
+        np.testing.assert_allclose(found[1], whole[1], rtol=1e-9, atol=1e-12)
 
 
 def test_information_is_unknown_where_nothing_can_be_compared():

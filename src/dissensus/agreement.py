@@ -193,31 +193,56 @@ def gather_pairs(
     item: LabelTable | ArrayLike, annotator: ArrayLike | None = None, label: ArrayLike | None = None
 ) -> Pairs:
     """The labels by (item, annotator) pair, and beside each pair what the others said of the item."""
-    items, annotators, labels, (M, N, P) = _columns(item, annotator, label)
-    keys, pair = np.unique(items * N + annotators, return_inverse=True)
-    ones = np.ones(len(items))
+    columns, sizes = _columns(item, annotator, label)
+    return _gathered(*columns, sizes)
+
+
+def pairs_in_pieces(
+    item: LabelTable | ArrayLike, annotator: ArrayLike | None = None, label: ArrayLike | None = None
+) -> Iterator[Pairs]:
+    """The same, some whole items at a time where labels are sorted by item: memory is that of a piece."""
+    columns, sizes = _columns(item, annotator, label)
+    pieces = getattr(item, "pieces", lambda: [slice(None)])
+    return (_gathered(*(column[rows] for column in columns), sizes) for rows in pieces())
+
+
+def _gathered(
+    item: NDArray[Any], annotator: NDArray[Any], label: NDArray[Any], sizes: tuple[int, int, int]
+) -> Pairs:
+    _, N, P = sizes
+    first, last = int(item.min()), int(item.max())
+    local, labels = item.astype(np.intp) - first, label.astype(np.intp)
+    keys, pair = _distinct(local * N + annotator)
+    ones = np.ones(len(item))
     counts = csr_array((ones, (pair, labels)), shape=(len(keys), P))
-    by_item = csr_array((ones, (items, labels)), shape=(M, P))
+    by_item = csr_array((ones, (local, labels)), shape=(last - first + 1, P))
     pair_item = keys // N
-    return Pairs(pair_item, keys % N, counts, by_item[pair_item] - counts, N)
+    return Pairs(first + pair_item, keys % N, counts, by_item[pair_item] - counts, N)
+
+
+def _distinct(keys: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Distinct keys in order, and the place of each key among them; quick where they are sorted already."""
+    step = np.diff(keys, prepend=keys[0] - 1)
+    if (step < 0).any():
+        distinct, places = np.unique(keys, return_inverse=True)
+        return distinct, places
+    new = step > 0
+    return keys[new], np.cumsum(new) - 1
 
 
 def _columns(
     item: LabelTable | ArrayLike, annotator: ArrayLike | None, label: ArrayLike | None
-) -> tuple[Codes, Codes, Codes, tuple[int, int, int]]:
+) -> tuple[list[NDArray[Any]], tuple[int, int, int]]:
     """Item, annotator and label codes with the numbers of items, annotators and classes."""
     if isinstance(item, LabelTable):
         if getattr(item, "anonymous", False):
             raise DataError("the labels name no annotators, so annotators cannot be compared")
         sizes = item.n_items, item.n_annotators, item.n_classes
-        columns = _check_codes(item=item.item, annotator=item.annotator, label=item.label)
-    elif annotator is None or label is None:
+        return _check_codes(item=item.item, annotator=item.annotator, label=item.label), sizes
+    if annotator is None or label is None:
         raise DataError("give Annotations, or item, annotator and label codes")
-    else:
-        columns = _check_codes(item=item, annotator=annotator, label=label)
-        sizes = int(columns[0].max()) + 1, int(columns[1].max()) + 1, int(columns[2].max()) + 1
-    items, annotators, labels = (column.astype(np.intp, copy=False) for column in columns)
-    return items, annotators, labels, sizes
+    columns = _check_codes(item=item, annotator=annotator, label=label)
+    return columns, (int(columns[0].max()) + 1, int(columns[1].max()) + 1, int(columns[2].max()) + 1)
 
 
 class CohenTable(NamedTuple):
@@ -289,12 +314,18 @@ def agreement_with_others(
 
     The mean over the annotator's labels on items that others labelled too; NaN where there are none.
     """
-    pairs = gather_pairs(item, annotator, label)
-    n_others = pairs.others.sum(axis=1)
-    own = pairs.counts.sum(axis=1) * (n_others > 0)
-    # Σ_c own_c · others_c / Σ_c others_c, for each pair
-    matches = pairs.counts.multiply(pairs.others).sum(axis=1) / np.maximum(n_others, 1)
-    totals = np.bincount(pairs.annotator, own, minlength=pairs.n_annotators)
-    agreed = np.bincount(pairs.annotator, matches, minlength=pairs.n_annotators)
-    mean: Floats = np.divide(agreed, totals, out=np.full(totals.size, np.nan), where=totals > 0)
-    return mean
+    agreed, totals = 0.0, 0.0
+    for pairs in pairs_in_pieces(item, annotator, label):
+        n_others = pairs.others.sum(axis=1)
+        own = pairs.counts.sum(axis=1) * (n_others > 0)
+        # Σ_c own_c · others_c / Σ_c others_c, for each pair
+        matches = pairs.counts.multiply(pairs.others).sum(axis=1) / np.maximum(n_others, 1)
+        totals = totals + np.bincount(pairs.annotator, own, minlength=pairs.n_annotators)
+        agreed = agreed + np.bincount(pairs.annotator, matches, minlength=pairs.n_annotators)
+    return shares(np.asarray(agreed), np.asarray(totals))
+
+
+def shares(part: Floats, whole: Floats) -> Floats:
+    """part / whole, NaN where there is nothing."""
+    found: Floats = np.divide(part, whole, out=np.full(whole.size, np.nan), where=whole > 0)
+    return found

@@ -7,7 +7,8 @@ order of the input never reaches a model. Everything is checked here, once; mode
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -31,6 +32,8 @@ from dissensus.rows import (
 )
 from dissensus.side_tables import aligned, checked_ids, column_of, counted, gold_codes, gold_labels
 from dissensus.vocabulary import Codes, Place, Vocabulary, encode, ordered_vocabulary, quoted
+
+PIECE = 1 << 18  # labels, about, that are counted at a time
 
 
 @dataclass(frozen=True)
@@ -265,7 +268,13 @@ class Annotations:
     def counts(self) -> NDArray[np.int64]:
         """(items, classes): how often each class was given to each item."""
         M, P = self.n_items, self.n_classes
-        return _frozen(np.bincount(self.item * np.int64(P) + self.label, minlength=M * P).reshape(M, P))
+        counts = np.zeros((M, P), np.int64)
+        for rows in self.pieces():
+            item, label = self.item[rows], self.label[rows]
+            own = slice(item[0], item[-1] + 1)
+            cells = (item - item[0]) * np.int64(P) + label
+            counts[own] = np.bincount(cells, minlength=(own.stop - own.start) * P).reshape(-1, P)
+        return _frozen(counts)
 
     @cached_property
     def item_pointers(self) -> NDArray[np.int64]:
@@ -295,13 +304,29 @@ class Annotations:
     @cached_property
     def pair(self) -> NDArray[np.int64]:
         """(labels,): number of the (item, annotator) pair each row belongs to, counted in row order."""
-        new = (np.diff(self.item) != 0) | (np.diff(self.annotator) != 0)
+        new = self._new_pairs(slice(None))
         return _frozen(np.concatenate([[0], np.cumsum(new)]) if self.n_labels else np.zeros(0, np.int64))
 
-    @property
+    @cached_property
     def n_pairs(self) -> int:
         """Number of distinct (item, annotator) pairs."""
-        return int(self.pair[-1]) + 1 if self.n_labels else 0
+        return sum(1 + int(self._new_pairs(rows).sum()) for rows in self.pieces())
+
+    def _new_pairs(self, rows: slice) -> NDArray[np.bool_]:
+        """(rows − 1,): True where a row is of another pair than the one before it."""
+        return (np.diff(self.item[rows]) != 0) | (np.diff(self.annotator[rows]) != 0)
+
+    @property
+    def columns(self) -> tuple[Codes, Codes, Codes]:
+        """Item, annotator and label of every row."""
+        return self.item, self.annotator, self.label
+
+    def pieces(self) -> Iterator[slice]:
+        """All rows, some whole items at a time: what is computed by them takes no memory for every label."""
+        starts = self.item_pointers
+        marks = starts[np.searchsorted(starts, np.arange(PIECE, self.n_labels, PIECE))]
+        cuts = np.unique(np.concatenate([[0], marks, [self.n_labels]])).tolist()
+        return (slice(first, stop) for first, stop in itertools.pairwise(cuts))
 
     @property
     def stored(self) -> Stored | None:

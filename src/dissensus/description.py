@@ -155,23 +155,38 @@ def mean_entropy(annotations: Annotations) -> float:
 
 def repeated_pairs(annotations: Annotations) -> tuple[int, int]:
     """Number of (item, annotator) pairs with several labels, and of those whose labels differ."""
-    size = np.bincount(annotations.pair, minlength=annotations.n_pairs)
-    last = np.cumsum(size) - 1
+    found = [_repeated(annotations, rows) for rows in annotations.pieces()]
+    return sum(repeated for repeated, _ in found), sum(differing for _, differing in found)
+
+
+def _repeated(annotations: Annotations, rows: slice) -> tuple[int, int]:
+    """The same of some rows, whole items."""
+    item, annotator, label = (column[rows] for column in annotations.columns)
+    first = np.flatnonzero(np.append(True, (np.diff(item) != 0) | (np.diff(annotator) != 0)))
+    last = np.append(first[1:], len(item)) - 1
     # Rows are sorted by label within a pair, so all are alike where the first and the last are.
-    differs = annotations.label[last] != annotations.label[last - size + 1]
-    return int((size > 1).sum()), int(differs.sum())
+    return int((last > first).sum()), int((label[last] != label[first]).sum())
 
 
 def parts(annotations: Annotations) -> tuple[int, int]:
-    """Number of groups of items and annotators that no label links, and the items in the largest."""
+    """Number of groups of items and annotators that no label links, and the items in the largest.
+
+    Some items at a time link the annotators that they share; what is kept is the group of each annotator.
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    M, N = annotations.n_items, annotations.n_annotators
-    links = (np.ones(annotations.n_labels, dtype=np.int8), (annotations.item, M + annotations.annotator))
-    _, part = connected_components(coo_array(links, shape=(M + N, M + N)), directed=False)
-    labelled = part[np.unique(annotations.item)]
-    sizes = np.bincount(labelled)
+    N = annotations.n_annotators
+    group = np.arange(N)
+    for rows in annotations.pieces():
+        item, annotator = annotations.item[rows], annotations.annotator[rows]
+        size = N + int(item[-1] - item[0]) + 1
+        links = np.ones(len(item), np.int8), (N + item - item[0], group[annotator])
+        _, found = connected_components(coo_array(links, shape=(size, size)), directed=False)
+        group = found[:N][group]
+    # An item is where its first annotator is.
+    starts = annotations.item_pointers[:-1][np.diff(annotations.item_pointers) > 0]
+    sizes = np.bincount(group[annotations.annotator[starts]])
     return int((sizes > 0).sum()), int(sizes.max(initial=0))
 
 

@@ -11,14 +11,15 @@ as it stands; where it was made with the annotator's own label in it, it flatter
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, diags_array
 from scipy.special import expit, gammaincc, gammaln, logsumexp, rel_entr, xlogy
 
-from dissensus.agreement import Floats, LabelTable, Pairs, gather_pairs
+from dissensus.agreement import Floats, LabelTable, Pairs, pairs_in_pieces, shares
 from dissensus.errors import DataError, bad_parameter
 
 _LOYAL = (1.0, 3.0, 10.0, 30.0, 100.0)  # labels that the crowd's ways are worth against an annotator's own
@@ -47,7 +48,19 @@ def information_per_label(
     one class an item this is the Miller–Madow term.) That is taken off, and what is left is shrunk towards
     zero the more, the less the labels fix it. NaN where no label can be compared.
     """
-    table = _confusion(gather_pairs(item, annotator, label), consensus)
+    return _information(_confusion(pairs_in_pieces(item, annotator, label), consensus))
+
+
+def agreement_and_information(annotations: LabelTable) -> tuple[Floats, Floats]:
+    """``agreement_with_others`` and ``information_per_label`` in one pass over the labels."""
+    table = _confusion(pairs_in_pieces(annotations), None)
+    # The others' shares of an item sum to one, so J_a sums to a's labels that can be compared.
+    agreed = np.einsum("acc->a", table.joint)
+    return shares(agreed, table.joint.sum(axis=(1, 2))), _information(table)
+
+
+def _information(table: Confusion) -> Floats:
+    """Mutual information of every annotator's table, in nats a label, drawn to zero by its noise."""
     n = table.joint.sum(axis=(1, 2))
     seen = n > 0
     information = np.full(n.size, np.nan)
@@ -104,7 +117,7 @@ def spam_score(
     """
     if not 0 < prior < 1:
         raise bad_parameter("spam_score", "prior", "a float between 0 and 1", prior)
-    table = _confusion(gather_pairs(item, annotator, label), consensus)
+    table = _confusion(pairs_in_pieces(item, annotator, label), consensus)
     joint = table.joint[:, table.joint.sum(axis=(0, 2)) > 0]  # annotators, labels in use, consensus
     labels, score = joint.sum(axis=2), np.full(len(joint), prior)
     if not labels.size:
@@ -160,20 +173,40 @@ def _dirichlet_multinomial(counts: Floats, alpha: Floats) -> Floats:
     return evidence
 
 
-def _confusion(pairs: Pairs, consensus: ArrayLike | None) -> Confusion:
+def _confusion(pieces: Iterable[Pairs], consensus: ArrayLike | None) -> Confusion:
     """J of every annotator, against the other annotators' labels or a given consensus."""
-    N, P = pairs.n_annotators, pairs.counts.shape[1]
-    if consensus is None:
-        n_others = pairs.others.sum(axis=1)
-        column, q = np.arange(len(n_others)), diags_array(1 / np.maximum(n_others, 1)) @ pairs.others
-    else:
-        column, q = pairs.item, csr_array(_check_consensus(consensus, int(pairs.item.max()) + 1, P))
+    whole: Confusion | None = None
+    for pairs in pieces:
+        N, P = pairs.n_annotators, pairs.counts.shape[1]
+        whole = whole or Confusion(np.zeros((N, P, P)), np.zeros((N, P)))
+        present = np.flatnonzero(np.bincount(pairs.annotator))
+        local = np.zeros(N, np.intp)
+        local[present] = np.arange(len(present))
+        part = _confusion_of(pairs, local[pairs.annotator], _consensus_of(pairs, consensus))
+        whole.joint[present] += part.joint
+        whole.squares[present] += part.squares
+    assert whole is not None
+    return whole
+
+
+def _confusion_of(pairs: Pairs, annotator: NDArray[np.intp], q: csr_array[Any]) -> Confusion:
+    """J over the annotators of some pairs, as they are counted here."""
+    n, P = int(annotator.max()) + 1, pairs.counts.shape[1]
     labels = pairs.counts.tocoo()
-    row = pairs.annotator[labels.row] * P + labels.col
-    given = csr_array((labels.data, (row, column[labels.row])), shape=(N * P, q.shape[0]))
-    joint = (given @ q).toarray().reshape(N, P, P)
-    squares = (given @ q.multiply(q)).toarray().reshape(N, P, P).sum(axis=1)
-    return Confusion(joint, squares)
+    row = annotator[labels.row] * P + labels.col
+    given = csr_array((labels.data, (row, labels.row)), shape=(n * P, q.shape[0]))
+    own = pairs.counts.sum(axis=1)
+    by_annotator = csr_array((own, (annotator, np.arange(len(own)))), shape=(n, len(own)))
+    return Confusion((given @ q).toarray().reshape(n, P, P), (by_annotator @ q.multiply(q)).toarray())
+
+
+def _consensus_of(pairs: Pairs, consensus: ArrayLike | None) -> csr_array[Any]:
+    """(pairs, classes): the others' shares, or the given consensus of the pair's item."""
+    if consensus is None:
+        return csr_array(diags_array(1 / np.maximum(pairs.others.sum(axis=1), 1)) @ pairs.others)
+    return csr_array(
+        _check_consensus(consensus, int(pairs.item.max()) + 1, pairs.counts.shape[1])[pairs.item]
+    )
 
 
 def _check_consensus(consensus: ArrayLike, n_items: int, n_classes: int) -> Any:
