@@ -16,6 +16,7 @@ import dissensus as ds
 from dissensus.errors import DataError, ModelFileError
 from dissensus.models.base import Model
 from dissensus.models.files import FORMAT_VERSION, HEADER_KEY
+from dissensus.models.tensors import write_tensors
 
 SOURCE = Path(ds.__file__).parent
 
@@ -187,13 +188,22 @@ def test_a_sealed_file_that_lacks_an_array(
 ) -> None:
     """As another version of this library might write it: whole, and still not what this one needs."""
 
-    def save_less(arrays: dict[str, Any], metadata: dict[str, str]) -> bytes:
-        return save({name: value for name, value in arrays.items() if name != lost}, metadata)
+    def write_less(path: Path, arrays: dict[str, Any], metadata: dict[str, str]) -> None:
+        write_tensors(path, {name: value for name, value in arrays.items() if name != lost}, metadata)
 
-    monkeypatch.setattr("safetensors.numpy.save", save_less)
+    monkeypatch.setattr("dissensus.models.files.write_tensors", write_less)
     monkeypatch.setattr("dissensus.models.files._seal", lambda *_: "unchanged")
     model.save(tmp_path / "m")
     assert f"damaged or incomplete ('{lost}'" in refusal(tmp_path / "m")
+
+
+def test_arrays_are_written_as_the_safetensors_package_writes_them(tmp_path: Path) -> None:
+    kinds = ["u8", "i8", "f8", "f4", "u4", "i4", "f2", "u2", "i2", "i1", "u1", "?"]
+    arrays = {f"of {kind}": np.ones((2, 3), kind) for kind in kinds}
+    arrays |= {"none": np.zeros(0), "one": np.array(1.5), "b": np.arange(5), "a": np.arange(3)}
+    about = {"dissensus": '{"name": "ü \\n \\u00e9"}'}
+    write_tensors(tmp_path / "file", arrays, about)
+    assert (tmp_path / "file").read_bytes() == save(arrays, metadata=about)
 
 
 def test_a_truncated_or_lengthened_file_is_refused(content: bytes, tmp_path: Path) -> None:

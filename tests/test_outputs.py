@@ -11,6 +11,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from dissensus.annotations import Annotations
+from dissensus.auto import build_model
 from dissensus.errors import DataError
 from dissensus.outputs import (
     check_output,
@@ -19,8 +21,10 @@ from dissensus.outputs import (
     significant,
     write_csv,
     write_json,
+    write_pieces,
     write_summary,
 )
+from dissensus.run import label_pieces
 
 
 def write(directory: Path, *names: str, force: bool = False) -> None:
@@ -123,3 +127,17 @@ def test_json_has_no_words_for_infinity(tmp_path: Path) -> None:
     write_json({"a": -np.inf, "b": [np.float64(1.5), np.int64(2)], "c": np.eye(2)}, tmp_path / "x.json")
     assert json.loads((tmp_path / "x.json").read_text()) == {"a": None, "b": [1.5, 2], "c": [[1, 0], [0, 1]]}
     assert finite((float("nan"),)) == [None]
+
+
+@pytest.mark.parametrize("kind", ["majority", "dawid-skene"])
+def test_labels_written_some_items_at_a_time_are_the_models_frame(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = ['a "b"', "c,d", "é", "x\ny", "1"] * 4
+    labels = ["yes", "no", "1,5"] * 6 + ["no", "yes"]
+    crowd = Annotations.from_arrays(items, [f"a{n % 7}" for n in range(20)], labels)
+    model = build_model(kind, {}).fit(crowd)
+    write_csv(model.to_frame(), tmp_path / "whole.csv")
+    monkeypatch.setattr("dissensus.run.PIECE", 2)
+    write_pieces(label_pieces(model), tmp_path / "pieces.csv")
+    assert (tmp_path / "pieces.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()

@@ -194,7 +194,7 @@ def gather_pairs(
 ) -> Pairs:
     """The labels by (item, annotator) pair, and beside each pair what the others said of the item."""
     columns, sizes = _columns(item, annotator, label)
-    return _gathered(*columns, sizes)
+    return _gathered(columns[0], columns[1], columns[2], sizes)
 
 
 def pairs_in_pieces(
@@ -203,7 +203,7 @@ def pairs_in_pieces(
     """The same, some whole items at a time where labels are sorted by item: memory is that of a piece."""
     columns, sizes = _columns(item, annotator, label)
     pieces = getattr(item, "pieces", lambda: [slice(None)])
-    return (_gathered(*(column[rows] for column in columns), sizes) for rows in pieces())
+    return (_gathered(columns[0][rows], columns[1][rows], columns[2][rows], sizes) for rows in pieces())
 
 
 def _gathered(
@@ -314,7 +314,8 @@ def agreement_with_others(
 
     The mean over the annotator's labels on items that others labelled too; NaN where there are none.
     """
-    agreed, totals = 0.0, 0.0
+    agreed: Any = 0.0
+    totals: Any = 0.0
     for pairs in pairs_in_pieces(item, annotator, label):
         n_others = pairs.others.sum(axis=1)
         own = pairs.counts.sum(axis=1) * (n_others > 0)
@@ -322,7 +323,7 @@ def agreement_with_others(
         matches = pairs.counts.multiply(pairs.others).sum(axis=1) / np.maximum(n_others, 1)
         totals = totals + np.bincount(pairs.annotator, own, minlength=pairs.n_annotators)
         agreed = agreed + np.bincount(pairs.annotator, matches, minlength=pairs.n_annotators)
-    return shares(np.asarray(agreed), np.asarray(totals))
+    return shares(agreed, totals)
 
 
 def shares(part: Floats, whole: Floats) -> Floats:

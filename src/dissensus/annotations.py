@@ -314,7 +314,8 @@ class Annotations:
 
     def _new_pairs(self, rows: slice) -> NDArray[np.bool_]:
         """(rows − 1,): True where a row is of another pair than the one before it."""
-        return (np.diff(self.item[rows]) != 0) | (np.diff(self.annotator[rows]) != 0)
+        new: NDArray[np.bool_] = (np.diff(self.item[rows]) != 0) | (np.diff(self.annotator[rows]) != 0)
+        return new
 
     @property
     def columns(self) -> tuple[Codes, Codes, Codes]:

@@ -177,7 +177,7 @@ def parts(annotations: Annotations) -> tuple[int, int]:
     from scipy.sparse.csgraph import connected_components
 
     N = annotations.n_annotators
-    group = np.arange(N)
+    group: NDArray[Any] = np.arange(N)
     for rows in annotations.pieces():
         item, annotator = annotations.item[rows], annotations.annotator[rows]
         size = N + int(item[-1] - item[0]) + 1

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dissensus._version import __version__
 from dissensus.errors import DataError
-from dissensus.io.atomic import atomic_directory
+from dissensus.io.atomic import atomic_directory, atomic_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -141,16 +141,34 @@ def label_table(annotations: Annotations) -> pa.Table:
 def write_csv(frame: Any, path: Path) -> None:
     """A data frame of any kind as CSV, numbers with six significant digits, NaN as an empty cell."""
     import narwhals as nw
+
+    write_pieces([nw.from_native(frame, eager_only=True).to_arrow()], path)
+
+
+def write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
+    """The same of Arrow tables with one schema, one under the other; one of them is in memory at a time."""
+    import pyarrow.csv as pa_csv
+
+    with atomic_path(path) as temporary, ExitStack() as stack:
+        writer = None
+        for piece in pieces:
+            table = _rounded(piece)
+            if writer is None:
+                options = pa_csv.WriteOptions(quoting_style="needed")
+                writer = stack.enter_context(
+                    pa_csv.CSVWriter(str(temporary), table.schema, write_options=options)
+                )
+            writer.write_table(table)
+
+
+def _rounded(table: pa.Table) -> pa.Table:
     import pyarrow as pa
 
-    from dissensus.io.write import write_table
-
-    table = nw.from_native(frame, eager_only=True).to_arrow()
     for place, field in enumerate(table.schema):
         if pa.types.is_floating(field.type):
             rounded = significant(table.column(place).to_numpy())
             table = table.set_column(place, field.name, pa.array(rounded, from_pandas=True))
-    write_table(table, path)
+    return table
 
 
 def significant(values: NDArray[np.float64], digits: int = DIGITS) -> NDArray[np.float64]:

@@ -21,15 +21,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from dissensus.annotations import Annotations
 from dissensus.auto import HeldOut, Watch, build_model, choose_model, compare, name_of, title_of, unwatched
 from dissensus.errors import DataError, ParameterError, bad_parameter
 from dissensus.models.base import Model
-from dissensus.outputs import SUMMARY, is_ours, output_directory, write_csv, write_summary
+from dissensus.outputs import SUMMARY, is_ours, output_directory, write_csv, write_pieces, write_summary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LABELS, ANNOTATORS, MODEL, REPORT = "labels.csv", "annotators.csv", "model.safetensors", "report.html"
+PIECE = 1 << 16  # items written at a time
 YARDSTICK = "empirical"  # every model's held-out score stands beside the smoothed counts'
 
 
@@ -109,16 +115,16 @@ def annotator_table(run: Run) -> Any:
     """One row an annotator: labels, agreement, information per label, and what the model knows of them."""
     import pandas as pd
 
-    from dissensus.agreement import agreement_with_others
-    from dissensus.informativeness import information_per_label
+    from dissensus.informativeness import agreement_and_information
 
     annotations = run.annotations
+    agreement, information = agreement_and_information(annotations)
     columns = pd.DataFrame(
         {
             "annotator": annotations.annotators,
             "n_labels": annotations.annotator_load,
-            "agreement": agreement_with_others(annotations),
-            "information": information_per_label(annotations),
+            "agreement": agreement,
+            "information": information,
         }
     )
     known = getattr(run.model, "annotator_frame", None)
@@ -129,6 +135,23 @@ def annotator_table(run: Run) -> Any:
     )
 
 
+def label_pieces(model: Model) -> Iterator[pa.Table]:
+    """The rows of ``model.to_frame()``, some items at a time; ids stay in Arrow's hands."""
+    import pyarrow as pa
+
+    from dissensus.metrics import entropy_rows
+
+    ids, names = model.item_vocabulary_.arrow, model.class_vocabulary_.arrow
+    decision = model._decision()
+    for first in range(0, max(len(ids), 1), PIECE):
+        rows = slice(first, first + PIECE)
+        chances = model.label_distributions_[rows]
+        best = pa.array(decision[rows].argmax(axis=1))
+        columns = {"item": ids[rows], "label": names.take(best)}
+        columns |= {f"p_{name}": chances[:, p] for p, name in enumerate(model.classes_)}
+        yield pa.table(columns | {"entropy": entropy_rows(chances), "n_labels": model.n_labels_[rows]})
+
+
 def gold_accuracy(run: Run) -> float | None:
     """Share of the items with a gold label to which the model gives it; None without gold."""
     from dissensus.metrics import accuracy
@@ -136,9 +159,9 @@ def gold_accuracy(run: Run) -> float | None:
     gold = run.annotations.gold
     if gold is None or not (gold >= 0).any():
         return None
-    known = gold >= 0
-    given = run.annotations.class_vocabulary.codes(run.model.predict())
-    return accuracy(gold[known], given[known])
+    known = np.flatnonzero(gold >= 0)
+    given = run.annotations.class_vocabulary.codes(run.model.class_vocabulary_)
+    return accuracy(gold[known], given[run.model._decision()[known].argmax(axis=1)])
 
 
 def summary(run: Run, *, command: str = "", source: str = "") -> dict[str, Any]:
@@ -194,7 +217,7 @@ def write_run(
 
 def write_fitted(run: Run, folder: Path) -> None:
     """Labels, annotators (where there are any) and the model."""
-    write_csv(run.model.to_frame(), folder / LABELS)
+    write_pieces(label_pieces(run.model), folder / LABELS)
     if not run.annotations.anonymous:
         write_csv(annotator_table(run), folder / ANNOTATORS)
     run.model.save(folder / MODEL)

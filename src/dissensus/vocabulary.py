@@ -16,7 +16,7 @@ from dissensus.errors import DataError
 
 Codes = NDArray[np.int32]
 _LONGEST_SHOWN = 60
-_MOST_TEXT = (1 << 31) - 1  # bytes that Arrow's plain strings can count
+MOST_TEXT = (1 << 31) - 1  # bytes that Arrow's plain strings can count
 _SPACE, _BEYOND_ASCII = 32, 128  # bytes up to the first are blank or control, from the second on Unicode
 Place = Callable[[int], str]  # where a row stands in its source, in words
 
@@ -220,7 +220,7 @@ def _plain(array: pa.Array, what: str) -> pa.Array:
         return _plain(array.dictionary_decode(), what)
     if pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_float64(kind):
         return array
-    if pa.types.is_large_string(kind) and _n_bytes(array) > _MOST_TEXT:
+    if pa.types.is_large_string(kind) and _n_bytes(array) > MOST_TEXT:
         return array
     if is_text(kind) or pa.types.is_string_view(kind) or pa.types.is_null(kind):
         return _cast(array, pa.string(), what)

@@ -7,7 +7,6 @@ The header carries a seal, SHA-256 over itself and the arrays: a file with one f
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ from dissensus.bridge import is_text
 from dissensus.errors import DataError, DissensusError, ModelFileError
 from dissensus.io.atomic import atomic_path
 from dissensus.models.base import Model
-from dissensus.vocabulary import Vocabulary
+from dissensus.models.tensors import write_tensors
+from dissensus.vocabulary import MOST_TEXT, Vocabulary, text_of
 
 HEADER_KEY = "dissensus"
 FORMAT_VERSION = 1
@@ -31,8 +31,6 @@ COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "n_labels_", "tr
 
 def save_model(model: Model, path: Path) -> None:
     """Write a fitted model, whole or not at all."""
-    from safetensors.numpy import save
-
     tensors = {name: getattr(model, name) for name in (*COMMON_ARRAYS, *model._arrays)}
     for kind in VOCABULARIES:
         tensors |= _pack_ids(kind, getattr(model, f"{kind}_vocabulary_"))
@@ -46,9 +44,8 @@ def save_model(model: Model, path: Path) -> None:
     }
     arrays = {name: np.asarray(value, order="C") for name, value in tensors.items()}
     header["seal"] = _seal(header, arrays)
-    content = save(arrays, metadata={HEADER_KEY: _json(header)})
     with atomic_path(path) as temporary:
-        temporary.write_bytes(content)
+        write_tensors(temporary, arrays, {HEADER_KEY: _json(header)})
 
 
 def load(path: str | Path) -> Model:
@@ -130,17 +127,21 @@ def _pack_ids(kind: str, vocabulary: Vocabulary) -> dict[str, NDArray[Any]]:
     ids = vocabulary.arrow
     if not is_text(ids.type):
         return {f"{kind}.values": ids.to_numpy(zero_copy_only=False)}
-    encoded = [text.encode() for text in ids.to_pylist()]
-    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    return {f"{kind}.bytes": np.frombuffer(b"".join(encoded), np.uint8), f"{kind}.offsets": offsets}
+    starts, text = text_of(ids)
+    offsets = starts.astype(np.int64) - starts[0]
+    return {f"{kind}.bytes": text[starts[0] : starts[-1]], f"{kind}.offsets": offsets}
 
 
 def _unpack_ids(kind: str, tensors: dict[str, NDArray[Any]]) -> Vocabulary:
     if f"{kind}.values" in tensors:
         return Vocabulary(tensors[f"{kind}.values"], _word(kind))
-    content, offsets = tensors[f"{kind}.bytes"].tobytes(), tensors[f"{kind}.offsets"]
-    pieces = [content[a:b].decode() for a, b in itertools.pairwise(offsets)]
-    return Vocabulary(pa.array(pieces, pa.string()), _word(kind))
+    text, offsets = tensors[f"{kind}.bytes"], tensors[f"{kind}.offsets"]
+    wide = int(offsets[-1]) > MOST_TEXT
+    starts = offsets.astype(np.int64 if wide else np.int32)
+    buffers = [None, pa.py_buffer(starts), pa.py_buffer(np.ascontiguousarray(text))]
+    ids = pa.Array.from_buffers(pa.large_string() if wide else pa.string(), len(starts) - 1, buffers)
+    ids.validate(full=True)
+    return Vocabulary(ids, _word(kind))
 
 
 def _word(kind: str) -> str:
