@@ -1,9 +1,9 @@
 """A fit's book: its state every few iterations, so that a run that was stopped goes on where it was.
 
-A checkpoint is a folder that takes its name when it is whole. It holds the numbers of the state (a
-safetensors file), the objective so far, and the messages of every block, which on one disk are the round's
-own files under a second name. Nothing in it is ever executed, and what is resumed continues with the same
-bits. States are dataclasses of arrays, numbers, other such dataclasses and what blocks keep.
+A checkpoint is a folder that takes its name when it is whole. It holds the numbers of the state and the
+objective so far (a safetensors file behind its checksum), and the messages of every block, which on one disk
+are the round's own files under a second name. Nothing in it is ever executed, and what is resumed continues
+with the same bits. States are dataclasses of arrays, numbers, other such dataclasses and what blocks keep.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import re
 import shutil
 import time
 import typing
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -24,14 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError
-from dissensus.io.atomic import gone_afterwards, sync
-from dissensus.shelf import ARRAYS, DiskPlace, FiledState, Kept
+from dissensus.io.atomic import sync
+from dissensus.shelf import FiledState, Kept, arrays_of
 
 State = TypeVar("State")
 Watch = Callable[[str, float], None]
 
 STEP = re.compile(r"step-\d{6}")
-NUMBERS, TRACE = "state.safetensors", "trace.json"
+STATE = "state"  # a checksum, a line break, a safetensors file
+SEAL_BYTES = 9
 KEPT = 2  # the last one, and the one before, whose files a state may still look at
 
 
@@ -87,13 +89,15 @@ class FiledBook(Book[State]):
         self._every = every
 
     def latest(self) -> Page[State] | None:
-        """The last page that is whole."""
+        """The last page; what a killed run left half written is removed."""
+        for left in self._folder.glob(".step-*"):
+            shutil.rmtree(left, ignore_errors=True)
         pages = self._pages()
         return None if not pages else _read(pages[-1], self._kind)
 
     def note(self, state: State, trace: Sequence[float], max_iter: int, n_labels: int) -> None:
-        """A page, where it is time for one."""
-        if len(trace) % self._every == 0:
+        """A page, where it is time for one; after the last iteration nobody goes on with the state."""
+        if len(trace) % self._every == 0 and len(trace) < max_iter:
             self._write(state, trace, "")
         super().note(state, trace, max_iter, n_labels)
 
@@ -102,16 +106,22 @@ class FiledBook(Book[State]):
         self._write(state, trace, stopped)
 
     def _write(self, state: State, trace: Sequence[float], stopped: str) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
         # The last page follows the one that was noted after the same iteration.
         target = self._folder / f"step-{2 * len(trace) + bool(stopped):06d}"
         temporary = target.with_name(f".{target.name}")
-        shutil.rmtree(temporary, ignore_errors=True)
-        with gone_afterwards(self._folder, temporary):
-            temporary.mkdir()
+        try:
+            temporary.mkdir(parents=True)
             _write(temporary, state, trace, stopped)
             temporary.rename(target)
             sync(self._folder)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise DataError(
+                f"{self._folder}: a checkpoint cannot be written ({reason}); make room there and run the "
+                "same again: it goes on from the last one"
+            ) from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
         for page in self._pages()[:-KEPT]:
             shutil.rmtree(page, ignore_errors=True)
 
@@ -134,32 +144,93 @@ def span(seconds: float) -> str:
 def _write(folder: Path, state: Any, trace: Sequence[float], stopped: str) -> None:
     from safetensors.numpy import save
 
-    arrays, blocks = dict[str, NDArray[Any]](), list[Kept]()
+    arrays, blocks = {"trace": np.array(trace, np.float64)}, list[Kept]()
     _take_apart(state, "state", arrays, blocks)
-    for number, block in enumerate(blocks):
-        _put_block(block, folder / f"block-{number:05d}")
-    (folder / NUMBERS).write_bytes(save(arrays))
-    # repr gives every float back as it was
-    content = {"trace": [repr(float(value)) for value in trace], "stopped": stopped, "blocks": len(blocks)}
-    (folder / TRACE).write_text(json.dumps(content))
-    for file in (folder / NUMBERS, folder / TRACE):
+    axes = {name: _axes(array) for name, array in arrays.items()}
+    content = {
+        "stopped": stopped,
+        "axes": axes,
+        "blocks": [_put_block(block, _stem(folder, number)) for number, block in enumerate(blocks)],
+    }
+    tensors = {name: np.array(array.transpose(axes[name]), order="C") for name, array in arrays.items()}
+    tensors["content"] = np.frombuffer(json.dumps(content).encode(), np.uint8)
+    numbers = save(tensors)
+    (folder / STATE).write_bytes(_seal(numbers) + numbers)
+    for file in folder.iterdir():
         sync(file)
 
 
 def _read(folder: Path, kind: type[State]) -> Page[State]:
-    from safetensors import SafetensorError
     from safetensors.numpy import load
 
     try:
-        content = json.loads((folder / TRACE).read_text())
-        arrays = load((folder / NUMBERS).read_bytes())
-        blocks = tuple(FiledState(str(folder / f"block-{n:05d}")) for n in range(content["blocks"]))
-        state = _put_together(kind, "state", arrays, blocks)
-        return Page(state, tuple(map(float, content["trace"])), content["stopped"])
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+        sealed = (folder / STATE).read_bytes()
+        numbers = sealed[SEAL_BYTES:]
+        if sealed[:SEAL_BYTES] != _seal(numbers):
+            raise ValueError(STATE)
+        tensors = load(numbers)
+        content = json.loads(tensors.pop("content").tobytes())
+        blocks = tuple(_block(_stem(folder, n), sizes) for n, sizes in enumerate(content["blocks"]))
+    except (OSError, ValueError):
         raise DataError(
             f"{folder}: the checkpoint is damaged; remove {folder.parent} and run again"
         ) from None
+    arrays = {name: _as_it_lay(tensor, content["axes"][name]) for name, tensor in tensors.items()}
+    trace = tuple(arrays.pop("trace").tolist())
+    return Page(_put_together(kind, "state", arrays, blocks), trace, content["stopped"])
+
+
+def _seal(numbers: bytes) -> bytes:
+    return f"{zlib.crc32(numbers):08x}\n".encode()
+
+
+def _axes(array: NDArray[Any]) -> list[int]:
+    """The axes from the widest step in memory to the narrowest: the last bits of a sum hang on them."""
+    return [int(axis) for axis in np.argsort([-step for step in array.strides], kind="stable")]
+
+
+def _as_it_lay(tensor: NDArray[Any], axes: Sequence[int]) -> NDArray[Any]:
+    return np.array(tensor).transpose([axes.index(axis) for axis in range(len(axes))])
+
+
+# ---- what blocks keep ---------------------------------------------------------------------------------
+
+
+def _stem(folder: Path, number: int) -> str:
+    return str(folder / f"block-{number:05d}")
+
+
+def _put_block(block: Kept, stem: str) -> dict[str, int]:
+    """Bytes of each array; files get a second name where the disk allows it, arrays are written."""
+    arrays = block.arrays if isinstance(block, FiledState) else tuple(arrays_of(block))
+    target = FiledState(stem, arrays)
+    for name in arrays:
+        if isinstance(block, FiledState):
+            _copy(block.file(name), target.file(name))
+        else:
+            with target.file(name).open("wb") as file:
+                np.lib.format.write_array(file, arrays_of(block)[name], allow_pickle=False)
+    return {name: target.file(name).stat().st_size for name in arrays}
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _block(stem: str, sizes: Mapping[str, int]) -> FiledState:
+    """A block's files, all there and none cut short."""
+    found = FiledState(stem, tuple(sizes))
+    if any(found.file(name).stat().st_size != size for name, size in sizes.items()):
+        raise ValueError(stem)
+    return found
+
+
+# ---- states as arrays ---------------------------------------------------------------------------------
 
 
 def _take_apart(value: Any, name: str, arrays: dict[str, NDArray[Any]], blocks: list[Kept]) -> None:
@@ -172,7 +243,7 @@ def _take_apart(value: Any, name: str, arrays: dict[str, NDArray[Any]], blocks: 
         elif dataclasses.is_dataclass(field):
             _take_apart(field, own, arrays, blocks)
         else:
-            arrays[own] = np.array(field, dtype=np.float64, order="C")
+            arrays[own] = np.asarray(field, dtype=np.float64)
 
 
 def _put_together(kind: Any, name: str, arrays: dict[str, NDArray[Any]], blocks: tuple[Kept, ...]) -> Any:
@@ -193,18 +264,3 @@ def _put_together(kind: Any, name: str, arrays: dict[str, NDArray[Any]], blocks:
         else:
             given[part.name] = arrays[own]
     return kind(**given)
-
-
-def _put_block(block: Kept, stem: Path) -> None:
-    """Files get a second name where the disk allows it; arrays are written."""
-    if not isinstance(block, FiledState):
-        DiskPlace(str(stem)).keep(block)  # type: ignore[arg-type]
-        return
-    for name in ARRAYS:
-        source, target = f"{block.stem}.{name}.npy", f"{stem}.{name}.npy"
-        try:
-            os.link(source, target)
-        except FileNotFoundError:
-            continue
-        except OSError:
-            shutil.copyfile(source, target)

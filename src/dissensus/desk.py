@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,26 +20,20 @@ class Desk:
     """Where a fit keeps things."""
 
     scratch: Path | None = None  # where messages go; None: they stay in memory
+    in_memory: float = 0.0  # share of the blocks whose messages stay in memory all the same
     dtype: Any = np.float64  # the precision of messages
-    checkpoints: Path | None = None  # where this very fit keeps its books; None: nowhere
+    checkpoints: Callable[[], Path] | None = None  # where this very fit keeps its books; None: nowhere
     every: int = 5  # iterations between two checkpoints
     watch: Watch | None = None
 
     def shelf(self) -> Shelf:
         """A place for the messages between rounds."""
-        return InMemory(self.dtype) if self.scratch is None else OnDisk(self.scratch, self.dtype)
+        if self.scratch is None:
+            return InMemory(self.dtype)
+        return OnDisk(self.scratch, self.dtype, self.in_memory)
 
     def book(self, name: str, kind: type[State]) -> Book[State]:
         """A book for states of a kind."""
         if self.checkpoints is None:
             return Book(self.watch)
-        return FiledBook(self.checkpoints / name, kind, self.every, self.watch)
-
-
-@contextmanager
-def scratch_below(folder: Path | None) -> Iterator[Path]:
-    """A folder for messages that is gone afterwards."""
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="dissensus-messages-", dir=folder) as name:
-        yield Path(name)
+        return FiledBook(self.checkpoints() / name, kind, self.every, self.watch)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dissensus.engine import SHARD_LABELS, n_cores, shards_a_block
+from dissensus.engine import SHARD_LABELS, shards_a_block
 from dissensus.errors import DataError, bad_parameter
 
 if TYPE_CHECKING:
@@ -57,31 +57,36 @@ class Needs:
 class Plan:
     """What stays in memory."""
 
-    messages_on_disk: bool = False
+    messages: float = 1.0  # share of the blocks whose messages stay; the others' are on disk
     laid_out: int | None = None  # labels whose layout stays; others are laid out anew in every round
 
 
 def planned(
-    model: Model, annotations: Annotations, memory: int, n_jobs: int, n_workers: int, dtype: Any
+    model: Model, annotations: Annotations, memory: int, dtype: Any, *, n_threads: int, n_workers: int = 0
 ) -> Plan:
-    """What a fit may keep in so much memory, or an error that says what it would need."""
+    """What a fit may keep in so much memory, or an error that says what it would need.
+
+    ``n_threads`` are those that work on blocks: here, or all of a cluster's ``n_workers`` processes, whose
+    messages are on disk in any case.
+    """
     needs = model._needs(annotations, np.dtype(dtype).itemsize)
-    n_threads = n_workers if n_workers > 1 else (n_cores() if n_jobs == -1 else n_jobs)
-    n_processes = n_workers + 1 if n_workers > 1 else 1
-    layouts = needs.laid_out * annotations.n_labels
-    least = BASE * n_processes + needs.fixed + n_threads * needs.working
+    least = BASE * (1 + n_workers) + needs.fixed + n_threads * needs.working
     if least > memory:
         raise DataError(
             f"{type(model).__name__} on {annotations.n_labels:,} labels needs {words(least)} of memory at "
             f"least, and {words(memory)} are allowed; allow as much with memory= (--memory), or use fewer "
             "clusters, threads or workers"
         )
-    left = memory - least
-    if layouts + needs.messages <= left and n_workers == 1:
-        return Plan()
-    if layouts <= left:
-        return Plan(messages_on_disk=bool(needs.messages))
-    return Plan(bool(needs.messages), left // max(needs.laid_out, 1) // n_workers)
+    layouts = needs.laid_out * annotations.n_labels
+    # A block may be worked on by any worker, so each of them must have room for what it keeps.
+    in_process = (memory - least) // max(n_workers, 1)
+    if layouts > in_process:
+        return Plan(0.0 if needs.messages else 1.0, in_process // needs.laid_out)
+    if n_workers or not needs.messages:
+        return Plan(0.0 if needs.messages else 1.0)
+    # While rounds go on, messages of two of them are there and the model is not; at the end those of one are.
+    room = memory - BASE - layouts - n_threads * needs.working
+    return Plan(min(1.0, room / needs.messages, 2 * (room - needs.fixed) / needs.messages))
 
 
 def block_labels(annotations: Annotations) -> int:

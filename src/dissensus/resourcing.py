@@ -13,21 +13,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dissensus.checkpoints import Watch
-from dissensus.desk import Desk, scratch_below
-from dissensus.engine import Executor, executor
+from dissensus.desk import Desk
+from dissensus.engine import Executor, executor, n_cores
 from dissensus.errors import bad_parameter
 from dissensus.memory import Plan, n_bytes, planned
+from dissensus.params import Rule, choice, integer
+from dissensus.scratch import scratch_below
 
 if TYPE_CHECKING:
     from dissensus.annotations import Annotations
@@ -58,13 +62,19 @@ class Resources:
         plan = self._plan(model, annotations, n_jobs)
         checkpoints = None
         if self.checkpoint is not None:
-            checkpoints = self.checkpoint / _identity(model, annotations, given, self.precision)
-            self.books.add(checkpoints)
+            checkpoints = cache(lambda: self._book(model, annotations, given))
         with ExitStack() as stack:
             remote = self.client is not None
             place = self.scratch or self.checkpoint
-            scratch = stack.enter_context(scratch_below(place)) if remote or plan.messages_on_disk else None
-            desk = Desk(scratch, PRECISIONS[self.precision], checkpoints, self.checkpoint_every, self.watch)
+            scratch = stack.enter_context(scratch_below(place)) if remote or plan.messages < 1 else None
+            desk = Desk(
+                scratch,
+                0.0 if remote else plan.messages,
+                PRECISIONS[self.precision],
+                checkpoints,
+                self.checkpoint_every,
+                self.watch,
+            )
             if scratch is not None and remote:
                 from dissensus.cluster.executor import Dask
                 from dissensus.cluster.worker import one_blas_thread
@@ -80,15 +90,53 @@ class Resources:
             shutil.rmtree(folder, ignore_errors=True)
         self.books.clear()
 
+    def _book(self, model: Model, annotations: Annotations, given: Mapping[str, Any]) -> Path:
+        """Where this very fit keeps its checkpoints."""
+        assert self.checkpoint is not None
+        folder = self.checkpoint / _identity(model, annotations, given, self.precision)
+        self.books.add(folder)
+        return folder
+
     def _plan(self, model: Model, annotations: Annotations, n_jobs: int) -> Plan:
         if self.memory is None:
             return Plan()
-        n_workers = 1
-        if self.client is not None:
-            from dissensus.cluster.connection import running_workers
+        dtype = PRECISIONS[self.precision]
+        if self.client is None:
+            n_threads = n_cores() if n_jobs == -1 else n_jobs
+            return planned(model, annotations, self.memory, dtype, n_threads=n_threads)
+        from dissensus.cluster.connection import running_workers
 
-            n_workers = len(running_workers(self.client))
-        return planned(model, annotations, self.memory, n_jobs, n_workers, PRECISIONS[self.precision])
+        workers = running_workers(self.client)
+        n_threads = sum(workers.values())
+        return planned(model, annotations, self.memory, dtype, n_threads=n_threads, n_workers=len(workers))
+
+
+_DIRECTORY = Rule(
+    "a directory, there already or to be made", lambda v: v is None or (_is_path(v) and not Path(v).is_file())
+)
+_RULES = {
+    "n_workers": Rule("an int >= 1, or -1 for one a core", lambda v: integer(1).holds(v) or v == -1),
+    "tls": Rule(
+        "three files: the authority's certificate, ours, and our key",
+        lambda v: v is None or (isinstance(v, tuple | list) and len(v) == 3 and all(map(_is_path, v))),
+    ),
+    "scratch": _DIRECTORY,
+    "checkpoint": _DIRECTORY,
+    "checkpoint_every": integer(1),
+    "precision": choice(*PRECISIONS),
+    "watch": Rule("a function of words and a share", lambda v: v is None or callable(v)),
+}
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike)
+
+
+def _check(**settings: Any) -> None:
+    """Hold every setting against its rule."""
+    for name, value in settings.items():
+        if not _RULES[name].holds(value):
+            raise bad_parameter("resources", name, _RULES[name].words, value)
 
 
 PLAIN = Resources()
@@ -150,10 +198,17 @@ def resources(
     watch
         Told what is being done and which share of the iterations is behind.
     """
-    if precision not in PRECISIONS:
-        raise bad_parameter("resources", "precision", f"one of {tuple(PRECISIONS)}", precision)
-    if checkpoint_every < 1:
-        raise bad_parameter("resources", "checkpoint_every", "an int >= 1", checkpoint_every)
+    _check(
+        n_workers=n_workers,
+        tls=tls,
+        scratch=scratch,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        precision=precision,
+        watch=watch,
+    )
+    if tls is not None and not str(cluster).startswith("tls://"):
+        raise bad_parameter("resources", "cluster", "a tls:// address where tls is given", cluster)
     with ExitStack() as stack:
         client = None
         if cluster is not None:
@@ -195,5 +250,5 @@ def _identity(model: Model, annotations: Annotations, given: Mapping[str, Any], 
 def _digest(value: Any) -> str:
     if value is None:
         return ""
-    table = np.ascontiguousarray(value)
-    return hashlib.sha256(f"{table.dtype} {table.shape}".encode() + table.tobytes()).hexdigest()
+    table = np.ascontiguousarray(value, dtype=np.float64)
+    return hashlib.sha256(f"{table.shape}".encode() + table.tobytes()).hexdigest()

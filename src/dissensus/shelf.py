@@ -11,6 +11,7 @@ import shutil
 import uuid
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +22,6 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError
 
 Array = NDArray[np.float64]
-ARRAYS = ("w", "nu", "incoming")
 
 
 class Kept(Protocol):
@@ -57,29 +57,26 @@ class FiledState:
     """What a block keeps, in files; read whenever it is looked at."""
 
     stem: str  # the files are <stem>.<array>.npy
+    arrays: tuple[str, ...]  # which there are: a file that is gone is not one that never was
 
     @property
     def w(self) -> Array:
         """(items, K)"""
-        found = self._read("w")
-        assert found is not None
-        return found
+        return read_array(self.file("w"))
 
     @property
     def nu(self) -> Array | None:
         """(pairs, L)"""
-        return self._read("nu")
+        return read_array(self.file("nu")) if "nu" in self.arrays else None
 
     @property
     def incoming(self) -> Array | None:
         """(pairs, L)"""
-        return self._read("incoming")
+        return read_array(self.file("incoming")) if "incoming" in self.arrays else None
 
-    def _read(self, name: str) -> Array | None:
-        try:
-            return np.asarray(np.load(f"{self.stem}.{name}.npy", allow_pickle=False))
-        except FileNotFoundError:
-            return None
+    def file(self, array: str) -> Path:
+        """Where an array is."""
+        return Path(f"{self.stem}.{array}.npy")
 
 
 class Place(Protocol):
@@ -115,11 +112,29 @@ class DiskPlace:
 
     def keep(self, state: BlockState) -> Kept:
         """Write the arrays, each under another name until it is whole."""
-        for name in ARRAYS:
-            array = getattr(state, name)
-            if array is not None:
-                write_array(Path(f"{self.stem}.{name}.npy"), array)
-        return FiledState(self.stem)
+        arrays = arrays_of(state)
+        kept = FiledState(self.stem, tuple(arrays))
+        for name, array in arrays.items():
+            write_array(kept.file(name), array)
+        return kept
+
+
+def arrays_of(state: Kept) -> dict[str, Array]:
+    """What a state has, by name."""
+    every = {"w": state.w, "nu": state.nu, "incoming": state.incoming}
+    return {name: array for name, array in every.items() if array is not None}
+
+
+def read_array(path: Path) -> Array:
+    """An array from its file."""
+    try:
+        with path.open("rb") as file:
+            return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(
+            f"{path}: the messages of a round cannot be read ({_reason(error)}); run again, with scratch= "
+            "(--scratch) on a disk that everyone who works on them reaches"
+        ) from error
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
@@ -130,13 +145,22 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
             np.lib.format.write_array(file, array, allow_pickle=False)
         temporary.replace(path)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise DataError(
-            f"{path.parent}: the messages of a round cannot be written ({reason}); make room there, or name "
-            "another place with scratch= (--scratch)"
-        ) from error
+        raise cannot_keep(path.parent, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def cannot_keep(folder: Path, error: OSError) -> DataError:
+    """The line for a place that does not take what a fit has to keep."""
+    return DataError(
+        f"{folder}: the messages of a round cannot be written ({_reason(error)}); make room there, or name "
+        "another place with scratch= (--scratch)"
+    )
+
+
+def _reason(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or " ".join(str(error).split()) or "it is empty").lower()
 
 
 @dataclass(frozen=True)
@@ -172,18 +196,27 @@ class InMemory:
 
 
 class OnDisk:
-    """One folder a round, below a folder that those who work on the blocks can all reach."""
+    """One folder a round, below a folder that those who work on the blocks can all reach.
 
-    def __init__(self, folder: Path, dtype: Any = np.float64) -> None:
+    The states of a share of the blocks, the first ones, stay in memory all the same.
+    """
+
+    def __init__(self, folder: Path, dtype: Any = np.float64, in_memory: float = 0.0) -> None:
         self.folder = folder
         self.dtype = dtype
+        self.in_memory = in_memory
 
     def round(self, n_blocks: int) -> Round:
         """Places for the coming round, one a block."""
         folder = self.folder / f"round-{uuid.uuid4().hex[:12]}"
-        folder.mkdir(parents=True)
-        stems = [str(folder / f"block-{number:05d}") for number in range(n_blocks)]
-        return Round([DiskPlace(stem, self.dtype) for stem in stems], _Folder(folder))
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise cannot_keep(folder.parent, error) from error
+        here = int(self.in_memory * n_blocks)
+        stems = [str(folder / f"block-{number:05d}") for number in range(here, n_blocks)]
+        places: list[Place] = [MemoryPlace(self.dtype)] * here
+        return Round(places + [DiskPlace(stem, self.dtype) for stem in stems], _Folder(folder))
 
 
 class _Folder:

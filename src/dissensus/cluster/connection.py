@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from dissensus.errors import ClusterError, bad_parameter, require
 
 WAIT_SECONDS = 60.0  # for a worker, before there is nobody to do the work
 CONNECT_SECONDS = 15.0
+QUIET = logging.CRITICAL  # of the cluster's own words, what reaches the terminal
 
 
 @dataclass(frozen=True)
@@ -57,32 +60,50 @@ def connected(cluster: Any, *, n_workers: int = -1, tls: Tls | None = None) -> I
 @contextmanager
 def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
     """One process a worker, gone with us."""
-    cluster = distributed.LocalCluster(
-        n_workers=n_workers,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=None,
-        memory_limit=0,  # what may be used is decided before the fit
-        silence_logs="ERROR",
-    )
-    with cluster, distributed.Client(cluster) as client:
+    with (
+        _quiet(),
+        distributed.LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            memory_limit=0,  # what may be used is decided before the fit
+            silence_logs=QUIET,
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
         yield client
 
 
 @contextmanager
 def _remote(distributed: Any, address: str, tls: Tls | None) -> Iterator[Any]:
     security = None if tls is None else tls.security()
+    with _quiet():
+        try:
+            client = distributed.Client(
+                address, security=security, timeout=CONNECT_SECONDS, set_as_default=False
+            )
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
+            raise ClusterError(
+                f"{address}: no scheduler answers there ({_reason(error)}); start it with dask scheduler, "
+                "and give its address as it prints it, with the TLS files if it asks for them"
+            ) from None
+        try:
+            yield client
+        finally:
+            client.close(timeout=5)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """A worker that dies is no news to the user: its work is done again, and what cannot be is an error."""
+    logger = logging.getLogger("distributed")
+    before = logger.level
+    logger.setLevel(QUIET)
     try:
-        client = distributed.Client(address, security=security, timeout=CONNECT_SECONDS)
-    except (OSError, ValueError, TypeError, RuntimeError) as error:
-        raise ClusterError(
-            f"{address}: no scheduler answers there ({_reason(error)}); start it with dask scheduler, and "
-            "give its address as it prints it, with the TLS files if it asks for them"
-        ) from None
-    try:
-        yield client
+        yield
     finally:
-        client.close(timeout=5)
+        logger.setLevel(before)
 
 
 def running_workers(client: Any) -> dict[str, int]:
@@ -90,8 +111,7 @@ def running_workers(client: Any) -> dict[str, int]:
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         try:
-            known = client.scheduler_info(n_workers=-1)["workers"]
-            threads = dict(client.nthreads()) if known else {}
+            threads = dict(client.nthreads())
         except Exception as error:
             raise _lost(client, error) from error
         if threads:
@@ -103,26 +123,19 @@ def running_workers(client: Any) -> dict[str, int]:
     )
 
 
-def is_loss(client: Any, error: Exception) -> bool:
-    """Did workers die, or data with them? (A step's own error is not that.)
+def is_loss(client: Any, error: Exception, *, of_task: bool) -> bool:
+    """Did workers die, or data with them? (What a task raised itself, ``of_task``, is not that.)
 
     A scheduler that is gone is an error of its own.
     """
-    from concurrent.futures import CancelledError
-
     distributed = require("distributed", "cluster")
-    kinds = [
-        distributed.scheduler.KilledWorker,
-        distributed.comm.CommClosedError,
-        CancelledError,
-        TimeoutError,
-    ]
-    found = isinstance(error, (*kinds, OSError))
-    cancelled = getattr(distributed.client, "FutureCancelledError", CancelledError)
-    found = found or isinstance(error, cancelled)
-    if found and not _answers(client):
+    if isinstance(error, distributed.scheduler.KilledWorker):
+        return True
+    if of_task or not isinstance(error, OSError | CancelledError):
+        return False
+    if not _answers(client):
         raise _lost(client, error) from error
-    return found
+    return True
 
 
 def _answers(client: Any) -> bool:

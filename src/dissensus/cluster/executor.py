@@ -7,7 +7,6 @@ dies its tasks run elsewhere, and when too much is lost at once the round's open
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -63,6 +62,7 @@ class RemoteWork:
         workers = self._workers()
         left = self._tasks(own, sum(workers.values()))
         for _ in range(TRIES):
+            futures: list[Any] = []
             try:
                 futures = self._sent(left, step, common, sorted(workers))
                 while futures:
@@ -71,7 +71,7 @@ class RemoteWork:
                     yield from results
                 return
             except Exception as error:
-                if not self._is_loss(error):
+                if not self._is_loss(error, of_task=bool(futures) and futures[0].status == "error"):
                     raise
                 workers = self._workers()
         raise ClusterError(
@@ -83,17 +83,10 @@ class RemoteWork:
         """Runs of consecutive blocks; how they are cut does not reach the result."""
         n = len(self.blocks)
         size = -(-n // max(1, TASKS_A_THREAD * n_threads))
-        runs = [range(at, min(at + size, n)) for at in range(0, n, size)]
+        cuts = [(at, min(at + size, n)) for at in range(0, n, size)]
         return [
-            Task(
-                self._source,
-                self._layout,
-                self._most_labels,
-                run,
-                self.blocks[run.start : run.stop],
-                own[run.start : run.stop],
-            )
-            for run in runs
+            Task(self._source, self._layout, self._most_labels, a, self.blocks[a:b], own[a:b])
+            for a, b in cuts
         ]
 
     def _sent(
@@ -101,8 +94,9 @@ class RemoteWork:
     ) -> list[Any]:
         """A future for every task."""
         shared: Any = common
-        if len(pickle.dumps(common, protocol=5)) > SMALL:
-            shared = self._client.scatter(common, broadcast=True, hash=False)
+        if sum(getattr(value, "nbytes", 0) for value in common.values()) > SMALL:
+            # In a list, or its names would be taken for keys, the same in every round.
+            (shared,) = self._client.scatter([common], broadcast=True, hash=False)
         return [
             self._client.submit(
                 run_blocks,
@@ -110,7 +104,7 @@ class RemoteWork:
                 step,
                 shared,
                 pure=False,
-                workers=[workers[task.numbers.start * len(workers) // len(self.blocks)]],
+                workers=[workers[task.first * len(workers) // len(self.blocks)]],
                 allow_other_workers=True,
             )
             for task in tasks
@@ -122,8 +116,8 @@ class RemoteWork:
 
         return running_workers(self._client)
 
-    def _is_loss(self, error: Exception) -> bool:
+    def _is_loss(self, error: Exception, *, of_task: bool) -> bool:
         """Was it the cluster and not the step that failed? A lost scheduler is for the caller to know."""
         from dissensus.cluster.connection import is_loss
 
-        return is_loss(self._client, error)
+        return is_loss(self._client, error, of_task=of_task)

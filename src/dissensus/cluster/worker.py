@@ -22,18 +22,18 @@ class Task:
     source: Source
     layout: Layout
     most_labels: int | None  # of which a worker keeps layouts in memory; None: of all
-    numbers: range
+    first: int  # which of all blocks is the first of these
     blocks: Sequence[Block]
     own: Sequence[tuple[Any, ...]]
 
 
 def run_blocks(task: Task, step: Callable[..., Any], common: dict[str, Any]) -> list[Any]:
     """The step's result for every block of a task."""
-    desk = _desk_of(task)
+    laid_out = _laid_out(task)
     with one_blas_thread():
         return [
-            step(desk.layout(task, number, block), *own, **common)
-            for number, block, own in zip(task.numbers, task.blocks, task.own, strict=True)
+            step(laid_out.layout(task, block), *own, **common)
+            for block, own in zip(task.blocks, task.own, strict=True)
         ]
 
 
@@ -41,41 +41,48 @@ def run_blocks(task: Task, step: Callable[..., Any], common: dict[str, Any]) -> 
 
 
 @dataclass
-class _Desk:
+class _LaidOut:
     """The labels of one source, and the layouts of some of its blocks."""
 
     labels: Labels
-    layouts: dict[int, Any] = field(default_factory=dict)
-    n_labels: int = 0
+    layouts: dict[Block, Any] = field(default_factory=dict)
 
-    def layout(self, task: Task, number: int, block: Block) -> Any:
-        found = self.layouts.get(number)
-        if found is not None:
-            return found
-        built = task.layout(block, self.labels)
-        size = block.rows[-1] - block.rows[0]
-        with _changing:
-            if number not in self.layouts and (
-                task.most_labels is None or self.n_labels + size <= task.most_labels
-            ):
-                self.layouts[number] = built
-                self.n_labels += size
-        return built
+    @property
+    def n_labels(self) -> int:
+        return sum(block.rows[-1] - block.rows[0] for block in self.layouts)
+
+    def layout(self, task: Task, block: Block) -> Any:
+        found = self.layouts.get(block)
+        if found is None:
+            found = task.layout(block, self.labels)
+            with _changing:
+                if task.most_labels is None or _room_for(block, self, task.most_labels):
+                    self.layouts[block] = found
+        return found
 
 
-_desks: OrderedDict[tuple[str, str], _Desk] = OrderedDict()
+_kept: OrderedDict[tuple[str, str], _LaidOut] = OrderedDict()  # the one used last is last
 _changing = threading.Lock()
 
 
-def _desk_of(task: Task) -> _Desk:
+def _laid_out(task: Task) -> _LaidOut:
     key = task.source.key, getattr(task.layout, "__qualname__", repr(task.layout))
     with _changing:
-        if key not in _desks:
-            _desks[key] = _Desk(task.source.labels())
-            while len(_desks) > MOST_SOURCES:
-                _desks.popitem(last=False)
-        _desks.move_to_end(key)
-        return _desks[key]
+        if key not in _kept:
+            _kept[key] = _LaidOut(task.source.labels())
+            while len(_kept) > MOST_SOURCES:
+                _kept.popitem(last=False)
+        _kept.move_to_end(key)
+        return _kept[key]
+
+
+def _room_for(block: Block, own: _LaidOut, most_labels: int) -> bool:
+    """Is there room for one more, once others' layouts have made way?"""
+    left = most_labels - (block.rows[-1] - block.rows[0]) - own.n_labels
+    for other in _kept.values():
+        if other is not own and other.n_labels > left:
+            other.layouts.clear()
+    return left >= 0
 
 
 # ---- one thread for BLAS ------------------------------------------------------------------------------
