@@ -1,5 +1,7 @@
 """Independent tasks on processes: what they share is sent to each process once, results come as they finish.
 
+Where :func:`dissensus.resources` names a cluster, its workers take the processes' place.
+
 Processes are joblib's (loky): they start clean, so that threads and locks of the caller cannot trip them,
 and need no ``if __name__ == "__main__"`` in the caller's script. Each has BLAS on one thread, and ends by
 itself when the process that started it is gone.
@@ -19,6 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from dissensus.engine import n_cores
 from dissensus.errors import DissensusError, bad_parameter
+from dissensus.resourcing import Resources, current, using
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -45,34 +48,51 @@ def workers(
 ) -> Iterator[Workers]:
     """``n_jobs`` processes (−1: one a core) but no more than tasks; 1 keeps the work in this process.
 
-    An ``executor`` of the caller's own (``concurrent.futures``, or a Dask client's ``get_executor()``) takes
-    their place; every task then carries what it shares with the others.
+    On a cluster (``resources``) it is the cluster's workers, however many. An ``executor`` of the caller's
+    own (``concurrent.futures``, or a Dask client's ``get_executor()``) takes their place; every task then
+    carries what it shares with the others.
     """
     if n_jobs != -1 and n_jobs < 1:
         raise bad_parameter("a search", "n_jobs", "an int >= 1, or -1 for all cores", n_jobs)
     n_processes = min(n_cores() if n_jobs == -1 else n_jobs, n_tasks)
+    client = current().client
     if executor is not None:
         yield _Foreign(executor, shared)
+    elif client is not None:
+        from dissensus.search.remote import OnCluster
+
+        yield OnCluster(client, shared, _for_a_task(1))
     elif n_processes > 1:
         with _processes(shared, n_processes) as pool:
-            yield _Processes(pool)
+            yield _Processes(pool, _for_a_task(n_processes))
     else:
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(limits=1, user_api="blas"):
-            yield _Here(shared)
+            yield _Here(shared, _for_a_task(1))
+
+
+def _for_a_task(n_at_once: int) -> Resources:
+    """What one of so many tasks may use: the search itself remembers what is done and tells how far it is."""
+    used = current()
+    memory = None if used.memory is None else used.memory // n_at_once
+    return Resources(memory=memory, scratch=used.scratch, precision=used.precision)
 
 
 class _Here:
     """One task after the other, in this process."""
 
-    def __init__(self, shared: Any) -> None:
+    def __init__(self, shared: Any, used: Resources) -> None:
         self._shared = shared
+        self._used = used
 
     def completed(
         self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[Task, Result]]:
-        return ((task, step(self._shared, task)) for task in tasks)
+        for task in tasks:
+            with using(self._used):
+                result = step(self._shared, task)
+            yield task, result
 
 
 class _Foreign:
@@ -91,13 +111,14 @@ class _Foreign:
 class _Processes:
     """Processes that were given what is shared when they began."""
 
-    def __init__(self, pool: Executor) -> None:
+    def __init__(self, pool: Executor, used: Resources) -> None:
         self._pool = pool
+        self._used = used
 
     def completed(
         self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[Task, Result]]:
-        return _gathered({self._pool.submit(_in_worker, step, task): task for task in tasks})
+        return _gathered({self._pool.submit(_in_worker, step, task, self._used): task for task in tasks})
 
 
 def _gathered(futures: dict[Future[Result], Task]) -> Iterator[tuple[Task, Result]]:
@@ -147,5 +168,6 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _in_worker(step: Callable[[Any, Task], Result], task: Task) -> Result:
-    return step(_shared, task)
+def _in_worker(step: Callable[[Any, Task], Result], task: Task, used: Resources) -> Result:
+    with using(used):
+        return step(_shared, task)

@@ -1,0 +1,136 @@
+"""Independent tasks on the workers of a Dask cluster.
+
+What the tasks share is sent to every worker once, and unpacked there once. Labels of a store do not travel:
+each worker opens the store at its path. Results come as they finish; the tasks of a worker that dies are done
+again on another.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from dissensus.annotations import Annotations, Stored
+from dissensus.errors import ClusterError, DataError, require
+from dissensus.resourcing import Resources, using
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+TRIES = 6  # how often unfinished tasks are sent before the cluster is given up
+
+
+class OnCluster:
+    """The workers of a cluster."""
+
+    def __init__(self, client: Any, shared: Any, used: Resources) -> None:
+        self._client = client
+        self._content = uuid.uuid4().hex, packed(shared)
+        self._used = used
+        self._of_task = False  # was it a task that raised the last error?
+
+    def completed(
+        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
+    ) -> Iterator[tuple[Task, Result]]:
+        """Each task with ``step(shared, task)``, as they finish."""
+        from dissensus.cluster.connection import is_loss, running_workers
+
+        left = dict(enumerate(tasks))
+        for _ in range(TRIES):
+            running_workers(self._client)
+            try:
+                for number, result in self._finished(step, left):
+                    yield left.pop(number), result
+                return
+            except Exception as error:
+                if not is_loss(self._client, error, of_task=self._of_task):
+                    raise
+        raise ClusterError(
+            "the cluster's workers died again and again, out of memory perhaps; give them more of it, or "
+            "fewer threads"
+        )
+
+    def _finished(
+        self, step: Callable[[Any, Task], Result], left: dict[int, Task]
+    ) -> Iterator[tuple[int, Result]]:
+        distributed = require("distributed", "cluster")
+        self._of_task = False
+        content = self._client.scatter(self._content, broadcast=True, hash=False)
+        futures = {
+            self._client.submit(run_task, content, step, task, self._used, pure=False): number
+            for number, task in left.items()
+        }
+        try:
+            for future in distributed.as_completed(list(futures), loop=self._client.loop):
+                self._of_task = future.status == "error"
+                yield futures[future], future.result()
+        finally:
+            self._client.cancel(list(futures))
+
+
+# ---- what travels -------------------------------------------------------------------------------------
+
+
+def packed(shared: Any) -> bytes:
+    """What tasks share as bytes; annotations of a store as its path and seal."""
+    cloudpickle = require("cloudpickle", "cluster")
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
+        def persistent_id(self, value: Any) -> Any:
+            if isinstance(value, Annotations) and value.stored is not None:
+                return value.stored, value.annotator_table, value.notes
+            return None
+
+    content = io.BytesIO()
+    Pickler(content, protocol=5).dump(shared)
+    return content.getvalue()
+
+
+class _Unpickler(pickle.Unpickler):
+    """What the driver packed; it comes over the cluster's own connection, never from a file."""
+
+    def persistent_load(self, place: Any) -> Annotations:
+        stored, annotator_table, notes = place
+        # A replaced copy counts its rows anew; nothing asks where it is from.
+        return replace(_opened(stored), annotator_table=annotator_table, notes=notes)
+
+
+def _opened(stored: Stored) -> Annotations:
+    from dissensus.store.opening import open_annotations
+
+    here = open_annotations(stored.path)
+    if here.stored != stored:
+        raise DataError(
+            f"{stored.path}: holds other labels on this worker's machine than on the driver's; "
+            "copy the store there again"
+        )
+    return here
+
+
+# ---- inside a worker ----------------------------------------------------------------------------------
+
+_unpacked: dict[str, Any] = {}  # what the tasks of the last search share
+_unpacking = threading.Lock()
+
+
+def run_task(
+    content: tuple[str, bytes], step: Callable[[Any, Task], Result], task: Task, used: Resources
+) -> Result:
+    """One task, with BLAS on one thread."""
+    from dissensus.cluster.worker import one_blas_thread
+
+    with using(used), one_blas_thread():
+        return step(_shared(*content), task)
+
+
+def _shared(name: str, content: bytes) -> Any:
+    with _unpacking:
+        if name not in _unpacked:
+            _unpacked.clear()
+            _unpacked[name] = _Unpickler(io.BytesIO(content)).load()
+        return _unpacked[name]

@@ -1,0 +1,130 @@
+"""A search on a Dask cluster: the table of the processes, whatever becomes of a worker."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dissensus as ds
+from dissensus.annotations import Annotations, Stored
+from dissensus.cluster.connection import connected
+from dissensus.errors import DataError
+from dissensus.search.remote import OnCluster, packed
+from dissensus.search.workers import workers
+
+pytest.importorskip("distributed")
+
+GRID = {"n_item_clusters": [2, 4], "n_annotator_clusters": [2, 3]}
+HOW: dict[str, Any] = {"repeats": 2, "finalists": None, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with connected("local", n_workers=2) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def crowd() -> Annotations:
+    return ds.simulate(n_items=120, seed=5).annotations
+
+
+@pytest.fixture(scope="module")
+def store(crowd: Annotations, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("search")
+    rows = zip(
+        crowd.items[crowd.item], crowd.annotators[crowd.annotator], crowd.classes[crowd.label], strict=True
+    )
+    (folder / "votes.csv").write_text(
+        "item,annotator,label\n" + "".join(f"{a},{b},{c}\n" for a, b, c in rows)
+    )
+    ds.pack(folder / "votes.csv", folder / "votes.store")
+    return folder / "votes.store"
+
+
+def table(selection: ds.Selection) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in row if name != "seconds"} for row in selection.rows()]
+
+
+def test_the_table_is_that_of_this_process(client: Any, crowd: Annotations, store: Path) -> None:
+    here = ds.select(ds.PGM(max_iter=15), crowd, GRID, n_jobs=1, **HOW)
+    with ds.resources(cluster=client):
+        on_cluster = ds.select(ds.PGM(max_iter=15), crowd, GRID, **HOW)
+        on_store = ds.select(ds.PGM(max_iter=15), ds.open_annotations(store), GRID, **HOW)
+    assert table(on_cluster) == table(here)
+    assert table(on_store) == table(here)
+    np.testing.assert_array_equal(on_cluster.model.theta_, here.model.theta_)
+    np.testing.assert_array_equal(on_store.model.theta_, here.model.theta_)
+
+
+def test_labels_of_a_store_do_not_travel(crowd: Annotations, store: Path) -> None:
+    large, small = packed(crowd), packed(ds.open_annotations(store))
+    assert crowd.item.tobytes() in large
+    assert len(small) < 2_000
+    assert store.name.encode() in small
+
+
+def test_another_store_at_the_same_path_is_refused(client: Any, store: Path, tmp_path: Path) -> None:
+    annotations = ds.open_annotations(store)
+    vars(annotations)["_stored"] = Stored(store, "0" * 64)
+    with (
+        ds.resources(cluster=client),
+        pytest.raises(DataError, match="holds other labels on this worker's machine"),
+    ):
+        ds.select(ds.FMM(), annotations, {"n_item_clusters": [2]}, repeats=1)
+
+
+def _squared(shared: int, task: tuple[int, str]) -> int:
+    """The first worker that is given task 3 dies of it, once."""
+    number, mark = task
+    if number == 3 and not Path(mark).exists():
+        Path(mark).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return shared * number**2
+
+
+def test_the_tasks_of_a_killed_worker_are_done_again(client: Any, tmp_path: Path) -> None:
+    tasks = [(number, str(tmp_path / "mark")) for number in range(8)]
+    with ds.resources(cluster=client), workers(10, len(tasks)) as pool:
+        assert isinstance(pool, OnCluster)
+        found = {task[0]: result for task, result in pool.completed(_squared, tasks)}
+    assert (tmp_path / "mark").exists()
+    assert found == {number: 10 * number**2 for number in range(8)}
+
+
+def _failing(shared: str, task: int) -> int:
+    raise OSError(f"{shared} {task}")
+
+
+def test_an_error_of_a_task_is_the_callers(client: Any) -> None:
+    with (
+        ds.resources(cluster=client),
+        workers("no such file", 1) as pool,
+        pytest.raises(OSError, match="no such file 7"),
+    ):
+        list(pool.completed(_failing, [7]))
+
+
+def test_precision_reaches_every_task(client: Any) -> None:
+    with ds.resources(precision="single"), workers(None, 1, n_jobs=1) as pool:
+        assert list(pool.completed(_precision, [1])) == [(1, "single")]
+    with ds.resources(precision="single", cluster=client), workers(None, 1) as pool:
+        assert list(pool.completed(_precision, [1])) == [(1, "single")]
+
+
+def _precision(shared: None, task: int) -> str:
+    from dissensus.resourcing import current
+
+    assert current().client is None
+    return current().precision
+
+
+def test_nothing_but_a_store_is_left_out_of_what_travels() -> None:
+    assert pickle.loads(packed({"a": [1, 2]})) == {"a": [1, 2]}
