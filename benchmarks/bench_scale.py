@@ -366,9 +366,9 @@ def same_bits(folder: Path, say: Any) -> int:
 def single(folder: Path, say: Any) -> None:
     """What single precision does."""
     one = measured("precision", folder / f"{DASK_LABELS}-5.store")
-    say(f'\nprecision="single", PGM 8×8, {DASK_LABELS:,} labels, 30 iterations: half the room for messages, '
-        f"{one['seconds']:.2f} of the time; no probability of a label differs by more than "
-        f"{one['distribution']:.1e}, {one['same_label']:.4%} of the items keep their label, and the objective "
+    say(f'\nprecision="single", PGM 8×8, {DASK_LABELS:,} labels, 30 iterations: messages take half the room '
+        f"and a fit {one['seconds']:.2f} of the time; no probability of a label differs by more than "
+        f"{one['distribution']:.1e}, {one['same_label']:.4%} of the items keep their label, the objective "
         f"differs by {one['objective']:.1e} a label.")  # fmt: skip
 
 

@@ -9,14 +9,13 @@ is the same to the last bit whatever executes the steps, and however many at onc
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -344,16 +343,16 @@ def total(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     return reduce(lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), parts)
 
 
-_ones: dict[str, NDArray[Any]] = {}
-_growing = threading.Lock()
+@cache
+def _ones(n: int, dtype: Any) -> NDArray[Any]:
+    made = np.ones(n, dtype)
+    made.setflags(write=False)
+    return made
 
 
 def ones(n: int, dtype: Any = np.float64) -> NDArray[Any]:
-    """So many ones, read-only: every sparse matrix of ones shares the same."""
-    name = np.dtype(dtype).str
-    with _growing:
-        if len(_ones.get(name, ())) < n:
-            grown = np.ones(max(n, SHARD_LABELS), dtype)
-            grown.setflags(write=False)
-            _ones[name] = grown
-        return _ones[name][:n]
+    """So many ones, read-only: sparse matrices of about the same size share the same.
+
+    SciPy copies what is less than half of a larger array, so there is one array for every power of two.
+    """
+    return _ones(1 << max(n - 1, 0).bit_length(), np.dtype(dtype))[:n]

@@ -182,7 +182,7 @@ class PGM(Model):
         return Needs(
             # w twice while it is gathered, the items' distributions; z, its logits and what they come from
             fixed=8 * (M * (2 * K + 2 * P + 2) + 8 * N * L),
-            laid_out=20,
+            laid_out=24,
             messages=2 * (kept * itemsize * E * L + 8 * M * K),
             working=itemsize * in_block * L * (1 + kept) + 8 * (3 * K * M * in_block // E + 2 * N * L),
         )
