@@ -58,9 +58,10 @@ class CellLayout:
         else:
             cells, column = np.unique(codes, return_inverse=True)
             n_cells = len(cells)
-        pointers = np.searchsorted(shard.item, np.arange(shard.n_items + 1))
+        pointers = np.searchsorted(shard.item, np.arange(shard.n_items + 1)).astype(np.int32)
         whole = ones(len(codes))
-        matrix = sparse.csr_array((whole, column, pointers), shape=(shard.n_items, n_cells))
+        shape = shard.n_items, n_cells
+        matrix = sparse.csr_array((whole, column.astype(np.int32), pointers), shape=shape)
         turned = matrix.T.tocsr()
         turned = sparse.csr_array((whole, turned.indices, turned.indptr), shape=turned.shape)
         return cls(shard.n_classes, cells, matrix, turned)
