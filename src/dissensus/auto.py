@@ -9,17 +9,20 @@ from __future__ import annotations
 import difflib
 import inspect
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dissensus.annotations import Annotations
 from dissensus.engine import executor
-from dissensus.errors import ParameterError
+from dissensus.errors import DataError, ParameterError
+from dissensus.memory import words
 from dissensus.models import FEATURE_MODELS, MODELS, model_class
 from dissensus.models.base import Model
+from dissensus.resourcing import current, using
 
 #: Told what is being done, and which share of the whole (0 to 1) is behind.
 Watch = Callable[[str, float], None]
@@ -43,6 +46,7 @@ CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 FALLBACK = "empirical"  # where there are too few labels to choose by
 FEWEST_HIDDEN = 20  # hidden pairs that a choice needs
 MOST_LABELS = 200_000  # labels that a choice is based on
+HIDING_BYTES = 32  # a label, to cut labels into two parts: their pairs, an order of those, and copies of rows
 SHARED = ("seed", "n_jobs")  # settings of a run rather than of a model
 CLUSTER_SETTINGS = {"n_item_clusters": "n_items", "n_annotator_clusters": "n_annotators"}
 
@@ -108,9 +112,32 @@ def compare(
     watch: Watch = unwatched,
 ) -> list[HeldOut]:
     """Fit every model to one part of the labels and score it on the rest; empty if none can be hidden."""
-    kept, hidden = annotations.split_labels(test_size, seed)
-    if not (kept.n_labels and hidden.n_labels):
-        return []
+    with _beside(HIDING_BYTES * annotations.n_labels):
+        kept, hidden = annotations.split_labels(test_size, seed)
+        if not (kept.n_labels and hidden.n_labels):
+            return []
+        return _compared(kept, hidden, models, n_jobs, watch)
+
+
+@contextmanager
+def _beside(taken: int) -> Iterator[None]:
+    """Where memory is limited, fits inside the block have so much less of it."""
+    used = current()
+    if used.memory is None:
+        yield
+        return
+    if 2 * taken > used.memory:
+        raise DataError(
+            f"hiding labels to judge a model by takes {words(taken)} of memory beside the fit, and "
+            f"{words(used.memory)} are allowed in all; hide none (--held-out 0), or allow more (--memory)"
+        )
+    with using(replace(used, memory=used.memory - taken)):
+        yield
+
+
+def _compared(
+    kept: Annotations, hidden: Annotations, models: Sequence[Model], n_jobs: int, watch: Watch
+) -> list[HeldOut]:
     done: list[str] = []
 
     def trial(model: Model) -> HeldOut:
@@ -122,7 +149,8 @@ def compare(
         done.append(repr(model))
         return HeldOut(model, score, score_items, hidden.n_labels, time.perf_counter() - started)
 
-    with executor(n_jobs) as pool:
+    # On a cluster each fit has all of it to itself.
+    with executor(n_jobs if current().client is None else 1) as pool:
         return pool.map(trial, models)
 
 

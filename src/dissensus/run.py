@@ -72,7 +72,7 @@ def refine(
     seconds: dict[str, float] = {}
     with _timed("compare", seconds):
         wanted, table = _decide(annotations, model, settings or {}, seed, n_jobs, held_out, watch)
-    watch(f"fitting {title_of(wanted)} to all labels", 0.9)
+    watch(f"fitting {title_of(wanted)} to all labels", 0.9 if table else 0.0)
     with _timed("fit", seconds):
         fitted = wanted.fit(annotations)
     return Run(annotations, fitted, table, model == "auto", seed, seconds, held_out or 0.2)

@@ -9,6 +9,7 @@ import typer
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.features import ItemFeatures
+from dissensus.cli.machine import Machine
 from dissensus.cli.reading import LabelFile, Reading
 from dissensus.cli.report import Page, say_missing
 from dissensus.cli.settings import PANEL, Settings
@@ -35,6 +36,7 @@ HeldOutShare = Annotated[
         "dissensus fit votes.csv",
         "dissensus fit votes.csv --items tweets.csv --gold gold.csv -o refined",
         "dissensus fit votes.csv --model fmm -k 12 --set alpha=1.5 --restarts 3",
+        "dissensus fit votes.store --model pgm --held-out 0 --no-report --memory 8GB --checkpoint run",
     )
 )
 @unbundled
@@ -46,19 +48,21 @@ def fit(
     settings: Settings,
     features: ItemFeatures,
     page: Page,
+    machine: Machine,
     held_out: HeldOutShare = 0.2,
     as_json: Json = False,
 ) -> None:
     """Refine labels: choose a model, fit it, and write label distributions, annotators and the model."""
     directory = output.directory(f"{stem(file, reading.question)}-refined")
     settings.check()
+    machine.check()
     from dissensus.run import refine, write_run
 
     with progress() as watch:
         watch(f"reading {file.name}", 0.0)
         annotations = reading.read(file)
     annotations = features.attached(annotations)
-    with progress() as watch:
+    with progress() as watch, machine.in_use(settings.jobs, watch.step) as used:
         run = refine(
             annotations,
             settings.model,
@@ -77,6 +81,7 @@ def fit(
             page=page.settings(file.name, features.text_column),
             watch=watch,
         )
+        used.forget()
     say_missing(summary["report_missing"], directory, file)
     if as_json:
         show_json(summary)

@@ -13,6 +13,7 @@ import typer
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.features import ItemFeatures
+from dissensus.cli.machine import Cluster
 from dissensus.cli.reading import LabelFile, Reading
 from dissensus.cli.settings import Jobs, Seed, parse_setting, parse_values, parse_wholes
 from dissensus.cli.terminal import count, note, progress, say, show_json, show_table
@@ -109,6 +110,7 @@ def recover(
     reading: Reading,
     comparison: Comparison,
     features: ItemFeatures,
+    cluster: Cluster,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Directory to write, if wanted.")
     ] = None,
@@ -119,6 +121,7 @@ def recover(
 ) -> None:
     """Measure how close models come to labels kept back, and how many raw labels theirs are worth."""
     models = comparison.models()
+    cluster.check()
     from dissensus.outputs import check_output
     from dissensus.recovery import recover as measure
     from dissensus.recovery_files import write_recovery
@@ -126,7 +129,7 @@ def recover(
     if output is not None:
         check_output(output, force)
     annotations = features.attached(reading.read(file))
-    with progress() as watch:
+    with progress() as watch, cluster.in_use(comparison.jobs, watch.step):
         found = measure(models, annotations, progress=watch, **comparison.settings())
     files: list[str] = []
     if output is not None:

@@ -14,6 +14,7 @@ from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.door import StoppedError
 from dissensus.cli.features import ItemFeatures
+from dissensus.cli.machine import Cluster
 from dissensus.cli.reading import LabelFile, Reading
 from dissensus.cli.report import Page, say_missing
 from dissensus.cli.settings import (
@@ -120,6 +121,7 @@ class Grid:
     epilog=example(
         "dissensus select votes.csv -k 3:20 -l 3:20 --inference bp -o search",
         "dissensus select votes.csv --model fmm -k 1,2,4,8,16,32 --grid alpha=1.5,2,3",
+        "dissensus select votes.store -k 4,8,16 -l 4,8 --cluster tcp://10.0.0.1:8786 -o search",
     )
 )
 @unbundled
@@ -131,12 +133,14 @@ def select(
     grid: Grid,
     features: ItemFeatures,
     page: Page,
+    cluster: Cluster,
     as_json: Json = False,
 ) -> None:
     """Choose K and L, or any setting, by labels not seen; a killed search goes on where it was."""
     directory = output.directory(f"{stem(file, reading.question)}-search")
     estimator = grid.estimator()
     values = grid.values(estimator)
+    cluster.check()
     from dissensus.outputs import claimed
     from dissensus.selection import select as search
     from dissensus.selection_files import write_selection
@@ -145,7 +149,12 @@ def select(
     dev = None if grid.dev is None else features.attached(reading.read(grid.dev))
     command = command_line(context)
     notice = {"command": command, "source": str(file)}
-    with _resumable(directory), claimed(directory, notice, output.force), progress() as watch:
+    with (
+        _resumable(directory),
+        claimed(directory, notice, output.force),
+        progress() as watch,
+        cluster.in_use(grid.jobs, watch.step),
+    ):
         selection = search(
             estimator, annotations, values, dev=dev, directory=directory, progress=watch, **grid.judging()
         )

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
     from dissensus.annotations import Annotations
-    from dissensus.auto import Watch
 
 NUMBER = re.compile(r"[\d.,%∞+<>\-−– ]*")  # a table's cell that stands to the right
 PIPE_WIDTH = 160  # columns of a table where no terminal says how wide it is
@@ -38,22 +38,51 @@ def err() -> Console:
     return Console(file=sys.stderr, markup=False, highlight=False, emoji=False)
 
 
-@contextmanager
-def progress(show: bool = True) -> Iterator[Watch]:
-    """Yield a function to be told what is being done and what share of the whole is behind.
+class Line:
+    """Told what is being done and what share of the whole is behind; ``step``, how far that has come."""
 
-    The line lives on a terminal's standard error and is gone when the work is done.
+    def __call__(self, what: str, share: float) -> None:
+        """A new part of the work."""
+
+    def step(self, what: str, share: float) -> None:
+        """How far the part has come."""
+
+
+@contextmanager
+def progress(show: bool = True) -> Iterator[Line]:
+    """Yield what is to be told how far the work is.
+
+    The lines live on a terminal's standard error and are gone when the work is done.
     """
     if not (show and sys.stderr.isatty()):
-        yield lambda what, share: None
+        yield Line()
         return
+    from rich.console import Group
+    from rich.live import Live
     from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
     from rich.progress import TimeElapsedColumn as Elapsed
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn())
-    with Progress(*columns, TaskProgressColumn(), Elapsed(), console=err(), transient=True) as bars:
-        bar = bars.add_task("", total=1.0)
-        yield lambda what, share: bars.update(bar, description=printable(what), completed=share)
+    text = TextColumn("{task.description}", markup=False)
+    bars = Progress(SpinnerColumn(), text, BarColumn(), TaskProgressColumn(), Elapsed())
+    steps = Progress(TextColumn("  {task.description}", markup=False))
+    with Live(Group(bars, steps), console=err(), transient=True, refresh_per_second=10):
+        yield _Live(bars, steps)
+
+
+class _Live(Line):
+    """A bar for the whole, and below it words on the part."""
+
+    def __init__(self, bars: Progress, steps: Progress) -> None:
+        self._bars, self._bar = bars, bars.add_task("", total=1.0)
+        self._steps, self._step = steps, steps.add_task("", visible=False)
+
+    def __call__(self, what: str, share: float) -> None:
+        self._bars.update(self._bar, description=printable(what), completed=share)
+        self._steps.update(self._step, visible=False)
+
+    def step(self, what: str, share: float) -> None:
+        del share
+        self._steps.update(self._step, description=printable(what), visible=True)
 
 
 def say(*lines: str) -> None:

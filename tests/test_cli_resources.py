@@ -1,0 +1,217 @@
+"""What a command may use: options that reach the library, refusals, and a fit that was killed and goes on."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli_help import failure, run
+from dissensus import checkpoints, resourcing
+
+ITERATIONS = 12
+FIT = ["--model", "pgm", "-k", "4", "-l", "3", "--held-out", "0", "--no-report"]
+FIT += ["-s", f"max_iter={ITERATIONS}", "-s", "tol=0"]
+
+# The program, which kills itself when the fit has noted so many iterations.
+VICTIM = """
+import os, signal, sys
+from dissensus import checkpoints
+from dissensus.cli import main
+
+left = int(sys.argv.pop(1))
+note = checkpoints.FiledBook.note
+
+def dying(book, *given):
+    global left
+    note(book, *given)
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+checkpoints.FiledBook.note = dying
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def votes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("resources") / "crowd"
+    run("simulate", "--n-items", 150, "--seed", 2, "-o", place)
+    return place / "annotations.csv"
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    """What must not hang on how it was computed."""
+    return {name: (folder / name).read_bytes() for name in ("labels.csv", "model.safetensors")}
+
+
+# ---- options ------------------------------------------------------------------------------------------
+
+
+def test_every_option_reaches_the_library(
+    votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, Any] = {}
+
+    @contextmanager
+    def noted(**given: Any) -> Iterator[resourcing.Resources]:
+        seen.update(given)
+        yield resourcing.PLAIN
+
+    monkeypatch.setattr(resourcing, "resources", noted)
+    words = ["--cluster", "tls://host:1", "--tls-ca", "a", "--tls-cert", "b", "--tls-key", "c"]
+    words += ["--memory", "3GB", "--scratch", "s", "--checkpoint", "k", "--checkpoint-every", "7"]
+    run("fit", votes, *FIT, *words, "--precision", "single", "-j", "2", "-o", tmp_path / "out")
+    assert callable(seen.pop("watch"))
+    assert seen == {
+        "cluster": "tls://host:1",
+        "n_workers": 2,
+        "tls": (Path("a"), Path("b"), Path("c")),
+        "memory": "3GB",
+        "scratch": Path("s"),
+        "checkpoint": Path("k"),
+        "checkpoint_every": 7,
+        "precision": "single",
+    }
+
+
+@pytest.mark.parametrize("command", ["fit", "select", "recover"])
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--tls-ca", "a"], "--tls-ca, --tls-cert and --tls-key belong together; give all three or none"),
+        (["--tls-cert", "a", "--tls-key", "b"], "belong together"),
+        (["--tls-ca", "a", "--tls-cert", "b", "--tls-key", "c"], "is for a cluster; give its address"),
+        (["--cluster", "nonsense"], "--cluster nonsense: is no address; give it as in tcp://10.0.0.1:8786"),
+    ],
+    ids=["one of three", "two of three", "no cluster", "no address"],
+)
+def test_a_cluster_that_cannot_be_is_refused(
+    command: str, words: list[str], line: str, votes: Path, tmp_path: Path
+) -> None:
+    assert line in failure(command, votes, *words, "-o", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--memory", "lots"], "must be a size such as '2GB'"),
+        (["--checkpoint-every", "0"], "must be an int >= 1. Got 0 instead"),
+        (["--precision", "half"], "'half' is not one of 'double', 'single'"),
+    ],
+    ids=["memory", "checkpoint-every", "precision"],
+)
+def test_bad_values_are_one_line(words: list[str], line: str, votes: Path, tmp_path: Path) -> None:
+    assert line in failure("fit", votes, *FIT, *words, "-o", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_little_memory_is_refused_with_what_is_needed(votes: Path, tmp_path: Path) -> None:
+    line = failure("fit", votes, *FIT, "--memory", "20MB", "-o", tmp_path / "out")
+    assert "of memory at least, and 20MB are allowed" in line
+    assert "--memory" in line
+
+
+def test_hiding_labels_does_not_break_the_limit_in_silence(
+    votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dissensus.auto.HIDING_BYTES", 1_000_000)  # 750 labels as if they were very many
+    hiding = [word if word != "0" else "0.2" for word in FIT[:8]]
+    line = failure("fit", votes, *hiding, "--memory", "1GB", "-o", tmp_path / "out")
+    assert "hiding labels to judge a model by takes 750MB of memory beside the fit" in line
+    assert "--held-out 0" in line
+    run("fit", votes, *FIT, "--memory", "1GB", "-o", tmp_path / "out")
+
+
+def test_memory_and_disk_do_not_reach_the_result(
+    votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dissensus.memory.BASE", 0)  # the messages of 750 labels are little beside a process
+    run("fit", votes, *FIT, "-o", tmp_path / "plain")
+    needed = re.search(r"needs (\S+) of memory", failure("fit", votes, *FIT, "--memory", "1KB"))
+    assert needed is not None
+    scratch = tmp_path / "scratch"
+    run("fit", votes, *FIT, "--memory", needed[1], "--scratch", scratch, "-o", tmp_path / "limited")
+    assert results(tmp_path / "limited") == results(tmp_path / "plain")
+    assert list(scratch.iterdir()) == []  # messages were there, and are gone
+
+
+# ---- a cluster ----------------------------------------------------------------------------------------
+
+
+def test_processes_give_the_bits_of_threads(votes: Path, tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    run("fit", votes, *FIT, "-j", "2", "-o", tmp_path / "threads")
+    run("fit", votes, *FIT, "-j", "2", "--cluster", "local", "-o", tmp_path / "processes")
+    assert results(tmp_path / "processes") == results(tmp_path / "threads")
+
+
+# ---- stopped, and going on ----------------------------------------------------------------------------
+
+
+def program(moment: int, *words: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", VICTIM, str(moment), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_fit_killed_at_any_moment_goes_on_with_the_same_bits(votes: Path, tmp_path: Path) -> None:
+    run("fit", votes, *FIT, "-o", tmp_path / "whole")
+    keep, out = tmp_path / "keep", tmp_path / "out"
+    keep.mkdir()
+    (keep / "notes.txt").write_text("mine")
+    words = ["fit", votes, *FIT, "--checkpoint", keep, "--checkpoint-every", "2", "-o", out]
+    for moment in (5, 3):  # after 5 iterations, of which 4 are kept; then after 4 + 3
+        assert program(moment, *words).returncode == -signal.SIGKILL
+        assert not out.exists()
+        assert len(list(keep.iterdir())) == 2
+    # Six iterations are kept: a fit that began anew would die of the seventh.
+    done = program(7, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert results(out) == results(tmp_path / "whole")
+    assert [file.name for file in keep.iterdir()] == ["notes.txt"]
+
+
+def test_a_fit_killed_while_it_writes_goes_on_too(
+    votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep, out = tmp_path / "keep", tmp_path / "out"
+    words = ["fit", votes, *FIT, "--checkpoint", keep, "-o", out]
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dissensus.models.files.write_tensors", full)
+        assert "no space left on device" in failure(*words)
+    assert not out.exists()
+    assert len(list(keep.iterdir())) == 1
+    run(*words)
+    assert list(keep.iterdir()) == []
+
+
+def test_an_interrupted_fit_says_where_it_goes_on(
+    votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = checkpoints.FiledBook.note
+
+    def interrupted(book: Any, state: Any, trace: Any, *given: Any) -> None:
+        note(book, state, trace, *given)
+        if len(trace) == moment:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoints.FiledBook, "note", interrupted)
+    words = ["fit", votes, *FIT, "--checkpoint", tmp_path / "keep", "-o", tmp_path / "out"]
+    moment = 1  # before the first checkpoint
+    assert failure(*words, code=130) == "interrupted; nothing was written"
+    moment = 6
+    line = failure(*words, code=130)
+    assert line == f"interrupted; {tmp_path / 'keep'} keeps the fit: run the same again to go on"
