@@ -1,0 +1,77 @@
+"""A program that fits with checkpoints and is killed at moments named, each time in a process of its own.
+
+    python checkpoint_victim.py DIRECTORY MODEL MEMORY MOMENTS…
+
+A moment is ``iteration=3`` (told of progress for the third time), ``sync=3`` (when the third file of a
+checkpoint is put on the disk), ``rename=2`` (just before the second checkpoint takes its name), ``write=4``
+(in the midst of the fourth array) or ``end`` (not at all). Standard output says of each how the child ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dissensus as ds
+from cluster_help import MODELS, SHARD, crowd
+from dissensus import checkpoints, engine
+
+
+def killing(
+    real: Callable[..., Any],
+    n: int,
+    *,
+    counts: Callable[..., bool] = lambda *_: True,
+    before: Callable[..., Any] = lambda *_: None,
+) -> Any:
+    """The same function, until it is called for the n-th time of those that count."""
+    left = [n]
+
+    def call(*args: Any, **more: Any) -> Any:
+        left[0] -= counts(*args)
+        if not left[0]:
+            before(*args)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **more)
+
+    return call
+
+
+def half(file: Any, array: np.ndarray) -> None:
+    file.write(array.tobytes()[: array.nbytes // 2])
+    file.flush()
+
+
+def fit(folder: str, model: str, memory: int, moment: str) -> None:
+    how, _, n = moment.partition("=")
+    watch = killing(lambda *_: None, int(n)) if how == "iteration" else None
+    if how == "sync":
+        vars(checkpoints)["sync"] = killing(checkpoints.sync, int(n))
+    if how == "rename":
+        named = lambda _, target: Path(target).name.startswith("step")  # noqa: E731
+        Path.rename = killing(Path.rename, int(n), counts=named)  # type: ignore[method-assign]
+    if how == "write":
+        np.lib.format.write_array = killing(np.lib.format.write_array, int(n), before=half)
+    with ds.resources(memory=memory or None, checkpoint=folder, checkpoint_every=2, watch=watch):
+        MODELS[model]().fit(crowd())
+
+
+def main() -> None:
+    folder, model, memory, *moments = sys.argv[1:]
+    engine.SHARD_LABELS = SHARD
+    for moment in moments:
+        child = os.fork()
+        if not child:
+            fit(folder, model, int(memory), moment)
+            os._exit(0)
+        print(moment, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,365 @@
+"""A fit that was stopped goes on where it was, with the same bits; a checkpoint is whole or absent."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dissensus as ds
+from cluster_help import (
+    ITERATIONS,
+    MODELS,
+    WITH_MESSAGES,
+    Counting,
+    StoppedError,
+    bits,
+    crowd,
+    differing,
+    least_memory,
+    small_shards,
+)
+from dissensus import checkpoints
+from dissensus.checkpoints import STATE, Book, FiledBook, span
+from dissensus.engine import blocks_of
+from dissensus.errors import DataError
+from dissensus.models.base import Model
+
+__all__ = ["small_shards"]
+pytestmark = pytest.mark.usefixtures("small_shards")
+
+VICTIM = Path(__file__).with_name("checkpoint_victim.py")
+KILLED = "-9"
+
+
+def little(name: str) -> int:
+    """Memory in which messages do not fit."""
+    return least_memory(MODELS[name](), crowd())
+
+
+def run(folder: Path, model: Model, watch: Any = None, **settings: Any) -> Model:
+    with ds.resources(checkpoint=folder, watch=watch, **settings):
+        return model.fit(crowd())
+
+
+def stopped_at(iteration: int, folder: Path, model: Model, **settings: Any) -> None:
+    with pytest.raises(StoppedError):
+        run(folder, model, Counting(iteration), **settings)
+
+
+def pages(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("step-*"))
+
+
+# ---- going on -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_stopped_fit_goes_on_with_the_same_bits(name: str, every: int, tmp_path: Path) -> None:
+    alone = MODELS[name]().fit(crowd())
+    stopped_at(5, tmp_path, MODELS[name](), checkpoint_every=every)
+    watch = Counting()
+    resumed = run(tmp_path, MODELS[name](), watch, checkpoint_every=every)
+    assert differing(resumed, alone) == []
+    # The checkpoint was written at iteration 5, or 4.
+    assert len(watch.words) == ITERATIONS - (5 if every == 1 else 4)
+
+
+@pytest.mark.parametrize("name", WITH_MESSAGES)
+def test_messages_on_disk_and_stopped_again_and_again(name: str, tmp_path: Path) -> None:
+    alone = MODELS[name]().fit(crowd())
+    for _ in range(ITERATIONS - 1):
+        stopped_at(1, tmp_path, MODELS[name](), checkpoint_every=1, memory=little(name))
+    # The last one goes on in memory, and on two threads.
+    assert differing(run(tmp_path, MODELS[name](n_jobs=2)), alone) == []
+    assert [path.name[:5] for path in tmp_path.iterdir()] == ["pgm-" + pages(tmp_path)[0].parts[-3][4]]
+
+
+def test_each_restart_has_a_book_of_its_own(tmp_path: Path) -> None:
+    alone = ds.PGM(3, 2, n_restarts=3, max_iter=4, tol=0.0).fit(crowd())
+    model = ds.PGM(3, 2, n_restarts=3, max_iter=4, tol=0.0)
+    stopped_at(6, tmp_path, model, checkpoint_every=1)
+    watch = Counting()
+    assert differing(run(tmp_path, model, watch, checkpoint_every=1), alone) == []
+    assert len(watch.words) == 3 * 4 - 6
+
+
+def test_a_finished_fit_is_not_done_again(tmp_path: Path) -> None:
+    for name in MODELS:
+        first = run(tmp_path, MODELS[name]())
+        watch = Counting()
+        assert differing(run(tmp_path, MODELS[name](), watch), first) == []
+        assert watch.words == []
+
+
+def test_a_fit_that_converged_says_so_again(tmp_path: Path) -> None:
+    first = run(tmp_path, ds.FMM(2, tol=1e-3))
+    assert first.stopped_ == "tolerance"
+    again = run(tmp_path, ds.FMM(2, tol=1e-3))
+    assert differing(again, first) == []
+
+
+def test_the_end_is_found_by_who_was_stopped_just_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = MODELS["fmm"]().fit(crowd())
+
+    def stop(*_: Any) -> None:
+        raise StoppedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FiledBook, "close", stop)
+        with pytest.raises(StoppedError):
+            run(tmp_path, MODELS["fmm"](), checkpoint_every=1)
+    assert differing(run(tmp_path, MODELS["fmm"](), checkpoint_every=1), alone) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda known, model: (known, model.set_params(seed=1)),
+        lambda known, model: (known, model.set_params(max_iter=ITERATIONS + 1)),
+        lambda known, model: (known.take_items(np.arange(known.n_items - 1)), model),
+    ],
+    ids=["seed", "iterations", "labels"],
+)
+def test_another_fit_never_takes_the_checkpoint(other: Any, tmp_path: Path) -> None:
+    stopped_at(5, tmp_path, MODELS["pgm-bp"](), checkpoint_every=1)
+    known, model = other(crowd(), MODELS["pgm-bp"]())
+    alone = type(model)(**model.get_params()).fit(known)
+    with ds.resources(checkpoint=tmp_path):
+        assert differing(model.fit(known), alone) == []
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_was_given_beside_the_labels_counts_too(tmp_path: Path) -> None:
+    known = crowd()
+    prior = np.random.default_rng(0).dirichlet(np.ones(known.n_classes), known.n_items)
+    for given in (prior, prior[::-1]):
+        alone = MODELS["dawid-skene"]().fit(known, item_prior=given)
+        with ds.resources(checkpoint=tmp_path):
+            assert differing(MODELS["dawid-skene"]().fit(known, item_prior=given), alone) == []
+    with ds.resources(checkpoint=tmp_path, precision="single"):
+        MODELS["dawid-skene"]().fit(known, item_prior=prior)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_where_messages_are_makes_no_other_fit(tmp_path: Path) -> None:
+    stopped_at(5, tmp_path, MODELS["pgm-bp"](), checkpoint_every=1)
+    watch = Counting()
+    run(tmp_path, MODELS["pgm-bp"](), watch, memory=little("pgm-bp"))
+    assert len(watch.words) == ITERATIONS - 5
+
+
+# ---- killed -------------------------------------------------------------------------------------------
+
+
+def moments(seed: int, arrays: int) -> list[str]:
+    """Ten moments of a fit's work: in an iteration, or in the writing of a checkpoint with so many arrays.
+
+    Two of them come after a checkpoint, so that later ones meet fits that go on.
+    """
+    chance = random.Random(seed)
+    early = ["iteration=1", "rename=1", f"sync={chance.randint(1, 1 + arrays)}"]
+    early += [f"write={chance.randint(1, arrays)}" for _ in range(3 * bool(arrays))]
+    picked = chance.choices(early, k=8)
+    for place in (chance.randint(1, 4), chance.randint(5, 8)):
+        picked.insert(place, "iteration=2")
+    return picked
+
+
+@pytest.mark.parametrize(
+    ("name", "on_disk"), [("cbcc", False), ("pgm-pairwise", False), ("pgm-pairwise", True)]
+)
+def test_a_killed_fit_goes_on_with_the_same_bits(name: str, on_disk: bool, tmp_path: Path) -> None:
+    memory = little(name) if on_disk else 0
+    alone = MODELS[name]().fit(crowd())
+    arrays = 3 * len(blocks_of(crowd())) if name in WITH_MESSAGES else 0
+    done = subprocess.run(
+        [sys.executable, VICTIM, tmp_path, name, str(memory), *moments(len(name) + on_disk, arrays), "end"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(VICTIM.parent)},
+    )
+    ends = [line.split()[-1] for line in done.stdout.splitlines()]
+    assert ends == [KILLED] * 10 + ["0"]
+    watch = Counting()
+    assert differing(run(tmp_path, MODELS[name](), watch, memory=memory or None), alone) == []
+    assert watch.words == []
+    assert [path for path in tmp_path.rglob(".*") if path.is_dir()] == []
+    assert [path for path in tmp_path.iterdir() if path.name.startswith("dissensus-messages")] == []
+
+
+# ---- damaged ------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_checkpoint_is_one_line(tmp_path: Path) -> None:
+    stopped_at(5, tmp_path, MODELS["pgm-bp"](), checkpoint_every=1)
+    page = pages(tmp_path)[-1]
+    line = f"^{re.escape(str(page))}: the checkpoint is damaged; remove {re.escape(str(page.parent))} and run"
+    whole = (page / STATE).read_bytes()
+    for place in range(0, len(whole), max(1, len(whole) // 12)):
+        (page / STATE).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(DataError, match=line):
+            run(tmp_path, MODELS["pgm-bp"]())
+    (page / STATE).write_bytes(whole)
+    for file in (page / "block-00003.nu.npy", page / "block-00004.w.npy"):
+        content = file.read_bytes()
+        file.write_bytes(content[:-1])
+        with pytest.raises(DataError, match=line):
+            run(tmp_path, MODELS["pgm-bp"]())
+        file.unlink()
+        with pytest.raises(DataError, match=line):
+            run(tmp_path, MODELS["pgm-bp"]())
+        file.write_bytes(content)
+    (page / STATE).unlink()
+    with pytest.raises(DataError, match=line):
+        run(tmp_path, MODELS["pgm-bp"]())
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_full_disk_is_one_line_and_nothing_is_lost(
+    on_disk: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = little("pgm-bp") if on_disk else None
+    alone = MODELS["pgm-bp"]().fit(crowd())
+    real, left = checkpoints._write, [2]
+
+    def full(folder: Path, *more: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            (folder / "some").write_text("bytes")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / "more"))
+        real(folder, *more)
+
+    line = (
+        r"pgm-[0-9a-f]{16}/restart-0: a checkpoint cannot be written \(no space left on device\); make room "
+        r"there and run the same again: it goes on from the last one$"
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "_write", full)
+        with pytest.raises(DataError, match=line):
+            run(tmp_path, MODELS["pgm-bp"](), checkpoint_every=1, memory=memory)
+    assert [page.name for page in pages(tmp_path)] == ["step-000002", "step-000004"]
+    assert len(list(tmp_path.iterdir())) == 1
+    watch = Counting()
+    assert differing(run(tmp_path, MODELS["pgm-bp"](), watch, memory=memory), alone) == []
+    assert len(watch.words) == ITERATIONS - 2
+
+
+def test_no_room_for_messages_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = MODELS["pgm-bp"]().fit(crowd())
+    real, left = np.lib.format.write_array, [200]
+
+    def full(file: Any, array: np.ndarray, **more: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(file, array, **more)
+
+    line = (
+        r"round-[0-9a-f]{12}: the messages of a round cannot be written \(no space left on device\); make "
+        r"room there, or name another place with scratch= \(--scratch\)$"
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(np.lib.format, "write_array", full)
+        with pytest.raises(DataError, match=line):
+            run(tmp_path, MODELS["pgm-bp"](), checkpoint_every=1, memory=little("pgm-bp"))
+    assert len(list(tmp_path.iterdir())) == 1
+    watch = Counting()
+    assert differing(run(tmp_path, MODELS["pgm-bp"](), watch, memory=little("pgm-bp")), alone) == []
+    assert 0 < len(watch.words) < ITERATIONS
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"a checkpoint cannot be written \(not a directory\)"):
+        run(tmp_path / "file" / "below", MODELS["fmm"](), checkpoint_every=1)
+
+
+# ---- pages --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Inner:
+    table: np.ndarray
+    share: float
+
+
+@dataclass(frozen=True)
+class Outer:
+    inner: Inner
+    history: tuple[float, ...]
+    scalar: np.ndarray
+
+
+def test_a_state_comes_back_as_it_lay_in_memory(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for axes in ((0, 1, 2), (0, 2, 1), (2, 0, 1), (2, 1, 0)):
+        table = rng.random((3, 4, 5)).transpose(axes)
+        state = Outer(Inner(table, 0.1 + 0.2), (1 / 3, -np.inf), np.asarray(np.nextafter(1, 2)))
+        book = FiledBook(tmp_path / str(axes), Outer, 1)
+        book.note(state, [0.1, float("nan")], 9, 1)
+        page = book.latest()
+        assert page is not None
+        found = page.state
+        assert found.inner.table.tobytes(order="A") == table.tobytes(order="A")
+        assert found.inner.table.strides == table.strides
+        assert (found.inner.share, found.history) == (0.1 + 0.2, (1 / 3, -np.inf))
+        assert found.scalar.shape == ()
+        assert found.scalar == np.nextafter(1, 2)
+        assert page.trace[0] == 0.1
+        assert np.isnan(page.trace[1])
+        assert page.stopped == ""
+
+
+def test_two_pages_stay(tmp_path: Path) -> None:
+    book = FiledBook(tmp_path, Inner, 2)
+    state = Inner(np.zeros(2), 0.0)
+    for n in range(1, 8):
+        book.note(state, [0.0] * n, 9, 1)
+    assert [page.name for page in pages(tmp_path)] == ["step-000008", "step-000012"]
+    book.close(state, [0.0] * 8, "tolerance")
+    assert [page.name for page in pages(tmp_path)] == ["step-000012", "step-000017"]
+
+
+def test_progress_tells_the_rate_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([100.0, 102.0, 104.0])
+    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: next(clock))
+    watch = Counting()
+    book: Book[Inner] = Book(watch)
+    for n in (3, 4, 5):
+        book.note(Inner(np.zeros(1), 0.0), [0.0] * n, 10, 3_000_000)
+    assert watch.words == [
+        "iteration 3 of at most 10",
+        "iteration 4 of at most 10, 1,500,000 labels a second, at most 12 s left",
+        "iteration 5 of at most 10, 1,500,000 labels a second, at most 10 s left",
+    ]
+    assert watch.shares == [0.3, 0.4, 0.5]
+
+
+def test_spans_of_time() -> None:
+    assert [span(s) for s in (0.4, 89, 90, 5399, 5400, 12600)] == [
+        "0 s",
+        "89 s",
+        "2 min",
+        "90 min",
+        "1.5 h",
+        "3.5 h",
+    ]
+
+
+def test_the_crowd_differs_between_models() -> None:
+    assert bits(MODELS["fmm"]().fit(crowd())) != bits(MODELS["fmm"]().set_params(seed=1).fit(crowd()))

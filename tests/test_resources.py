@@ -1,0 +1,197 @@
+"""What a fit may use never reaches its result: threads, a store, messages on disk, layouts built anew."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dissensus as ds
+from cluster_help import (
+    ITERATIONS,
+    MODELS,
+    WITH_MESSAGES,
+    Counting,
+    StoppedError,
+    crowd,
+    differing,
+    least_memory,
+    small_shards,
+    stored,
+)
+from dissensus import auto, engine, resourcing, scratch
+from dissensus.engine import blocks_of
+from dissensus.errors import DataError, ParameterError
+from dissensus.memory import Plan
+
+__all__ = ["small_shards"]
+pytestmark = pytest.mark.usefixtures("small_shards")
+
+
+@pytest.fixture
+def built_anew(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Blocks that were laid out and not kept."""
+    blocks, real = [], engine.LocalWork._layout
+
+    def noted(self: engine.LocalWork, number: int) -> Any:
+        found = real(self, number)
+        if number not in self._layouts:
+            blocks.append(number)
+        return found
+
+    monkeypatch.setattr(engine.LocalWork, "_layout", noted)
+    return blocks
+
+
+def test_the_crowd_has_many_blocks() -> None:
+    assert len(blocks_of(crowd())) > 20
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_threads_and_a_store_give_the_same_bits(name: str, tmp_path: Path) -> None:
+    known = crowd()
+    alone = MODELS[name]().fit(known)
+    assert differing(MODELS[name](n_jobs=2).fit(known), alone) == []
+    assert differing(MODELS[name](n_jobs=2).fit(stored(known, tmp_path)), alone) == []
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_little_memory_gives_the_same_bits(name: str, tmp_path: Path, built_anew: list[int]) -> None:
+    known, model = crowd(), MODELS[name]()
+    alone, least = model.fit(known), least_memory(model, known)
+    layouts = model._needs(known, 8).laid_out * known.n_labels
+    # Room for all layouts, and none for messages; then for some layouts.
+    for memory, all_stay in ((least + layouts, True), (least + layouts // 3, False)):
+        watch = Counting(scratch=tmp_path)
+        with ds.resources(memory=memory, scratch=tmp_path, watch=watch):
+            assert differing(MODELS[name]().fit(known), alone) == []
+        assert (built_anew == []) is all_stay
+        assert watch.messages == [name in WITH_MESSAGES] * ITERATIONS
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", WITH_MESSAGES)
+def test_single_precision_is_near_and_not_the_same(name: str) -> None:
+    if name == "pgm-mean-field":
+        name = "pgm-bp"  # mean field keeps no messages
+    known = crowd()
+    double = MODELS[name]().fit(known)
+    with ds.resources(precision="single"):
+        single = MODELS[name]().fit(known)
+    assert "trace_" in differing(single, double)
+    # 2⁻²⁴ in every message, over seven iterations
+    np.testing.assert_allclose(single.trace_, double.trace_, rtol=1e-6)
+    np.testing.assert_allclose(single.label_distributions_, double.label_distributions_, rtol=0, atol=1e-4)
+
+
+def test_fits_in_threads_see_the_resources(tmp_path: Path) -> None:
+    known, watch = crowd(), Counting()
+    with ds.resources(checkpoint=tmp_path / "run", checkpoint_every=1, watch=watch):
+        auto.choose_model(known, n_jobs=2, candidates=[("fmm", {"n_item_clusters": K}) for K in (2, 3, 4)])
+    assert len(list((tmp_path / "run").iterdir())) == 3
+    assert watch.words
+
+
+def test_resources_end_with_their_block() -> None:
+    with ds.resources(precision="single"):
+        with ds.resources(precision="double"):
+            assert resourcing.current().precision == "double"
+        assert resourcing.current().precision == "single"
+    assert resourcing.current() is resourcing.PLAIN
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        (
+            {"precision": "half"},
+            "The 'precision' parameter of resources must be one of 'double', 'single'. Got 'half' instead.",
+        ),
+        (
+            {"checkpoint_every": 0},
+            "The 'checkpoint_every' parameter of resources must be an int >= 1. Got 0 instead.",
+        ),
+        (
+            {"checkpoint_every": "5"},
+            "The 'checkpoint_every' parameter of resources must be an int >= 1. Got '5' instead.",
+        ),
+        (
+            {"memory": "much"},
+            "The 'memory' parameter of resources must be a size such as '2GB', or a number of bytes. "
+            "Got 'much' instead.",
+        ),
+        (
+            {"n_workers": 0},
+            "The 'n_workers' parameter of resources must be an int >= 1, or -1 for one a core. "
+            "Got 0 instead.",
+        ),
+        (
+            {"cluster": 7},
+            "The 'cluster' parameter of resources must be an address, 'local' or a distributed.Client. "
+            "Got 7 instead.",
+        ),
+        (
+            {"cluster": "tls://nowhere:8786", "tls": ("ca.pem", "cert.pem")},
+            "The 'tls' parameter of resources must be three files: the authority's certificate, ours, and "
+            "our key. Got ('ca.pem', 'cert.pem') instead.",
+        ),
+        (
+            {"cluster": "tcp://nowhere:8786", "tls": ("ca.pem", "cert.pem", "key.pem")},
+            "The 'cluster' parameter of resources must be a tls:// address where tls is given. "
+            "Got 'tcp://nowhere:8786' instead.",
+        ),
+        (
+            {"watch": "me"},
+            "The 'watch' parameter of resources must be a function of words and a share. Got 'me' instead.",
+        ),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_wrong_settings_are_one_line(settings: dict[str, Any], line: str) -> None:
+    with pytest.raises(ParameterError, match=f"^{re.escape(line)}$"), ds.resources(**settings):
+        pass
+
+
+def test_a_file_where_a_directory_should_be(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for name in ("scratch", "checkpoint"):
+        line = f"The '{name}' parameter of resources must be a directory, there already or to be made."
+        with pytest.raises(ParameterError, match=re.escape(line)), ds.resources(**{name: file}):
+            pass
+    with (
+        ds.resources(memory=least_memory(MODELS["pgm-bp"](), crowd()), scratch=file / "below"),
+        pytest.raises(DataError, match=r"below: the messages of a round cannot be written \(not a dir"),
+    ):
+        MODELS["pgm-bp"]().fit(crowd())
+
+
+# ---- scratch ------------------------------------------------------------------------------------------
+
+
+def test_scratch_is_gone_after_a_fit_that_fails(tmp_path: Path) -> None:
+    model = MODELS["pgm-bp"]()
+    memory = least_memory(model, crowd()) + 10_000
+    with pytest.raises(StoppedError), ds.resources(memory=memory, scratch=tmp_path, watch=Counting(3)):
+        model.fit(crowd())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_run_left_goes_with_the_next(tmp_path: Path) -> None:
+    abandoned = tmp_path / f"{scratch.PREFIX}dead"
+    (abandoned / "round-1").mkdir(parents=True)
+    (abandoned / scratch.LOCK).touch()
+    foreign = tmp_path / f"{scratch.PREFIX}foreign"
+    foreign.mkdir()
+    with scratch.scratch_below(tmp_path) as first, scratch.scratch_below(tmp_path) as second:
+        assert not abandoned.exists()
+        assert first.is_dir()
+        assert second.is_dir()
+    assert list(tmp_path.iterdir()) == [foreign]
+
+
+def test_a_plan_without_a_limit_keeps_everything() -> None:
+    assert Plan() == resourcing.PLAIN._plan(MODELS["pgm-bp"](), crowd(), 1)
