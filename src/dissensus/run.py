@@ -205,6 +205,7 @@ def write_run(
     """
     with output_directory(directory, force) as folder:
         seconds = dict(run.seconds)
+        watch("writing labels, annotators and the model", 0.95)
         with _timed("write", seconds):
             write_fitted(run, folder)
         missing = None
