@@ -83,3 +83,24 @@ def test_the_page_hides_as_many_labels_as_the_run_did(tmp_path: Path) -> None:
     # Dawid–Skene was not part of the run: it is scored for the page, and on as many labels.
     hidden = run.held_out[0].n_hidden
     assert page.count(f'"n":{hidden}') + page.count(f'"n": {hidden}') >= 3
+
+
+def test_iterations_of_the_fit_move_the_share_that_is_told() -> None:
+    crowd = simulate(n_items=60, seed=1).annotations
+    told: list[tuple[str, float]] = []
+    iterations: list[str] = []
+    with dissensus.resources(watch=lambda words, share: iterations.append(words)):
+        run = refine(
+            crowd,
+            "fmm",
+            {"n_item_clusters": 3, "max_iter": 4, "tol": 0.0, "n_restarts": 1},
+            held_out=0,
+            watch=lambda what, share: told.append((what, round(share, 6))),
+        )
+    assert len(run.model.trace_) == 4
+    assert [words.partition(",")[0] for words in iterations] == [
+        f"iteration {n} of at most 4" for n in range(1, 5)
+    ]
+    # From nothing to where files are written, at 95 %.
+    assert [share for _, share in told] == [0.0, 0.2375, 0.475, 0.7125, 0.95]
+    assert {what for what, _ in told} == {"fitting fmm 3 max_iter=4 tol=0.0 to all labels"}

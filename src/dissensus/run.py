@@ -19,7 +19,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +30,14 @@ from dissensus.auto import HeldOut, Watch, build_model, choose_model, compare, n
 from dissensus.errors import DataError, ParameterError, bad_parameter
 from dissensus.models.base import Model
 from dissensus.outputs import SUMMARY, is_ours, output_directory, write_csv, write_pieces, write_summary
+from dissensus.resourcing import current, using
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 LABELS, ANNOTATORS, MODEL, REPORT = "labels.csv", "annotators.csv", "model.safetensors", "report.html"
 PIECE = 1 << 16  # items written at a time
+WRITING = 0.95  # share of the work that is behind when files are written
 YARDSTICK = "empirical"  # every model's held-out score stands beside the smoothed counts'
 
 
@@ -72,8 +74,7 @@ def refine(
     seconds: dict[str, float] = {}
     with _timed("compare", seconds):
         wanted, table = _decide(annotations, model, settings or {}, seed, n_jobs, held_out, watch)
-    watch(f"fitting {title_of(wanted)} to all labels", 0.9 if table else 0.0)
-    with _timed("fit", seconds):
+    with _timed("fit", seconds), _told(f"fitting {title_of(wanted)} to all labels", bool(table), watch):
         fitted = wanted.fit(annotations)
     return Run(annotations, fitted, table, model == "auto", seed, seconds, held_out or 0.2)
 
@@ -99,6 +100,21 @@ def _decide(
         return wanted, []
     rivals = [wanted] if name_of(wanted) == YARDSTICK else [wanted, build_model(YARDSTICK, {})]
     return wanted, compare(annotations, rivals, seed, test_size=held_out, watch=most)
+
+
+@contextmanager
+def _told(what: str, compared: bool, watch: Watch) -> Iterator[None]:
+    """The fit's iterations are what is left of the work: all of it, or a tenth after a comparison."""
+    used, first = current(), 0.9 if compared else 0.0
+    watch(what, first)
+
+    def both(words: str, share: float) -> None:
+        watch(what, first + (WRITING - first) * share)
+        if used.watch is not None:
+            used.watch(words, share)
+
+    with using(replace(used, watch=both)):
+        yield
 
 
 @contextmanager
@@ -205,7 +221,7 @@ def write_run(
     """
     with output_directory(directory, force) as folder:
         seconds = dict(run.seconds)
-        watch("writing labels, annotators and the model", 0.95)
+        watch("writing labels, annotators and the model", WRITING)
         with _timed("write", seconds):
             write_fitted(run, folder)
         missing = None

@@ -158,7 +158,8 @@ def select(
     directory
         Where finished trials are kept. The same call finds them there and runs only what is missing.
     n_jobs, executor
-        Processes (−1: one a core), or an executor of your own. The result is the same for all of them.
+        Processes (−1: one a core), or an executor of your own; inside :func:`dissensus.resources` with a
+        cluster, its workers. The result is the same for all of them.
     progress
         True or False, a function told (what, share done), or None: a bar on a terminal.
     """
