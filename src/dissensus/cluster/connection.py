@@ -66,7 +66,7 @@ def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
             n_workers=n_workers,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # None would take a fixed port, on every network
             memory_limit=0,  # what may be used is decided before the fit
             silence_logs=QUIET,
         ) as cluster,
@@ -78,8 +78,15 @@ def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
 @contextmanager
 def _remote(distributed: Any, address: str, tls: Tls | None) -> Iterator[Any]:
     security = None if tls is None else tls.security()
+    if tls is None and address.startswith("tls://"):
+        raise ClusterError(
+            f"{address}: asks for a certificate; give the three files of TLS with tls= "
+            "(--tls-ca, --tls-cert, --tls-key)"
+        )
     with _quiet():
         try:
+            # A client that was never more than begun would speak up when it is thrown away.
+            distributed.comm.get_address_host_port(address)
             client = distributed.Client(
                 address, security=security, timeout=CONNECT_SECONDS, set_as_default=False
             )

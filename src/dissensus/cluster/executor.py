@@ -22,6 +22,7 @@ Result = TypeVar("Result")
 
 TASKS_A_THREAD = 2  # tasks of a round for every thread of the cluster: some even out what others take longer
 SMALL = 200_000  # bytes up to which parameters travel with every task; larger ones are sent once a worker
+PATIENCE = 2.0  # seconds between two looks at whether anybody works on a task
 TRIES = 6  # how often a round's open tasks are sent before the cluster is given up
 
 
@@ -66,7 +67,7 @@ class RemoteWork:
             try:
                 futures = self._sent(left, step, common, sorted(workers))
                 while futures:
-                    results = futures[0].result()
+                    results = self._result(futures[0])
                     del futures[0], left[0]
                     yield from results
                 return
@@ -109,6 +110,23 @@ class RemoteWork:
             )
             for task in tasks
         ]
+
+    def _result(self, future: Any) -> list[Any]:
+        """What a task returned; a task that nobody has in hand is lost.
+
+        Dask would let it wait for ever: where for a moment there is no worker at all, a task that prefers
+        one of them is not given to those that come after.
+        """
+        while True:
+            try:
+                return list(future.result(timeout=PATIENCE))
+            except TimeoutError:
+                if future.status == "error" or not self._in_hand(future):
+                    raise
+
+    def _in_hand(self, future: Any) -> bool:
+        self._workers()  # there is one that could take it
+        return future.done() or any(future.key in keys for keys in self._client.processing().values())
 
     def _workers(self) -> dict[str, int]:
         """Threads of every worker that is there; waits for one, but not for ever."""
