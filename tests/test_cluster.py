@@ -1,0 +1,260 @@
+"""On a Dask cluster a fit has the same bits as on threads, and its labels stay where they are."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dissensus as ds
+from cluster_help import (
+    ITERATIONS,
+    MODELS,
+    Counting,
+    StoppedError,
+    crowd,
+    differing,
+    least_memory,
+    small_shards,
+    stored,
+)
+from dissensus.cluster import connection, executor, worker
+from dissensus.cluster.connection import connected
+from dissensus.engine import blocks_of
+from dissensus.errors import ClusterError, DataError
+from dissensus.memory import BASE
+from dissensus.models.fmm import counts_of
+from tls_help import certificates
+
+__all__ = ["small_shards"]
+pytestmark = pytest.mark.usefixtures("small_shards")
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with connected("local", n_workers=2) as client:
+        yield client
+
+
+# ---- the same bits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_two_processes_give_the_same_bits(name: str, client: Any, tmp_path: Path) -> None:
+    known = crowd()
+    alone = MODELS[name](n_jobs=2).fit(known)
+    with ds.resources(cluster=client, scratch=tmp_path / "scratch"):
+        assert differing(MODELS[name]().fit(known), alone) == []
+        assert differing(MODELS[name]().fit(stored(known, tmp_path)), alone) == []
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["dawid-skene", "pgm-pairwise"])
+def test_tables_that_are_sent_once_a_worker_give_the_same_bits(
+    name: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = MODELS[name]().fit(crowd())
+    monkeypatch.setattr(executor, "SMALL", 0)
+    with ds.resources(cluster=client, scratch=tmp_path):
+        assert differing(MODELS[name]().fit(crowd()), alone) == []
+
+
+@pytest.mark.parametrize("name", ["cbcc", "pgm-bp"])
+def test_little_memory_gives_the_same_bits(name: str, client: Any, tmp_path: Path) -> None:
+    known, model = crowd(), MODELS[name]()
+    alone = model.fit(known)
+    # two workers beside us, and two threads that work
+    least = least_memory(model, known) + 2 * BASE + model._needs(known, 8).working
+    with ds.resources(cluster=client, scratch=tmp_path, memory=least + 30_000):
+        assert differing(MODELS[name]().fit(known), alone) == []
+    with (
+        ds.resources(cluster=client, scratch=tmp_path, memory=least - 1),
+        pytest.raises(DataError, match=r"on 4,062 labels needs 75\d.\dMB of memory at least"),
+    ):
+        MODELS[name]().fit(known)
+
+
+def test_what_was_known_beforehand_is_sent_along(client: Any, tmp_path: Path) -> None:
+    known = crowd()
+    prior = np.random.default_rng(0).dirichlet(np.ones(known.n_classes), known.n_items)
+    for name in ("dawid-skene", "pgm-bp"):
+        alone = MODELS[name]().fit(known, item_prior=prior)
+        with ds.resources(cluster=client, scratch=tmp_path):
+            assert differing(MODELS[name]().fit(known, item_prior=prior), alone) == []
+
+
+def test_a_fit_begun_on_a_cluster_goes_on_on_threads_and_back(client: Any, tmp_path: Path) -> None:
+    alone = MODELS["pgm-pairwise"]().fit(crowd())
+    for cluster, stop_at in ((client, 2), (None, 2), (client, None)):
+        watch = Counting(stop_at)
+        with ds.resources(cluster=cluster, checkpoint=tmp_path, checkpoint_every=1, watch=watch):
+            if stop_at:
+                with pytest.raises(StoppedError):
+                    MODELS["pgm-pairwise"]().fit(crowd())
+            else:
+                resumed = MODELS["pgm-pairwise"]().fit(crowd())
+    assert differing(resumed, alone) == []
+    assert len(watch.words) == ITERATIONS - 4
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_progress_is_told(client: Any, tmp_path: Path) -> None:
+    watch = Counting()
+    with ds.resources(cluster=client, scratch=tmp_path, watch=watch):
+        MODELS["fmm"]().fit(crowd())
+    assert watch.words[0] == f"iteration 1 of at most {ITERATIONS}"
+    rate = r"iteration 3 of at most 7, [\d,]+ labels a second, at most \d+ s left"
+    assert re.fullmatch(rate, watch.words[2])
+    np.testing.assert_allclose(watch.shares, np.arange(1, ITERATIONS + 1) / ITERATIONS, rtol=1e-15)
+
+
+# ---- labels stay where they are -----------------------------------------------------------------------
+
+
+def test_labels_of_a_store_are_not_sent(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known, sizes, real = stored(crowd(), tmp_path), [], client.submit
+
+    def measured(*args: Any, **more: Any) -> Any:
+        sizes.append(len(pickle.dumps(args)))
+        return real(*args, **more)
+
+    monkeypatch.setattr(client, "submit", measured)
+    with ds.resources(cluster=client, scratch=tmp_path / "scratch"):
+        MODELS["fmm"]().fit(known)
+    blocks = len(blocks_of(known))
+    assert len(sizes) >= ITERATIONS
+    # some names, Θ and ψ, and where each block stands: never the twelve bytes of a label
+    assert max(sizes) < 2_000 + 40 * blocks < 12 * known.n_labels
+
+
+def test_a_worker_with_other_labels_refuses(client: Any, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    known, _ = stored(crowd(2), tmp_path), stored(crowd(1), tmp_path / "other")
+    (tmp_path / "votes.store").rename(tmp_path / "away")
+    (tmp_path / "other" / "votes.store").rename(tmp_path / "votes.store")
+    line = (
+        f"{tmp_path}/votes.store: holds other labels on this worker's machine than on the driver's; "
+        "copy the store there again"
+    )
+    with (
+        ds.resources(cluster=client, scratch=tmp_path / "scratch"),
+        pytest.raises(DataError, match=f"^{re.escape(line)}$"),
+    ):
+        MODELS["fmm"]().fit(known)
+
+
+def test_a_worker_keeps_no_more_layouts_than_it_may(tmp_path: Path) -> None:
+    known = crowd()
+    blocks = blocks_of(known)
+    for most in (None, 1000, 0):
+        source = executor.source_of(known, tmp_path)
+        task = worker.Task(source, counts_of, most, 0, blocks, [()] * len(blocks))
+        sums = worker.run_blocks(task, np.sum, {})
+        assert sum(sums) == known.n_labels
+        kept = worker._kept[source.key, "counts_of"].n_labels
+        assert kept == known.n_labels if most is None else kept <= most
+        if most is not None:
+            assert sum(laid_out.n_labels for laid_out in worker._kept.values()) <= max(most, kept)
+    worker._kept.clear()
+
+
+# ---- ways to a cluster --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1:1", "nowhere", "x://y:1"])
+def test_a_wrong_address_is_one_line(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 1.0)
+    began = time.monotonic()
+    line = rf"^{address}: no scheduler answers there \(.*\); start it with dask scheduler, and give its .*$"
+    with pytest.raises(ClusterError, match=line), ds.resources(cluster=address):
+        pass
+    assert time.monotonic() - began < 20
+
+
+def test_no_worker_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(connection, "WAIT_SECONDS", 0.5)
+    quiet = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
+    with LocalCluster(n_workers=0, processes=False, **quiet) as cluster, Client(cluster) as client:
+        line = (
+            r"^inproc://.*: the cluster has had no worker for 0 seconds; start some with dask worker ADDRESS$"
+        )
+        with ds.resources(cluster=client), pytest.raises(ClusterError, match=line):
+            MODELS["fmm"]().fit(crowd())
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, tuple[Path, Path, Path]]]:
+    """A cluster that speaks TLS alone: its address, and the files that it trusts."""
+    from distributed import LocalCluster, Security
+
+    ca, cert, key = certificates(tmp_path_factory.mktemp("tls") / "own")
+    roles = {
+        f"tls_{who}_{what}": str(path)
+        for who in ("scheduler", "worker", "client")
+        for what, path in (("cert", cert), ("key", key))
+    }
+    security = Security(tls_ca_file=str(ca), require_encryption=True, **roles)
+    with LocalCluster(
+        n_workers=1,
+        threads_per_worker=2,
+        processes=False,
+        protocol="tls://",
+        host="127.0.0.1",
+        security=security,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,
+    ) as cluster:
+        yield cluster.scheduler_address, (ca, cert, key)
+
+
+@pytest.mark.parametrize("name", ["dawid-skene", "pgm-bp"])
+def test_a_fit_through_tls(name: str, secured: tuple[str, Any], tmp_path: Path) -> None:
+    address, files = secured
+    assert address.startswith("tls://")
+    with ds.resources(cluster=address, tls=files, scratch=tmp_path):
+        through_tls = MODELS[name]().fit(crowd())
+    assert differing(through_tls, MODELS[name]().fit(crowd())) == []
+
+
+@pytest.mark.parametrize(
+    "way", ["no certificate", "no encryption", "another authority", "another cluster's files", "no such file"]
+)
+def test_a_client_without_the_certificate_is_refused(
+    way: str, secured: tuple[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 2.0)
+    address, (ca, cert, key) = secured
+    other = certificates(tmp_path / "other")
+    settings, line = {
+        "no certificate": ({"cluster": address}, "asks for a certificate; give the three files"),
+        "no encryption": ({"cluster": address.replace("tls", "tcp")}, "no scheduler answers there"),
+        "another authority": ({"cluster": address, "tls": (ca, *other[1:])}, "no scheduler answers there"),
+        "another cluster's files": ({"cluster": address, "tls": other}, "no scheduler answers there"),
+        "no such file": ({"cluster": address, "tls": (ca, cert, key / "x")}, "there is no such file"),
+    }[way]
+    with pytest.raises(ClusterError, match=line) as refused, ds.resources(**settings):
+        pass
+    assert "\n" not in str(refused.value)
+
+
+# ---- four processes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_four_processes_give_the_same_bits(name: str, client: Any, tmp_path: Path) -> None:
+    if len(client.nthreads()) < 4:
+        client.cluster.scale(4)
+        client.wait_for_workers(4, timeout=60)
+    known = stored(crowd(), tmp_path)
+    alone = MODELS[name]().fit(known)
+    with ds.resources(cluster=client, scratch=tmp_path / "scratch"):
+        assert differing(MODELS[name]().fit(known), alone) == []

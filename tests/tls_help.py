@@ -1,0 +1,58 @@
+"""Certificates for the tests of TLS: an authority, and somebody it vouches for."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+DAY = datetime.timedelta(days=1)
+
+
+def certificates(folder: Path) -> tuple[Path, Path, Path]:
+    """The authority's certificate, one that it has signed for 127.0.0.1, and the latter's key."""
+    folder.mkdir()
+    authority, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    issuer, subject = named("authority"), named("cluster")
+    root = described(issuer, issuer, authority, x509.BasicConstraints(ca=True, path_length=0))
+    own = described(subject, issuer, key, x509.BasicConstraints(ca=False, path_length=None))
+    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    own = own.add_extension(here, critical=False)
+    written = {
+        "ca.pem": root.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
+        "cert.pem": own.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
+        "key.pem": key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ),
+    }
+    for name, content in written.items():
+        (folder / name).write_bytes(content)
+    ca, cert, own_key = (folder / name for name in written)
+    return ca, cert, own_key
+
+
+def named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def described(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, may: x509.BasicConstraints
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - DAY)
+        .not_valid_after(now + DAY)
+        .add_extension(may, critical=True)
+    )
