@@ -132,6 +132,18 @@ def test_hiding_labels_does_not_break_the_limit_in_silence(
     run("fit", votes, *FIT, "--memory", "1GB", "-o", tmp_path / "out")
 
 
+def test_the_page_does_not_break_the_limit_either(
+    votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dissensus.run.PAGE_BYTES", 1_000_000)
+    words = [word for word in FIT if word != "--no-report"]
+    done = run("fit", votes, *words, "--memory", "900MB", "-o", tmp_path / "out")
+    assert "no report (it takes some 1GB of memory, and 900MB are allowed)" in done.stderr
+    assert not (tmp_path / "out" / "report.html").exists()
+    run("fit", votes, *words, "--memory", "1GB", "-o", tmp_path / "out")
+    assert (tmp_path / "out" / "report.html").exists()
+
+
 def test_memory_and_disk_do_not_reach_the_result(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ import numpy as np
 from dissensus.annotations import Annotations
 from dissensus.auto import HeldOut, Watch, build_model, choose_model, compare, name_of, title_of, unwatched
 from dissensus.errors import DataError, ParameterError, bad_parameter
+from dissensus.memory import BASE, words
 from dissensus.models.base import Model
 from dissensus.outputs import SUMMARY, is_ours, output_directory, write_csv, write_pieces, write_summary
 from dissensus.resourcing import current, using
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 LABELS, ANNOTATORS, MODEL, REPORT = "labels.csv", "annotators.csv", "model.safetensors", "report.html"
 PIECE = 1 << 16  # items written at a time
+PAGE_BYTES = 100  # a label, about, to make the page
 WRITING = 0.95  # share of the work that is behind when files are written
 YARDSTICK = "empirical"  # every model's held-out score stands beside the smoothed counts'
 
@@ -224,12 +226,20 @@ def write_run(
         watch("writing labels, annotators and the model", WRITING)
         with _timed("write", seconds):
             write_fitted(run, folder)
-        missing = None
-        if page is not None:
+        missing = None if page is None else _too_large_for_a_page(run.annotations)
+        if page is not None and missing is None:
             with _timed("report", seconds):
                 missing = try_page(run, folder / REPORT, command=command, watch=watch, **page)
         content = summary(run, command=command, source=source)
         return write_summary(folder, content | {"seconds": seconds, "report_missing": missing})
+
+
+def _too_large_for_a_page(annotations: Annotations) -> str | None:
+    """Why there is no page, where it would break the limit of memory."""
+    allowed, needed = current().memory, BASE + PAGE_BYTES * annotations.n_labels
+    if allowed is None or needed <= allowed:
+        return None
+    return f"it takes some {words(needed)} of memory, and {words(allowed)} are allowed"
 
 
 def write_fitted(run: Run, folder: Path) -> None:
