@@ -62,11 +62,12 @@ def test_threads_and_a_store_give_the_same_bits(name: str, tmp_path: Path) -> No
 def test_little_memory_gives_the_same_bits(name: str, tmp_path: Path, built_anew: list[int]) -> None:
     known, model = crowd(), MODELS[name]()
     alone, least = model.fit(known), least_memory(model, known)
-    layouts = model._needs(known, 8).laid_out * known.n_labels
-    # Room for all layouts, and none for messages; then for some layouts.
-    for memory, all_stay in ((least + layouts, True), (least + layouts // 3, False)):
+    needs = model._needs(known, 8)
+    layouts = needs.laid_out * known.n_labels
+    # Room for all layouts and some messages; for no messages; for some layouts.
+    for room, all_stay in ((layouts + needs.messages // 4, True), (layouts, True), (layouts // 3, False)):
         watch = Counting(scratch=tmp_path)
-        with ds.resources(memory=memory, scratch=tmp_path, watch=watch):
+        with ds.resources(memory=least + room, scratch=tmp_path, watch=watch):
             assert differing(MODELS[name]().fit(known), alone) == []
         assert (built_anew == []) is all_stay
         assert watch.messages == [name in WITH_MESSAGES] * ITERATIONS
