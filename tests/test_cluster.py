@@ -57,7 +57,7 @@ def test_two_processes_give_the_same_bits(name: str, client: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["dawid-skene", "pgm-pairwise"])
-def test_tables_that_are_sent_once_a_worker_give_the_same_bits(
+def test_tables_that_are_read_from_files_give_the_same_bits(
     name: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = MODELS[name]().fit(crowd())

@@ -59,9 +59,12 @@ def connected(cluster: Any, *, n_workers: int = -1, tls: Tls | None = None) -> I
 
 @contextmanager
 def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
-    """One process a worker, gone with us."""
+    """One process a worker, gone with us; one that dies is started again, however often."""
+    # Dask closes for good a worker that is found dead some seconds after it has died before.
+    settings = {"distributed.deploy.lost-worker-timeout": "1000 days"}
     with (
         _quiet(),
+        require("dask", "cluster").config.set(settings),
         distributed.LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,

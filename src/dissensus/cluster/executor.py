@@ -7,22 +7,26 @@ dies its tasks run elsewhere, and when too much is lost at once the round's open
 
 from __future__ import annotations
 
+import shutil
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dissensus.annotations import Annotations
 from dissensus.cluster.sources import source_of
-from dissensus.cluster.worker import Task, run_blocks
+from dissensus.cluster.worker import FiledTable, Task, run_blocks
 from dissensus.desk import Desk
 from dissensus.engine import Layout, blocks_of, in_one_order
 from dissensus.errors import ClusterError
+from dissensus.shelf import write_array
 
 Result = TypeVar("Result")
 
 TASKS_A_THREAD = 2  # tasks of a round for every thread of the cluster: some even out what others take longer
-SMALL = 200_000  # bytes up to which parameters travel with every task; larger ones are sent once a worker
-PATIENCE = 2.0  # seconds between two looks at whether anybody works on a task
+SMALL = 200_000  # bytes up to which parameters travel with every task; larger tables are read from a file
+PATIENCE = 0.5  # seconds between two looks at whether anybody works on a task
 TRIES = 6  # how often a round's open tasks are sent before the cluster is given up
 
 
@@ -54,27 +58,28 @@ class RemoteWork:
         self._client = client
         self._source = source_of(annotations, scratch)
         self._layout = layout
+        self._scratch = scratch
         self._most_labels = most_labels
 
     def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
         """``step(layout, own, **common)`` of every block, in their order."""
         own: list[tuple[Any, ...]] = [(one,) for one in each] or [()] * len(self.blocks)
-        common = in_one_order(common)
         workers = self._workers()
         left = self._tasks(own, sum(workers.values()))
-        for _ in range(TRIES):
-            futures: list[Any] = []
-            try:
-                futures = self._sent(left, step, common, sorted(workers))
-                while futures:
-                    results = self._result(futures[0])
-                    del futures[0], left[0]
-                    yield from results
-                return
-            except Exception as error:
-                if not self._is_loss(error, of_task=bool(futures) and futures[0].status == "error"):
-                    raise
-                workers = self._workers()
+        with self._filed(in_one_order(common)) as shared:
+            for _ in range(TRIES):
+                futures: list[Any] = []
+                try:
+                    futures = self._sent(left, step, shared, sorted(workers))
+                    while futures:
+                        results = self._result(futures[0])
+                        del futures[0], left[0]
+                        yield from results
+                    return
+                except Exception as error:
+                    if not self._is_loss(error, of_task=bool(futures) and futures[0].status == "error"):
+                        raise
+                    workers = self._workers()
         raise ClusterError(
             "the cluster's workers died again and again, out of memory perhaps; give them more of it, or "
             "fewer threads"
@@ -90,20 +95,31 @@ class RemoteWork:
             for a, b in cuts
         ]
 
+    @contextmanager
+    def _filed(self, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The same, large tables as files: written once, and not lost with a worker."""
+        folder = self._scratch / f"tables-{uuid.uuid4().hex[:12]}"
+        shared = dict(common)
+        try:
+            for name, value in common.items():
+                if getattr(value, "nbytes", 0) > SMALL:
+                    folder.mkdir(exist_ok=True)
+                    write_array(folder / f"{name}.npy", value)
+                    shared[name] = FiledTable(str(folder / f"{name}.npy"))
+            yield shared
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
     def _sent(
         self, tasks: Sequence[Task], step: Callable[..., Any], common: dict[str, Any], workers: Sequence[str]
     ) -> list[Any]:
         """A future for every task."""
-        shared: Any = common
-        if sum(getattr(value, "nbytes", 0) for value in common.values()) > SMALL:
-            # In a list, or its names would be taken for keys, the same in every round.
-            (shared,) = self._client.scatter([common], broadcast=True, hash=False)
         return [
             self._client.submit(
                 run_blocks,
                 task,
                 step,
-                shared,
+                common,
                 pure=False,
                 workers=[workers[task.first * len(workers) // len(self.blocks)]],
                 allow_other_workers=True,

@@ -7,10 +7,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from dissensus.cluster.sources import Source
 from dissensus.engine import Block, Labels, Layout
+from dissensus.shelf import read_array
 
 MOST_SOURCES = 2  # labels that a worker keeps laid out at the same time
 
@@ -27,9 +29,20 @@ class Task:
     own: Sequence[tuple[Any, ...]]
 
 
+@dataclass(frozen=True)
+class FiledTable:
+    """An argument that is large: read where it is used."""
+
+    path: str
+
+
 def run_blocks(task: Task, step: Callable[..., Any], common: dict[str, Any]) -> list[Any]:
     """The step's result for every block of a task."""
     laid_out = _laid_out(task)
+    common = {
+        name: read_array(Path(value.path)) if isinstance(value, FiledTable) else value
+        for name, value in common.items()
+    }
     with one_blas_thread():
         return [
             step(laid_out.layout(task, block), *own, **common)
