@@ -41,6 +41,12 @@ VICTIM = Path(__file__).with_name("checkpoint_victim.py")
 KILLED = "-9"
 
 
+@pytest.fixture(autouse=True)
+def _quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dozens of small files a checkpoint are not waited for; a machine that loses its power is not tested."""
+    monkeypatch.setattr(checkpoints, "sync", lambda path: None)
+
+
 def little(name: str) -> int:
     """Memory in which messages do not fit."""
     return least_memory(MODELS[name](), crowd())

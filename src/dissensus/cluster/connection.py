@@ -107,13 +107,17 @@ def _remote(distributed: Any, address: str, tls: Tls | None) -> Iterator[Any]:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """A worker that dies is no news to the user: its work is done again, and what cannot be is an error."""
-    logger = logging.getLogger("distributed")
-    before = logger.level
-    logger.setLevel(QUIET)
+    ours = [
+        logging.getLogger(name) for name in logging.root.manager.loggerDict if name.startswith("distributed")
+    ]
+    before = [(logger, logger.level) for logger in ours]
+    for logger in ours:
+        logger.setLevel(QUIET)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        for logger, level in before:
+            logger.setLevel(level)
 
 
 def running_workers(client: Any) -> dict[str, int]:
