@@ -7,6 +7,7 @@ dies its tasks run elsewhere, and when too much is lost at once the round's open
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +25,7 @@ from dissensus.shelf import write_array
 
 Result = TypeVar("Result")
 
-TASKS_A_THREAD = 2  # tasks of a round for every thread of the cluster: some even out what others take longer
+TASKS_A_THREAD = 4  # tasks of a round for every thread of the cluster: some even out what others take longer
 SMALL = 200_000  # bytes up to which parameters travel with every task; larger tables are read from a file
 PATIENCE = 0.5  # seconds between two looks at whether anybody works on a task
 TRIES = 6  # how often a round's open tasks are sent before the cluster is given up
@@ -41,7 +42,11 @@ class Dask:
 
     def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
         """One after the other, here: each of them has the whole cluster to itself."""
-        return [step(element) for element in over]
+        return list(self.mapped(step, over))
+
+    def mapped(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
+        """The same, one at a time."""
+        return (step(element) for element in over)
 
     def over(self, annotations: Annotations, layout: Layout) -> RemoteWork:
         """The annotations' blocks, ready for steps."""
@@ -88,8 +93,8 @@ class RemoteWork:
     def _tasks(self, own: Sequence[tuple[Any, ...]], n_threads: int) -> list[Task]:
         """Runs of consecutive blocks; how they are cut does not reach the result."""
         n = len(self.blocks)
-        size = -(-n // max(1, TASKS_A_THREAD * n_threads))
-        cuts = [(at, min(at + size, n)) for at in range(0, n, size)]
+        n_tasks = min(n, TASKS_A_THREAD * n_threads)
+        cuts = itertools.pairwise(n * task // n_tasks for task in range(n_tasks + 1))
         return [
             Task(self._source, self._layout, self._most_labels, a, self.blocks[a:b], own[a:b])
             for a, b in cuts
@@ -131,18 +136,20 @@ class RemoteWork:
         """What a task returned; a task that nobody has in hand is lost.
 
         Dask would let it wait for ever: where for a moment there is no worker at all, a task that prefers
-        one of them is not given to those that come after.
+        one of them is not given to those that come after. Missed once, it may be on its way.
         """
+        missed = 0
         while True:
             try:
                 return list(future.result(timeout=PATIENCE))
             except TimeoutError:
-                if future.status == "error" or not self._in_hand(future):
+                missed = 0 if self._in_hand(future) else missed + 1
+                if future.status == "error" or missed > 1:
                     raise
 
     def _in_hand(self, future: Any) -> bool:
         self._workers()  # there is one that could take it
-        return future.done() or any(future.key in keys for keys in self._client.processing().values())
+        return any(future.key in keys for keys in self._client.processing().values())
 
     def _workers(self) -> dict[str, int]:
         """Threads of every worker that is there; waits for one, but not for ever."""

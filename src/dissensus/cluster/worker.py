@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dissensus.blas import one_blas_thread
 from dissensus.cluster.sources import Source
 from dissensus.engine import Block, Labels, Layout
 from dissensus.shelf import read_array
@@ -96,28 +96,3 @@ def _room_for(block: Block, own: _LaidOut, most_labels: int) -> bool:
         if other is not own and other.n_labels > left:
             other.layouts.clear()
     return left >= 0
-
-
-# ---- one thread for BLAS ------------------------------------------------------------------------------
-
-_limit: Any = None
-_n_running = 0
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """BLAS on one thread while any task of this process runs: sums then have one order."""
-    from threadpoolctl import threadpool_limits
-
-    global _limit, _n_running
-    with _changing:
-        if _n_running == 0:
-            _limit = threadpool_limits(limits=1, user_api="blas")
-        _n_running += 1
-    try:
-        yield
-    finally:
-        with _changing:
-            _n_running -= 1
-            if _n_running == 0:
-                _limit.restore_original_limits()
