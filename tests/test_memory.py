@@ -18,7 +18,7 @@ LABELS = ds.Annotations.from_arrays(["a", "a", "b", "b"], ["x", "y", "x", "y"], 
 class Model(ds.FMM):
     """Needs that are easy to add up: 1,000 bytes in any case, 100 a label laid out, 5,000 of messages."""
 
-    def _needs(self, annotations: ds.Annotations, itemsize: int) -> Needs:
+    def _needs(self, annotations: ds.Annotations, itemsize: int, **given: Any) -> Needs:
         return Needs(fixed=1000, laid_out=100, messages=5000 * itemsize // 8, working=10)
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.blas import one_blas_thread
 from dissensus.errors import bad_parameter
 
 if TYPE_CHECKING:
@@ -188,6 +189,10 @@ class Executor(Protocol):
         """The step's result for every element, in their order."""
         ...
 
+    def mapped(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
+        """The same, one at a time."""
+        ...
+
     def over(self, annotations: Annotations, layout: Layout) -> Work:
         """The annotations' blocks, ready for steps."""
         ...
@@ -298,15 +303,12 @@ def executor(n_jobs: int = 1, desk: Desk | None = None, most_labels: int | None 
 
     Layouts of ``most_labels`` labels stay in memory (None: all).
 
-    BLAS may sum in another order with more threads, and contends with ours; one thread each is both
-    reproducible and faster.
+    One thread each is both reproducible and faster.
     """
-    from threadpoolctl import threadpool_limits
-
     if n_jobs != -1 and n_jobs < 1:
         raise bad_parameter("executor", "n_jobs", "an int >= 1, or -1 for all cores", n_jobs)
     n_threads = n_cores() if n_jobs == -1 else n_jobs
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         if n_threads == 1:
             yield Serial(desk, most_labels)
             return

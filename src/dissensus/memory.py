@@ -62,14 +62,21 @@ class Plan:
 
 
 def planned(
-    model: Model, annotations: Annotations, memory: int, dtype: Any, *, n_threads: int, n_workers: int = 0
+    model: Model,
+    annotations: Annotations,
+    memory: int,
+    dtype: Any,
+    *,
+    n_threads: int,
+    n_workers: int = 0,
+    **given: Any,
 ) -> Plan:
     """What a fit may keep in so much memory, or an error that says what it would need.
 
     ``n_threads`` are those that work on blocks: here, or all of a cluster's ``n_workers`` processes, whose
-    messages are on disk in any case.
+    messages are on disk in any case. ``given`` is what the fit is given beside the annotations.
     """
-    needs = model._needs(annotations, np.dtype(dtype).itemsize)
+    needs = model._needs(annotations, np.dtype(dtype).itemsize, **given)
     least = BASE * (1 + n_workers) + needs.fixed + n_threads * needs.working
     if least > memory:
         raise DataError(

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dissensus.blas import one_blas_thread
 from dissensus.checkpoints import Watch
 from dissensus.desk import Desk
 from dissensus.engine import Executor, executor, n_cores
@@ -59,7 +60,7 @@ class Resources:
     ) -> Iterator[Executor]:
         """What a fit of this model on these annotations runs on."""
         n_jobs = getattr(model, "n_jobs", 1)
-        plan = self._plan(model, annotations, n_jobs)
+        plan = self._plan(model, annotations, n_jobs, given)
         checkpoints = None
         if self.checkpoint is not None:
             checkpoints = cache(lambda: self._book(model, annotations, given))
@@ -77,7 +78,6 @@ class Resources:
             )
             if scratch is not None and remote:
                 from dissensus.cluster.executor import Dask
-                from dissensus.cluster.worker import one_blas_thread
 
                 stack.enter_context(one_blas_thread())
                 yield Dask(self.client, desk, scratch, plan.laid_out)
@@ -97,18 +97,20 @@ class Resources:
         self.books.add(folder)
         return folder
 
-    def _plan(self, model: Model, annotations: Annotations, n_jobs: int) -> Plan:
+    def _plan(self, model: Model, annotations: Annotations, n_jobs: int, given: Mapping[str, Any]) -> Plan:
         if self.memory is None:
             return Plan()
         dtype = PRECISIONS[self.precision]
         if self.client is None:
             n_threads = n_cores() if n_jobs == -1 else n_jobs
-            return planned(model, annotations, self.memory, dtype, n_threads=n_threads)
+            return planned(model, annotations, self.memory, dtype, n_threads=n_threads, **given)
         from dissensus.cluster.connection import running_workers
 
         workers = running_workers(self.client)
         n_threads = sum(workers.values())
-        return planned(model, annotations, self.memory, dtype, n_threads=n_threads, n_workers=len(workers))
+        return planned(
+            model, annotations, self.memory, dtype, n_threads=n_threads, n_workers=len(workers), **given
+        )
 
 
 _DIRECTORY = Rule(

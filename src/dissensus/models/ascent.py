@@ -73,4 +73,5 @@ def best_restart(
         book = pool.desk.book(f"restart-{restart}", kind)
         return run(np.random.default_rng([seed, restart]), book)
 
-    return max(pool.map(restarted, range(n_restarts)), key=lambda climbed: float(climbed.trace[-1]))
+    # One at a time where they run one after the other: only the best so far is kept, with its messages.
+    return max(pool.mapped(restarted, range(n_restarts)), key=lambda climbed: float(climbed.trace[-1]))

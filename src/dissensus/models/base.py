@@ -80,12 +80,14 @@ class Model(Params):
     def _fit(self, annotations: Annotations, pool: Executor) -> None:
         raise NotImplementedError
 
-    def _needs(self, annotations: Annotations, itemsize: int) -> Needs:
-        """Bytes that a fit takes; ``itemsize`` is that of a message's numbers."""
+    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
+        """Bytes that a fit takes; ``itemsize`` is that of a message, ``given`` what ``fit`` is given."""
         del itemsize
         M, P = annotations.n_items, annotations.n_classes
-        # counts, the model's distributions, and what is in between
-        return Needs(fixed=4 * 8 * M * P, laid_out=0, messages=0, working=0)
+        tables = [annotations.item_table, *given.values()]
+        # counts, the model's distributions, and what is in between; copies of what there is about items
+        own = sum(getattr(table, "nbytes", 0) for table in tables)
+        return Needs(fixed=4 * 8 * M * P + 6 * own, laid_out=0, messages=0, working=0)
 
     def _checked(self, annotations: Any) -> Annotations:
         """Settings and data, checked before work begins."""

@@ -230,14 +230,20 @@ class ConfusionModel(Model):
     confusion_: Array  # (N, P, P): P(answer | true class) of each annotator
     crowd_confusion_: Array  # (P, P): the same of the population
 
-    def _needs(self, annotations: Annotations, itemsize: int) -> Needs:
+    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
         del itemsize  # there are no messages
         M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
+        prior = 3 * P if given.get("item_prior") is not None else 0
         L, in_block = getattr(self, "n_annotator_clusters", 0), block_labels(annotations)
+        cells = min(N * P, DENSE_CELLS * in_block)  # columns of a block's matrix, at most
         return Needs(
             # posteriors twice while they are gathered, the items' distributions; matrices, counts, logarithms
-            fixed=8 * (M * (4 * P + 2) + N * P * P * (8 + 3 * L)),
-            laid_out=14,
+            fixed=8 * (M * (4 * P + 2 + prior) + N * P * P * (8 + 3 * L)),
+            # a label in two orders; where an item's labels begin, and a cell's, and which cell it is
+            laid_out=13
+            + 4 * M // annotations.n_labels
+            + min(4 * cells // in_block, 16)
+            + 8 * (cells < N * P),
             messages=0,
             working=60 * in_block + 8 * (6 * P * M * in_block // annotations.n_labels + 2 * N * P * P),
         )

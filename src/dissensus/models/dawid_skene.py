@@ -105,7 +105,7 @@ class DawidSkene(ConfusionModel):
         shape = (annotations.n_items, annotations.n_classes)
         if item_prior is None:
             return np.ones(shape[1])
-        table = np.asarray(item_prior, dtype=np.float64)
+        table = np.asarray(item_prior, dtype=np.float64, order="C")
         if table.shape != shape:
             raise bad_parameter(self, "item_prior", f"of shape {shape}", table.shape)
         sound = np.isfinite(table) & (table >= 0)

@@ -11,7 +11,7 @@ Learned by EM on the log-posterior (MAP), which never falls:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,8 +137,8 @@ class FMM(Model):
         self.seed = seed
         self.n_jobs = n_jobs
 
-    def _needs(self, annotations: Annotations, itemsize: int) -> Needs:
-        del itemsize  # there are no messages
+    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
+        del itemsize, given  # there are no messages
         M, P, K, E = annotations.n_items, annotations.n_classes, self.n_item_clusters, annotations.n_labels
         in_block = block_labels(annotations)
         return Needs(

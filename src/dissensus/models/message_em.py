@@ -60,7 +60,7 @@ class MessageEM:
         def start() -> State:
             beliefs = beginning()
             learned = self.learner.learn(self.graph.statistics(beliefs, None), None)
-            damping = self.damping or 0.0
+            damping = float(self.damping or 0.0)
             return State(self._settled(beliefs, learned, damping), learned, (), damping)
 
         return climb(self._step, start, max_iter=max_iter, tol=tol, n_labels=n_labels, book=book)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dissensus.annotations import Annotations
 from dissensus.checkpoints import Book
-from dissensus.engine import Executor, Serial
+from dissensus.engine import SHARD_LABELS, Executor, Serial
 from dissensus.errors import bad_parameter
 from dissensus.kernels import Array, normalised, one_hot_rows, safe_log, softmax_rows
 from dissensus.memory import Needs, block_labels
@@ -172,18 +172,22 @@ class PGM(Model):
         """
         return self._run_fit(annotations, evidence=_pseudo_labels(item_prior, prior_labels))
 
-    def _needs(self, annotations: Annotations, itemsize: int) -> Needs:
+    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
         M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
         K, L, E = self.n_item_clusters, self.n_annotator_clusters, annotations.n_labels
         if self.inference == "annealing":  # every state, and its proposal, is in memory
-            return Needs(8 * (M * (3 * K + 2 * P) + N * 3 * L) + 60 * E, 0, 0, 0)
-        kept = 2 if self.m_step == "pairwise" else 1  # messages, and cavities
+            return Needs(8 * M * (K + 2 * P), 0, 0, 8 * (M * (3 * K + 2 * P) + N * 3 * L) + 60 * E)
+        kept = 0 if self.messages == "mean-field" else 2 if self.m_step == "pairwise" else 1
         in_block = block_labels(annotations)
+        rounds = 3 if self.n_restarts > 1 else 2  # held at once: this one, the last, and the best restart's
         return Needs(
             # w twice while it is gathered, the items' distributions; z, its logits and what they come from
-            fixed=8 * (M * (2 * K + 2 * P + 2) + 8 * N * L),
-            laid_out=24,
-            messages=2 * (kept * itemsize * E * L + 8 * M * K),
+            # and, where items have evidence of their own, that and their ψ
+            fixed=8
+            * (M * (2 * K + 2 * P + 2) + 8 * N * L + (given.get("evidence") is not None) * M * (P + 3 * K)),
+            # item, annotator and both sums' orders of a pair; of an item, and of an annotator in a shard
+            laid_out=17 + 4 * M // E + 16 * min(N, SHARD_LABELS) // SHARD_LABELS,
+            messages=rounds * (kept * itemsize * E * L + 8 * M * K),
             working=itemsize * in_block * L * (1 + kept) + 8 * (3 * K * M * in_block // E + 2 * N * L),
         )
 
@@ -337,7 +341,7 @@ class PGM(Model):
             safe_log(np.vstack([fitted.item_clusters_, fitted.psi_])[item]),
             safe_log(np.vstack([fitted.annotator_clusters_, fitted.omega_])[annotator]),
         )
-        graph = Graph.of(new.take_rows(fresh), Serial())
+        graph = Graph.of(new.take_rows(fresh), Serial(), keep_cavities=False)
         start = graph.start(np.exp(potentials.psi), np.exp(potentials.omega))
         beliefs = graph.settle(start, potentials, rounds=50, tol=1e-9 * max(new.n_labels, 1))
         self.item_clusters_, self.annotator_clusters_ = beliefs.w, beliefs.z
@@ -351,7 +355,7 @@ def _pseudo_labels(item_prior: Any, prior_labels: float) -> Array | None:
         raise bad_parameter("PGM", "prior_labels", rule.words, prior_labels)
     if item_prior is None:
         return None
-    table = np.asarray(item_prior, dtype=np.float64)
+    table = np.asarray(item_prior, dtype=np.float64, order="C")
     if table.ndim != 2:
         raise bad_parameter("PGM", "item_prior", "an (items, classes) table", table.shape)
     sound = np.isfinite(table) & (table >= 0)

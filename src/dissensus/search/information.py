@@ -69,7 +69,7 @@ def log_evidence(fitted: Any, annotations: Annotations) -> float:
 
     known = _parameters(fitted)
     potentials = Potentials(safe_log(known.theta), safe_log(known.psi), safe_log(known.omega))
-    graph = Graph.of(annotations, Serial())
+    graph = Graph.of(annotations, Serial(), keep_cavities=False)
     M, N = annotations.n_items, annotations.n_annotators
     start = graph.start(np.tile(known.psi, (M, 1)), np.tile(known.omega, (N, 1)))
     settled = graph.settle(start, potentials, rounds=ROUNDS, tol=1e-8 * annotations.n_labels)

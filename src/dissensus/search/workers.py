@@ -19,6 +19,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
+from dissensus.blas import one_blas_thread
 from dissensus.engine import n_cores
 from dissensus.errors import DissensusError, bad_parameter
 from dissensus.resourcing import Resources, current, using
@@ -66,9 +67,7 @@ def workers(
         with _processes(shared, n_processes) as pool:
             yield _Processes(pool, _for_a_task(n_processes))
     else:
-        from threadpoolctl import threadpool_limits
-
-        with threadpool_limits(limits=1, user_api="blas"):
+        with one_blas_thread():
             yield _Here(shared, _for_a_task(1))
 
 

@@ -67,7 +67,7 @@ def open_store(store: Path, manifest: Manifest, verify: bool = True) -> Annotati
     words = f"{{}} {{are}} left out: the {manifest.duplicates} label of a pair counts"
     notes = counted((manifest.left_out, words, "repeat"))
     annotations = Annotations(item, annotator, label, items, annotators, classes, notes=notes)
-    stored = Stored(store.resolve(), manifest.seal)
+    stored = Stored(store.absolute(), manifest.seal)
     return _with_origin(annotations, _mapped(store, manifest, "item-rows"), stored)
 
 
