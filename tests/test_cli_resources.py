@@ -15,6 +15,7 @@ import pytest
 
 from cli_help import failure, run
 from dissensus import checkpoints, resourcing
+from dissensus.errors import DataError
 
 ITERATIONS = 12
 FIT = ["--model", "pgm", "-k", "4", "-l", "3", "--held-out", "0", "--no-report"]
@@ -81,6 +82,24 @@ def test_every_option_reaches_the_library(
         "checkpoint_every": 7,
         "precision": "single",
     }
+
+
+@pytest.mark.parametrize("command", ["select", "recover"])
+def test_a_search_says_what_its_cluster_shares(
+    command: str, votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, Any] = {}
+
+    @contextmanager
+    def noted(**given: Any) -> Iterator[resourcing.Resources]:
+        seen.update(given)
+        raise DataError("far enough")
+        yield
+
+    monkeypatch.setattr(resourcing, "resources", noted)
+    words = ["--cluster", "tcp://host:1", "--scratch", "s", "-o", tmp_path / "out"]
+    assert failure(command, votes, *words) == "far enough"
+    assert (seen["cluster"], seen["scratch"]) == ("tcp://host:1", Path("s"))
 
 
 @pytest.mark.parametrize("command", ["fit", "select", "recover"])

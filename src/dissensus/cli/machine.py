@@ -26,7 +26,7 @@ def _option(flag: str, metavar: str, help: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """A Dask cluster, if there should be one."""
+    """A Dask cluster, if there should be one, and a place on disk that its workers share."""
 
     cluster: Annotated[
         str | None,
@@ -37,6 +37,10 @@ class Cluster:
     ] = None
     tls_cert: Annotated[Path | None, _option("--tls-cert", "FILE", "Our certificate.")] = None
     tls_key: Annotated[Path | None, _option("--tls-key", "FILE", "Our certificate's key.")] = None
+    scratch: Annotated[
+        Path | None,
+        _option("--scratch", "DIR", "Where messages go that are not in memory; all workers reach it."),
+    ] = None
 
     def check(self) -> None:
         """Refuse what cannot be an address, and files of TLS that do not belong together, before any work."""
@@ -63,18 +67,15 @@ class Cluster:
             yield found
 
     def _others(self) -> dict[str, Any]:
-        return {}
+        return {"scratch": self.scratch}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine(Cluster):
-    """A cluster, memory, and places on disk."""
+    """A cluster, memory, and a place for checkpoints."""
 
     memory: Annotated[
         str | None, _option("--memory", "SIZE", "Memory to keep to, such as 8GB; what needs more is refused.")
-    ] = None
-    scratch: Annotated[
-        Path | None, _option("--scratch", "DIR", "Where messages go that do not stay in memory.")
     ] = None
     checkpoint: Annotated[
         Path | None, _option("--checkpoint", "DIR", "Keep the fit here; a run that was stopped goes on.")
@@ -109,5 +110,5 @@ class Machine(Cluster):
                 ) from None
 
     def _others(self) -> dict[str, Any]:
-        names = ("memory", "scratch", "checkpoint", "checkpoint_every", "precision")
-        return {name: getattr(self, name) for name in names}
+        names = ("memory", "checkpoint", "checkpoint_every", "precision")
+        return super()._others() | {name: getattr(self, name) for name in names}

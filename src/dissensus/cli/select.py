@@ -121,7 +121,7 @@ class Grid:
     epilog=example(
         "dissensus select votes.csv -k 3:20 -l 3:20 --inference bp -o search",
         "dissensus select votes.csv --model fmm -k 1,2,4,8,16,32 --grid alpha=1.5,2,3",
-        "dissensus select votes.store -k 4,8,16 -l 4,8 --cluster tcp://10.0.0.1:8786 -o search",
+        "dissensus select votes.store -k 4,8 --cluster tcp://10.0.0.1:8786 --scratch /data/scratch -o search",
     )
 )
 @unbundled
