@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import pickle
 import re
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +153,89 @@ def test_a_worker_with_other_labels_refuses(client: Any, tmp_path: Path) -> None
         pytest.raises(DataError, match=f"^{re.escape(line)}$"),
     ):
         MODELS["fmm"]().fit(known)
+
+
+def test_a_store_that_a_worker_does_not_have_is_one_line(client: Any, tmp_path: Path) -> None:
+    known = stored(crowd(3), tmp_path)
+    (tmp_path / "votes.store").rename(tmp_path / "away")
+    line = (
+        f"{tmp_path}/votes.store: not reachable from the worker on {socket.gethostname()}; put the store at "
+        "the same path there, shared or copied"
+    )
+    with (
+        ds.resources(cluster=client, scratch=tmp_path / "scratch"),
+        pytest.raises(DataError, match=f"^{re.escape(line)}$"),
+    ):
+        MODELS["fmm"]().fit(known)
+
+
+def test_labels_that_a_worker_does_not_find_are_one_line(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = executor.source_of
+
+    def elsewhere(known: ds.Annotations, scratch: Path) -> Any:
+        """As if the driver's scratch directory were not there on the workers' machines."""
+        source = real(known, scratch)
+        return replace(source, folder=source.folder.replace("scratch", "nowhere"))
+
+    monkeypatch.setattr(executor, "source_of", elsewhere)
+    line = (
+        rf"^{re.escape(str(tmp_path))}/nowhere/\S+/item.npy: not reachable from the worker on "
+        rf"{re.escape(socket.gethostname())}; give scratch= \(--scratch\) that every worker reaches$"
+    )
+    with (
+        ds.resources(cluster=client, scratch=tmp_path / "scratch"),
+        pytest.raises(DataError, match=line),
+    ):
+        MODELS["fmm"]().fit(crowd())
+
+
+@pytest.mark.parametrize("broken", ["mkdir", "write"])
+def test_no_room_for_the_labels_is_one_line(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if broken == "mkdir":
+        monkeypatch.setattr(Path, "mkdir", full)
+    else:
+        monkeypatch.setattr(np.lib.format, "write_array", full)
+    line = (
+        r"/labels-[0-9a-f]{12}: labels cannot be written for the workers \(no space left on device\); make "
+        r"room there, or name another place with scratch= \(--scratch\)$"
+    )
+    with pytest.raises(DataError, match=line):
+        executor.source_of(crowd(), tmp_path)
+
+
+def _kept_by_a_worker() -> int:
+    from dissensus.cluster import worker
+
+    return len(worker._kept)
+
+
+@pytest.mark.parametrize("stop_at", [None, 2], ids=["finished", "stopped"])
+def test_no_worker_keeps_labels_of_a_fit_that_is_over(
+    stop_at: int | None, client: Any, tmp_path: Path
+) -> None:
+    during: list[int] = []
+
+    def watch(words: str, share: float) -> None:
+        during.extend(client.run(_kept_by_a_worker).values())
+        if len(during) == stop_at:
+            raise StoppedError
+
+    for known in (crowd(), stored(crowd(), tmp_path)):
+        during.clear()
+        with (
+            ds.resources(cluster=client, scratch=tmp_path / "scratch", watch=watch),
+            nullcontext() if stop_at is None else pytest.raises(StoppedError),
+        ):
+            MODELS["pgm-bp"]().fit(known)
+        assert max(during) == 1
+        assert set(client.run(_kept_by_a_worker).values()) == {0}
 
 
 def test_a_worker_keeps_no_more_layouts_than_it_may(tmp_path: Path) -> None:

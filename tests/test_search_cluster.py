@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +112,51 @@ def test_an_error_of_a_task_is_the_callers(client: Any) -> None:
         pytest.raises(OSError, match="no such file 7"),
     ):
         list(pool.completed(_failing, [7]))
+
+
+def test_a_store_that_a_worker_does_not_have_is_one_line(client: Any, store: Path, tmp_path: Path) -> None:
+    moved = shutil.copytree(store, tmp_path / "votes.store")
+    annotations = ds.open_annotations(moved)
+    moved.rename(tmp_path / "away")
+    with (
+        ds.resources(cluster=client),
+        pytest.raises(DataError, match=r"votes\.store: not reachable from the worker on \S+; put the store"),
+    ):
+        ds.select(ds.FMM(), annotations, {"n_item_clusters": [2]}, repeats=1)
+
+
+def _kept_by_a_worker(*_: Any) -> int:
+    from dissensus.search import remote
+
+    return len(remote._unpacked)
+
+
+def test_no_worker_keeps_what_the_tasks_of_a_search_shared(client: Any) -> None:
+    with ds.resources(cluster=client), workers("shared", 8) as pool:
+        assert {kept for _, kept in pool.completed(_kept_by_a_worker, range(8))} == {1}
+    assert set(client.run(_kept_by_a_worker).values()) == {0}
+
+
+def test_memory_is_divided_among_the_tasks_that_run_at_once(client: Any) -> None:
+    n_threads = sum(client.nthreads().values())
+    with ds.resources(cluster=client, memory="8GB"), workers(None, 1) as pool:
+        assert [memory for _, memory in pool.completed(_memory, [1])] == [8_000_000_000 // n_threads]
+
+
+def _memory(shared: None, task: int) -> int | None:
+    from dissensus.resourcing import current
+
+    return current().memory
+
+
+def test_an_executor_of_the_callers_is_given_the_same() -> None:
+    with (
+        ThreadPoolExecutor(4) as threads,
+        ds.resources(memory="8GB", precision="single"),
+        workers(None, 1, executor=threads) as pool,
+    ):
+        assert list(pool.completed(_precision, [1])) == [(1, "single")]
+        assert list(pool.completed(_memory, [1])) == [(1, 2_000_000_000)]
 
 
 def test_precision_reaches_every_task(client: Any) -> None:

@@ -80,7 +80,9 @@ class Resources:
                 from dissensus.cluster.executor import Dask
 
                 stack.enter_context(one_blas_thread())
-                yield Dask(self.client, desk, scratch, plan.laid_out)
+                pool = Dask(self.client, desk, scratch, plan.laid_out)
+                stack.callback(pool.close)
+                yield pool
             else:
                 yield stack.enter_context(executor(n_jobs, desk, plan.laid_out))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from dissensus.errors import ClusterError, bad_parameter, require
 
 WAIT_SECONDS = 60.0  # for a worker, before there is nobody to do the work
 CONNECT_SECONDS = 15.0
+TELL_SECONDS = 5.0  # for workers to hear that they may forget something
 QUIET = logging.CRITICAL  # of the cluster's own words, what reaches the terminal
 
 
@@ -135,6 +136,14 @@ def running_workers(client: Any) -> dict[str, int]:
         f"{_address(client)}: the cluster has had no worker for {WAIT_SECONDS:.0f} seconds; "
         "start some with dask worker ADDRESS"
     )
+
+
+def tell_workers(client: Any, what: Callable[[str], None], about: str) -> None:
+    """Every worker calls ``what(about)`` beside its tasks; whoever does not hear of it is left alone."""
+    if client.status != "running":
+        return
+    with suppress(Exception):
+        client.sync(client._run, what, about, on_error="ignore", callback_timeout=TELL_SECONDS)
 
 
 def is_loss(client: Any, error: Exception, *, of_task: bool) -> bool:

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dissensus.annotations import Annotations
+from dissensus.cluster.connection import tell_workers
 from dissensus.cluster.sources import source_of
-from dissensus.cluster.worker import FiledTable, Task, run_blocks
+from dissensus.cluster.worker import FiledTable, Task, forget, run_blocks
 from dissensus.desk import Desk
 from dissensus.engine import Layout, blocks_of, in_one_order
 from dissensus.errors import ClusterError
-from dissensus.shelf import write_array
+from dissensus.shelf import cannot_keep, write_array
 
 Result = TypeVar("Result")
 
@@ -39,6 +40,7 @@ class Dask:
         self._client = client
         self._scratch = scratch
         self._most_labels = most_labels
+        self._sources: set[str] = set()
 
     def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
         """One after the other, here: each of them has the whole cluster to itself."""
@@ -50,7 +52,14 @@ class Dask:
 
     def over(self, annotations: Annotations, layout: Layout) -> RemoteWork:
         """The annotations' blocks, ready for steps."""
-        return RemoteWork(self._client, annotations, layout, self._scratch, self._most_labels)
+        work = RemoteWork(self._client, annotations, layout, self._scratch, self._most_labels)
+        self._sources.add(work.source.key)
+        return work
+
+    def close(self) -> None:
+        """No worker keeps labels of a fit that is over."""
+        for key in self._sources:
+            tell_workers(self._client, forget, key)
 
 
 class RemoteWork:
@@ -61,7 +70,7 @@ class RemoteWork:
     ) -> None:
         self.blocks = blocks_of(annotations)
         self._client = client
-        self._source = source_of(annotations, scratch)
+        self.source = source_of(annotations, scratch)
         self._layout = layout
         self._scratch = scratch
         self._most_labels = most_labels
@@ -96,8 +105,7 @@ class RemoteWork:
         n_tasks = min(n, TASKS_A_THREAD * n_threads)
         cuts = itertools.pairwise(n * task // n_tasks for task in range(n_tasks + 1))
         return [
-            Task(self._source, self._layout, self._most_labels, a, self.blocks[a:b], own[a:b])
-            for a, b in cuts
+            Task(self.source, self._layout, self._most_labels, a, self.blocks[a:b], own[a:b]) for a, b in cuts
         ]
 
     @contextmanager
@@ -108,9 +116,7 @@ class RemoteWork:
         try:
             for name, value in common.items():
                 if getattr(value, "nbytes", 0) > SMALL:
-                    folder.mkdir(exist_ok=True)
-                    write_array(folder / f"{name}.npy", value)
-                    shared[name] = FiledTable(str(folder / f"{name}.npy"))
+                    shared[name] = _filed_table(folder / f"{name}.npy", value)
             yield shared
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -162,3 +168,12 @@ class RemoteWork:
         from dissensus.cluster.connection import is_loss
 
         return is_loss(self._client, error, of_task=of_task)
+
+
+def _filed_table(path: Path, table: Any) -> FiledTable:
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise cannot_keep(path.parent, error) from error
+    write_array(path, table)
+    return FiledTable(str(path))

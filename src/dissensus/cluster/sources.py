@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,6 @@ import numpy as np
 from dissensus.annotations import Annotations
 from dissensus.engine import Codes, Labels, labels_of
 from dissensus.errors import DataError
-from dissensus.shelf import write_array
 
 COLUMNS = ("item", "annotator", "label")
 
@@ -41,6 +41,7 @@ class StoreSource:
         """The store's columns, every byte of this machine's copy checked."""
         from dissensus.store.opening import open_annotations
 
+        check_reached(self.path)
         here = open_annotations(self.path)
         if here.stored is None or here.stored.seal != self.key:
             raise DataError(
@@ -66,7 +67,10 @@ class FolderSource:
 
     def _mapped(self, name: str) -> Codes:
         path = Path(self.folder) / f"{name}.npy"
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray))
+        try:
+            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray))
+        except (OSError, ValueError, EOFError):
+            raise _unreachable(path, "give scratch= (--scratch) that every worker reaches") from None
 
 
 def source_of(annotations: Annotations, scratch: Path) -> Source:
@@ -76,7 +80,24 @@ def source_of(annotations: Annotations, scratch: Path) -> Source:
         return StoreSource(str(stored.path), stored.seal)
     key = uuid.uuid4().hex
     folder = scratch / f"labels-{key[:12]}"
-    folder.mkdir(parents=True)
-    for name in COLUMNS:
-        write_array(folder / f"{name}.npy", getattr(annotations, name))
+    try:
+        folder.mkdir(parents=True)
+        for name in COLUMNS:
+            with (folder / f"{name}.npy").open("xb") as file:
+                np.lib.format.write_array(file, getattr(annotations, name), allow_pickle=False)
+    except OSError as error:
+        raise DataError(
+            f"{folder}: labels cannot be written for the workers ({(error.strerror or str(error)).lower()}); "
+            "make room there, or name another place with scratch= (--scratch)"
+        ) from error
     return FolderSource(str(folder), key, annotations.n_annotators, annotations.n_classes)
+
+
+def check_reached(store: str | Path) -> None:
+    """Refuse a store that this machine does not have, before anybody says that it is none."""
+    if not Path(store).is_dir():
+        raise _unreachable(store, "put the store at the same path there, shared or copied")
+
+
+def _unreachable(path: str | Path, remedy: str) -> DataError:
+    return DataError(f"{path}: not reachable from the worker on {socket.gethostname()}; {remedy}")

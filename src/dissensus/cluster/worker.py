@@ -75,18 +75,27 @@ class _LaidOut:
 
 
 _kept: OrderedDict[tuple[str, str], _LaidOut] = OrderedDict()  # the one used last is last
-_changing = threading.Lock()
+_changing = threading.Lock()  # held for a moment only
+_opening = threading.Lock()  # held while labels are fetched, which may take long
 
 
 def _laid_out(task: Task) -> _LaidOut:
     key = task.source.key, getattr(task.layout, "__qualname__", repr(task.layout))
-    with _changing:
-        if key not in _kept:
-            _kept[key] = _LaidOut(task.source.labels())
+    with _opening:
+        found = _kept.get(key) or _LaidOut(task.source.labels())
+        with _changing:
+            _kept[key] = found
+            _kept.move_to_end(key)
             while len(_kept) > MOST_SOURCES:
                 _kept.popitem(last=False)
-        _kept.move_to_end(key)
-        return _kept[key]
+        return found
+
+
+def forget(key: str) -> None:
+    """Drop the labels of a source, with all that is laid out of them."""
+    with _changing:
+        for name in [name for name in _kept if name[0] == key]:
+            del _kept[name]
 
 
 def _room_for(block: Block, own: _LaidOut, most_labels: int) -> bool:

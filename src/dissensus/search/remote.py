@@ -55,6 +55,12 @@ class OnCluster:
             "fewer threads"
         )
 
+    def close(self) -> None:
+        """No worker keeps what the tasks of a search shared once it is over."""
+        from dissensus.cluster.connection import tell_workers
+
+        tell_workers(self._client, forget, self._content[0])
+
     def _finished(
         self, step: Callable[[Any, Task], Result], left: dict[int, Task]
     ) -> Iterator[tuple[int, Result]]:
@@ -101,8 +107,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _opened(stored: Stored) -> Annotations:
+    from dissensus.cluster.sources import check_reached
     from dissensus.store.opening import open_annotations
 
+    check_reached(stored.path)
     here = open_annotations(stored.path)
     if here.stored != stored:
         raise DataError(
@@ -114,7 +122,7 @@ def _opened(stored: Stored) -> Annotations:
 
 # ---- inside a worker ----------------------------------------------------------------------------------
 
-_unpacked: dict[str, Any] = {}  # what the tasks of the last search share
+_unpacked: dict[str, tuple[Any]] = {}  # what the tasks of the last search share
 _unpacking = threading.Lock()
 
 
@@ -130,7 +138,13 @@ def run_task(
 
 def _shared(name: str, content: bytes) -> Any:
     with _unpacking:
-        if name not in _unpacked:
+        found = _unpacked.get(name)
+        if found is None:
             _unpacked.clear()
-            _unpacked[name] = _Unpickler(io.BytesIO(content)).load()
-        return _unpacked[name]
+            found = _unpacked[name] = (_Unpickler(io.BytesIO(content)).load(),)
+        return found[0]
+
+
+def forget(name: str) -> None:
+    """Drop what the tasks of a search shared."""
+    _unpacked.pop(name, None)

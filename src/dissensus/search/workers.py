@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Protocol, TypeVar
 
 from dissensus.blas import one_blas_thread
@@ -58,11 +58,14 @@ def workers(
     n_processes = min(n_cores() if n_jobs == -1 else n_jobs, n_tasks)
     client = current().client
     if executor is not None:
-        yield _Foreign(executor, shared)
+        # Executors of Python know how many tasks they run at once; of others n_jobs says it.
+        n_at_once = getattr(executor, "_max_workers", None) or (n_cores() if n_jobs == -1 else n_jobs)
+        yield _Foreign(executor, shared, _for_a_task(n_at_once))
     elif client is not None:
         from dissensus.search.remote import OnCluster
 
-        yield OnCluster(client, shared, _for_a_task(1))
+        with closing(OnCluster(client, shared, _for_a_task(_n_threads(client)))) as pool:
+            yield pool
     elif n_processes > 1:
         with _processes(shared, n_processes) as pool:
             yield _Processes(pool, _for_a_task(n_processes))
@@ -76,6 +79,13 @@ def _for_a_task(n_at_once: int) -> Resources:
     used = current()
     memory = None if used.memory is None else used.memory // n_at_once
     return Resources(memory=memory, scratch=used.scratch, precision=used.precision)
+
+
+def _n_threads(client: Any) -> int:
+    """Tasks that a cluster runs at once, as it is now."""
+    from dissensus.cluster.connection import running_workers
+
+    return sum(running_workers(client).values())
 
 
 class _Here:
@@ -97,14 +107,18 @@ class _Here:
 class _Foreign:
     """The caller's own executor."""
 
-    def __init__(self, executor: Executor, shared: Any) -> None:
+    def __init__(self, executor: Executor, shared: Any, used: Resources) -> None:
         self._executor = executor
         self._shared = shared
+        self._used = used
 
     def completed(
         self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[Task, Result]]:
-        return _gathered({self._executor.submit(step, self._shared, task): task for task in tasks})
+        shared, used = self._shared, self._used
+        return _gathered(
+            {self._executor.submit(_on_foreign, step, task, shared, used): task for task in tasks}
+        )
 
 
 class _Processes:
@@ -165,6 +179,11 @@ def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(WATCH_SECONDS)
     os._exit(1)
+
+
+def _on_foreign(step: Callable[[Any, Task], Result], task: Task, shared: Any, used: Resources) -> Result:
+    with using(used):
+        return step(shared, task)
 
 
 def _in_worker(step: Callable[[Any, Task], Result], task: Task, used: Resources) -> Result:
