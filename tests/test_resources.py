@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,28 @@ def test_fits_in_threads_see_the_resources(tmp_path: Path) -> None:
         auto.choose_model(known, n_jobs=2, candidates=[("fmm", {"n_item_clusters": K}) for K in (2, 3, 4)])
     assert len(list((tmp_path / "run").iterdir())) == 3
     assert watch.words
+
+
+def test_fits_that_may_take_all_the_memory_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once, most, real = [0], [0], ds.FMM.fit
+
+    def noted(self: ds.FMM, known: Any) -> ds.FMM:
+        at_once[0] += 1
+        most[0] = max(most[0], at_once[0])
+        time.sleep(0.1)
+        try:
+            return real(self, known)
+        finally:
+            at_once[0] -= 1
+
+    monkeypatch.setattr(ds.FMM, "fit", noted)
+    models = [ds.FMM(K, max_iter=2) for K in (2, 3, 4)]
+    with ds.resources(memory="4GB"):
+        limited = auto.compare(crowd(), models, n_jobs=2)
+    assert most == [1]
+    unlimited = auto.compare(crowd(), models, n_jobs=2)
+    assert most == [2]
+    assert [row.score for row in limited] == [row.score for row in unlimited]
 
 
 def test_resources_end_with_their_block() -> None:

@@ -306,6 +306,20 @@ def test_other_data_and_another_estimator_are_refused(crowd: ds.Annotations, tmp
         ds.select(ds.PGM(seed=4, max_iter=20), crowd, SIZES, repeats=3, finalists=2, directory=tmp_path)
 
 
+def test_another_precision_is_another_search(crowd: ds.Annotations, tmp_path: Path) -> None:
+    search(crowd, directory=tmp_path)
+    header = json.loads((tmp_path / FILE).read_text().splitlines()[0])
+    assert "precision" not in header  # as it was before there was a choice
+    with (
+        ds.resources(precision="single"),
+        pytest.raises(DataError, match=r"another search \(precision was null, is now single\)"),
+    ):
+        search(crowd, directory=tmp_path)
+    with ds.resources(precision="single"):
+        first = search(crowd, directory=tmp_path / "single")
+        assert table(search(crowd, directory=tmp_path / "single")) == table(first)
+
+
 SEARCH = """
 import os, sys, time
 from pathlib import Path

@@ -149,8 +149,9 @@ def _compared(
         done.append(repr(model))
         return HeldOut(model, score, score_items, hidden.n_labels, time.perf_counter() - started)
 
-    # On a cluster each fit has all of it to itself.
-    with executor(n_jobs if current().client is None else 1) as pool:
+    # On a cluster each fit has all of it to itself, and where memory is limited all of that.
+    shared = current().client is None and current().memory is None
+    with executor(n_jobs if shared else 1) as pool:
         return pool.map(trial, models)
 
 

@@ -20,6 +20,7 @@ from dissensus._version import __version__
 from dissensus.annotations import Annotations
 from dissensus.errors import ParameterError, bad_parameter
 from dissensus.models.base import as_annotations
+from dissensus.resourcing import current
 from dissensus.search.criteria import Criterion, criterion_of, criterion_record
 from dissensus.search.fingerprint import fingerprint
 from dissensus.search.grid import Grid, cells_of, described, label_of, plain, with_settings
@@ -211,6 +212,7 @@ def _check_settings(candidates: Sequence[Candidate]) -> None:
 
 def _header(estimator: Any, data: Annotations, criterion: Criterion, search: Search) -> dict[str, Any]:
     """Everything that has a say in the scores: a search goes on only where all of it is the same."""
+    precision = current().precision
     return {
         "version": __version__,
         "data": fingerprint(data),
@@ -221,6 +223,7 @@ def _header(estimator: Any, data: Annotations, criterion: Criterion, search: Sea
         "repeats": search.repeats,
         "finalists": search.finalists,
         "seed": search.seed,
+        **({} if precision == "double" else {"precision": precision}),
     }
 
 
