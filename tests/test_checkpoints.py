@@ -19,10 +19,10 @@ import dissensus as ds
 from cluster_help import (
     ITERATIONS,
     MODELS,
+    SHARD,
     WITH_MESSAGES,
     Counting,
     StoppedError,
-    bits,
     crowd,
     differing,
     least_memory,
@@ -33,6 +33,8 @@ from dissensus.checkpoints import STATE, Book, FiledBook, span
 from dissensus.engine import blocks_of
 from dissensus.errors import DataError
 from dissensus.models.base import Model
+from dissensus.resourcing import Resources
+from dissensus.scratch import LOCK, alone_in
 
 __all__ = ["small_shards"]
 pytestmark = pytest.mark.usefixtures("small_shards")
@@ -208,6 +210,78 @@ def test_a_killed_fit_goes_on_with_the_same_bits(name: str, on_disk: bool, tmp_p
     assert [path for path in tmp_path.iterdir() if path.name.startswith("dissensus-messages")] == []
 
 
+# ---- two runs -----------------------------------------------------------------------------------------
+
+HOLDER = f"""
+import sys, time
+import dissensus as ds
+from cluster_help import MODELS, crowd
+from dissensus import engine
+
+def wait(words, share):
+    if words.startswith("iteration 3 "):
+        print("here", flush=True)
+        time.sleep(60)
+
+engine.SHARD_LABELS = {SHARD}
+with ds.resources(checkpoint=sys.argv[1], checkpoint_every=1, watch=wait):
+    MODELS["pgm-bp"]().fit(crowd())
+"""
+
+
+def test_a_second_run_of_the_same_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, tmp_path],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(VICTIM.parent)},
+    )
+    with holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"here\n"
+            (folder,) = tmp_path.iterdir()
+            half = folder / "restart-0" / ".step-000008"
+            half.mkdir()
+            line = f"another run is using this checkpoint ({folder}); wait for it, or name another directory"
+            with pytest.raises(DataError, match=f"^{re.escape(line)}$"):
+                run(tmp_path, MODELS["pgm-bp"]())
+            assert half.is_dir()
+            run(tmp_path, MODELS["fmm"]())  # another fit is not in its way
+        finally:
+            holder.kill()
+    watch = Counting()
+    assert differing(run(tmp_path, MODELS["pgm-bp"](), watch), MODELS["pgm-bp"]().fit(crowd())) == []
+    assert len(watch.words) == ITERATIONS - 3
+    assert list(tmp_path.glob(f"*/{LOCK}")) == []
+
+
+def test_checkpoints_in_use_are_not_forgotten(tmp_path: Path) -> None:
+    with ds.resources(checkpoint=tmp_path) as found:
+        MODELS["fmm"]().fit(crowd())
+        (folder,) = tmp_path.iterdir()
+        with alone_in(folder):
+            Resources(books={folder}).forget()
+            assert pages(folder) != []
+        found.forget()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_restarts_on_threads_share_the_lock(tmp_path: Path) -> None:
+    model = ds.PGM(3, 2, n_restarts=3, max_iter=4, tol=0.0, n_jobs=3)
+    assert differing(run(tmp_path, model), type(model)(**model.get_params()).fit(crowd())) == []
+
+
+def test_a_disk_without_locks_is_used_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    stopped_at(5, tmp_path, MODELS["fmm"](), checkpoint_every=1)
+    watch = Counting()
+    run(tmp_path, MODELS["fmm"](), watch)
+    assert len(watch.words) == ITERATIONS - 5
+
+
 # ---- damaged ------------------------------------------------------------------------------------------
 
 
@@ -221,6 +295,13 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=line):
             run(tmp_path, MODELS["pgm-bp"]())
     (page / STATE).write_bytes(whole)
+    file = page / "block-00002.nu.npy"
+    content = file.read_bytes()
+    for place in (0, len(content) // 2, len(content) - 1):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(DataError, match=line):
+            run(tmp_path, MODELS["pgm-bp"]())
+    file.write_bytes(content)
     for file in (page / "block-00003.nu.npy", page / "block-00004.w.npy"):
         content = file.read_bytes()
         file.write_bytes(content[:-1])
@@ -367,5 +448,8 @@ def test_spans_of_time() -> None:
     ]
 
 
-def test_the_crowd_differs_between_models() -> None:
-    assert bits(MODELS["fmm"]().fit(crowd())) != bits(MODELS["fmm"]().set_params(seed=1).fit(crowd()))
+def test_what_is_compared_differs_between_models_and_seeds() -> None:
+    found = [build().fit(crowd()) for build in MODELS.values()]
+    found.append(MODELS["fmm"]().set_params(seed=1).fit(crowd()))
+    assert len({model.label_distributions_.tobytes() for model in found}) == len(MODELS) + 1
+    assert len({model.trace_.tobytes() for model in found}) == len(MODELS) + 1

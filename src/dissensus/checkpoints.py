@@ -2,8 +2,9 @@
 
 A checkpoint is a folder that takes its name when it is whole. It holds the numbers of the state and the
 objective so far (a safetensors file behind its checksum), and the messages of every block, which on one disk
-are the round's own files under a second name. Nothing in it is ever executed, and what is resumed continues
-with the same bits. States are dataclasses of arrays, numbers, other such dataclasses and what blocks keep.
+are the round's own files under a second name, with a checksum each. Nothing in it is ever executed, and what
+is resumed continues with the same bits. States are dataclasses of arrays, numbers, other such dataclasses and
+what blocks keep.
 """
 
 from __future__ import annotations
@@ -115,11 +116,7 @@ class FiledBook(Book[State]):
             temporary.rename(target)
             sync(self._folder)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise DataError(
-                f"{self._folder}: a checkpoint cannot be written ({reason}); make room there and run the "
-                "same again: it goes on from the last one"
-            ) from error
+            raise cannot_write(self._folder, error) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         for page in self._pages()[:-KEPT]:
@@ -129,6 +126,15 @@ class FiledBook(Book[State]):
         if not self._folder.is_dir():
             return []
         return sorted(path for path in self._folder.iterdir() if STEP.fullmatch(path.name))
+
+
+def cannot_write(folder: Path, error: OSError) -> DataError:
+    """The line for a place that does not take checkpoints."""
+    reason = (error.strerror or str(error)).lower()
+    return DataError(
+        f"{folder}: a checkpoint cannot be written ({reason}); make room there and run the same again: it "
+        "goes on from the last one"
+    )
 
 
 def span(seconds: float) -> str:
@@ -170,7 +176,7 @@ def _read(folder: Path, kind: type[State]) -> Page[State]:
             raise ValueError(STATE)
         tensors = load(numbers)
         content = json.loads(tensors.pop("content").tobytes())
-        blocks = tuple(_block(_stem(folder, n), sizes) for n, sizes in enumerate(content["blocks"]))
+        blocks = tuple(_block(_stem(folder, n), prints) for n, prints in enumerate(content["blocks"]))
     except (OSError, ValueError):
         raise DataError(
             f"{folder}: the checkpoint is damaged; remove {folder.parent} and run again"
@@ -200,8 +206,11 @@ def _stem(folder: Path, number: int) -> str:
     return str(folder / f"block-{number:05d}")
 
 
-def _put_block(block: Kept, stem: str) -> dict[str, int]:
-    """Bytes of each array; files get a second name where the disk allows it, arrays are written."""
+Print = list[int]  # how many bytes a file has, and their checksum
+
+
+def _put_block(block: Kept, stem: str) -> dict[str, Print]:
+    """A print of each array; files get a second name where the disk allows it, arrays are written."""
     arrays = block.arrays if isinstance(block, FiledState) else tuple(arrays_of(block))
     target = FiledState(stem, arrays)
     for name in arrays:
@@ -210,7 +219,13 @@ def _put_block(block: Kept, stem: str) -> dict[str, int]:
         else:
             with target.file(name).open("wb") as file:
                 np.lib.format.write_array(file, arrays_of(block)[name], allow_pickle=False)
-    return {name: target.file(name).stat().st_size for name in arrays}
+    return {name: _print(target.file(name)) for name in arrays}
+
+
+def _print(file: Path) -> Print:
+    from dissensus.store.layout import checksum
+
+    return [file.stat().st_size, checksum(file)]
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -222,10 +237,10 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _block(stem: str, sizes: Mapping[str, int]) -> FiledState:
-    """A block's files, all there and none cut short."""
-    found = FiledState(stem, tuple(sizes))
-    if any(found.file(name).stat().st_size != size for name, size in sizes.items()):
+def _block(stem: str, prints: Mapping[str, Print]) -> FiledState:
+    """A block's files, all there and none changed."""
+    found = FiledState(stem, tuple(prints))
+    if any(_print(found.file(name)) != expected for name, expected in prints.items()):
         raise ValueError(stem)
     return found
 

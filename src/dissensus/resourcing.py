@@ -15,8 +15,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
@@ -29,10 +30,10 @@ from dissensus.blas import one_blas_thread
 from dissensus.checkpoints import Watch
 from dissensus.desk import Desk
 from dissensus.engine import Executor, executor, n_cores
-from dissensus.errors import bad_parameter
+from dissensus.errors import DataError, bad_parameter
 from dissensus.memory import Plan, n_bytes, planned
 from dissensus.params import Rule, choice, integer
-from dissensus.scratch import scratch_below
+from dissensus.scratch import alone_in, scratch_below
 
 if TYPE_CHECKING:
     from dissensus.annotations import Annotations
@@ -62,9 +63,9 @@ class Resources:
         n_jobs = getattr(model, "n_jobs", 1)
         plan = self._plan(model, annotations, n_jobs, given)
         checkpoints = None
-        if self.checkpoint is not None:
-            checkpoints = cache(lambda: self._book(model, annotations, given))
         with ExitStack() as stack:
+            if self.checkpoint is not None:
+                checkpoints = _once(lambda: self._book(model, annotations, given, stack))
             remote = self.client is not None
             place = self.scratch or self.checkpoint
             scratch = stack.enter_context(scratch_below(place)) if remote or plan.messages < 1 else None
@@ -89,13 +90,17 @@ class Resources:
     def forget(self) -> None:
         """Remove the checkpoints of the fits so far, once what they found is safe elsewhere."""
         for folder in self.books:
-            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(DataError), alone_in(folder):
+                shutil.rmtree(folder, ignore_errors=True)
         self.books.clear()
 
-    def _book(self, model: Model, annotations: Annotations, given: Mapping[str, Any]) -> Path:
-        """Where this very fit keeps its checkpoints."""
+    def _book(
+        self, model: Model, annotations: Annotations, given: Mapping[str, Any], stack: ExitStack
+    ) -> Path:
+        """Where this very fit, and no other run, keeps its checkpoints."""
         assert self.checkpoint is not None
         folder = self.checkpoint / _identity(model, annotations, given, self.precision)
+        stack.enter_context(alone_in(folder))
         self.books.add(folder)
         return folder
 
@@ -230,6 +235,17 @@ def resources(
             watch,
         )
         yield stack.enter_context(using(found))
+
+
+def _once(make: Callable[[], Path]) -> Callable[[], Path]:
+    """``make()`` when somebody first asks, and the same for everybody after, on whichever thread."""
+    made, asking = cache(make), threading.Lock()
+
+    def ask() -> Path:
+        with asking:
+            return made()
+
+    return ask
 
 
 def _identity(model: Model, annotations: Annotations, given: Mapping[str, Any], precision: str) -> str:

@@ -1,4 +1,8 @@
-"""A folder for what a fit need not keep, gone afterwards; what killed runs left behind goes with the next."""
+"""Folders that one run has to itself: for what a fit need not keep, and for its checkpoints.
+
+The first are gone afterwards, and what killed runs left behind goes with the next. A folder is held by a lock
+on a file in it, which ends with the process, however that ends.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from dissensus.checkpoints import cannot_write
+from dissensus.errors import DataError
 from dissensus.shelf import cannot_keep
 
 PREFIX = "dissensus-messages-"
-LOCK = "lock"  # held while the folder is in use; it ends with the process, however that ends
+LOCK = "lock"  # held while the folder is in use
+TRIES = 20  # to take a lock, where others take it and leave at the same moment
 
 
 @contextmanager
@@ -45,14 +52,49 @@ def _held(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _lock(handle: int) -> bool:
-    """Take the lock, if it is free; where the system has no such locks, it never is."""
+@contextmanager
+def alone_in(folder: Path) -> Iterator[Path]:
+    """A folder for checkpoints, while no other run uses it; gone again where nothing was put into it."""
+    try:
+        handle = _taken(folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    try:
+        yield folder
+    finally:
+        with suppress(OSError):
+            (folder / LOCK).unlink()
+            folder.rmdir()
+        os.close(handle)
+
+
+def _taken(folder: Path) -> int:
+    """The folder's lock in our hands; one whose file was removed before we had it holds nobody off."""
+    for _ in range(TRIES):
+        with suppress(FileNotFoundError):
+            folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR)
+            free = _lock(handle, where_there_are_none=True)
+            if free and os.fstat(handle).st_nlink:
+                return handle
+            os.close(handle)
+            if not free:
+                break
+    raise DataError(
+        f"another run is using this checkpoint ({folder}); wait for it, or name another directory"
+    )
+
+
+def _lock(handle: int, *, where_there_are_none: bool = False) -> bool:
+    """Take the lock, if it is free."""
     try:
         import fcntl
 
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
+    except BlockingIOError:
         return False
+    except (ImportError, OSError):  # the system has no such locks, or the disk
+        return where_there_are_none
     return True
 
 
