@@ -182,6 +182,8 @@ def resources(
 ) -> Iterator[Resources]:
     """Every fit inside the block uses these.
 
+    Fits in threads or processes that you start yourself do not see them: open a block in each.
+
     Parameters
     ----------
     cluster
