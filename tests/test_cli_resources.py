@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+import dissensus as ds
 from cli_help import failure, run
-from dissensus import checkpoints, resourcing
+from dissensus import checkpoints, engine, resourcing
 from dissensus.errors import DataError
 
 ITERATIONS = 12
@@ -179,8 +180,12 @@ def test_memory_and_disk_do_not_reach_the_result(
 # ---- a cluster ----------------------------------------------------------------------------------------
 
 
-def test_processes_give_the_bits_of_threads(votes: Path, tmp_path: Path) -> None:
+def test_processes_give_the_bits_of_threads(
+    votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("distributed")
+    monkeypatch.setattr(engine, "SHARD_LABELS", 100)
+    assert len(engine.blocks_of(ds.read_annotations(votes))) > 5
     run("fit", votes, *FIT, "-j", "2", "-o", tmp_path / "threads")
     run("fit", votes, *FIT, "-j", "2", "--cluster", "local", "-o", tmp_path / "processes")
     assert results(tmp_path / "processes") == results(tmp_path / "threads")
