@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from cluster_help import (
     least_memory,
     small_shards,
 )
-from dissensus import checkpoints
+from dissensus import checkpoints, engine, resourcing, scratch
 from dissensus.checkpoints import STATE, Book, FiledBook, span
 from dissensus.engine import blocks_of
 from dissensus.errors import DataError
@@ -266,9 +267,38 @@ def test_checkpoints_in_use_are_not_forgotten(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_restarts_on_threads_share_the_lock(tmp_path: Path) -> None:
+def test_restarts_on_threads_share_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = resourcing._identity
+
+    def slow(*given: Any) -> str:
+        time.sleep(0.3)  # the others ask meanwhile
+        return real(*given)
+
+    monkeypatch.setattr(resourcing, "_identity", slow)
+    monkeypatch.setattr(engine, "SHARD_LABELS", 100_000)  # one block: threads go to the restarts
     model = ds.PGM(3, 2, n_restarts=3, max_iter=4, tol=0.0, n_jobs=3)
     assert differing(run(tmp_path, model), type(model)(**model.get_params()).fit(crowd())) == []
+
+
+def test_a_lock_that_was_removed_meanwhile_is_taken_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, first = scratch._lock, [True]
+
+    def late(handle: int, **more: Any) -> bool:
+        """Between the opening of the file and the lock on it, the run before leaves."""
+        if first.pop() if first else False:
+            (tmp_path / "fit" / LOCK).unlink()
+            (tmp_path / "fit").rmdir()
+        return real(handle, **more)
+
+    monkeypatch.setattr(scratch, "_lock", late)
+    with (
+        alone_in(tmp_path / "fit"),
+        pytest.raises(DataError, match="another run is using"),
+        alone_in(tmp_path / "fit"),
+    ):
+        pass
 
 
 def test_a_disk_without_locks_is_used_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,6 +210,13 @@ def test_no_room_for_the_labels_is_one_line(
         executor.source_of(crowd(), tmp_path)
 
 
+def test_no_room_for_a_table_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    line = r"file/tables: the messages of a round cannot be written \(not a directory\); make room there"
+    with pytest.raises(DataError, match=line):
+        executor._filed_table(tmp_path / "file" / "tables" / "theta.npy", np.zeros(3))
+
+
 def _kept_by_a_worker() -> int:
     from dissensus.cluster import worker
 
