@@ -137,7 +137,7 @@ def test_ids_beyond_two_gigabytes_have_wide_starts(tmp_path: Path, monkeypatch: 
     rows = random_rows(5)
     expected = whole(tmp_path, rows)
     for module in (layout, vocabulary):
-        monkeypatch.setattr(module, "_MOST_TEXT", 100)
+        monkeypatch.setattr(module, "MOST_TEXT", 100)
     ds.pack(tmp_path / "whole.csv", tmp_path / "store")
     packed = ds.open_annotations(tmp_path / "store")
     assert packed.item_vocabulary.arrow.type == pa.large_string()

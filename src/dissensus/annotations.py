@@ -342,6 +342,14 @@ class Annotations:
         """A column of the annotator table, one value an annotator."""
         return column_of(self.annotator_table, name, "annotator")
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """To another process labels of a store go as its path: they are opened there."""
+        if self.stored is None:
+            return super().__reduce_ex__(protocol)
+        from dissensus.store.opening import reopened
+
+        return reopened, (self.stored, self.annotator_table, self.frame_kind, self.notes)
+
     def __len__(self) -> int:
         return self.n_items
 

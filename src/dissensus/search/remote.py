@@ -7,21 +7,18 @@ again on another.
 
 from __future__ import annotations
 
-import io
-import pickle
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
-from dissensus.annotations import Annotations, Stored
-from dissensus.errors import ClusterError, DataError, require
+from dissensus.errors import ClusterError, require
 from dissensus.resourcing import Resources, using
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+PACKING = "distributed.protocol.pickle"  # as Dask itself sends a function and its arguments
 TRIES = 6  # how often unfinished tasks are sent before the cluster is given up
 
 
@@ -30,7 +27,8 @@ class OnCluster:
 
     def __init__(self, client: Any, shared: Any, used: Resources) -> None:
         self._client = client
-        self._content = uuid.uuid4().hex, packed(shared)
+        # As bytes, so that a worker unpacks it once; labels of a store are no more than its path.
+        self._content = uuid.uuid4().hex, require(PACKING, "cluster").dumps(shared)
         self._used = used
         self._of_task = False  # was it a task that raised the last error?
 
@@ -79,47 +77,6 @@ class OnCluster:
             self._client.cancel(list(futures))
 
 
-# ---- what travels -------------------------------------------------------------------------------------
-
-
-def packed(shared: Any) -> bytes:
-    """What tasks share as bytes; annotations of a store as its path and seal."""
-    cloudpickle = require("cloudpickle", "cluster")
-
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
-        def persistent_id(self, value: Any) -> Any:
-            if isinstance(value, Annotations) and value.stored is not None:
-                return value.stored, value.annotator_table, value.notes
-            return None
-
-    content = io.BytesIO()
-    Pickler(content, protocol=5).dump(shared)
-    return content.getvalue()
-
-
-class _Unpickler(pickle.Unpickler):
-    """What the driver packed; it comes over the cluster's own connection, never from a file."""
-
-    def persistent_load(self, place: Any) -> Annotations:
-        stored, annotator_table, notes = place
-        # A replaced copy counts its rows anew; nothing asks where it is from.
-        return replace(_opened(stored), annotator_table=annotator_table, notes=notes)
-
-
-def _opened(stored: Stored) -> Annotations:
-    from dissensus.cluster.sources import check_reached
-    from dissensus.store.opening import open_annotations
-
-    check_reached(stored.path)
-    here = open_annotations(stored.path)
-    if here.stored != stored:
-        raise DataError(
-            f"{stored.path}: holds other labels on this worker's machine than on the driver's; "
-            "copy the store there again"
-        )
-    return here
-
-
 # ---- inside a worker ----------------------------------------------------------------------------------
 
 _unpacked: dict[str, tuple[Any]] = {}  # what the tasks of the last search share
@@ -141,7 +98,7 @@ def _shared(name: str, content: bytes) -> Any:
         found = _unpacked.get(name)
         if found is None:
             _unpacked.clear()
-            found = _unpacked[name] = (_Unpickler(io.BytesIO(content)).load(),)
+            found = _unpacked[name] = (require(PACKING, "cluster").loads(content),)
         return found[0]
 
 

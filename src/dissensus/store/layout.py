@@ -19,12 +19,12 @@ from dissensus.engine import item_cuts
 from dissensus.rows import Rows
 from dissensus.store.manifest import StoredFile, StoredShard
 from dissensus.store.raw import CODES, PLACES, IdFile, NumberFile
+from dissensus.vocabulary import MOST_TEXT
 
 SHARD_TIMES = 64  # a shard of the store has so many of the engine's: two million labels
 COLUMNS = ("item", "annotator", "label")
 IDS = ("item", "annotator")  # classes are few, and stand in the manifest
 PIECE = 1 << 20  # bytes read at a time
-_MOST_TEXT = (1 << 31) - 1  # bytes of text up to which 32 bits say where an id starts
 
 
 def read_pieces(path: Path, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
@@ -79,7 +79,7 @@ def _shards(pointers: Path, columns: Sequence[Path]) -> tuple[StoredShard, ...]:
 def finish_ids(ids: IdFile, what: str, files: ExitStack) -> dict[str, StoredFile]:
     """The two files of a vocabulary; starts take 32 bits wherever the text is short enough."""
     starts, text = ids.starts, ids.text
-    width = "int32" if len(text) <= _MOST_TEXT else "int64"
+    width = "int32" if len(text) <= MOST_TEXT else "int64"
     if width == "int32":
         narrow = NumberFile(starts.path.with_suffix(".narrow"), CODES, files)
         for at in range(0, len(starts), PIECE):

@@ -55,6 +55,23 @@ def open_annotations(
     return _with_origin(labels, pointers, stored)
 
 
+def reopened(
+    stored: Stored, annotator_table: pa.Table | None, frame_kind: str, notes: tuple[str, ...]
+) -> Annotations:
+    """The labels of a store in another process, perhaps on another machine; every byte is checked there."""
+    from dissensus.cluster.sources import check_reached
+
+    check_reached(stored.path)
+    here = open_annotations(stored.path)
+    if here.stored != stored:
+        raise DataError(
+            f"{stored.path}: holds other labels on this worker's machine than on the driver's; "
+            "copy the store there again"
+        )
+    labels = replace(here, annotator_table=annotator_table, frame_kind=frame_kind, notes=notes)
+    return _with_origin(labels, here.item_pointers, stored)
+
+
 def open_store(store: Path, manifest: Manifest, verify: bool = True) -> Annotations:
     """The labels that a manifest describes, without side tables."""
     for file in manifest.files.values():
