@@ -483,3 +483,16 @@ def test_what_is_compared_differs_between_models_and_seeds() -> None:
     found.append(MODELS["fmm"]().set_params(seed=1).fit(crowd()))
     assert len({model.label_distributions_.tobytes() for model in found}) == len(MODELS) + 1
     assert len({model.trace_.tobytes() for model in found}) == len(MODELS) + 1
+
+
+def test_a_place_that_cannot_be_made_is_not_taken_for_another_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    line = r"file/fit: a checkpoint cannot be written \(not a directory\); name another directory"
+    with pytest.raises(DataError, match=line), alone_in(tmp_path / "file" / "fit"):
+        pass
+    nowhere = Path("/proc/no-such-place/fit")
+    with (
+        pytest.raises(DataError, match=r"cannot be written \(no such file or directory\)"),
+        alone_in(nowhere),
+    ):
+        pass

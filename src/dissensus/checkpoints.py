@@ -10,6 +10,7 @@ what blocks keep.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import re
@@ -131,10 +132,13 @@ class FiledBook(Book[State]):
 def cannot_write(folder: Path, error: OSError) -> DataError:
     """The line for a place that does not take checkpoints."""
     reason = (error.strerror or str(error)).lower()
-    return DataError(
-        f"{folder}: a checkpoint cannot be written ({reason}); make room there and run the same again: it "
-        "goes on from the last one"
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    remedy = (
+        "make room there and run the same again: it goes on from the last one"
+        if full
+        else "name another directory with checkpoint= (--checkpoint)"
     )
+    return DataError(f"{folder}: a checkpoint cannot be written ({reason}); {remedy}")
 
 
 def span(seconds: float) -> str:

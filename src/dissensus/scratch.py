@@ -71,8 +71,8 @@ def alone_in(folder: Path) -> Iterator[Path]:
 def _taken(folder: Path) -> int:
     """The folder's lock in our hands; one whose file was removed before we had it holds nobody off."""
     for _ in range(TRIES):
+        folder.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
-            folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR)
             free = _lock(handle, where_there_are_none=True)
             if free and os.fstat(handle).st_nlink:
