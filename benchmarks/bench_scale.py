@@ -219,7 +219,6 @@ MEASUREMENTS = {
     "fit": lambda model, source: fit(model, source),
     "fit in 12 GB": lambda model, source: fit(model, source, memory=MEMORY),
     "fit on disk": lambda model, source: fit_on_disk(model, source),
-    "fit single": lambda model, source: fit(model, source, precision="single", memory=MEMORY),
     "fit one thread": lambda model, source: fit_one_thread(model, source),
     "fit on Dask": lambda model, source, n: fit(model, source, cluster="local", n_workers=int(n)),
     "peer": peer,

