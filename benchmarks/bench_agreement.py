@@ -16,7 +16,8 @@ import krippendorff
 import numpy as np
 from nltk.metrics.agreement import AnnotationTask
 
-from dissensus import agreement, informativeness
+from dissensus.annotators import informativeness
+from dissensus.evaluation import agreement
 
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
 P, LABELS_PER_ITEM, LIMIT, PATIENCE = 5, 5, 3.0, 5.0

@@ -22,8 +22,8 @@ import time
 from pathlib import Path
 
 import dissensus as ds
-from dissensus.experiments.pages import read_dataset
-from dissensus.search.journal import FILE
+from dissensus.paper.pages import read_dataset
+from dissensus.selection.journal import FILE
 
 
 def search(data: Path, largest: int, directory: Path) -> None:

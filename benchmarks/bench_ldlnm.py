@@ -24,9 +24,9 @@ import torch
 from torch import nn
 
 import dissensus as ds
-from dissensus.experiments.pages import read_dataset
-from dissensus.neural.criterion import DevDistributions
-from dissensus.text.features import features_of
+from dissensus.features.features import features_of
+from dissensus.models.ldlnm.criterion import DevDistributions
+from dissensus.paper.pages import read_dataset
 from timing import verdict
 
 LEAST_RATIO, MOST_MINUTES = 3.0, 20.0

@@ -11,11 +11,11 @@ import sys
 import numpy as np
 
 import dissensus as ds
-from dissensus.engine import Shard, executor, shards_of
-from dissensus.kernels import messages
-from dissensus.models.joint import Priors
-from dissensus.models.learning import MaximumPosterior
-from dissensus.models.propagation import Graph
+from dissensus.execution.blocks import Shard, executor, shards_of
+from dissensus.models.pgm.joint import Priors
+from dissensus.models.pgm.kernels import messages
+from dissensus.models.pgm.learning import MaximumPosterior
+from dissensus.models.pgm.propagation import Graph
 from timing import best_seconds, verdict
 
 K = L = 12

@@ -20,8 +20,8 @@ import pandas as pd
 from crowdkit.aggregation import GLAD, MACE, DawidSkene, MajorityVote, OneCoinDawidSkene
 
 import dissensus as ds
-from dissensus.experiments.pages import line, read_dataset, table
 from dissensus.io.atomic import atomic_path
+from dissensus.paper.pages import line, read_dataset, table
 
 SLOW_PEERS_MOST_LABELS = 30_000
 OURS: dict[str, Callable[[ds.Annotations], object]] = {

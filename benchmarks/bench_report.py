@@ -25,8 +25,8 @@ from typing import Any
 import pyarrow as pa
 
 import dissensus as ds
-from dissensus.auto import HeldOut
-from dissensus.run import refine
+from dissensus.selection.compare import HeldOut
+from dissensus.workflow import refine
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests"))

@@ -186,11 +186,11 @@ def known_posterior(annotations: Any, annotator: np.ndarray) -> np.ndarray:
 def overhead() -> dict[str, Any]:
     """Seconds that a round of four shards takes on two Dask workers beyond the same round here."""
     import dissensus as ds
-    from dissensus import engine
-    from dissensus.cluster.connection import connected
-    from dissensus.cluster.executor import Dask
-    from dissensus.desk import Desk
-    from dissensus.kernels import PairBlock
+    from dissensus.execution import blocks as engine
+    from dissensus.execution.dask.connection import connected
+    from dissensus.execution.dask.executor import Dask
+    from dissensus.execution.desk import Desk
+    from dissensus.models.pgm.kernels import PairBlock
 
     annotations = ds.simulate(20_000, 2_000, 5, labels_per_item=5, load="long-tail").annotations
     engine.SHARD_LABELS = -(-annotations.n_labels // 4)
@@ -231,7 +231,7 @@ MEASUREMENTS = {
 def fit_on_disk(model: str, source: str) -> dict[str, Any]:
     """The same fit in the least memory that keeps layouts: every message goes to disk, and is seen there."""
     import dissensus as ds
-    from dissensus.memory import BASE
+    from dissensus.execution.memory import BASE
 
     annotations = ds.read_annotations(source)
     needs = built(model, 1)._needs(annotations, 8)

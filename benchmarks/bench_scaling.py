@@ -24,8 +24,8 @@ SIZES = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 def measure(n_labels: int) -> None:
     """One fit of a few iterations; what it cost per iteration, and at most in memory beyond the data."""
     import dissensus as ds
-    from dissensus.engine import executor
-    from dissensus.kernels import PairBlock
+    from dissensus.execution.blocks import executor
+    from dissensus.models.pgm.kernels import PairBlock
 
     annotations = ds.simulate(
         n_labels // PER_ITEM, max(500, n_labels // 500), P, labels_per_item=PER_ITEM, load="long-tail"

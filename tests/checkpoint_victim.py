@@ -20,7 +20,8 @@ import numpy as np
 
 import dissensus as ds
 from cluster_help import MODELS, SHARD, crowd
-from dissensus import checkpoints, engine
+from dissensus.execution import blocks as engine
+from dissensus.execution import checkpoints
 
 
 def killing(

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus import engine
-from dissensus.memory import BASE
+from dissensus.execution import blocks as engine
+from dissensus.execution.memory import BASE
 from dissensus.models.base import Model
 
 SHARD = 150  # labels of a shard, so that a small crowd has many blocks

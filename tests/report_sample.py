@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 
-from dissensus.annotations import Annotations
+from dissensus.data.annotations import Annotations
 
 CLASSES = ("complaint", "mixed", "off_topic", "praise")
 

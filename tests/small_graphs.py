@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.engine import Serial
-from dissensus.models.propagation import Graph, Potentials
-from dissensus.vocabulary import Vocabulary
+from dissensus.data.vocabulary import Vocabulary
+from dissensus.execution.blocks import Serial
+from dissensus.models.pgm.propagation import Graph, Potentials
 
 Array = NDArray[np.float64]
 Row = tuple[int, int, int]  # item, annotator, label

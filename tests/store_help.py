@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dissensus import Annotations, engine
+from dissensus import Annotations
+from dissensus.execution import blocks as engine
 from dissensus.io import delimited, json_lines
 from dissensus.io import parquet as our_parquet
-from dissensus.store import layout, packing
-from dissensus.store.budget import Budget
+from dissensus.io.store import layout, packing
+from dissensus.io.store.budget import Budget
 
 Row = tuple[str, str, str]
 FORMATS = ("csv", "tsv", "csv.gz", "jsonl", "jsonl.gz", "json", "parquet")

@@ -19,8 +19,8 @@ from typing import Any
 import pandas  # noqa: F401  Arrow loads it at times; once is enough for all children
 
 import dissensus as ds
-from dissensus.store import packing, workspace
-from dissensus.store.budget import Budget
+from dissensus.io.store import packing, workspace
+from dissensus.io.store.budget import Budget
 
 
 def die() -> None:

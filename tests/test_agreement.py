@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from dissensus import Annotations, agreement
+from dissensus import Annotations
 from dissensus.errors import DataError, ParameterError
+from dissensus.evaluation import agreement
 
 # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", parts A, B and C; a point: no value.
 PART_A = ["0100000010", "1110010000"]

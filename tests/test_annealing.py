@@ -10,9 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.kernels import softmax_rows
-from dissensus.models import annealing
-from dissensus.models.annealing import (
+from dissensus.models.pgm import annealing
+from dissensus.models.pgm.annealing import (
     HardState,
     accepted,
     anneal,
@@ -24,7 +23,8 @@ from dissensus.models.annealing import (
     random_start,
     sweep,
 )
-from dissensus.models.joint import Parameters, Priors, block_counts, log_joint, log_prior
+from dissensus.models.pgm.joint import Parameters, Priors, block_counts, log_joint, log_prior
+from dissensus.models.pgm.kernels import softmax_rows
 from small_graphs import crowd, enumerated
 
 Array = NDArray[np.float64]

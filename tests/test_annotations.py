@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dissensus.annotations import Annotations
+from dissensus.data.annotations import Annotations
+from dissensus.data.rows import canonical_rows
+from dissensus.data.vocabulary import Vocabulary
 from dissensus.errors import DataError, DissensusError, ParameterError
-from dissensus.rows import canonical_rows
-from dissensus.vocabulary import Vocabulary
 
 # item, annotator, label; the pair (i1, bob) has two labels
 ROWS = [("i2", "ann", "y"), ("i1", "bob", "x"), ("i2", "cat", "x"), ("i1", "ann", "x"), ("i1", "bob", "y")]

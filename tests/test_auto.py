@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dissensus.annotations import Annotations
-from dissensus.auto import CANDIDATES, build_model, choose_model, compare, name_of, title_of
+from dissensus.data.annotations import Annotations
+from dissensus.data.simulation import simulate
 from dissensus.errors import ParameterError
 from dissensus.models import FEATURE_MODELS, MODELS
 from dissensus.models.empirical import EmpiricalDistribution
 from dissensus.models.majority import MajorityVote
-from dissensus.simulation import simulate
+from dissensus.selection.compare import CANDIDATES, build_model, choose_model, compare, name_of, title_of
 
 
 def one_kind_of_item_each() -> Annotations:
@@ -83,7 +83,7 @@ def test_too_few_labels_to_choose_by_leave_the_smoothed_counts() -> None:
 
 
 def test_from_very_many_labels_a_part_of_the_items_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dissensus.auto.MOST_LABELS", 250)
+    monkeypatch.setattr("dissensus.selection.compare.MOST_LABELS", 250)
     labels = simulate(100, 20, 3, labels_per_item=5).annotations
     _, table = choose_model(labels, candidates=[("empirical", {})])
     # 250 labels are those of 50 items, and a fifth of them is hidden.

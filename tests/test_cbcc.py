@@ -15,11 +15,11 @@ from scipy.stats import beta
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
-from dissensus import engine
-from dissensus.engine import Serial
+from dissensus.execution import blocks as engine
+from dissensus.execution.blocks import Serial
 from dissensus.models.cbcc import LEAST, MOST, Communities, expected_logs, fixed_point, memberships
 from dissensus.models.confusion import Crowd
-from dissensus.models.propagation import Graph
+from dissensus.models.pgm.propagation import Graph
 from small_graphs import crowd, logs
 
 Array = NDArray[np.float64]

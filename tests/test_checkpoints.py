@@ -29,13 +29,15 @@ from cluster_help import (
     least_memory,
     small_shards,
 )
-from dissensus import checkpoints, engine, resourcing, scratch
-from dissensus.checkpoints import STATE, Book, FiledBook, span
-from dissensus.engine import blocks_of
 from dissensus.errors import DataError
+from dissensus.execution import blocks as engine
+from dissensus.execution import checkpoints, scratch
+from dissensus.execution import resources as resourcing
+from dissensus.execution.blocks import blocks_of
+from dissensus.execution.checkpoints import STATE, Book, FiledBook, span
+from dissensus.execution.resources import Resources
+from dissensus.execution.scratch import LOCK, alone_in
 from dissensus.models.base import Model
-from dissensus.resourcing import Resources
-from dissensus.scratch import LOCK, alone_in
 
 __all__ = ["small_shards"]
 pytestmark = pytest.mark.usefixtures("small_shards")
@@ -217,7 +219,7 @@ HOLDER = f"""
 import sys, time
 import dissensus as ds
 from cluster_help import MODELS, crowd
-from dissensus import engine
+from dissensus.execution import blocks as engine
 
 def wait(words, share):
     if words.startswith("iteration 3 "):

@@ -61,7 +61,7 @@ def test_a_missing_argument_points_to_the_help() -> None:
 
 
 def test_an_unexpected_error_is_one_line_that_says_how_to_report_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dissensus.description.describe", lambda _: 1 / 0)
+    monkeypatch.setattr("dissensus.data.description.describe", lambda _: 1 / 0)
     votes = write_votes(Path("votes.csv"), "i,a,x\n")
     line = failure("describe", votes, code=1)
     assert "ZeroDivisionError" in line
@@ -74,7 +74,7 @@ def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dissensus.description.describe", interrupted)
+    monkeypatch.setattr("dissensus.data.description.describe", interrupted)
     assert "interrupted" in failure("describe", write_votes(Path("votes.csv"), "i,a,x\n"), code=130)
 
 
@@ -440,7 +440,7 @@ def test_an_interrupted_select_says_that_it_can_go_on(crowd: Path, monkeypatch: 
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dissensus.selection.ranked", interrupted)
+    monkeypatch.setattr("dissensus.selection.select.ranked", interrupted)
     words = ["select", crowd / "annotations.csv", "-m", "fmm", "-k", "2", "--repeats", 1, "-j", 1, "-o", "s"]
     assert failure(*words, code=130) == "interrupted; s keeps what is finished: run the same again"
     assert Path("s/search.jsonl").is_file()

@@ -15,8 +15,10 @@ import pytest
 
 import dissensus as ds
 from cli_help import failure, run
-from dissensus import checkpoints, engine, resourcing
 from dissensus.errors import DataError
+from dissensus.execution import blocks as engine
+from dissensus.execution import checkpoints
+from dissensus.execution import resources as resourcing
 
 ITERATIONS = 12
 FIT = ["--model", "pgm", "-k", "4", "-l", "3", "--held-out", "0", "--no-report"]
@@ -25,7 +27,7 @@ FIT += ["-s", f"max_iter={ITERATIONS}", "-s", "tol=0"]
 # The program, which kills itself when the fit has noted so many iterations.
 VICTIM = """
 import os, signal, sys
-from dissensus import checkpoints
+from dissensus.execution import checkpoints
 from dissensus.cli import main
 
 left = int(sys.argv.pop(1))
@@ -144,7 +146,7 @@ def test_too_little_memory_is_refused_with_what_is_needed(votes: Path, tmp_path:
 def test_hiding_labels_does_not_break_the_limit_in_silence(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dissensus.auto.HIDING_BYTES", 1_000_000)  # 750 labels as if they were very many
+    monkeypatch.setattr("dissensus.selection.compare.HIDING_BYTES", 1_000_000)
     hiding = [word if word != "0" else "0.2" for word in FIT[:8]]
     line = failure("fit", votes, *hiding, "--memory", "1GB", "-o", tmp_path / "out")
     assert "hiding labels to judge a model by takes 750MB of memory beside the fit" in line
@@ -155,7 +157,7 @@ def test_hiding_labels_does_not_break_the_limit_in_silence(
 def test_the_page_does_not_break_the_limit_either(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dissensus.run.PAGE_BYTES", 1_000_000)
+    monkeypatch.setattr("dissensus.workflow.PAGE_BYTES", 1_000_000)
     words = [word for word in FIT if word != "--no-report"]
     done = run("fit", votes, *words, "--memory", "900MB", "-o", tmp_path / "out")
     assert "no report (it takes some 1GB of memory, and 900MB are allowed)" in done.stderr
@@ -167,7 +169,7 @@ def test_the_page_does_not_break_the_limit_either(
 def test_memory_and_disk_do_not_reach_the_result(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dissensus.memory.BASE", 0)  # the messages of 750 labels are little beside a process
+    monkeypatch.setattr("dissensus.execution.memory.BASE", 0)
     run("fit", votes, *FIT, "-o", tmp_path / "plain")
     needed = re.search(r"needs (\S+) of memory", failure("fit", votes, *FIT, "--memory", "1KB"))
     assert needed is not None

@@ -30,11 +30,11 @@ from cluster_help import (
     small_shards,
     stored,
 )
-from dissensus.cluster import connection, executor, worker
-from dissensus.cluster.connection import connected
-from dissensus.engine import blocks_of
 from dissensus.errors import ClusterError, DataError
-from dissensus.memory import BASE
+from dissensus.execution.blocks import blocks_of
+from dissensus.execution.dask import connection, executor, worker
+from dissensus.execution.dask.connection import connected
+from dissensus.execution.memory import BASE
 from dissensus.models.fmm import counts_of
 from tls_help import certificates
 
@@ -218,7 +218,7 @@ def test_no_room_for_a_table_is_one_line(tmp_path: Path) -> None:
 
 
 def _kept_by_a_worker() -> int:
-    from dissensus.cluster import worker
+    from dissensus.execution.dask import worker
 
     return len(worker._kept)
 

@@ -18,9 +18,9 @@ import pytest
 
 import dissensus as ds
 from cluster_help import ITERATIONS, MODELS, SHARD, Counting, crowd, differing, small_shards
-from dissensus.cluster import connection, executor
-from dissensus.cluster.connection import connected
 from dissensus.errors import ClusterError, DataError
+from dissensus.execution.dask import connection, executor
+from dissensus.execution.dask.connection import connected
 
 __all__ = ["small_shards"]
 pytestmark = pytest.mark.usefixtures("small_shards")
@@ -35,7 +35,7 @@ def client() -> Iterator[Any]:
 
 def doom(n_blocks: int) -> int:
     """On a worker: die in the next task, after some of its blocks; the process that dies."""
-    from dissensus.cluster import worker
+    from dissensus.execution.dask import worker
 
     real = worker.run_blocks
 
@@ -223,7 +223,7 @@ PROGRAM = f"""
 import sys
 import dissensus as ds
 from cluster_help import MODELS, crowd
-from dissensus import engine
+from dissensus.execution import blocks as engine
 from test_cluster_faults import Killing
 
 if __name__ == "__main__":

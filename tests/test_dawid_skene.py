@@ -13,9 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus import engine
-from dissensus.engine import Serial
 from dissensus.errors import ParameterError
+from dissensus.execution import blocks as engine
+from dissensus.execution.blocks import Serial
 from dissensus.models.confusion import Crowd, shares, votes
 from small_graphs import crowd
 

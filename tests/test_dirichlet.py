@@ -12,7 +12,15 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 from scipy.stats import beta, dirichlet, gamma
 
-from dissensus.models.dirichlet import LEAST, MOST, Hyperprior, divergence, expected_log, learn_prior, mean
+from dissensus.models.pgm.dirichlet import (
+    LEAST,
+    MOST,
+    Hyperprior,
+    divergence,
+    expected_log,
+    learn_prior,
+    mean,
+)
 
 Array = NDArray[np.float64]
 FLAT = Hyperprior(1.0, 0.0)

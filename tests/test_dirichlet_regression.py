@@ -15,8 +15,9 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 import dissensus as ds
-from dissensus.annotations import Annotations
+from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, ParameterError
+from dissensus.evaluation.reservation import additive
 from dissensus.metrics import kl
 from dissensus.models.dirichlet_regression import (
     Answers,
@@ -25,7 +26,6 @@ from dissensus.models.dirichlet_regression import (
     log_prior,
     posterior_mean,
 )
-from dissensus.reservation import additive
 
 Array = NDArray[np.float64]
 

@@ -12,9 +12,9 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import dissensus as ds
-from dissensus import engine
-from dissensus.engine import Serial, Shard, executor, n_cores, shards_of, total
 from dissensus.errors import ParameterError
+from dissensus.execution import blocks as engine
+from dissensus.execution.blocks import Serial, Shard, executor, n_cores, shards_of, total
 
 
 def crowd(seed: int = 0) -> ds.Annotations:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import dissensus as ds
+from dissensus.evaluation.intervals import Interval
 from dissensus.experiments import scarce
-from dissensus.experiments.curves import Axes, curves
 from dissensus.experiments.scarce import Cell, findings, page, pictures
 from dissensus.experiments.scarcity import Draw, covariance, drawn_to_mean, measure, shares, slope
-from dissensus.intervals import Interval
+from dissensus.paper.curves import Axes, curves
 
 
 def crowd(n_items: int, seed: int) -> tuple[ds.Annotations, Any]:

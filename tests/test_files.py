@@ -14,9 +14,9 @@ from safetensors.numpy import save
 
 import dissensus as ds
 from dissensus.errors import DataError, ModelFileError
+from dissensus.io.arrays import write_tensors
 from dissensus.models.base import Model
 from dissensus.models.files import FORMAT_VERSION, HEADER_KEY
-from dissensus.models.tensors import write_tensors
 
 SOURCE = Path(ds.__file__).parent
 

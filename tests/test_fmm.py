@@ -14,9 +14,9 @@ from scipy.stats import dirichlet
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
-from dissensus import engine
+from dissensus.data.simulation import Simulation
+from dissensus.execution import blocks as engine
 from dissensus.models.fmm import e_step, initial_theta, log_prior, m_step, responsibilities
-from dissensus.simulation import Simulation
 
 Array = NDArray[np.float64]
 

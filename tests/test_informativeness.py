@@ -7,10 +7,11 @@ import pytest
 from scipy.special import gammaln, rel_entr
 from sklearn.metrics import mutual_info_score
 
-from dissensus import Annotations, informativeness
-from dissensus.agreement import agreement_with_others
+from dissensus import Annotations
+from dissensus.annotators import informativeness
+from dissensus.annotators.informativeness import information_per_label, spam_score
 from dissensus.errors import DataError, ParameterError
-from dissensus.informativeness import information_per_label, spam_score
+from dissensus.evaluation.agreement import agreement_with_others
 
 SENSIBLE, SPAMMER, MINORITY = 0, 1, 2
 
@@ -160,7 +161,7 @@ def test_annotations_and_codes_give_the_same():
 def test_labels_are_gathered_some_items_at_a_time(monkeypatch):
     item, annotator, label, _ = crowd(7, load=10)
     whole = agreement_with_others(item, annotator, label), information_per_label(item, annotator, label)
-    monkeypatch.setattr("dissensus.annotations.PIECE", 12)
+    monkeypatch.setattr("dissensus.data.annotations.PIECE", 12)
     annotations = Annotations.from_arrays(item, annotator, label)
     assert len(list(annotations.pieces())) > 100
     in_one_pass = informativeness.agreement_and_information(annotations)

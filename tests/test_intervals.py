@@ -8,8 +8,9 @@ from math import isnan
 import numpy as np
 import pytest
 
-from dissensus import intervals, metrics
+from dissensus import metrics
 from dissensus.errors import DataError, ParameterError
+from dissensus.evaluation import intervals
 
 RNG = np.random.default_rng(11)
 GOLD = RNG.dirichlet(np.ones(3), size=80)

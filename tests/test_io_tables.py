@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 import dissensus as ds
-from dissensus.annotations import Annotations
+from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, DissensusError, ParameterError
 from dissensus.io import delimited
 

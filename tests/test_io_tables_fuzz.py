@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 import dissensus as ds
-from dissensus.annotations import Annotations
+from dissensus.data.annotations import Annotations
 
 N_FILES = 400  # of each kind
 HEADER = b"item,annotator,label,text\n"

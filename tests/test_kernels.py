@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.engine import shards_of
-from dissensus.kernels import (
+from dissensus.execution.blocks import shards_of
+from dissensus.models.pgm.kernels import (
     FLOOR,
     PairLayout,
     cavity,

@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import clone
 
 import dissensus as ds
-from dissensus.annotations import Annotations
+from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, MissingExtraError, NotFittedError, ParameterError
 
 pytest.importorskip("torch")
@@ -78,8 +78,8 @@ def test_pairs_unknown_items_and_unknown_annotators(fitted):
 def test_pairs_come_out_the_same_in_blocks(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     import torch
 
-    from dissensus.neural import inference
-    from dissensus.neural.tensors import as_rows, embeddings_of, inputs, weights_of
+    from dissensus.models.ldlnm import inference
+    from dissensus.models.ldlnm.tensors import as_rows, embeddings_of, inputs, weights_of
 
     known = crowd(12)
     model = ds.LDLNM(**(SMALL | {"epochs": 1, "dev_size": 0.0} | changes)).fit(known)
@@ -304,7 +304,7 @@ def planted(shuffle: bool) -> tuple[float, float, ds.LDLNM]:
 
 
 def known_features(known: Annotations) -> Any:
-    from dissensus.text.features import features_of
+    from dissensus.features.features import features_of
 
     return features_of(known)
 
@@ -390,7 +390,7 @@ def test_iterative_inference_says_what_it_cannot_do(fitted):
 
 
 def test_sizes_are_searched_with_the_common_search(tmp_path: Path):
-    from dissensus.neural.criterion import DevDistributions
+    from dissensus.models.ldlnm.criterion import DevDistributions
 
     parts = crowd(80).split_items({"train": 0.7, "dev": 0.3})
     estimator = ds.LDLNM(**(SMALL | {"epochs": 2, "n_networks": 1}))
@@ -416,7 +416,7 @@ def test_sizes_are_searched_with_the_common_search(tmp_path: Path):
 
 
 def test_the_criterion_goes_by_the_names_of_classes(fitted):
-    from dissensus.neural.criterion import divergence
+    from dissensus.models.ldlnm.criterion import divergence
 
     model, _ = fitted
     dev = crowd(30, seed=3)

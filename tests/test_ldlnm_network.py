@@ -9,7 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from dissensus.neural.inference import (  # noqa: E402
+from dissensus.learners.torch_tools import threads  # noqa: E402
+from dissensus.models.ldlnm.inference import (  # noqa: E402
     Descent,
     annotator_half,
     descend,
@@ -20,7 +21,7 @@ from dissensus.neural.inference import (  # noqa: E402
     kl_of_items,
     pair_distributions,
 )
-from dissensus.neural.network import (  # noqa: E402
+from dissensus.models.ldlnm.network import (  # noqa: E402
     Batch,
     Shape,
     Weights,
@@ -30,8 +31,7 @@ from dissensus.neural.network import (  # noqa: E402
     loss_terms,
     softsign,
 )
-from dissensus.neural.tools import threads  # noqa: E402
-from dissensus.neural.training import (  # noqa: E402
+from dissensus.models.ldlnm.training import (  # noqa: E402
     Adam,
     Schedule,
     TrainingSet,

@@ -10,7 +10,7 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError, ParameterError
-from dissensus.memory import BASE, Needs, Plan, block_labels, n_bytes, planned, words
+from dissensus.execution.memory import BASE, Needs, Plan, block_labels, n_bytes, planned, words
 
 LABELS = ds.Annotations.from_arrays(["a", "a", "b", "b"], ["x", "y", "x", "y"], ["0", "1", "0", "0"])
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus import engine
-from dissensus.engine import ones
+from dissensus.execution import blocks as engine
+from dissensus.execution.blocks import ones
 
 CROWDS = {
     "few annotators": ds.simulate(12_000, 60, 4, labels_per_item=5, load="long-tail", seed=1).annotations,
@@ -52,8 +52,8 @@ def planned_bytes(model: Any, annotations: ds.Annotations, **given: Any) -> int:
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks, as large data have; what all of them share is there already."""
     monkeypatch.setattr(engine, "SHARD_LABELS", 2048)
-    monkeypatch.setattr("dissensus.memory.SHARD_LABELS", 2048)
-    monkeypatch.setattr("dissensus.models.pgm.SHARD_LABELS", 2048)
+    monkeypatch.setattr("dissensus.execution.memory.SHARD_LABELS", 2048)
+    monkeypatch.setattr("dissensus.models.pgm.model.SHARD_LABELS", 2048)
     for power in range(18):
         ones(1 << power)
 

@@ -23,8 +23,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.validation import check_is_fitted
 
 import dissensus as ds
-from dissensus import engine
 from dissensus.errors import DataError, NotFittedError, ParameterError
+from dissensus.execution import blocks as engine
 from dissensus.models import MODELS, model_class
 from dissensus.models.base import Model
 from dissensus.params import ANY

@@ -11,10 +11,9 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from dissensus.annotations import Annotations
-from dissensus.auto import build_model
+from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
-from dissensus.outputs import (
+from dissensus.io.results import (
     check_output,
     finite,
     output_directory,
@@ -24,7 +23,8 @@ from dissensus.outputs import (
     write_pieces,
     write_summary,
 )
-from dissensus.run import label_pieces
+from dissensus.selection.compare import build_model
+from dissensus.workflow import label_pieces
 
 
 def write(directory: Path, *names: str, force: bool = False) -> None:
@@ -138,6 +138,6 @@ def test_labels_written_some_items_at_a_time_are_the_models_frame(
     crowd = Annotations.from_arrays(items, [f"a{n % 7}" for n in range(20)], labels)
     model = build_model(kind, {}).fit(crowd)
     write_csv(model.to_frame(), tmp_path / "whole.csv")
-    monkeypatch.setattr("dissensus.run.PIECE", 2)
+    monkeypatch.setattr("dissensus.workflow.PIECE", 2)
     write_pieces(label_pieces(model), tmp_path / "pieces.csv")
     assert (tmp_path / "pieces.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()

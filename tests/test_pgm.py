@@ -13,14 +13,14 @@ from scipy.special import gammaln, xlogy
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
-from dissensus import engine
+from dissensus.data.simulation import Simulation
 from dissensus.errors import ParameterError
+from dissensus.execution import blocks as engine
 from dissensus.models import fmm
-from dissensus.models.dirichlet import expected_log
-from dissensus.models.joint import Parameters, Priors, log_joint, log_prior
-from dissensus.models.learning import HYPERPRIORS, Learned, MaximumPosterior, VariationalBayes
-from dissensus.models.propagation import Potentials, Statistics
-from dissensus.simulation import Simulation
+from dissensus.models.pgm.dirichlet import expected_log
+from dissensus.models.pgm.joint import Parameters, Priors, log_joint, log_prior
+from dissensus.models.pgm.learning import HYPERPRIORS, Learned, MaximumPosterior, VariationalBayes
+from dissensus.models.pgm.propagation import Potentials, Statistics
 from small_graphs import (
     crowd,
     enumerated,
@@ -585,7 +585,7 @@ def test_damping_ends_where_undamped_messages_end() -> None:
 
 def test_potentials_with_evidence_are_rows_of_items() -> None:
     """What an item prior becomes: log ψ_k + S Σ_p h_mp log Q_kp, worked by hand."""
-    from dissensus.models.message_em import with_evidence
+    from dissensus.models.pgm.message_em import with_evidence
 
     theta = np.array([[[0.9, 0.1], [0.5, 0.5]], [[0.2, 0.8], [0.4, 0.6]]])
     potentials = Potentials(np.log(theta), np.log([0.3, 0.7]), np.log([0.5, 0.5]))
@@ -599,7 +599,7 @@ def test_potentials_with_evidence_are_rows_of_items() -> None:
 
 
 def test_an_objective_that_keeps_swinging_is_told_from_one_that_calms_down() -> None:
-    from dissensus.models.message_em import swings
+    from dissensus.models.pgm.message_em import swings
 
     assert swings([0.0, 1.0, 0.0, 1.0, 0.0, 1.0])
     assert not swings([0.0, 1.0, 0.0, 1.0, 0.0])  # too short to tell

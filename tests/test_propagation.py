@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus import engine
-from dissensus.models.propagation import Beliefs, Graph, Potentials
+from dissensus.execution import blocks as engine
+from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials
 from small_graphs import (
     Row,
     Truth,

@@ -13,13 +13,19 @@ import numpy as np
 import pytest
 
 import dissensus as ds
+from dissensus.data.pairs import pairs_per_item
 from dissensus.errors import DataError, ParameterError
+from dissensus.evaluation.recovery import Recovery
+from dissensus.evaluation.resampling import Resamples
+from dissensus.evaluation.reservation import (
+    Design,
+    additive,
+    best_in_hindsight,
+    efficiency_words,
+    label_efficiency,
+)
 from dissensus.metrics import kl, kl_rows
 from dissensus.models.empirical import GRID
-from dissensus.pair_order import pairs_per_item
-from dissensus.recovery import Recovery
-from dissensus.resampling import Resamples
-from dissensus.reservation import Design, additive, best_in_hindsight, efficiency_words, label_efficiency
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 
 import dissensus as ds
 from dissensus.report import people
-from dissensus.run import refine
+from dissensus.workflow import refine
 from report_sample import canteen
 
 playwright = pytest.importorskip("playwright.sync_api")

@@ -209,7 +209,7 @@ def test_anonymised_pages_hold_no_annotator_id(sample: ds.Annotations, fitted: M
 
 
 def test_held_out_scores_of_a_run_are_taken_over(sample: ds.Annotations) -> None:
-    from dissensus.run import refine
+    from dissensus.workflow import refine
 
     run = refine(sample, "pgm", {"n_item_clusters": 4, "n_annotator_clusters": 2})
     table = held_out_table(run.model, sample, run.held_out, 0.2, 0)
@@ -222,7 +222,7 @@ def test_held_out_scores_of_a_run_are_taken_over(sample: ds.Annotations) -> None
 
 
 def test_scores_on_other_hidden_labels_are_not_mixed_in(sample: ds.Annotations) -> None:
-    from dissensus.run import refine
+    from dissensus.workflow import refine
 
     run = refine(sample, "fmm", {"n_item_clusters": 4}, held_out=0.3)
     table = held_out_table(run.model, sample, run.held_out, 0.2, 0)
@@ -296,7 +296,7 @@ def test_a_long_trace_is_thinned_and_keeps_its_ends(fitted: Model) -> None:
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "ldlnm"])
 def test_every_model_has_a_page(name: str, sample: ds.Annotations, tmp_path: Path) -> None:
-    from dissensus.auto import build_model
+    from dissensus.selection.compare import build_model
 
     model = build_model(name, {}).fit(sample)
     content = data_of(write_report(model, sample, tmp_path / "page.html", held_out=[]))

@@ -16,14 +16,14 @@ import pytest
 import dissensus as ds
 from cli_help import failure, run
 from dissensus.errors import DissensusError
-from dissensus.experiments.reproduction import printed
-from dissensus.experiments.reproduction.answers import Contrast, answers_text, sentence
-from dissensus.experiments.reproduction.datasets import find_sets, load
-from dissensus.experiments.reproduction.ensembles import blend_weight
-from dissensus.experiments.reproduction.evaluation import Reproduction, reproduce, request
-from dissensus.experiments.reproduction.scale import QUICK, Scale
-from dissensus.intervals import Interval
+from dissensus.evaluation.intervals import Interval
 from dissensus.metrics import entropy, kl
+from dissensus.paper import printed
+from dissensus.paper.answers import Contrast, answers_text, sentence
+from dissensus.paper.datasets import find_sets, load
+from dissensus.paper.ensembles import blend_weight
+from dissensus.paper.evaluation import Reproduction, reproduce, request
+from dissensus.paper.scale import QUICK, Scale
 
 TOPICS = (("rain", "cold", "wet"), ("sun", "warm", "dry"), ("job", "desk", "late"))
 WORDS = sorted({word for topic in TOPICS for word in topic} | {"the", "day", "is"})

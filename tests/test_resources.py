@@ -23,10 +23,13 @@ from cluster_help import (
     small_shards,
     stored,
 )
-from dissensus import auto, engine, resourcing, scratch
-from dissensus.engine import blocks_of
 from dissensus.errors import DataError, ParameterError
-from dissensus.memory import Plan
+from dissensus.execution import blocks as engine
+from dissensus.execution import resources as resourcing
+from dissensus.execution import scratch
+from dissensus.execution.blocks import blocks_of
+from dissensus.execution.memory import Plan
+from dissensus.selection import compare as auto
 
 __all__ = ["small_shards"]
 pytestmark = pytest.mark.usefixtures("small_shards")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import dissensus
-from dissensus.annotations import Annotations
+from dissensus.data.annotations import Annotations
+from dissensus.data.simulation import simulate
 from dissensus.errors import ParameterError
-from dissensus.run import annotator_table, gold_accuracy, open_run, refine, write_run
-from dissensus.simulation import simulate
+from dissensus.workflow import annotator_table, gold_accuracy, open_run, refine, write_run
 
 
 def test_a_named_model_stands_beside_the_smoothed_counts() -> None:

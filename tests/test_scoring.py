@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dissensus.annotations import Annotations
+from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, ParameterError
-from dissensus.estimates import of_labels, read_estimates
+from dissensus.evaluation.estimates import of_labels, read_estimates
+from dissensus.evaluation.scoring import kind_of, score_files
 from dissensus.models.majority import MajorityVote
-from dissensus.scoring import kind_of, score_files
 
 
 def write(path: Path, text: str) -> Path:

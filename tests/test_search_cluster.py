@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.annotations import Annotations, Stored
-from dissensus.cluster.connection import connected
+from dissensus.data.annotations import Annotations, Stored
 from dissensus.errors import DataError
-from dissensus.search.remote import OnCluster
-from dissensus.search.workers import workers
+from dissensus.execution.dask.connection import connected
+from dissensus.execution.dask.tasks import OnCluster
+from dissensus.execution.tasks import workers
 
 pytest.importorskip("distributed")
 
@@ -131,7 +131,7 @@ def test_a_store_that_a_worker_does_not_have_is_one_line(client: Any, store: Pat
 
 
 def _kept_by_a_worker(*_: Any) -> int:
-    from dissensus.search import remote
+    from dissensus.execution.dask import tasks as remote
 
     return len(remote._unpacked)
 
@@ -149,7 +149,7 @@ def test_memory_is_divided_among_the_tasks_that_run_at_once(client: Any) -> None
 
 
 def _memory(shared: None, task: int) -> int | None:
-    from dissensus.resourcing import current
+    from dissensus.execution.resources import current
 
     return current().memory
 
@@ -172,7 +172,7 @@ def test_precision_reaches_every_task(client: Any) -> None:
 
 
 def _precision(shared: None, task: int) -> str:
-    from dissensus.resourcing import current
+    from dissensus.execution.resources import current
 
     assert current().client is None
     return current().precision

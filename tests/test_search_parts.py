@@ -13,11 +13,12 @@ import pytest
 from scipy.stats import spearmanr
 
 import dissensus as ds
+from dissensus.data.fingerprint import fingerprint
+from dissensus.data.pairs import pair_items, pairs_per_item, random_places
 from dissensus.errors import DataError, ParameterError
-from dissensus.pair_order import pair_items, pairs_per_item, random_places
-from dissensus.search.criteria import DevItems, HeldOutLabels, criterion_of, criterion_record, halves
-from dissensus.search.fingerprint import fingerprint
-from dissensus.search.grid import (
+from dissensus.execution.progress import Clock, in_words
+from dissensus.selection.criteria import DevItems, HeldOutLabels, criterion_of, criterion_record, halves
+from dissensus.selection.grid import (
     cells_of,
     described,
     for_trial,
@@ -26,10 +27,9 @@ from dissensus.search.grid import (
     stream_seed,
     with_settings,
 )
-from dissensus.search.information import InformationCriterion, log_complete, log_evidence, penalty
-from dissensus.search.journal import FILE, open_journal
-from dissensus.search.progress import Clock, in_words
-from dissensus.search.results import Cell, gain, stability
+from dissensus.selection.information import InformationCriterion, log_complete, log_evidence, penalty
+from dissensus.selection.journal import FILE, open_journal
+from dissensus.selection.results import Cell, gain, stability
 
 
 @pytest.fixture(scope="module")
@@ -377,7 +377,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_clock_counts_at_the_pace_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     now, told = [100.0], []
-    monkeypatch.setattr("dissensus.search.progress.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("dissensus.execution.progress.time.perf_counter", lambda: now[0])
     clock = Clock(lambda what, share: told.append((what, share)), 10.0)
     now[0] = 104.0
     clock.tick(2.0, "first")  # 2 of 10 in 4 s: 16 s for the other 8

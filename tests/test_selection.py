@@ -19,8 +19,8 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError, DissensusError, ParameterError
-from dissensus.search.journal import FILE
-from dissensus.selection import Selection
+from dissensus.selection.journal import FILE
+from dissensus.selection.select import Selection
 
 SIZES = {"n_item_clusters": [1, 2, 3], "n_annotator_clusters": [1, 2]}
 
@@ -324,7 +324,7 @@ SEARCH = """
 import os, sys, time
 from pathlib import Path
 import dissensus as ds
-from dissensus.search.criteria import HeldOutLabels
+from dissensus.selection.criteria import HeldOutLabels
 
 def slow(estimator, annotations, seed):
     Path(sys.argv[2], str(os.getpid())).touch()

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from dissensus.errors import DataError
-from dissensus.shelf import BlockState, DiskPlace, FiledState, InMemory, Kept, OnDisk, write_array
+from dissensus.execution.messages import (
+    BlockState,
+    DiskPlace,
+    FiledState,
+    InMemory,
+    Kept,
+    OnDisk,
+    write_array,
+)
 
 TABLE = np.arange(12.0).reshape(4, 3) / 7
 

@@ -16,14 +16,15 @@ from pyarrow import parquet
 
 import dissensus as ds
 from cli_help import failure, run, tree, write_votes
-from dissensus import engine, vocabulary
+from dissensus.data import vocabulary
 from dissensus.errors import DataError, ParameterError
+from dissensus.execution import blocks as engine
+from dissensus.io.results import label_table
+from dissensus.io.store import layout
+from dissensus.io.store.budget import BASE, Budget, words
+from dissensus.io.store.inputs import list_files
+from dissensus.io.store.merging import partitions
 from dissensus.io.write import write_table
-from dissensus.outputs import label_table
-from dissensus.store import layout
-from dissensus.store.budget import BASE, Budget, words
-from dissensus.store.inputs import list_files
-from dissensus.store.merging import partitions
 from store_help import FORMATS, few_rows, random_rows, same, write_rows
 
 __all__ = ["few_rows"]
@@ -75,7 +76,8 @@ def test_neither_order_nor_memory_reaches_the_store(tmp_path: Path, monkeypatch:
     random.Random(0).shuffle(rows)
     file = write_rows(tmp_path / "b.csv", rows)
     for number, limit in enumerate((5, 40, 1000)):
-        monkeypatch.setattr("dissensus.store.packing.Budget.of", lambda _, n=limit: Budget(10**12, n, 10**6))
+        limits = Budget(10**12, limit, 10**6)
+        monkeypatch.setattr("dissensus.io.store.packing.Budget.of", lambda _, limits=limits: limits)
         ds.pack(file, tmp_path / f"other-{number}")
         assert tree(tmp_path / f"other-{number}") == tree(tmp_path / "one")
 
@@ -247,7 +249,7 @@ def test_sizes_are_rounded_up() -> None:
 def test_what_cannot_be_cut_says_what_memory_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dissensus.store.packing.Budget.of", lambda _: Budget(BASE + 1000, 10, 600))
+    monkeypatch.setattr("dissensus.io.store.packing.Budget.of", lambda _: Budget(BASE + 1000, 10, 600))
     array = write_rows(tmp_path / "votes.json", random_rows(7))
     with pytest.raises(
         DataError, match=r"votes\.json: reading it whole.* needs 250\.\dMB of memory, and 250\.1MB"

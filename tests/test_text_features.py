@@ -12,10 +12,10 @@ import pytest
 from scipy.sparse import csr_array
 
 import dissensus as ds
-from dissensus.annotations import Annotations
+from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
-from dissensus.text import features as module
-from dissensus.text.features import as_features, features_of
+from dissensus.features import features as module
+from dissensus.features.features import as_features, features_of
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 

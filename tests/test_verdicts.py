@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus import Annotations, annotator_verdicts, groups, simulate
+from dissensus import Annotations, annotator_verdicts, simulate
+from dissensus.annotators import groups
 from dissensus.errors import DataError, ParameterError
 from dissensus.planted import planted_crowd
 

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations
-from dissensus.engine import Serial
-from dissensus.models.propagation import Statistics
-from dissensus.views import (
+from dissensus.annotators.views import (
     CARELESS,
     CONSTANT,
     LEANING,
@@ -25,6 +23,8 @@ from dissensus.views import (
     deviations,
     learned,
 )
+from dissensus.execution.blocks import Serial
+from dissensus.models.pgm.propagation import Statistics
 
 SHARES = np.array([0.5, 0.3, 0.2])
 PAIRS = np.array([[0, 1], [1, 0]])

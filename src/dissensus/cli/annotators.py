@@ -15,7 +15,7 @@ from dissensus.cli.terminal import count, progress, say, show_json, show_table
 from dissensus.cli.writing import Json
 
 if TYPE_CHECKING:
-    from dissensus.verdicts import AnnotatorVerdicts
+    from dissensus.annotators.verdicts import AnnotatorVerdicts
 
 SHOWN = 10  # annotators of each kind in the table
 
@@ -44,9 +44,9 @@ def annotators(
 ) -> None:
     """Tell spam from minority views, annotator by annotator, with the evidence."""
     labels = reading.read(file)
+    from dissensus.annotators.verdicts import annotator_verdicts
     from dissensus.io.write import write_table
     from dissensus.models.base import make_frame
-    from dissensus.verdicts import annotator_verdicts
 
     with progress() as watch:
         watch("looking for spam and for groups", 0.0)

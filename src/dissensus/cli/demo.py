@@ -13,7 +13,7 @@ from dissensus.cli.terminal import progress, say, show_json, show_table
 from dissensus.cli.writing import Json, Output, command_line
 
 if TYPE_CHECKING:
-    from dissensus.demo import Demo
+    from dissensus.cli.demo_crowd import Demo
 
 
 @app.command(epilog=example("dissensus demo", "dissensus demo --seed 3 -o demo-output"))
@@ -26,8 +26,8 @@ def demo(
 ) -> None:
     """Simulate a crowd whose truth is known, refine its labels, and show how close each model comes."""
     directory = output.directory("demo-output")
-    from dissensus.demo import demo as run_demo
-    from dissensus.demo import write_demo
+    from dissensus.cli.demo_crowd import demo as run_demo
+    from dissensus.cli.demo_crowd import write_demo
 
     with progress() as watch:
         found = run_demo(seed, watch=watch)

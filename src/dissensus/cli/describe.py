@@ -21,7 +21,7 @@ def describe(file: LabelFile, reading: Reading, as_json: Json = False) -> None:
     """Say what is in a file: counts, labels per item, class balance, entropy, duplicates, parts."""
     with progress() as watch:
         watch(f"reading {file.name}", 0.0)
-        from dissensus.description import describe as describe_annotations
+        from dissensus.data.description import describe as describe_annotations
 
         description = describe_annotations(reading.read(file, aloud=False))
     if as_json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from dissensus.annotations import Annotations
+    from dissensus.data.annotations import Annotations
 
 PANEL = "Item features, for models that use them"
 
@@ -47,7 +47,7 @@ class ItemFeatures:
         """The annotations with the features asked for."""
         if self.features is None and self.text_column is None:
             return annotations
-        from dissensus.text.features import embed_items, read_features, with_features
+        from dissensus.features.features import embed_items, read_features, with_features
 
         if self.features is not None:
             return with_features(annotations, read_features(self.features, annotations))

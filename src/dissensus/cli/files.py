@@ -40,8 +40,8 @@ def import_export(
         watch(f"reading {file.name}", 0.0)
         annotations = reading.read(file)
         from dissensus.errors import DataError
+        from dissensus.io.results import label_table
         from dissensus.io.write import write_table
-        from dissensus.outputs import label_table
 
         if items_to is not None and annotations.item_table is None:
             raise DataError(f"{file}: says nothing about items; leave out --items-to")
@@ -102,7 +102,7 @@ def export_labels(
     from dissensus.io.tables import open_table
     from dissensus.io.write import write_labels
     from dissensus.models.files import load
-    from dissensus.run import MODEL
+    from dissensus.workflow import MODEL
 
     fitted = load(model / MODEL if model.is_dir() else model)
     side = None if items is None else open_table(items).everything()

@@ -17,8 +17,8 @@ from dissensus.cli.terminal import amounts, count, progress, say, show_json, sho
 from dissensus.cli.writing import Json, Output, command_line, say_written, stem
 
 if TYPE_CHECKING:
-    from dissensus.annotations import Annotations
-    from dissensus.run import Run
+    from dissensus.data.annotations import Annotations
+    from dissensus.workflow import Run
 
 HeldOutShare = Annotated[
     float,
@@ -56,7 +56,7 @@ def fit(
     directory = output.directory(f"{stem(file, reading.question)}-refined")
     settings.check()
     machine.check()
-    from dissensus.run import refine, write_run
+    from dissensus.workflow import refine, write_run
 
     with progress() as watch:
         watch(f"reading {file.name}", 0.0)
@@ -92,7 +92,7 @@ def fit(
 
 def _say_differing(annotations: Annotations) -> None:
     """Annotators who gave an item different labels: all of them count, and that is worth a word."""
-    from dissensus.description import repeated_pairs
+    from dissensus.data.description import repeated_pairs
 
     differing = 0 if annotations.anonymous else repeated_pairs(annotations)[1]
     if differing:
@@ -117,7 +117,7 @@ def _show(run: Run, gold_accuracy: float | None) -> None:
 
 
 def _held_out_rows(run: Run) -> tuple[list[list[Any]], int]:
-    from dissensus.auto import title_of
+    from dissensus.selection.compare import title_of
 
     rows = [[title_of(row.model), row.score, row.score_items, f"{row.seconds:.2f}"] for row in run.held_out]
     scores = [row.score for row in run.held_out]

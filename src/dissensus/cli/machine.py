@@ -15,7 +15,7 @@ from dissensus.cli.door import StoppedError
 from dissensus.errors import ParameterError
 
 if TYPE_CHECKING:
-    from dissensus.resourcing import Resources
+    from dissensus.execution.resources import Resources
 
 PANEL = "The machine"
 
@@ -59,7 +59,7 @@ class Cluster:
     @contextmanager
     def in_use(self, jobs: int, watch: Callable[[str, float], None]) -> Iterator[Resources]:
         """Every fit inside the block uses it, and tells ``watch`` of its iterations."""
-        from dissensus.resourcing import resources
+        from dissensus.execution.resources import resources
 
         tls = (self.tls_ca, self.tls_cert, self.tls_key) if self.tls_ca else None
         others = self._others()
@@ -92,7 +92,7 @@ class Machine(Cluster):
         """Likewise a size that is none."""
         super().check()
         if self.memory is not None:
-            from dissensus.memory import n_bytes
+            from dissensus.execution.memory import n_bytes
 
             n_bytes(self.memory, "fit")
 

@@ -72,7 +72,7 @@ def pack(
     as_json: Json = False,
 ) -> None:
     """Pack files of labels, larger than memory if need be, into a store that every command reads."""
-    from dissensus.store.packing import pack as pack_files
+    from dissensus.io.store.packing import pack as pack_files
 
     with progress() as watch:
         manifest = pack_files(files, output, memory=memory, watch=watch, **rows.settings())

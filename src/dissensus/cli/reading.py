@@ -12,7 +12,7 @@ import typer
 from dissensus.cli.terminal import note
 
 if TYPE_CHECKING:
-    from dissensus.annotations import Annotations
+    from dissensus.data.annotations import Annotations
 
 PANEL = "Reading the file"
 

@@ -20,8 +20,8 @@ from dissensus.cli.terminal import count, note, progress, say, show_json, show_t
 from dissensus.cli.writing import Json, command_line, say_written
 
 if TYPE_CHECKING:
+    from dissensus.evaluation.recovery import Recovery
     from dissensus.models.base import Model
-    from dissensus.recovery import Recovery
 
 PANEL = "What is compared"
 USUAL_MODELS = ["fmm", "pgm"]
@@ -71,7 +71,7 @@ class Comparison:
         return {text: self._group(text) for text in self.model or USUAL_MODELS}
 
     def _group(self, text: str) -> list[Model]:
-        from dissensus.auto import build_model
+        from dissensus.selection.compare import build_model
 
         name, *settings = shlex.split(text) or [""]
         given = dict(map(parse_setting, settings))
@@ -122,9 +122,9 @@ def recover(
     """Measure how close models come to labels kept back, and how many raw labels theirs are worth."""
     models = comparison.models()
     cluster.check()
-    from dissensus.outputs import check_output
-    from dissensus.recovery import recover as measure
-    from dissensus.recovery_files import write_recovery
+    from dissensus.evaluation.recovery import recover as measure
+    from dissensus.evaluation.recovery_files import write_recovery
+    from dissensus.io.results import check_output
 
     if output is not None:
         check_output(output, force)

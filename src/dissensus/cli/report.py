@@ -76,7 +76,7 @@ def report(
 ) -> None:
     """Write a fitted model as one page to look at: items, annotators, clusters, quality."""
     from dissensus.report.page import write_report
-    from dissensus.run import REPORT, open_run
+    from dissensus.workflow import REPORT, open_run
 
     saved = open_run(place)
     target = output or (place / REPORT if place.is_dir() else Path(REPORT))

@@ -19,8 +19,8 @@ from dissensus.cli.terminal import count, note, progress, say
 from dissensus.cli.writing import Output, command_line, say_written
 
 if TYPE_CHECKING:
-    from dissensus.experiments.reproduction.evaluation import Reproduction
-    from dissensus.experiments.reproduction.scale import Scale
+    from dissensus.paper.evaluation import Reproduction
+    from dissensus.paper.scale import Scale
 
 DEFAULT_DIRECTORY = "paper"
 
@@ -37,7 +37,7 @@ def usual_data() -> Path:
 def scale_of(quick: bool, repeats: int | None) -> Scale:
     """How much is computed."""
     from dissensus.errors import bad_parameter
-    from dissensus.experiments.reproduction.scale import DEFAULT, QUICK
+    from dissensus.paper.scale import DEFAULT, QUICK
 
     scale = QUICK if quick else DEFAULT
     if repeats is None:
@@ -82,9 +82,9 @@ def reproduce(
 ) -> None:
     """Run the paper's evaluation again and write its tables, answers and figures; goes on where it was."""
     directory = output.directory(DEFAULT_DIRECTORY)
-    from dissensus.experiments.reproduction.evaluation import reproduce as run
-    from dissensus.experiments.reproduction.evaluation import request
-    from dissensus.outputs import claimed
+    from dissensus.io.results import claimed
+    from dissensus.paper.evaluation import reproduce as run
+    from dissensus.paper.evaluation import request
 
     place, scale = data or usual_data(), scale_of(quick, repeats)
     names, parts = _names(sets), _names(only)

@@ -53,7 +53,7 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score estimates against the truth, gold labels, or labels by annotators that they have not seen."""
-    from dissensus.scoring import score_files
+    from dissensus.evaluation.scoring import score_files
 
     scores = score_files(
         estimates,

@@ -32,7 +32,7 @@ from dissensus.cli.writing import Json, Output, command_line, say_written, stem
 
 if TYPE_CHECKING:
     from dissensus.models.base import Model
-    from dissensus.selection import Selection
+    from dissensus.selection.select import Selection
 
 PANEL = "The search"
 SHOWN = 10  # cells in the table
@@ -83,7 +83,7 @@ class Grid:
 
     def estimator(self) -> Model:
         """The model, with the settings that stay the same."""
-        from dissensus.auto import build_model
+        from dissensus.selection.compare import build_model
 
         fixed = {"inference": self.inference, "n_restarts": self.restarts}
         given = {name: value for name, value in fixed.items() if value is not None}
@@ -91,7 +91,7 @@ class Grid:
 
     def values(self, estimator: Model) -> dict[str, list[Any]]:
         """What is tried: the numbers of clusters the model has, and every ``--grid``."""
-        from dissensus.auto import check_known
+        from dissensus.selection.compare import check_known
 
         known = estimator.get_params(deep=False)
         sizes = {setting: getattr(self, option) for option, setting in SIZES.items()}
@@ -141,9 +141,9 @@ def select(
     estimator = grid.estimator()
     values = grid.values(estimator)
     cluster.check()
-    from dissensus.outputs import claimed
-    from dissensus.selection import select as search
-    from dissensus.selection_files import write_selection
+    from dissensus.io.results import claimed
+    from dissensus.selection.files import write_selection
+    from dissensus.selection.select import select as search
 
     annotations = features.attached(reading.read(file))
     dev = None if grid.dev is None else features.attached(reading.read(grid.dev))

@@ -57,8 +57,8 @@ class Crowd:
 def simulate(context: typer.Context, output: Output, crowd: Crowd, as_json: Json = False) -> None:
     """Draw labels from the generative process, and write them with the truth they came from."""
     directory = output.directory("simulated-crowd")
-    from dissensus import simulation
-    from dissensus.simulation_files import write_simulation
+    from dissensus.cli.simulation_files import write_simulation
+    from dissensus.data import simulation
 
     settings = asdict(crowd)
     drawn = simulation.simulate(**settings)

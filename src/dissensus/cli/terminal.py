@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from dissensus.annotations import Annotations
+    from dissensus.data.annotations import Annotations
 
 NUMBER = re.compile(r"[\d.,%∞+<>\-−– ]*")  # a table's cell that stands to the right
 PIPE_WIDTH = 160  # columns of a table where no terminal says how wide it is
@@ -147,6 +147,6 @@ def printable(text: str) -> str:
 
 def show_json(value: Any) -> None:
     """Print a value as JSON; numbers that JSON has no word for become null."""
-    from dissensus.outputs import finite
+    from dissensus.io.results import finite
 
     sys.stdout.write(json.dumps(finite(value), indent=2, ensure_ascii=False) + "\n")

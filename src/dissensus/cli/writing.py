@@ -29,7 +29,7 @@ class Output:
 
     def directory(self, default: str) -> Path:
         """The place to write, checked before any work is done."""
-        from dissensus.outputs import check_output
+        from dissensus.io.results import check_output
 
         place = self.output or Path(default)
         check_output(place, self.force)

@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 
 from dissensus._version import __version__
-from dissensus.annotations import Annotations
-from dissensus.experiments.pages import line, read_dataset, table, write_page, yes
+from dissensus.data.annotations import Annotations
 from dissensus.metrics import kl
 from dissensus.models.empirical import GRID, EmpiricalDistribution
 from dissensus.models.fmm import FMM
+from dissensus.paper.pages import line, read_dataset, table, write_page, yes
 
 COMMAND = "python -m dissensus.experiments.foundation"
 

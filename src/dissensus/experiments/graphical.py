@@ -18,14 +18,14 @@ from pathlib import Path
 import numpy as np
 
 from dissensus._version import __version__
-from dissensus.annotations import Annotations
-from dissensus.experiments.pages import line, read_dataset, table, write_page, yes
+from dissensus.data.annotations import Annotations
+from dissensus.evaluation.recovery import Recovery, recover
 from dissensus.metrics import kl
 from dissensus.models.base import Model
 from dissensus.models.dawid_skene import DawidSkene
 from dissensus.models.fmm import FMM
-from dissensus.models.pgm import PGM
-from dissensus.recovery import Recovery, recover
+from dissensus.models.pgm.model import PGM
+from dissensus.paper.pages import line, read_dataset, table, write_page, yes
 
 COMMAND = "python -m dissensus.experiments.graphical"
 

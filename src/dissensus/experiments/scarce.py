@@ -22,14 +22,14 @@ from pathlib import Path
 import numpy as np
 
 from dissensus._version import __version__
-from dissensus.annotations import Annotations
-from dissensus.experiments.curves import Points, curves
-from dissensus.experiments.pages import Journal, Values, line, read_dataset, table, yes
+from dissensus.data.annotations import Annotations
+from dissensus.evaluation.intervals import Interval
+from dissensus.evaluation.resampling import Resamples
 from dissensus.experiments.scarcity import Array, Draw, measure
-from dissensus.intervals import Interval
+from dissensus.features.features import embed_items
 from dissensus.io.atomic import atomic_path
-from dissensus.resampling import Resamples
-from dissensus.text.features import embed_items
+from dissensus.paper.curves import Points, curves
+from dissensus.paper.pages import Journal, Values, line, read_dataset, table, yes
 
 COMMAND = "python -m dissensus.experiments.scarce"
 SETS = ("jq1", "jq3")

@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.annotations import Annotations
-from dissensus.experiments.pages import Values
-from dissensus.guided import GuidedClassifier
+from dissensus.data.annotations import Annotations
+from dissensus.data.pairs import random_places, take_pairs
+from dissensus.evaluation.reservation import additive
+from dissensus.features.features import features_of
+from dissensus.guided.classifier import GuidedClassifier
 from dissensus.learners.softmax import SoftmaxRegression
 from dissensus.metrics import kl_rows
 from dissensus.models.base import Model
 from dissensus.models.empirical import GRID
 from dissensus.models.fmm import FMM
-from dissensus.models.pgm import PGM
-from dissensus.pair_order import random_places, take_pairs
-from dissensus.reservation import additive
-from dissensus.text.features import features_of
+from dissensus.models.pgm.model import PGM
+from dissensus.paper.pages import Values
 
 Array = NDArray[np.float64]
 

@@ -24,17 +24,17 @@ from typing import Any
 import numpy as np
 
 from dissensus._version import __version__
-from dissensus.annotations import Annotations
-from dissensus.experiments.pages import Journal, Values, line, read_dataset, table, yes
+from dissensus.data.annotations import Annotations
+from dissensus.features.features import embed_items, features_of
 from dissensus.io.atomic import atomic_path
 from dissensus.learners.finetuned import FineTunedEncoder
 from dissensus.learners.softmax import SoftmaxRegression
 from dissensus.learners.textcnn import TextCNN
 from dissensus.metrics import accuracy, kl
 from dissensus.models.dawid_skene import DawidSkene
-from dissensus.models.pgm import PGM
-from dissensus.neural.ldlnm import LDLNM
-from dissensus.text.features import embed_items, features_of
+from dissensus.models.ldlnm.model import LDLNM
+from dissensus.models.pgm.model import PGM
+from dissensus.paper.pages import Journal, Values, line, read_dataset, table, yes
 
 COMMAND = "python -m dissensus.experiments.text_models"
 SETS = ("jq1", "jq2", "jq3")

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus._version import __version__
-from dissensus.experiments.pages import line, table, write_page, yes
+from dissensus.annotators.verdicts import annotator_verdicts
+from dissensus.paper.pages import line, table, write_page, yes
 from dissensus.planted import MINORITY, SPAMMER, planted_crowd
-from dissensus.verdicts import annotator_verdicts
 
 COMMAND = "python -m dissensus.experiments.verdicts"
 LABELS_EACH = (5, 10, 15, 20, 30, 40, 60, 80, 100)

@@ -6,8 +6,8 @@ import difflib
 import re
 from collections.abc import Collection, Sequence
 
+from dissensus.data.vocabulary import quoted
 from dissensus.errors import DataError
-from dissensus.vocabulary import quoted
 
 # What people call each column, surest names first. Case, white space and hyphens do not matter ("Worker ID"
 # is worker_id), and a plain word stands for its id as well (task for task_id).

@@ -8,9 +8,9 @@ from typing import Any
 import narwhals as nw
 import pyarrow as pa
 
+from dissensus.data.vocabulary import quoted
 from dissensus.errors import DataError
 from dissensus.io.columns import refuse_doubled
-from dissensus.vocabulary import quoted
 
 _KINDS = ("pandas", "polars", "pyarrow")  # kinds that results can be given back in
 

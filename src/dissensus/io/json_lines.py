@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from dissensus.data.vocabulary import quoted
 from dissensus.errors import DataError
 from dissensus.io.source import BOM, Source, encoding_error
 from dissensus.io.tables import FileTable
-from dissensus.vocabulary import quoted
 
 _BATCH = 1 << 16
 _ARRAY_MEMORY = 16  # bytes of memory for each byte of an array of objects, which is parsed whole

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from dissensus.data.vocabulary import quoted
 from dissensus.errors import DataError
 from dissensus.io.columns import refuse_doubled
 from dissensus.io.source import Source
 from dissensus.io.tables import FileTable
-from dissensus.vocabulary import quoted
 
 _BATCH = 1 << 16  # rows of a chunk
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError)

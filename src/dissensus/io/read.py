@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from dissensus.annotations import Annotations
+from dissensus.data.annotations import Annotations
+from dissensus.data.rows import Duplicates
+from dissensus.data.vocabulary import Place, Vocabulary, lookalikes, quoted
 from dissensus.errors import DataError, bad_parameter
 from dissensus.io.columns import find_column
 from dissensus.io.layouts import (
@@ -25,8 +27,6 @@ from dissensus.io.layouts import (
     read_wide,
 )
 from dissensus.io.tables import FORMATS, Table, open_table
-from dissensus.rows import Duplicates
-from dissensus.vocabulary import Place, Vocabulary, lookalikes, quoted
 
 if TYPE_CHECKING:
     from dissensus.io.exports import Imported
@@ -81,7 +81,7 @@ def read_annotations(
     columns = Columns(item, annotator, label if label is not None else question)
     _check(classes, layout, columns)
     if _is_store(source):
-        from dissensus.store.opening import open_annotations
+        from dissensus.io.store.opening import open_annotations
 
         _refuse_rules(source, columns, classes, duplicates, layout, format)
         return open_annotations(source, items=items, annotators=annotators, gold=gold)
@@ -206,7 +206,7 @@ def _from_export(imported: Imported, classes: Sequence[Any] | None, duplicates: 
 def _is_store(source: Any) -> bool:
     if not isinstance(source, str | os.PathLike) or not Path(source).is_dir():
         return False
-    from dissensus.store.manifest import is_store
+    from dissensus.io.store.manifest import is_store
 
     return is_store(Path(source))
 

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import ModelFileError, require
+from dissensus.features.embedding import embed, load_encoder
+from dissensus.features.progress import progress_bar
 from dissensus.learners.base import Array, Dev, Learner, as_texts, batches, check_head, own_dev
 from dissensus.learners.softmax import SoftmaxRegression
 from dissensus.metrics import kl
 from dissensus.params import ANY, NONE, SEED, integer, real
-from dissensus.text.embedding import embed, load_encoder
-from dissensus.text.progress import progress_bar
 
 PREDICT_BATCH = 64
 FILE_PREFIX = "file:"
@@ -90,7 +90,7 @@ class FineTunedEncoder(Learner):
 
     def _fit(self, X: list[str], targets: Array, dev: Dev | None) -> None:
         require("torch", "text")
-        from dissensus.neural.tools import global_seed, threads
+        from dissensus.learners.torch_tools import global_seed, threads
 
         if dev is None:
             (X, targets), dev = own_dev(X, targets, self.seed)
@@ -100,7 +100,7 @@ class FineTunedEncoder(Learner):
     def _train(self, X: list[str], targets: Array, dev: Dev) -> None:
         import torch
 
-        from dissensus.neural.tools import BestEpoch
+        from dissensus.learners.torch_tools import BestEpoch
 
         self.encoder_ = self._load(self.model)
         head = self._regression_head(X, targets, dev)
@@ -153,7 +153,7 @@ class FineTunedEncoder(Learner):
         return head.to(self.encoder_.device)
 
     def _keep_head(self, head: Any) -> None:
-        from dissensus.neural.tools import to_numpy
+        from dissensus.learners.torch_tools import to_numpy
 
         self.coef_ = to_numpy(head.weight).T.astype(np.float64)
         self.intercept_ = to_numpy(head.bias).astype(np.float64)
@@ -174,7 +174,7 @@ class FineTunedEncoder(Learner):
         return head(self.encoder_(on_device)["sentence_embedding"])
 
     def _predict(self, X: list[str]) -> Array:
-        from dissensus.neural.tools import threads
+        from dissensus.learners.torch_tools import threads
 
         with threads(self.n_threads):
             return self._forward(self._head(self.coef_, self.intercept_), X)
@@ -194,7 +194,7 @@ class FineTunedEncoder(Learner):
         return chances
 
     def _load(self, model: Any) -> Any:
-        from dissensus.neural.tools import pick_device
+        from dissensus.learners.torch_tools import pick_device
 
         return load_encoder(model, str(pick_device(self.device)))
 

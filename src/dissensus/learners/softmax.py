@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from dissensus.engine import executor
 from dissensus.errors import DataError
+from dissensus.execution.blocks import executor
+from dissensus.features.features import as_features
 from dissensus.learners.base import Array, Dev, Learner, check_head
 from dissensus.metrics import kl
 from dissensus.params import ANY, NONE, SEED, integer, real
-from dissensus.text.features import as_features
 
 PATH = np.geomspace(1.0, 1e-6, 25)  # strengths tried; neighbours differ by a factor of 1.8
 PATIENCE = 3  # strengths tried beyond the best so far

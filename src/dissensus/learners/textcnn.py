@@ -19,7 +19,7 @@ from dissensus.metrics import kl
 from dissensus.params import ANY, NONE, SEED, integer, real
 
 if TYPE_CHECKING:
-    from dissensus.neural.cnn import CNN
+    from dissensus.learners.cnn import CNN
 
 WORD = re.compile(r"[#@]?\w+(?:['’]\w+)*|[^\w\s]")
 PREDICT_BATCH = 256
@@ -132,7 +132,7 @@ class TextCNN(Learner):
 
     def _fit(self, X: list[list[str]], targets: Array, dev: Dev | None) -> None:
         require("torch", "text")
-        from dissensus.neural.tools import global_seed, threads
+        from dissensus.learners.torch_tools import global_seed, threads
 
         if dev is None:
             (X, targets), dev = own_dev(X, targets, self.seed)
@@ -143,7 +143,7 @@ class TextCNN(Learner):
     def _train(self, X: list[list[str]], targets: Array, dev: Dev) -> None:
         import torch
 
-        from dissensus.neural.tools import BestEpoch
+        from dissensus.learners.torch_tools import BestEpoch
 
         network = self._network(targets.shape[1], self._glove_vectors())
         adam = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
@@ -164,7 +164,7 @@ class TextCNN(Learner):
     def _loss(self, network: CNN, codes: list[list[int]], targets: Array) -> Any:
         import torch
 
-        from dissensus.neural.cnn import pad
+        from dissensus.learners.cnn import pad
 
         device = network.head.weight.device
         log_p = network(pad(codes).to(device)).log_softmax(dim=1)
@@ -173,7 +173,7 @@ class TextCNN(Learner):
         return torch.nn.functional.kl_div(log_p, d, reduction="batchmean")
 
     def _predict(self, X: list[list[str]]) -> Array:
-        from dissensus.neural.tools import threads
+        from dissensus.learners.torch_tools import threads
 
         with threads(self.n_threads):
             return self._forward(self.network_, X)
@@ -181,7 +181,7 @@ class TextCNN(Learner):
     def _forward(self, network: CNN, X: list[list[str]]) -> Array:
         import torch
 
-        from dissensus.neural.cnn import pad
+        from dissensus.learners.cnn import pad
 
         codes, device = self._codes(X), network.head.weight.device
         network.eval()
@@ -195,7 +195,7 @@ class TextCNN(Learner):
     # ---- words and network ----------------------------------------------------------------------------
 
     def _codes(self, X: list[list[str]]) -> list[list[int]]:
-        from dissensus.neural.cnn import UNKNOWN
+        from dissensus.learners.cnn import UNKNOWN
 
         code = {word: place for place, word in enumerate(self.lexicon_, start=UNKNOWN + 1)}
         return [[code.get(word, UNKNOWN) for word in words] for words in X]
@@ -206,8 +206,8 @@ class TextCNN(Learner):
     def _network(self, n_classes: int, vectors: dict[str, NDArray[np.float32]]) -> CNN:
         import torch
 
-        from dissensus.neural.cnn import CNN, UNKNOWN
-        from dissensus.neural.tools import pick_device
+        from dissensus.learners.cnn import CNN, UNKNOWN
+        from dissensus.learners.torch_tools import pick_device
 
         dimension = len(next(iter(vectors.values()))) if vectors else self.dimension
         sizes = (self.filters, self.width, self.pool, self.dropout)
@@ -221,7 +221,7 @@ class TextCNN(Learner):
     # ---- keeping it -----------------------------------------------------------------------------------
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        from dissensus.neural.tools import to_numpy
+        from dissensus.learners.torch_tools import to_numpy
 
         arrays, facts = super()._state()
         arrays |= {name: to_numpy(tensor) for name, tensor in self.network_.state_dict().items()}

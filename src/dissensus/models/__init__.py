@@ -22,13 +22,13 @@ MODELS = {
     "dawid-skene": ("dawid_skene", "DawidSkene"),
     "one-coin": ("dawid_skene", "OneCoin"),
     "cbcc": ("cbcc", "CBCC"),
-    "pgm": ("pgm", "PGM"),
+    "pgm": ("pgm.model", "PGM"),
 }
 
 # Models that also need features of the items (or their text); the module with its package.
 FEATURE_MODELS = {
     "dirichlet-regression": ("models.dirichlet_regression", "DirichletRegression"),
-    "ldlnm": ("neural.ldlnm", "LDLNM"),
+    "ldlnm": ("models.ldlnm.model", "LDLNM"),
 }
 
 

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from dissensus.checkpoints import Book
-from dissensus.engine import Executor
+from dissensus.execution.blocks import Executor
+from dissensus.execution.checkpoints import Book
 from dissensus.models.base import Array
 
 State = TypeVar("State")

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.annotations import Annotations
-from dissensus.engine import Executor, executor
+from dissensus.data.annotations import Annotations
+from dissensus.data.vocabulary import Codes, Vocabulary
 from dissensus.errors import DataError, NotFittedError
-from dissensus.memory import Needs
+from dissensus.execution.blocks import Executor, executor
+from dissensus.execution.memory import Needs
+from dissensus.execution.resources import current
 from dissensus.params import Params
-from dissensus.resourcing import current
-from dissensus.vocabulary import Codes, Vocabulary
 
 Array = NDArray[np.float64]
 

@@ -24,12 +24,12 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from dissensus.annotations import Annotations
-from dissensus.checkpoints import Book
-from dissensus.engine import Executor, Serial
-from dissensus.kernels import Array, column_sums, normalised, safe_log, softmax_rows
+from dissensus.data.annotations import Annotations
+from dissensus.execution.blocks import Executor, Serial
+from dissensus.execution.checkpoints import Book
 from dissensus.models.ascent import Climb, best_restart, climb
 from dissensus.models.confusion import ConfusionModel, Crowd, Expected, log_chances, votes
+from dissensus.models.pgm.kernels import Array, column_sums, normalised, safe_log, softmax_rows
 from dissensus.params import SEED, choice, integer, real
 
 LEAST, MOST = 1e-3, 1e4  # a community's pseudo-counts stay between these

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import xlogy
 
-from dissensus.annotations import Annotations
-from dissensus.engine import Block, Executor, Labels, Work, ones
-from dissensus.kernels import Array, column_sums, normalised, safe_log, softmax_rows
-from dissensus.memory import Needs, block_labels
+from dissensus.data.annotations import Annotations
+from dissensus.data.vocabulary import Codes
+from dissensus.execution.blocks import Block, Executor, Labels, Work, ones
+from dissensus.execution.memory import Needs, block_labels
 from dissensus.models.base import Model
 from dissensus.models.majority import winners
-from dissensus.vocabulary import Codes
+from dissensus.models.pgm.kernels import Array, column_sums, normalised, safe_log, softmax_rows
 
 DENSE_CELLS = 4  # cells per label of a block up to which a column for every cell is cheaper
 
@@ -273,7 +273,7 @@ class ConfusionModel(Model):
     def _transform(self, new: Annotations, fitted: Self) -> None:
         """Fitted annotators keep their matrices and fitted items their posteriors; labels between two of
         them are taken to be those of the fit. New annotators start from the population's matrix."""
-        from dissensus.engine import Serial
+        from dissensus.execution.blocks import Serial
 
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
         annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)

@@ -21,12 +21,12 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import xlogy
 
-from dissensus.annotations import Annotations
-from dissensus.engine import Executor
+from dissensus.data.annotations import Annotations
 from dissensus.errors import bad_parameter
-from dissensus.kernels import Array, normalised, safe_log
+from dissensus.execution.blocks import Executor
 from dissensus.models.ascent import climb
 from dissensus.models.confusion import ConfusionModel, Crowd, Expected, log_chances, shares, votes
+from dissensus.models.pgm.kernels import Array, normalised, safe_log
 from dissensus.params import choice, integer, real
 
 

@@ -35,14 +35,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.annotations import Annotations
-from dissensus.engine import Executor
+from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
-from dissensus.kernels import normalised
+from dissensus.execution.blocks import Executor
+from dissensus.features.features import as_features, check_features, features_of
 from dissensus.learners.softmax import PATH, PATIENCE, minimise, predict, spread
 from dissensus.models.base import Array, Model
+from dissensus.models.pgm.kernels import normalised
 from dissensus.params import ANY, NONE, SEED, integer, real
-from dissensus.text.features import as_features, check_features, features_of
 
 PRIOR_SHAPE, PRIOR_RATE = 2.0, 1 / 8  # Gamma prior of S: its mode is (shape − 1) / rate
 LEAST, MOST = 1e-2, 1e4  # S stays between these

@@ -15,8 +15,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.annotations import Annotations
-from dissensus.engine import Executor
+from dissensus.data.annotations import Annotations
+from dissensus.execution.blocks import Executor
 from dissensus.models.base import Array, Model
 from dissensus.params import NONE, real
 

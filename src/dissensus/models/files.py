@@ -16,12 +16,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus._version import __version__
-from dissensus.bridge import is_text
+from dissensus.data.arrow import is_text
+from dissensus.data.vocabulary import MOST_TEXT, Vocabulary, text_of
 from dissensus.errors import DataError, DissensusError, ModelFileError
+from dissensus.io.arrays import write_tensors
 from dissensus.io.atomic import atomic_path
 from dissensus.models.base import Model
-from dissensus.models.tensors import write_tensors
-from dissensus.vocabulary import MOST_TEXT, Vocabulary, text_of
 
 HEADER_KEY = "dissensus"
 FORMAT_VERSION = 1

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from dissensus.annotations import Annotations
-from dissensus.checkpoints import Book
-from dissensus.engine import Block, Executor, Labels, Serial, Work, total
-from dissensus.kernels import normalised, one_hot_rows, safe_log, softmax_rows
-from dissensus.memory import Needs, block_labels
+from dissensus.data.annotations import Annotations
+from dissensus.execution.blocks import Block, Executor, Labels, Serial, Work, total
+from dissensus.execution.checkpoints import Book
+from dissensus.execution.memory import Needs, block_labels
 from dissensus.models.ascent import Climb, best_restart, climb
 from dissensus.models.base import Array, Model
+from dissensus.models.pgm.kernels import normalised, one_hot_rows, safe_log, softmax_rows
 from dissensus.params import SEED, choice, integer, real
 
 

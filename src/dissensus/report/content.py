@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dissensus._version import __version__
-from dissensus.annotations import Annotations
-from dissensus.auto import HeldOut, Watch, title_of, unwatched
+from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
 from dissensus.models.base import Model
 from dissensus.report import words
@@ -29,9 +28,10 @@ from dissensus.report.people import (
 )
 from dissensus.report.places import Projection, map_content
 from dissensus.report.quality import COUNTS_TITLE, quality_content
+from dissensus.selection.compare import HeldOut, Watch, title_of, unwatched
 
 if TYPE_CHECKING:
-    from dissensus.verdicts import AnnotatorVerdicts
+    from dissensus.annotators.verdicts import AnnotatorVerdicts
 
 CLEAR, SPLIT = 2 / 3, 1 / 2  # shares of the population that make an answer clear, or fail to
 MOST_ROWS = 400_000  # labels that a page carries one by one
@@ -107,7 +107,7 @@ def check_match(model: Model, annotations: Annotations) -> None:
 
 def data_content(annotations: Annotations) -> dict[str, Any]:
     """How much there is of everything."""
-    from dissensus.description import describe
+    from dissensus.data.description import describe
 
     found = describe(annotations)
     return {

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.annotations import Annotations
-from dissensus.auto import title_of
-from dissensus.kernels import Array, normalised
+from dissensus.data.annotations import Annotations
 from dissensus.metrics import entropy_rows
 from dissensus.models.base import Model
+from dissensus.models.pgm.kernels import Array, normalised
+from dissensus.selection.compare import title_of
 
 LENS = {"n_item_clusters": 6, "n_annotator_clusters": 3}  # the small PGM that looks for groups
 FEWEST_ANNOTATORS = 4  # below that, looking for groups among them is idle
@@ -140,7 +140,7 @@ def borrowed_grouping(annotations: Annotations, seed: int = 0) -> Grouping | Non
     """Groups of annotators as a small PGM sees them, for models that do not look for any."""
     from dataclasses import replace
 
-    from dissensus.models.pgm import PGM
+    from dissensus.models.pgm.model import PGM
 
     if annotations.anonymous or annotations.n_annotators < FEWEST_ANNOTATORS:
         return None

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
-from dissensus.annotations import Annotations
-from dissensus.kernels import Array
+from dissensus.data.annotations import Annotations
 from dissensus.metrics import entropy_rows
 from dissensus.models.base import Model
+from dissensus.models.pgm.kernels import Array
 from dissensus.report import words
 from dissensus.report.grouping import Grouping
 

@@ -17,14 +17,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dissensus.auto import HeldOut, Watch, title_of, unwatched
 from dissensus.errors import DataError
 from dissensus.io.atomic import atomic_path
+from dissensus.io.results import finite
 from dissensus.models.base import Model, as_annotations
-from dissensus.outputs import finite
 from dissensus.report.content import Request, gather
 from dissensus.report.items import texts_of
 from dissensus.report.places import Projection
+from dissensus.selection.compare import HeldOut, Watch, title_of, unwatched
 
 SCRIPTS = ("base", "table", "items", "annotators", "clusters", "map", "fitting", "page")
 

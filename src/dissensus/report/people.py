@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.annotations import Annotations
+from dissensus.data.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.report import words
 from dissensus.report.grouping import Grouping
 
 if TYPE_CHECKING:
-    from dissensus.verdicts import AnnotatorVerdicts
+    from dissensus.annotators.verdicts import AnnotatorVerdicts
 
 MOST_JUDGED = 200_000  # labels that verdicts rest on
 MOST_VALUES = 12  # values of a side column that get a row of their own
@@ -23,7 +23,7 @@ OTHER = "other"
 
 def judged(annotations: Annotations, model: Model, seed: int) -> AnnotatorVerdicts:
     """Verdicts on all annotators; of very many labels, by those of random items."""
-    from dissensus.verdicts import annotator_verdicts
+    from dissensus.annotators.verdicts import annotator_verdicts
 
     part = annotations
     if annotations.n_labels > MOST_JUDGED:

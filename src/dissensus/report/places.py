@@ -7,10 +7,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.annotations import Annotations
+from dissensus.data.annotations import Annotations
 from dissensus.errors import bad_parameter
-from dissensus.kernels import Array
 from dissensus.models.base import Model
+from dissensus.models.pgm.kernels import Array
 from dissensus.report.grouping import Grouping
 
 Projection = Literal["auto", "pca", "tsne"]
@@ -39,7 +39,7 @@ def _rows(model: Model, annotations: Annotations, grouping: Grouping | None) -> 
     """What tells items apart: their features, or the answers expected of each group."""
     table = annotations.item_table
     if table is not None and FEATURES in table.column_names:
-        from dissensus.text.features import features_of
+        from dissensus.features.features import features_of
 
         return features_of(annotations), "the items' features"
     # Square roots: Euclidean distance between them is Hellinger's between distributions.
@@ -61,7 +61,7 @@ def principal_plane(rows: NDArray[Any]) -> Array:
 
 
 def _neighbours(rows: NDArray[Any], seed: int) -> Array:
-    from dissensus.projection import project_2d
+    from dissensus.report.projection import project_2d
 
     return project_2d(rows, seed=seed)
 

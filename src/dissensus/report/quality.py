@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.annotations import Annotations
-from dissensus.auto import HeldOut, Watch, build_model, compare, name_of, title_of
+from dissensus.data.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.report import words
+from dissensus.selection.compare import HeldOut, Watch, build_model, compare, name_of, title_of
 
 COUNTS_TITLE = "smoothed counts"
 # what every model is held against: its name on the command line, its name on the page, its settings
@@ -36,8 +36,8 @@ def quality_content(
     watch: Watch,
 ) -> dict[str, Any]:
     """Agreement, entropy, the comparison on hidden labels, and the worth of a label."""
-    from dissensus.agreement import fleiss_kappa, krippendorff_alpha
-    from dissensus.description import mean_entropy
+    from dissensus.data.description import mean_entropy
+    from dissensus.evaluation.agreement import fleiss_kappa, krippendorff_alpha
 
     watch("comparing on hidden labels", 0.5)
     table = held_out_table(model, annotations, held_out, test_size, seed)
@@ -116,7 +116,7 @@ def _scored(rival: Model, known: Sequence[dict[str, Any]], model: Model) -> bool
 
 def _own(known: Sequence[dict[str, Any]], model: Model) -> dict[str, Any] | None:
     """The reported model's own row: the same name, and the same settings as far as they shape the fit."""
-    from dissensus.outputs import finite
+    from dissensus.io.results import finite
 
     def shaping(settings: Mapping[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in finite(dict(settings)).items() if key not in ("n_jobs", "seed")}
@@ -160,8 +160,8 @@ def worth(model: Model, annotations: Annotations, recovery: Any, seed: int) -> d
 
 def quick_worth(model: Model, annotations: Annotations, seed: int) -> dict[str, Any] | None:
     """One small run of ``recover`` on a part of the items; None where items have too few labels."""
-    from dissensus.pair_order import pairs_per_item
-    from dissensus.recovery import recover
+    from dissensus.data.pairs import pairs_per_item
+    from dissensus.evaluation.recovery import recover
 
     sizes = pairs_per_item(annotations)
     labelled = np.flatnonzero(sizes)

@@ -1,0 +1,1 @@
+"""Who: verdicts, groups, information."""

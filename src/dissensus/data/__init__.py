@@ -1,0 +1,1 @@
+"""Labels in memory: who gave which item which label."""

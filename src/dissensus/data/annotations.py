@@ -1,0 +1,450 @@
+"""The one data structure: who gave which item which label.
+
+A label row is a triple (item, annotator, label) of integer codes; three vocabularies turn codes back into
+the ids and classes the user knows. Rows are kept in one canonical order (by item, annotator, label), so the
+order of the input never reaches a model. Everything is checked here, once; models and kernels trust it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dissensus.data.arrow import places
+from dissensus.data.rows import (
+    DUPLICATE_POLICIES,
+    Duplicates,
+    check_lengths,
+    checked_counts,
+    pointers,
+    resolved_rows,
+    tally,
+)
+from dissensus.data.side_tables import aligned, checked_ids, column_of, counted, gold_codes, gold_labels
+from dissensus.data.vocabulary import Codes, Place, Vocabulary, encode, ordered_vocabulary, quoted
+from dissensus.errors import DataError, bad_parameter
+
+PIECE = 1 << 18  # labels, about, that are counted at a time
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A store on disk."""
+
+    path: Path  # absolute
+    seal: str  # changes with any label or id
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Annotations:
+    """Labels by identified annotators: frozen, integer-coded, columnar, sorted by item.
+
+    Build it with :func:`dissensus.read_annotations`, :meth:`from_arrays` or :meth:`from_counts`.
+    """
+
+    item: Codes  # (labels,) code of the item of each label row
+    annotator: Codes  # (labels,)
+    label: Codes  # (labels,)
+    item_vocabulary: Vocabulary
+    annotator_vocabulary: Vocabulary
+    class_vocabulary: Vocabulary
+    item_table: pa.Table | None = None  # one row an item, in the vocabulary's order
+    annotator_table: pa.Table | None = None  # one row an annotator
+    gold: Codes | None = None  # (items,) class code, −1 where there is no gold label
+    anonymous: bool = False  # True: the source had no annotators (class counts)
+    frame_kind: str = "pandas"  # the kind of data frame to give back
+    notes: tuple[str, ...] = field(default=())  # what the reader found worth a word
+
+    def __post_init__(self) -> None:
+        for column in (self.item, self.annotator, self.label, self.gold):
+            if column is not None:
+                column.setflags(write=False)
+
+    # ---- building -------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_arrays(
+        cls,
+        item: Any,
+        annotator: Any,
+        label: Any,
+        *,
+        classes: Sequence[Any] | None = None,
+        items: Any = None,
+        annotators: Any = None,
+        gold: Any = None,
+        duplicates: Duplicates = "keep",
+        frame_kind: str = "pandas",
+        place: Place = "row {}".format,
+        notes: Sequence[str] = (),
+    ) -> Self:
+        """Annotations from three columns of equal length.
+
+        ``classes`` declares the class set and its order. ``items``, ``annotators`` and ``gold`` are side
+        tables (Arrow) whose first column holds the ids; items that nobody labelled join the vocabulary.
+        ``place`` says where a row stands in the source, for the error that names it.
+        """
+        if duplicates not in DUPLICATE_POLICIES:
+            raise bad_parameter("Annotations", "duplicates", f"one of {DUPLICATE_POLICIES}", duplicates)
+        check_lengths(len(item), len(annotator), len(label))
+        with ThreadPoolExecutor(3) as threads:
+            coded = [
+                threads.submit(encode, item, "item", place=place),
+                threads.submit(encode, annotator, "annotator", place=place),
+                threads.submit(encode, label, "label", order=classes, place=place),
+            ]
+        coded_items, coded_annotators, coded_labels = (column.result() for column in coded)
+        rows, left_out = resolved_rows(coded_items, coded_annotators, coded_labels, duplicates, place)
+        words = f"{{}} {{are}} left out: the {duplicates} label of a pair counts"
+        annotations = cls(
+            *rows,
+            coded_items[1],
+            coded_annotators[1],
+            coded_labels[1],
+            frame_kind=frame_kind,
+            notes=(*notes, *counted((left_out, words, "repeat"))),
+        )
+        return annotations.with_tables(items, annotators, gold, new_classes=classes is None)
+
+    @classmethod
+    def from_counts(
+        cls,
+        counts: Any,
+        *,
+        items: Any = None,
+        classes: Any = None,
+        frame_kind: str = "pandas",
+        place: Place = "row {}".format,
+        notes: Sequence[str] = (),
+    ) -> Self:
+        """Annotations without annotators from an (items, classes) table of counts.
+
+        Every label is its own (item, annotator) pair; models that need annotators refuse such data. Classes
+        keep the order of the columns.
+        """
+        table = checked_counts(counts, place)
+        M, P = table.shape
+        ids = np.arange(M) if items is None else items
+        names = ordered_vocabulary(np.arange(P) if classes is None else classes, "label")
+        if (len(ids), len(names)) != (M, P):
+            raise DataError(f"{len(ids)} items and {len(names)} classes name a {M} × {P} table of counts")
+        vocabulary = Vocabulary(checked_ids(pa.table({"item": Vocabulary(ids, "item").arrow}), "item", place))
+        codes, vocabulary = encode(vocabulary, "item")
+        table = table[np.argsort(codes)]
+        item = np.repeat(np.arange(M, dtype=np.int32), table.sum(axis=1))
+        place_in_item = np.arange(len(item)) - np.repeat(pointers(item, M)[:-1], table.sum(axis=1))
+        nobody = [f"label {i + 1}" for i in range(int(place_in_item.max()) + 1)]
+        return cls(
+            item,
+            place_in_item.astype(np.int32),
+            np.repeat(np.tile(np.arange(P, dtype=np.int32), M), table.ravel()),
+            vocabulary,
+            Vocabulary(nobody, "annotator"),
+            names,
+            anonymous=True,
+            frame_kind=frame_kind,
+            notes=(*notes, "class counts name no annotators: only item-side models apply"),
+        )
+
+    def with_tables(
+        self,
+        items: pa.Table | None = None,
+        annotators: pa.Table | None = None,
+        gold: pa.Table | None = None,
+        *,
+        new_classes: bool = True,
+        places: Mapping[str, Place] | None = None,
+    ) -> Self:
+        """The same labels with side tables joined by id (the first column of each Arrow table).
+
+        ``new_classes``: whether a gold label that no annotator gave joins the classes or is an error.
+        ``places`` (by "items", "annotators", "gold") say where a row stands in its source.
+        """
+        place = {"items": _place_in("item"), "annotators": _place_in("annotator"), "gold": _place_in("gold")}
+        place |= places or {}
+        result = self
+        if items is not None:
+            result = result._with_items(items, place["items"])
+        if annotators is not None:
+            result = result._with_annotators(annotators, place["annotators"])
+        if gold is not None:
+            result = result._with_gold(gold, place["gold"], new_classes)
+        return result
+
+    def _with_items(self, table: pa.Table, place: Place) -> Self:
+        """Item ids that carry no label join the vocabulary, in its order."""
+        ids = checked_ids(table, "item", place)
+        codes, vocabulary = self.item_vocabulary.extended(ids)
+        table, _, without_row = aligned(table, ids, vocabulary)
+        notes = counted(
+            (len(vocabulary) - self.n_items, "{} of the item table {have} no label", "item"),
+            (without_row, "{} {have} no row in the item table", "item"),
+        )
+        return replace(
+            self,
+            item=codes[self.item],
+            item_vocabulary=vocabulary,
+            item_table=table,
+            gold=None if self.gold is None else _spread(self.gold, codes, len(vocabulary)),
+            notes=(*self.notes, *notes),
+        )
+
+    def _with_annotators(self, table: pa.Table, place: Place) -> Self:
+        if self.anonymous:
+            raise DataError(
+                "the labels name no annotators, so an annotator table cannot be joined; leave it out"
+            )
+        ids = checked_ids(table, "annotator", place)
+        table, strangers, without_row = aligned(table, ids, self.annotator_vocabulary)
+        notes = counted(
+            (strangers, "{} of the annotator table gave no label and {are} left out", "annotator"),
+            (without_row, "{} {have} no row in the annotator table", "annotator"),
+        )
+        return replace(self, annotator_table=table, notes=(*self.notes, *notes))
+
+    def _with_gold(self, table: pa.Table, place: Place, new_classes: bool) -> Self:
+        item, label, rows = gold_labels(table, place)
+        if not new_classes:
+            encode(label, "label", order=self.class_vocabulary, place=lambda row: place(int(rows[row])))
+        codes, classes = self.class_vocabulary.extended(label)
+        unseen = classes.take(np.setdiff1d(np.arange(len(classes)), codes))
+        gold, strangers = gold_codes(item, label, self.item_vocabulary, classes)
+        notes = counted(
+            (strangers, "{} {are} for items that are not in the data and {are} left out", "gold label")
+        )
+        if len(unseen):
+            notes = (f"gold has classes that no annotator used: {', '.join(map(quoted, unseen[:5]))}", *notes)
+        return replace(
+            self, label=codes[self.label], class_vocabulary=classes, gold=gold, notes=(*self.notes, *notes)
+        )
+
+    # ---- what is in it --------------------------------------------------------------------------------
+
+    @property
+    def n_items(self) -> int:
+        """Number of items, those without labels included."""
+        return len(self.item_vocabulary)
+
+    @property
+    def n_annotators(self) -> int:
+        """Number of annotators."""
+        return len(self.annotator_vocabulary)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of label classes."""
+        return len(self.class_vocabulary)
+
+    @property
+    def n_labels(self) -> int:
+        """Number of label rows."""
+        return len(self.item)
+
+    @property
+    def items(self) -> NDArray[Any]:
+        """Item ids in order."""
+        return self.item_vocabulary.ids
+
+    @property
+    def annotators(self) -> NDArray[Any]:
+        """Annotator ids in order."""
+        return self.annotator_vocabulary.ids
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """Class names in order."""
+        return self.class_vocabulary.ids
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """(items, classes): how often each class was given to each item."""
+        M, P = self.n_items, self.n_classes
+        counts = np.zeros((M, P), np.int64)
+        for rows in self.pieces():
+            item, label = self.item[rows], self.label[rows]
+            own = slice(item[0], item[-1] + 1)
+            cells = (item - item[0]) * np.int64(P) + label
+            counts[own] = np.bincount(cells, minlength=(own.stop - own.start) * P).reshape(-1, P)
+        return _frozen(counts)
+
+    @cached_property
+    def item_pointers(self) -> NDArray[np.int64]:
+        """(items + 1,): the rows of item m are ``item_pointers[m]:item_pointers[m + 1]``."""
+        return _frozen(pointers(self.item, self.n_items))
+
+    @cached_property
+    def by_annotator(self) -> NDArray[np.int64]:
+        """(labels,): the row numbers sorted by annotator, ties by item."""
+        return _frozen(np.argsort(self.annotator, kind="stable"))
+
+    @cached_property
+    def annotator_pointers(self) -> NDArray[np.int64]:
+        """(annotators + 1,): the rows of annotator n are ``by_annotator[pointers[n]:pointers[n + 1]]``."""
+        return _frozen(np.concatenate([[0], np.cumsum(self.annotator_load)]))
+
+    @cached_property
+    def annotator_load(self) -> NDArray[np.int64]:
+        """(annotators,): number of labels of each annotator."""
+        return _frozen(tally(self.annotator, self.n_annotators))
+
+    @cached_property
+    def class_counts(self) -> NDArray[np.int64]:
+        """(classes,): number of labels of each class."""
+        return _frozen(tally(self.label, self.n_classes))
+
+    @cached_property
+    def pair(self) -> NDArray[np.int64]:
+        """(labels,): number of the (item, annotator) pair each row belongs to, counted in row order."""
+        new = self._new_pairs(slice(None))
+        return _frozen(np.concatenate([[0], np.cumsum(new)]) if self.n_labels else np.zeros(0, np.int64))
+
+    @cached_property
+    def n_pairs(self) -> int:
+        """Number of distinct (item, annotator) pairs."""
+        return sum(1 + int(self._new_pairs(rows).sum()) for rows in self.pieces())
+
+    def _new_pairs(self, rows: slice) -> NDArray[np.bool_]:
+        """(rows − 1,): True where a row is of another pair than the one before it."""
+        new: NDArray[np.bool_] = (np.diff(self.item[rows]) != 0) | (np.diff(self.annotator[rows]) != 0)
+        return new
+
+    @property
+    def columns(self) -> tuple[Codes, Codes, Codes]:
+        """Item, annotator and label of every row."""
+        return self.item, self.annotator, self.label
+
+    def pieces(self) -> Iterator[slice]:
+        """All rows, some whole items at a time: what is computed by them takes no memory for every label."""
+        starts = self.item_pointers
+        marks = starts[np.searchsorted(starts, np.arange(PIECE, self.n_labels, PIECE))]
+        cuts = np.unique(np.concatenate([[0], marks, [self.n_labels]])).tolist()
+        return (slice(first, stop) for first, stop in itertools.pairwise(cuts))
+
+    @property
+    def stored(self) -> Stored | None:
+        """The store these very labels were opened from, if they were."""
+        return vars(self).get("_stored")
+
+    def item_column(self, name: str) -> NDArray[Any]:
+        """A column of the item table, one value an item."""
+        return column_of(self.item_table, name, "item")
+
+    def annotator_column(self, name: str) -> NDArray[Any]:
+        """A column of the annotator table, one value an annotator."""
+        return column_of(self.annotator_table, name, "annotator")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """To another process labels of a store go as its path: they are opened there."""
+        if self.stored is None:
+            return super().__reduce_ex__(protocol)
+        from dissensus.io.store.opening import reopened
+
+        return reopened, (self.stored, self.annotator_table, self.frame_kind, self.notes)
+
+    def __len__(self) -> int:
+        return self.n_items
+
+    @property
+    def shape(self) -> tuple[int]:
+        """(items,): what scikit-learn asks of a target that is indexed by item."""
+        return (self.n_items,)
+
+    def __repr__(self) -> str:
+        return (
+            f"Annotations({self.n_items:,} items, {self.n_annotators:,} annotators, "
+            f"{self.n_labels:,} labels, {self.n_classes} classes)"
+        )
+
+    # ---- parts of it ----------------------------------------------------------------------------------
+
+    def __getitem__(self, index: Any) -> Self:
+        """The labels of some items (a slice, mask, or item codes), the items in the order given."""
+        codes = np.arange(self.n_items)[index]
+        return self.take_items(np.atleast_1d(codes))
+
+    def take_items(self, codes: NDArray[Any]) -> Self:
+        """The labels of the given items, in the order given; other vocabularies stay."""
+        codes = np.asarray(codes, dtype=np.int64)
+        starts, stops = self.item_pointers[codes], self.item_pointers[codes + 1]
+        lengths = stops - starts
+        item = np.repeat(np.arange(len(codes), dtype=np.int32), lengths)
+        first = np.concatenate([[0], np.cumsum(lengths)])[:-1]
+        rows = np.arange(len(item)) - np.repeat(first - starts, lengths)
+        return replace(
+            self,
+            item=item,
+            annotator=self.annotator[rows],
+            label=self.label[rows],
+            item_vocabulary=self.item_vocabulary.take(codes),
+            item_table=None if self.item_table is None else self.item_table.take(places(codes)),
+            gold=None if self.gold is None else self.gold[codes],
+            notes=(),
+        )
+
+    def take_rows(self, mask: NDArray[np.bool_]) -> Self:
+        """Some of the label rows; every vocabulary and side table stays."""
+        return replace(
+            self, item=self.item[mask], annotator=self.annotator[mask], label=self.label[mask], notes=()
+        )
+
+    def split_labels(self, test_size: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
+        """Hide a share of the (item, annotator) pairs, with every label of a hidden pair.
+
+        Returns (kept, hidden); both keep the vocabularies.
+        """
+        if not 0 < test_size < 1:
+            raise bad_parameter("split_labels", "test_size", "a float > 0 and < 1", test_size)
+        n_hidden = round(test_size * self.n_pairs)
+        chosen = np.random.default_rng(seed).permutation(self.n_pairs)[:n_hidden]
+        hidden = np.zeros(self.n_pairs, dtype=bool)
+        hidden[chosen] = True
+        row_hidden = hidden[self.pair] if self.n_labels else np.zeros(0, dtype=bool)
+        return self.take_rows(~row_hidden), self.take_rows(row_hidden)
+
+    def split_items(
+        self, shares: Mapping[str, float] | None = None, *, seed: int = 0, column: str = "split"
+    ) -> dict[str, Self]:
+        """Parts by item: those of the item table's ``column``, or seeded parts of the given shares.
+
+        Items whose ``column`` is blank belong to no part, nor do those left over by shares below 1 in sum.
+        """
+        if shares is None:
+            names = self.item_column(column)
+            parts = [name for name in dict.fromkeys(names.tolist()) if name not in (None, "")]
+            return {str(name): self.take_items(np.flatnonzero(names == name)) for name in parts}
+        total = sum(shares.values())
+        if not shares or min(shares.values()) <= 0 or total > 1 + 1e-9:
+            raise bad_parameter("split_items", "shares", "positive and sum to at most 1", dict(shares))
+        order = np.random.default_rng(seed).permutation(self.n_items)
+        edges = np.round(np.cumsum([0.0, *shares.values()]) * self.n_items).astype(int)
+        return {
+            name: self.take_items(np.sort(order[edges[i] : edges[i + 1]])) for i, name in enumerate(shares)
+        }
+
+
+# ---- helpers ------------------------------------------------------------------------------------------
+
+
+def _place_in(what: str) -> Place:
+    return lambda row: f"{what} table row {row}"
+
+
+def _spread(values: Codes, codes: Codes, n: int) -> Codes:
+    """``values`` moved to their new places among ``n``, −1 elsewhere."""
+    moved = np.full(n, -1, dtype=np.int32)
+    moved[codes] = values
+    return moved
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,219 @@
+"""What is in a set of labels, in numbers a person can check against what they think they have."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.data.annotations import Annotations
+from dissensus.data.vocabulary import lookalikes, quoted
+from dissensus.metrics import accuracy_rows, entropy_rows
+
+_MOST_CLASSES = 20  # classes listed in the text
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a number varies: mean, smallest, middle, largest."""
+
+    mean: float
+    min: int
+    median: float
+    max: int
+
+    @classmethod
+    def of(cls, values: NDArray[Any]) -> Spread:
+        """The spread of some whole numbers."""
+        if not len(values):
+            return cls(0.0, 0, 0.0, 0)
+        return cls(float(values.mean()), int(values.min()), float(np.median(values)), int(values.max()))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.mean:,.2f} on average, {self.min:,} to {self.max:,}, half have {self.median:,.0f} or less"
+        )
+
+
+@dataclass(frozen=True)
+class Description:
+    """The summary of one set of annotations; ``as_text`` for a person, ``to_dict`` for a machine."""
+
+    n_items: int
+    n_annotators: int | None  # None where the source names none
+    n_labels: int
+    n_classes: int
+    labels_per_item: Spread  # over items that have labels
+    labels_per_annotator: Spread | None
+    class_counts: dict[str, int]
+    mean_entropy: float  # nats, of the label counts of items that have labels
+    n_repeated_pairs: int  # (item, annotator) pairs with more than one label
+    n_differing_pairs: int  # those whose labels are not all the same
+    n_parts: int | None  # groups of items and annotators that no label links
+    largest_part_items: int | None
+    n_unlabelled_items: int
+    lookalikes: dict[str, list[list[str]]]  # ids that differ only by white space or case
+    n_gold: int | None  # items with a gold label and at least one label
+    majority_accuracy: float | None  # of the most frequent label against gold, ties counted in part
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self) | {"notes": list(self.notes)}
+
+    def as_text(self) -> str:
+        """One aligned line a fact."""
+        facts = [fact for fact in self._facts() if fact[1]]
+        width = max(len(name) for name, _ in facts) + 2
+        lines = [f"{name:<{width}}{value}" for name, value in facts]
+        return "\n".join([*lines, *self._balance_lines(), *(f"note: {note}" for note in self.notes)])
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("items", f"{self.n_items:,}"),
+            ("annotators", "not named" if self.n_annotators is None else f"{self.n_annotators:,}"),
+            ("labels", f"{self.n_labels:,}"),
+            ("classes", f"{self.n_classes:,}"),
+            ("labels per item", str(self.labels_per_item)),
+            ("labels per annotator", str(self.labels_per_annotator or "")),
+            ("mean entropy", f"{self.mean_entropy:.4f} nats"),
+            (
+                "repeated pairs",
+                f"{self.n_repeated_pairs:,}, {self.n_differing_pairs:,} with differing labels",
+            ),
+            ("unlabelled items", f"{self.n_unlabelled_items:,}" if self.n_unlabelled_items else ""),
+            ("disconnected parts", self._parts_text()),
+            ("gold labels", self._gold_text()),
+            *((f"{what} alike", _alike_text(groups)) for what, groups in self.lookalikes.items()),
+        ]
+
+    def _parts_text(self) -> str:
+        if self.n_parts is None:
+            return ""
+        if self.n_parts == 1:
+            return "none: every item is linked to every other"
+        return f"{self.n_parts:,}, the largest with {self.largest_part_items:,} items"
+
+    def _gold_text(self) -> str:
+        if self.n_gold is None:
+            return ""
+        agreement = (
+            ""
+            if self.majority_accuracy is None
+            else f"; majority vote is right on {self.majority_accuracy:.1%}"
+        )
+        return f"{self.n_gold:,} items{agreement}"
+
+    def _balance_lines(self) -> list[str]:
+        counts = sorted(self.class_counts.items(), key=lambda entry: -entry[1])
+        width = max(len(name) for name, _ in counts[:_MOST_CLASSES])
+        lines = [
+            f"  {name:<{width}}  {count / max(self.n_labels, 1):6.1%}  {count:,}"
+            for name, count in counts[:_MOST_CLASSES]
+        ]
+        more = [f"  … and {len(counts) - _MOST_CLASSES} more"] if len(counts) > _MOST_CLASSES else []
+        return ["class balance", *lines, *more]
+
+
+def describe(annotations: Annotations) -> Description:
+    """Count what is in a set of labels."""
+    per_item = annotations.counts.sum(axis=1)
+    known = not annotations.anonymous
+    n_repeated, n_differing = repeated_pairs(annotations)
+    n_parts, largest = parts(annotations) if known else (None, None)
+    n_gold, accuracy = _against_gold(annotations)
+    return Description(
+        n_items=annotations.n_items,
+        n_annotators=annotations.n_annotators if known else None,
+        n_labels=annotations.n_labels,
+        n_classes=annotations.n_classes,
+        labels_per_item=Spread.of(per_item[per_item > 0]),
+        labels_per_annotator=Spread.of(annotations.annotator_load) if known else None,
+        class_counts=_by_name(annotations),
+        mean_entropy=mean_entropy(annotations),
+        n_repeated_pairs=n_repeated,
+        n_differing_pairs=n_differing,
+        n_parts=n_parts,
+        largest_part_items=largest,
+        n_unlabelled_items=int((per_item == 0).sum()),
+        lookalikes=_lookalikes(annotations),
+        n_gold=n_gold,
+        majority_accuracy=accuracy,
+        notes=annotations.notes,
+    )
+
+
+def mean_entropy(annotations: Annotations) -> float:
+    """Mean entropy of the items' label counts, in nats; items without labels do not count."""
+    counts = annotations.counts
+    counts = counts[counts.sum(axis=1) > 0]
+    # H_m = −Σ_p (c_mp / c_m) log (c_mp / c_m)
+    return float(entropy_rows(counts / counts.sum(axis=1, keepdims=True)).mean()) if len(counts) else 0.0
+
+
+def repeated_pairs(annotations: Annotations) -> tuple[int, int]:
+    """Number of (item, annotator) pairs with several labels, and of those whose labels differ."""
+    found = [_repeated(annotations, rows) for rows in annotations.pieces()]
+    return sum(repeated for repeated, _ in found), sum(differing for _, differing in found)
+
+
+def _repeated(annotations: Annotations, rows: slice) -> tuple[int, int]:
+    """The same of some rows, whole items."""
+    item, annotator, label = (column[rows] for column in annotations.columns)
+    first = np.flatnonzero(np.append(True, (np.diff(item) != 0) | (np.diff(annotator) != 0)))
+    last = np.append(first[1:], len(item)) - 1
+    # Rows are sorted by label within a pair, so all are alike where the first and the last are.
+    return int((last > first).sum()), int((label[last] != label[first]).sum())
+
+
+def parts(annotations: Annotations) -> tuple[int, int]:
+    """Number of groups of items and annotators that no label links, and the items in the largest.
+
+    Some items at a time link the annotators that they share; what is kept is the group of each annotator.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    N = annotations.n_annotators
+    group: NDArray[Any] = np.arange(N)
+    for rows in annotations.pieces():
+        item, annotator = annotations.item[rows], annotations.annotator[rows]
+        size = N + int(item[-1] - item[0]) + 1
+        links = np.ones(len(item), np.int8), (N + item - item[0], group[annotator])
+        _, found = connected_components(coo_array(links, shape=(size, size)), directed=False)
+        group = found[:N][group]
+    # An item is where its first annotator is.
+    starts = annotations.item_pointers[:-1][np.diff(annotations.item_pointers) > 0]
+    sizes = np.bincount(group[annotations.annotator[starts]])
+    return int((sizes > 0).sum()), int(sizes.max(initial=0))
+
+
+def _by_name(annotations: Annotations) -> dict[str, int]:
+    counts = annotations.counts.sum(axis=0).tolist()
+    return dict(zip(map(str, annotations.classes), counts, strict=True))
+
+
+def _lookalikes(annotations: Annotations) -> dict[str, list[list[str]]]:
+    vocabularies = {"items": annotations.item_vocabulary, "labels": annotations.class_vocabulary}
+    if not annotations.anonymous:
+        vocabularies["annotators"] = annotations.annotator_vocabulary
+    return {what: lookalikes(vocabulary) for what, vocabulary in vocabularies.items()}
+
+
+def _alike_text(groups: list[list[str]]) -> str:
+    if not groups:
+        return ""
+    example = ", ".join(map(quoted, groups[0][:4]))
+    n = len(groups)
+    return f"{n:,} group{'s' * (n != 1)} of ids differ only by white space or case ({example})"
+
+
+def _against_gold(annotations: Annotations) -> tuple[int | None, float | None]:
+    if annotations.gold is None:
+        return None, None
+    both = (annotations.gold >= 0) & (annotations.counts.sum(axis=1) > 0)
+    if not both.any():
+        return 0, None
+    return int(both.sum()), float(accuracy_rows(annotations.gold[both], annotations.counts[both]).mean())

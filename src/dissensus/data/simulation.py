@@ -1,0 +1,160 @@
+"""The paper's generative process (Algorithm 1) as a simulator: labels whose truth is known.
+
+Θ_kl ~ Dir_P(α),  ψ ~ Dir_K(γ),  Ω ~ Dir_L(τ)
+w_m ~ Cat(ψ),  z_n ~ Cat(Ω),  y_mn ~ Cat(Θ_{w_m, z_n})  for every assigned pair (m, n)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.data.annotations import Annotations
+from dissensus.data.vocabulary import Vocabulary
+from dissensus.errors import bad_parameter
+from dissensus.params import SEED, integer, real
+
+Array = NDArray[np.float64]
+Load = Literal["even", "long-tail"]
+
+TAIL_SIGMA = 1.5  # spread of the log-normal loads; real platforms' busiest tenth give half of the labels
+CHUNK_CELLS = 1 << 22  # (item, annotator) keys drawn at a time
+CROWD_PER_LABEL = 30  # annotators per label of an item above which repeats are rare enough to draw again
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Simulated annotations and what they were made from."""
+
+    annotations: Annotations
+    theta: Array  # (K, L, P)
+    psi: Array  # (K,)
+    omega: Array  # (L,)
+    item_cluster: NDArray[np.int64]  # (M,)
+    annotator_cluster: NDArray[np.int64]  # (N,)
+
+    @property
+    def population(self) -> Array:
+        """(items, classes): Σ_l Ω_l Θ_{w_m,l}, what the whole population would answer (Eq. infer)."""
+        of_cluster: Array = np.einsum("l,klp->kp", self.omega, self.theta)
+        return of_cluster[self.item_cluster]
+
+    @property
+    def population_by_load(self) -> Array:
+        """The same with annotators weighted by how much they labelled, as empirical distributions do."""
+        share = np.bincount(
+            self.annotator_cluster, self.annotations.annotator_load, minlength=len(self.omega)
+        )
+        of_cluster: Array = np.einsum("l,klp->kp", share / share.sum(), self.theta)
+        return of_cluster[self.item_cluster]
+
+
+def simulate(
+    n_items: int = 500,
+    n_annotators: int = 100,
+    n_classes: int = 4,
+    *,
+    n_item_clusters: int = 5,
+    n_annotator_clusters: int = 3,
+    labels_per_item: int = 5,
+    load: Load = "even",
+    alpha: float = 0.5,
+    gamma: float = 5.0,
+    tau: float = 5.0,
+    seed: int = 0,
+) -> Simulation:
+    """Labels from the generative process.
+
+    Every item gets ``labels_per_item`` different annotators, drawn evenly or, with ``load="long-tail"``, in
+    proportion to log-normal weights, so that a few annotators give most of the labels.
+    """
+    _check(locals())
+    rng = np.random.default_rng(seed)
+    K, L = n_item_clusters, n_annotator_clusters
+    theta = rng.dirichlet(np.full(n_classes, alpha), size=(K, L))
+    psi, omega = rng.dirichlet(np.full(K, gamma)), rng.dirichlet(np.full(L, tau))
+    w, z = rng.choice(K, n_items, p=psi), rng.choice(L, n_annotators, p=omega)
+    weights = rng.lognormal(0, TAIL_SIGMA, n_annotators) if load == "long-tail" else np.ones(n_annotators)
+    annotator = assign(n_items, weights, labels_per_item, rng).ravel()
+    item = np.repeat(np.arange(n_items, dtype=np.int32), labels_per_item)
+    label = draw(theta.reshape(K * L, -1), w[item] * L + z[annotator], rng)
+    annotations = Annotations(
+        item,
+        annotator,
+        label,
+        _names("item", n_items),
+        _names("annotator", n_annotators),
+        _names("class", n_classes),
+    )
+    return Simulation(annotations, theta, psi, omega, w, z)
+
+
+def assign(n_items: int, weights: Array, per_item: int, rng: np.random.Generator) -> NDArray[np.int32]:
+    """(items, per_item): different annotators for each item, sorted, chances in proportion to weights.
+
+    Annotators are drawn one after another; one that an item already has is drawn again. In a crowd so small
+    that this would often happen, the smallest of Exp(1)/weight are taken: the same distribution.
+    """
+    scarce = len(weights) < CROWD_PER_LABEL * per_item or weights.max() > weights.sum() / 2
+    chosen = (_smallest_keys if scarce else _drawn_again)(n_items, weights, per_item, rng)
+    chosen.sort(axis=1)
+    return chosen
+
+
+def _smallest_keys(
+    n_items: int, weights: Array, per_item: int, rng: np.random.Generator
+) -> NDArray[np.int32]:
+    N = len(weights)
+    rows_at_once = max(1, CHUNK_CELLS // N)
+    chosen = np.empty((n_items, per_item), dtype=np.int32)
+    for start in range(0, n_items, rows_at_once):
+        rows = slice(start, min(start + rows_at_once, n_items))
+        keys = rng.exponential(size=(rows.stop - rows.start, N)) / weights
+        chosen[rows] = np.argpartition(keys, per_item - 1, axis=1)[:, :per_item]
+    return chosen
+
+
+def _drawn_again(n_items: int, weights: Array, per_item: int, rng: np.random.Generator) -> NDArray[np.int32]:
+    cumulative = np.cumsum(weights) / weights.sum()
+    chosen = np.full((n_items, per_item), -1, dtype=np.int32)
+    for column in range(per_item):
+        rows = np.arange(n_items)
+        while len(rows):
+            draws = np.searchsorted(cumulative, rng.random(len(rows)), side="right")
+            repeated = (chosen[rows, :column] == draws[:, None]).any(axis=1)
+            chosen[rows[~repeated], column] = draws[~repeated]
+            rows = rows[repeated]
+    return np.minimum(chosen, len(weights) - 1)
+
+
+def draw(distributions: Array, which: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:
+    """One class from row ``which[e]`` of the distributions for every e, by inversion."""
+    P = distributions.shape[1]
+    # Shifting row i's cumulative sums by i makes one sorted array, searched once for all draws.
+    cumulative = np.cumsum(distributions, axis=1)
+    steps = (cumulative / cumulative[:, -1:] + np.arange(len(distributions))[:, None]).ravel()
+    place = np.searchsorted(steps, which + rng.random(len(which)), side="right")
+    label: NDArray[np.int32] = np.clip(place - which * P, 0, P - 1).astype(np.int32)
+    return label
+
+
+def _names(what: str, n: int) -> Vocabulary:
+    """Names that sort in the order of their numbers."""
+    width = len(str(n))
+    return Vocabulary([f"{what[0]}{i:0{width}d}" for i in range(1, n + 1)], what)
+
+
+def _check(values: dict[str, object]) -> None:
+    counts = ("n_items", "n_annotators", "n_item_clusters", "n_annotator_clusters", "labels_per_item")
+    rules = {name: integer(1) for name in counts} | {"n_classes": integer(2), "seed": SEED}
+    rules |= {name: real(0.0, open_low=True) for name in ("alpha", "gamma", "tau")}
+    for name, rule in rules.items():
+        if not rule.holds(values[name]):
+            raise bad_parameter("simulate", name, rule.words, values[name])
+    if values["load"] not in ("even", "long-tail"):
+        raise bad_parameter("simulate", "load", "one of 'even', 'long-tail'", values["load"])
+    if int(values["labels_per_item"]) > int(values["n_annotators"]):  # type: ignore[call-overload]
+        raise bad_parameter("simulate", "labels_per_item", "at most n_annotators", values["labels_per_item"])

@@ -1,0 +1,316 @@
+"""Ids and the integers that stand for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dissensus.data.arrow import as_values, is_text, marks, numbers, places
+from dissensus.errors import DataError
+
+Codes = NDArray[np.int32]
+_LONGEST_SHOWN = 60
+MOST_TEXT = (1 << 31) - 1  # bytes that Arrow's plain strings can count
+_SPACE, _BEYOND_ASCII = 32, 128  # bytes up to the first are blank or control, from the second on Unicode
+Place = Callable[[int], str]  # where a row stands in its source, in words
+
+
+class Vocabulary(Sequence[Any]):
+    """Distinct ids in a fixed order; an id's place in that order is its code.
+
+    Ids live in an Arrow array (strings, whole numbers, numbers or booleans) and become Python or NumPy
+    values only when somebody looks at them.
+    """
+
+    def __init__(self, ids: Any, what: str = "id") -> None:
+        self.arrow = to_arrow(ids, what)
+        self.what = what
+
+    @cached_property
+    def ids(self) -> NDArray[Any]:
+        """The ids as a NumPy array: objects for strings, the numbers' own type otherwise."""
+        ids = as_values(self.arrow)
+        ids.setflags(write=False)
+        return ids
+
+    @property
+    def is_sorted(self) -> bool:
+        """True where the order is that of code points (of value, for numbers)."""
+        return bool(np.all(np.diff(_sorted(self.arrow)) > 0))
+
+    def codes(self, ids: Any) -> Codes:
+        """The code of each given id; −1 where the vocabulary does not have it.
+
+        A number and its text name the same id, so that ids from a frame find those from a file.
+        """
+        wanted, known = to_arrow(ids, self.what), self.arrow
+        if wanted.type != known.type:
+            common = _common_type(wanted.type, known.type)
+            wanted, known = wanted.cast(common, safe=False), known.cast(common, safe=False)
+        found = pc.index_in(wanted, value_set=known)
+        codes: Codes = numbers(pc.fill_null(found, -1))
+        return codes
+
+    def take(self, codes: NDArray[Any]) -> Vocabulary:
+        """The sub-vocabulary of the given codes, in the order given."""
+        return Vocabulary(self.arrow.take(places(codes)), self.what)
+
+    def extended(self, ids: Any) -> tuple[Codes, Vocabulary]:
+        """This vocabulary with unknown ids added, and the new code of each old id.
+
+        A sorted vocabulary stays sorted; where another order was given, new ids follow the old. Either way
+        old ids keep their order among themselves.
+        """
+        fresh = to_arrow(ids, self.what)
+        fresh = fresh.take(places(np.flatnonzero(self.codes(fresh) < 0))).unique()
+        if not len(fresh):
+            return np.arange(len(self), dtype=np.int32), self
+        joined = pa.concat_arrays([self.arrow, _cast(fresh, self.arrow.type, self.what)])
+        if self.is_sorted:
+            codes, vocabulary = encode(joined, self.what)
+            return codes[: len(self)], vocabulary
+        return np.arange(len(self), dtype=np.int32), Vocabulary(joined, self.what)
+
+    def __len__(self) -> int:
+        return len(self.arrow)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.ids[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.ids)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and bool(self.arrow.equals(other.arrow))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self):,} {self.what}s)"
+
+
+def to_arrow(values: Any, what: str) -> pa.Array:
+    """An Arrow array of plain ids out of whatever sequence came."""
+    if isinstance(values, Vocabulary):
+        return values.arrow
+    array = _any_arrow(values, what)
+    return _plain(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array, what)
+
+
+def encode(
+    values: Any, what: str, order: Any = None, place: Place = "row {}".format
+) -> tuple[Codes, Vocabulary]:
+    """Codes and vocabulary of a column; ids sorted by code point (numbers by value) unless ordered.
+
+    ``place`` says where a row stands in the source, for the error that names it.
+    """
+    indices, distinct = _dictionary(values, what, place)
+    if order is None:
+        by_rank = _sorted(distinct)
+        vocabulary = Vocabulary(distinct.take(places(by_rank)), what)
+        rank = np.empty(len(distinct), dtype=np.int32)
+        rank[by_rank] = np.arange(len(distinct), dtype=np.int32)
+    else:
+        vocabulary = ordered_vocabulary(order, what, distinct.type)
+        rank = vocabulary.codes(distinct)
+        _refuse_strangers(rank, indices, distinct, what, place)
+    return rank[indices], vocabulary
+
+
+def ordered_vocabulary(order: Any, what: str, kind: pa.DataType | None = None) -> Vocabulary:
+    """A vocabulary in the order given, which must not repeat an id; ids become ``kind`` where they can."""
+    vocabulary = order if isinstance(order, Vocabulary) else Vocabulary(list(order), what)
+    if kind is not None and kind != vocabulary.arrow.type:
+        vocabulary = Vocabulary(_cast(vocabulary.arrow, kind, what), what)
+    if len(vocabulary.arrow.unique()) != len(vocabulary) or blank_ids(vocabulary.arrow).any():
+        raise DataError(f"the given order of {what}s repeats one or leaves one blank; list each once")
+    return vocabulary
+
+
+def quoted(value: Any) -> str:
+    """An id as messages show it: quoted, on one line, and not longer than need be."""
+    text = repr(value.item() if isinstance(value, np.generic) else value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def lookalikes(vocabulary: Vocabulary) -> list[list[str]]:
+    """Groups of ids that differ only by white space or case."""
+    ids = vocabulary.arrow
+    if not is_text(ids.type) or not may_look_alike(ids):
+        return []
+    groups: dict[str, list[str]] = {}
+    for name in ids.to_pylist():
+        groups.setdefault(folded(name), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def folded(name: str) -> str:
+    """An id without its white space and case."""
+    return "".join(name.split()).casefold()
+
+
+def may_look_alike(ids: pa.Array) -> bool:
+    """False where the bytes alone tell: no white space, no capital letter, nothing beyond ASCII."""
+    _, text = text_of(ids)
+    return bool(
+        np.any((text <= _SPACE) | ((text >= ord("A")) & (text <= ord("Z"))) | (text >= _BEYOND_ASCII))
+    )
+
+
+def _sorted(ids: pa.Array) -> NDArray[np.int64]:
+    """The order of distinct ids: by code point, or by value.
+
+    Most strings of a column are told apart by the eight bytes that follow what all of them begin with, and
+    numbers sort several times faster than strings.
+    """
+    if is_text(ids.type) and len(ids) > 1:
+        key = _eight_bytes(ids)
+        order = np.argsort(key)
+        if np.all(key[order[1:]] > key[order[:-1]]):
+            return order
+    return numbers(pc.sort_indices(ids)).astype(np.int64)
+
+
+def _eight_bytes(ids: pa.Array) -> NDArray[np.uint64]:
+    """The bytes after the common beginning as one number a string; a shorter string is filled with zeros."""
+    extremes = [name.encode() for name in pc.min_max(ids).as_py().values()]
+    common = next((i for i, (a, b) in enumerate(zip(*extremes, strict=False)) if a != b), len(extremes[0]))
+    starts, text = text_of(ids)
+    at, stop = starts[:-1].astype(np.int64) + common, starts[1:]
+    key = np.zeros(len(ids), dtype=np.uint64)
+    for _ in range(8):
+        key <<= np.uint64(8)
+        key |= np.where(at < stop, text[np.minimum(at, len(text) - 1)], 0).astype(np.uint64)
+        at += 1
+    return key
+
+
+def text_of(ids: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+    """Where each string starts (and the last one ends), and the bytes of them all."""
+    _, starts, text = ids.buffers()
+    if text is None:
+        return np.zeros(len(ids) + 1, np.int32), np.zeros(0, np.uint8)
+    width = np.int64 if pa.types.is_large_string(ids.type) else np.int32
+    places = np.frombuffer(starts, width)[ids.offset : ids.offset + len(ids) + 1]
+    return places, np.frombuffer(text, np.uint8)
+
+
+def _any_arrow(values: Any, what: str) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if isinstance(values, np.ndarray) and values.dtype.kind in "UT":
+        values = values.astype(object)
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise DataError(
+            f"the {what}s are of mixed or unusual types; give strings or numbers of one type"
+        ) from None
+
+
+def _plain(array: pa.Array, what: str) -> pa.Array:
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return _plain(array.dictionary_decode(), what)
+    if pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_float64(kind):
+        return array
+    if pa.types.is_large_string(kind) and _n_bytes(array) > MOST_TEXT:
+        return array
+    if is_text(kind) or pa.types.is_string_view(kind) or pa.types.is_null(kind):
+        return _cast(array, pa.string(), what)
+    if pa.types.is_integer(kind):
+        return _cast(array, pa.int64(), what)
+    if pa.types.is_floating(kind):
+        return _cast(array, pa.float64(), what)
+    raise DataError(f"the {what}s are of type {kind}; give strings or numbers")
+
+
+def _n_bytes(text: pa.Array) -> int:
+    starts, _ = text_of(text)
+    return int(starts[-1] - starts[0])
+
+
+def _common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    """What two types of ids are compared as."""
+    if pa.types.is_large_string(a) or pa.types.is_large_string(b):
+        return pa.large_string()
+    return pa.string() if is_text(a) or is_text(b) else pa.float64()
+
+
+def _cast(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
+    try:
+        return array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise DataError(
+            f"some {what}s are of type {array.type}, others {kind}; use one type for all"
+        ) from None
+
+
+def _dictionary(values: Any, what: str, place: Place) -> tuple[Codes, pa.Array]:
+    """Dictionary codes and the distinct ids, once blanks have been refused."""
+    values = _any_arrow(values.arrow if isinstance(values, Vocabulary) else values, what)
+    _plain(pa.nulls(0, values.type), what)  # refuses a type that holds no ids
+    ready = pa.types.is_dictionary(values.type)
+    encoded = values if ready else values.dictionary_encode()
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    distinct, indices = _plain(encoded.dictionary, what), encoded.indices
+    if indices.null_count:
+        row = int(np.flatnonzero(marks(indices.is_null()))[0])
+        raise _blank_error(row, what, place)
+    codes = numbers(indices).astype(np.int32, copy=False)
+    _refuse_blanks(codes, distinct, what, place)
+    return _compact(codes, distinct) if ready else (codes, distinct)
+
+
+def _compact(codes: Codes, distinct: pa.Array) -> tuple[Codes, pa.Array]:
+    """A dictionary from elsewhere may repeat values or hold unused ones: one entry for each used id."""
+    merged = distinct.dictionary_encode()
+    codes = numbers(merged.indices)[codes]
+    used = np.bincount(codes, minlength=len(merged.dictionary)) > 0
+    compact = (np.cumsum(used) - 1).astype(np.int32)
+    return compact[codes], merged.dictionary.take(places(np.flatnonzero(used)))
+
+
+def blank_ids(ids: pa.Array) -> NDArray[np.bool_]:
+    """Which ids are null, white space only, or not a number."""
+    blank = marks(ids.is_null())
+    if pa.types.is_floating(ids.type):
+        blank |= ~np.isfinite(as_values(ids))
+    elif is_text(ids.type):
+        # Arrow's own trim first builds tables of all Unicode, which takes longer than reading a small file.
+        starts, text = text_of(ids)
+        blank |= np.diff(starts) == 0
+        first = np.append(text, np.uint8(0))[np.minimum(starts[:-1], len(text))]
+        odd = np.flatnonzero(~blank & ((first <= _SPACE) | (first >= _BEYOND_ASCII)))
+        blank[odd] = [not name.strip() for name in ids.take(places(odd)).to_pylist()]
+    return blank
+
+
+def _refuse_blanks(codes: Codes, distinct: pa.Array, what: str, place: Place) -> None:
+    rows = _rows_with(codes, blank_ids(distinct))
+    if len(rows):
+        raise _blank_error(int(rows[0]), what, place)
+
+
+def _blank_error(row: int, what: str, place: Place) -> DataError:
+    return DataError(f"{place(row)}: the {what} is blank; fill it in or remove the row")
+
+
+def _refuse_strangers(rank: Codes, codes: Codes, distinct: pa.Array, what: str, place: Place) -> None:
+    rows = _rows_with(codes, rank < 0)
+    if len(rows):
+        row = int(rows[0])
+        value = quoted(distinct[int(codes[row])].as_py())
+        raise DataError(
+            f"{place(row)}: {what} {value} is not in the {what} set; add it with --{what}s or correct the row"
+        )
+
+
+def _rows_with(codes: Codes, marked: NDArray[np.bool_]) -> NDArray[np.intp]:
+    return np.flatnonzero(marked[codes]) if marked.any() else np.zeros(0, np.intp)

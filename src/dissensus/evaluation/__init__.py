@@ -1,0 +1,1 @@
+"""How good labels and estimates are."""

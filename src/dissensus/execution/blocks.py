@@ -1,0 +1,360 @@
+"""Work on labels in blocks: the unit that is mapped over, on threads here and on the workers of a cluster.
+
+A shard is a run of consecutive items with their labels, small enough for a core's cache; a block is a run of
+consecutive shards, and the unit of work. Where they begin and end depends on the labels alone. A step returns
+additive statistics of its block, and whoever asked for them adds them in the order of the blocks: the result
+is the same to the last bit whatever executes the steps, and however many at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import cache, cached_property, reduce
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.errors import bad_parameter
+from dissensus.execution.blas import one_blas_thread
+
+if TYPE_CHECKING:
+    from dissensus.data.annotations import Annotations
+    from dissensus.execution.desk import Desk
+    from dissensus.models.pgm.kernels import PairLayout
+
+SHARD_LABELS = 1 << 15  # a shard's messages should fit a core's cache
+LEAST_BLOCKS = 16  # more labels make more blocks of one shard until there are so many, then larger blocks
+MOST_SHARDS = 64  # of a block: two million labels
+
+Codes = NDArray[np.int32]
+Result = TypeVar("Result")
+
+
+# ---- shards and blocks --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """Consecutive items and their labels; item codes count from the shard's first item."""
+
+    first_item: int
+    n_items: int
+    n_classes: int
+    item: Codes
+    annotator: Codes
+    label: Codes
+
+    @property
+    def rows(self) -> slice:
+        """Where this shard's items stand in a table of all items."""
+        return slice(self.first_item, self.first_item + self.n_items)
+
+    @cached_property
+    def counts(self) -> NDArray[np.float64]:
+        """(items, classes): label counts as floats, ready for products."""
+        M, P = self.n_items, self.n_classes
+        cells = self.item * np.int64(P) + self.label
+        return np.bincount(cells, minlength=M * P).reshape(M, P).astype(np.float64)
+
+    @cached_property
+    def pairs(self) -> PairLayout:
+        """The (item, annotator) pairs, laid out for message passing."""
+        from dissensus.models.pgm.kernels import PairLayout
+
+        return PairLayout.of(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The columns of all labels, in canonical order, in memory or mapped from a file."""
+
+    item: Codes
+    annotator: Codes
+    label: Codes
+    n_annotators: int
+    n_classes: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """Where a run of consecutive shards stands: at which items and label rows its shards begin and end."""
+
+    items: tuple[int, ...]
+    rows: tuple[int, ...]
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return self.items[-1] - self.items[0]
+
+    @property
+    def place(self) -> slice:
+        """Where this block's items stand in a table of all items."""
+        return slice(self.items[0], self.items[-1])
+
+    def whole(self, labels: Labels) -> Shard:
+        """All of it as one shard."""
+        return _shard(labels, (self.items[0], self.items[-1]), (self.rows[0], self.rows[-1]))
+
+    def shards(self, labels: Labels) -> tuple[Shard, ...]:
+        """Its shards."""
+        both = zip(itertools.pairwise(self.items), itertools.pairwise(self.rows), strict=True)
+        return tuple(_shard(labels, items, rows) for items, rows in both)
+
+
+def _shard(labels: Labels, items: tuple[int, int], rows: tuple[int, int]) -> Shard:
+    first, stop = items
+    part = slice(*rows)
+    item = labels.item[part] - np.int32(first)
+    return Shard(first, stop - first, labels.n_classes, item, labels.annotator[part], labels.label[part])
+
+
+def labels_of(annotations: Annotations) -> Labels:
+    """The label columns of some annotations."""
+    columns = annotations.item, annotations.annotator, annotations.label
+    return Labels(*columns, annotations.n_annotators, annotations.n_classes)
+
+
+def shards_of(annotations: Annotations) -> tuple[Shard, ...]:
+    """Cut the items into runs of about ``SHARD_LABELS`` labels; an item is never cut."""
+    labels = labels_of(annotations)
+    return tuple(shard for block in blocks_of(annotations) for shard in block.shards(labels))
+
+
+def blocks_of(annotations: Annotations) -> tuple[Block, ...]:
+    """The blocks of some annotations."""
+    items = item_cuts(annotations.item_pointers)
+    rows = annotations.item_pointers[items]
+    n_shards = len(items) - 1
+    size = shards_a_block(n_shards)
+    return tuple(
+        Block(tuple(items[at : at + size + 1].tolist()), tuple(rows[at : at + size + 1].tolist()))
+        for at in range(0, n_shards, size)
+    )
+
+
+def shards_a_block(n_shards: int) -> int:
+    """How many shards make a block."""
+    return min(max(n_shards // LEAST_BLOCKS, 1), MOST_SHARDS)
+
+
+def item_cuts(pointers: NDArray[np.int64], times: int = 1) -> NDArray[np.int64]:
+    """The items at which shards begin, and the number of items; those of ``times`` > 1 are some of the rest.
+
+    ``pointers`` (items + 1,) say where each item's labels begin.
+    """
+    size = times * SHARD_LABELS
+    marks = np.arange(size, pointers[-1], size)
+    return np.unique(np.concatenate([[0], np.searchsorted(pointers, marks), [len(pointers) - 1]]))
+
+
+# ---- what runs over them ------------------------------------------------------------------------------
+
+# What a step is given of a block's labels; built once, where the block is worked on.
+Layout = Callable[[Block, Labels], Any]
+
+
+class Work(Protocol):
+    """The blocks of some labels, laid out for a kind of step."""
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """Where each block's items and labels stand."""
+        ...
+
+    def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
+        """``step(layout, own, **common)`` of every block, in their order; ``each`` has one ``own`` a block.
+
+        Without ``each``, ``step(layout, **common)``.
+        """
+        ...
+
+
+class Executor(Protocol):
+    """What steps run on."""
+
+    @property
+    def desk(self) -> Desk:
+        """What a fit has at hand beside its labels."""
+        ...
+
+    def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
+        """The step's result for every element, in their order."""
+        ...
+
+    def mapped(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
+        """The same, one at a time."""
+        ...
+
+    def over(self, annotations: Annotations, layout: Layout) -> Work:
+        """The annotations' blocks, ready for steps."""
+        ...
+
+
+class Serial:
+    """One after the other, in this thread."""
+
+    def __init__(self, desk: Desk | None = None, most_labels: int | None = None) -> None:
+        self.desk = desk or _plain_desk()
+        self._most_labels = most_labels
+
+    def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
+        """The step's result for every element, in their order."""
+        return list(self.mapped(step, over))
+
+    def mapped(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
+        """The same, one at a time."""
+        return (step(element) for element in over)
+
+    def over(self, annotations: Annotations, layout: Layout) -> Work:
+        """The annotations' blocks, ready for steps."""
+        return LocalWork(annotations, layout, self.mapped, self._most_labels)
+
+
+class Threads:
+    """A pool of threads; NumPy and BLAS release the interpreter's lock where it matters."""
+
+    def __init__(
+        self,
+        pool: ThreadPoolExecutor,
+        n_threads: int,
+        desk: Desk | None = None,
+        most_labels: int | None = None,
+    ) -> None:
+        self.desk = desk or _plain_desk()
+        self._most_labels = most_labels
+        self._pool = pool
+        self._n_threads = n_threads
+
+    def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
+        """The step's result for every element, in their order."""
+        return list(self.mapped(step, over))
+
+    def mapped(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
+        """The same, one at a time; never many more than there are threads wait to be taken."""
+        if len(over) < 2:
+            yield from map(step, over)
+            return
+        # A thread should see what the caller sees of its context (resources).
+        waiting = deque(self._submit(step, element) for element in over[: 2 * self._n_threads])
+        following = iter(over[2 * self._n_threads :])
+        try:
+            while waiting:
+                result = waiting.popleft().result()
+                waiting.extend(self._submit(step, element) for element in itertools.islice(following, 1))
+                yield result
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def _submit(self, step: Callable[[Any], Result], element: Any) -> Future[Result]:
+        return self._pool.submit(copy_context().run, step, element)
+
+    def over(self, annotations: Annotations, layout: Layout) -> Work:
+        """The annotations' blocks, ready for steps."""
+        return LocalWork(annotations, layout, self.mapped, self._most_labels)
+
+
+class LocalWork:
+    """Blocks that are worked on in this process; the layouts of the first of them stay in memory."""
+
+    def __init__(
+        self,
+        annotations: Annotations,
+        layout: Layout,
+        mapped: Callable[..., Iterator[Any]],
+        most_labels: int | None = None,
+    ) -> None:
+        self.blocks = blocks_of(annotations)
+        self._labels = labels_of(annotations)
+        self._build = layout
+        self._layouts: dict[int, Any] = {}
+        self._mapped = mapped
+        self._most_labels = annotations.n_labels if most_labels is None else most_labels
+
+    def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
+        """``step(layout, own, **common)`` of every block, in their order."""
+        own, common = list(each), in_one_order(common)
+
+        def run(number: int) -> Result:
+            return step(self._layout(number), *own[number : number + 1], **common)
+
+        return self._mapped(run, range(len(self.blocks)))
+
+    def _layout(self, number: int) -> Any:
+        found = self._layouts.get(number)
+        if found is None:
+            found = self._build(self.blocks[number], self._labels)
+            if self.blocks[number].rows[-1] <= self._most_labels:
+                self._layouts[number] = found
+        return found
+
+
+@contextmanager
+def executor(n_jobs: int = 1, desk: Desk | None = None, most_labels: int | None = None) -> Iterator[Executor]:
+    """An executor on ``n_jobs`` threads (−1: all cores), BLAS held to one thread meanwhile.
+
+    Layouts of ``most_labels`` labels stay in memory (None: all).
+
+    One thread each is both reproducible and faster.
+    """
+    if n_jobs != -1 and n_jobs < 1:
+        raise bad_parameter("executor", "n_jobs", "an int >= 1, or -1 for all cores", n_jobs)
+    n_threads = n_cores() if n_jobs == -1 else n_jobs
+    with one_blas_thread():
+        if n_threads == 1:
+            yield Serial(desk, most_labels)
+            return
+        with ThreadPoolExecutor(n_threads) as pool:
+            yield Threads(pool, n_threads, desk, most_labels)
+
+
+def _plain_desk() -> Desk:
+    from dissensus.execution.desk import Desk
+
+    return Desk()
+
+
+def n_cores() -> int:
+    """Cores this process may use."""
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_one_order(common: dict[str, Any]) -> dict[str, Any]:
+    """Arrays in C order, as they would be after a journey: a product's last bits may hang on it."""
+    return {
+        name: np.ascontiguousarray(value) if isinstance(value, np.ndarray) else value
+        for name, value in common.items()
+    }
+
+
+# ---- sums ---------------------------------------------------------------------------------------------
+
+
+def total(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Add the blocks' statistics, entry by entry, in their order."""
+    return reduce(lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), parts)
+
+
+@cache
+def _ones(n: int, dtype: Any) -> NDArray[Any]:
+    made = np.ones(n, dtype)
+    made.setflags(write=False)
+    return made
+
+
+def ones(n: int, dtype: Any = np.float64) -> NDArray[Any]:
+    """So many ones, read-only: sparse matrices of about the same size share the same.
+
+    SciPy copies what is less than half of a larger array, so there is one array for every power of two.
+    """
+    return _ones(1 << max(n - 1, 0).bit_length(), np.dtype(dtype))[:n]

@@ -1,0 +1,102 @@
+"""How much memory a fit takes, counted before it begins, and what stays on disk where that is too much.
+
+What is counted: the process itself, the fitted model (one row an item), tables of annotators, the labels laid
+out for steps, messages, and what the steps hold while they run. Files that are mapped (a store's columns) are
+the system's to keep or drop, and are not counted.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dissensus.errors import DataError, bad_parameter
+from dissensus.execution.blocks import SHARD_LABELS, shards_a_block
+
+if TYPE_CHECKING:
+    from dissensus.data.annotations import Annotations
+    from dissensus.models.base import Model
+
+# What a process has before the first row: interpreter, NumPy, Arrow and their buffers.
+BASE = 250_000_000
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def n_bytes(memory: str | int, owner: str) -> int:
+    """``"2GB"``, ``"512MB"`` or a number of bytes, as a number of bytes."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B?)\s*", str(memory), re.IGNORECASE)
+    if found is None:
+        raise bad_parameter(owner, "memory", "a size such as '2GB', or a number of bytes", memory)
+    unit = found[2].upper().removesuffix("B")
+    return int(float(found[1]) * _UNITS[f"{unit}B" if unit else ""])
+
+
+def words(size: int) -> str:
+    """``1.5GB``, as it may be given back to ``memory=``; rounded up."""
+    unit = next((unit for unit in ("TB", "GB", "MB") if size >= _UNITS[unit]), "KB")
+    return f"{-(-size * 10 // _UNITS[unit]) / 10:g}{unit}"
+
+
+# ---- what a fit takes ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes, by what they are for."""
+
+    fixed: int  # the model, tables of annotators, and what is held beside them
+    laid_out: int  # a label's share of the layout its steps work on
+    messages: int  # of all pairs and items, in memory for two rounds
+    working: int  # of a thread while it works on a block
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What stays in memory."""
+
+    messages: float = 1.0  # share of the blocks whose messages stay; the others' are on disk
+    laid_out: int | None = None  # labels whose layout stays; others are laid out anew in every round
+
+
+def planned(
+    model: Model,
+    annotations: Annotations,
+    memory: int,
+    dtype: Any,
+    *,
+    n_threads: int,
+    n_workers: int = 0,
+    **given: Any,
+) -> Plan:
+    """What a fit may keep in so much memory, or an error that says what it would need.
+
+    ``n_threads`` are those that work on blocks: here, or all of a cluster's ``n_workers`` processes, whose
+    messages are on disk in any case. ``given`` is what the fit is given beside the annotations.
+    """
+    needs = model._needs(annotations, np.dtype(dtype).itemsize, **given)
+    least = BASE * (1 + n_workers) + needs.fixed + n_threads * needs.working
+    if least > memory:
+        raise DataError(
+            f"{type(model).__name__} on {annotations.n_labels:,} labels needs {words(least)} of memory at "
+            f"least, and {words(memory)} are allowed; allow as much with memory= (--memory), or use fewer "
+            "clusters, threads or workers"
+        )
+    layouts = needs.laid_out * annotations.n_labels
+    # A block may be worked on by any worker, so each of them must have room for what it keeps.
+    in_process = (memory - least) // max(n_workers, 1)
+    if layouts > in_process:
+        return Plan(0.0 if needs.messages else 1.0, in_process // needs.laid_out)
+    if n_workers or not needs.messages:
+        return Plan(0.0 if needs.messages else 1.0)
+    # While rounds go on, messages of two of them are there and the model is not; at the end those of one are.
+    room = memory - BASE - layouts - n_threads * needs.working
+    return Plan(min(1.0, room / needs.messages, 2 * (room - needs.fixed) / needs.messages))
+
+
+def block_labels(annotations: Annotations) -> int:
+    """Labels of a block, about."""
+    n_shards = -(-annotations.n_labels // SHARD_LABELS)
+    return min(annotations.n_labels, shards_a_block(n_shards) * SHARD_LABELS)

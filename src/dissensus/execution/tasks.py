@@ -1,0 +1,191 @@
+"""Independent tasks on processes: what they share is sent to each process once, results come as they finish.
+
+Where :func:`dissensus.resources` names a cluster, its workers take the processes' place.
+
+Processes are joblib's (loky): they start clean, so that threads and locks of the caller cannot trip them,
+and need no ``if __name__ == "__main__"`` in the caller's script. Each has BLAS on one thread, and ends by
+itself when the process that started it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
+from typing import Any, Protocol, TypeVar
+
+from dissensus.errors import DissensusError, bad_parameter
+from dissensus.execution.blas import one_blas_thread
+from dissensus.execution.blocks import n_cores
+from dissensus.execution.resources import Resources, current, using
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+WATCH_SECONDS = 0.5
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+_shared: Any = None  # in a worker process: what all of its tasks share
+
+
+class Workers(Protocol):
+    """Whatever runs tasks."""
+
+    def completed(
+        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
+    ) -> Iterator[tuple[Task, Result]]:
+        """Each task with ``step(shared, task)``, as they finish."""
+        ...
+
+
+@contextmanager
+def workers(
+    shared: Any, n_tasks: int, *, n_jobs: int = 1, executor: Executor | None = None
+) -> Iterator[Workers]:
+    """``n_jobs`` processes (−1: one a core) but no more than tasks; 1 keeps the work in this process.
+
+    On a cluster (``resources``) it is the cluster's workers, however many. An ``executor`` of the caller's
+    own (``concurrent.futures``, or a Dask client's ``get_executor()``) takes their place; every task then
+    carries what it shares with the others.
+    """
+    if n_jobs != -1 and n_jobs < 1:
+        raise bad_parameter("a search", "n_jobs", "an int >= 1, or -1 for all cores", n_jobs)
+    n_processes = min(n_cores() if n_jobs == -1 else n_jobs, n_tasks)
+    client = current().client
+    if executor is not None:
+        # Executors of Python know how many tasks they run at once; of others n_jobs says it.
+        n_at_once = getattr(executor, "_max_workers", None) or (n_cores() if n_jobs == -1 else n_jobs)
+        yield _Foreign(executor, shared, _for_a_task(n_at_once))
+    elif client is not None:
+        from dissensus.execution.dask.tasks import OnCluster
+
+        with closing(OnCluster(client, shared, _for_a_task(_n_threads(client)))) as pool:
+            yield pool
+    elif n_processes > 1:
+        with _processes(shared, n_processes) as pool:
+            yield _Processes(pool, _for_a_task(n_processes))
+    else:
+        with one_blas_thread():
+            yield _Here(shared, _for_a_task(1))
+
+
+def _for_a_task(n_at_once: int) -> Resources:
+    """What one of so many tasks may use: the search itself remembers what is done and tells how far it is."""
+    used = current()
+    memory = None if used.memory is None else used.memory // n_at_once
+    return Resources(memory=memory, scratch=used.scratch, precision=used.precision)
+
+
+def _n_threads(client: Any) -> int:
+    """Tasks that a cluster runs at once, as it is now."""
+    from dissensus.execution.dask.connection import running_workers
+
+    return sum(running_workers(client).values())
+
+
+class _Here:
+    """One task after the other, in this process."""
+
+    def __init__(self, shared: Any, used: Resources) -> None:
+        self._shared = shared
+        self._used = used
+
+    def completed(
+        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
+    ) -> Iterator[tuple[Task, Result]]:
+        for task in tasks:
+            with using(self._used):
+                result = step(self._shared, task)
+            yield task, result
+
+
+class _Foreign:
+    """The caller's own executor."""
+
+    def __init__(self, executor: Executor, shared: Any, used: Resources) -> None:
+        self._executor = executor
+        self._shared = shared
+        self._used = used
+
+    def completed(
+        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
+    ) -> Iterator[tuple[Task, Result]]:
+        shared, used = self._shared, self._used
+        return _gathered(
+            {self._executor.submit(_on_foreign, step, task, shared, used): task for task in tasks}
+        )
+
+
+class _Processes:
+    """Processes that were given what is shared when they began."""
+
+    def __init__(self, pool: Executor, used: Resources) -> None:
+        self._pool = pool
+        self._used = used
+
+    def completed(
+        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
+    ) -> Iterator[tuple[Task, Result]]:
+        return _gathered({self._pool.submit(_in_worker, step, task, self._used): task for task in tasks})
+
+
+def _gathered(futures: dict[Future[Result], Task]) -> Iterator[tuple[Task, Result]]:
+    try:
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+@contextmanager
+def _processes(shared: Any, n_processes: int) -> Iterator[Any]:
+    from joblib.externals.loky import ProcessPoolExecutor  # type: ignore[import-untyped]
+
+    begin = {"initializer": _begin, "initargs": (shared, os.getpid()), "env": ONE_THREAD}
+    pool = ProcessPoolExecutor(n_processes, **begin)
+    try:
+        yield pool
+    except BrokenProcessPool as error:
+        raise DissensusError(
+            "a worker process died, out of memory perhaps; what was finished is kept where a directory was "
+            "given: run again with fewer jobs"
+        ) from error
+    finally:
+        pool.shutdown(wait=True, kill_workers=True)
+
+
+# ---- inside a worker process --------------------------------------------------------------------------
+
+
+def _begin(shared: Any, parent: int) -> None:
+    global _shared
+    _shared = shared
+    # Ctrl-C reaches every process of a terminal; the one that started us decides what becomes of the search.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(limits=1, user_api="blas")
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """Leave when the parent is gone: a killed search must not go on in the background."""
+    while os.getppid() == parent:
+        time.sleep(WATCH_SECONDS)
+    os._exit(1)
+
+
+def _on_foreign(step: Callable[[Any, Task], Result], task: Task, shared: Any, used: Resources) -> Result:
+    with using(used):
+        return step(shared, task)
+
+
+def _in_worker(step: Callable[[Any, Task], Result], task: Task, used: Resources) -> Result:
+    with using(used):
+        return step(_shared, task)

@@ -1,0 +1,1 @@
+"""Classifiers taught by refined label distributions."""

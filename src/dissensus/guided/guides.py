@@ -1,0 +1,100 @@
+"""Item clusters as a guide: what they make of labels, and what they make of a prediction.
+
+A fitted model with K item clusters knows their shares ψ_k and, for the l-th of its annotator clusters, which
+has the weight π_l in the population, the label distribution Θ_kl. What the population answers about an item
+of cluster k is
+
+    Y'_k = Σ_l π_l Θ_kl                                                                         Eq. (4.1)
+
+Projecting asks which clusters could have given a predicted distribution h, taken as S labels in the
+proportions h. With the sum over annotators outside, as the paper prints it, one annotator cluster gave all of
+these labels; inside, every label came from an annotator of its own:
+
+    P(k | h) ∝ ψ_k Σ_l π_l exp(S Σ_p h_p log Θ_klp)                                  outside, Eq. (12.2)
+    P(k | h) ∝ ψ_k exp(S Σ_p h_p log Y'_kp)                                           inside, Eq. (12.3)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from dissensus.models.confusion import log_chances
+from dissensus.models.pgm.kernels import Array, normalised, one_hot_rows, safe_log, softmax_rows
+
+BLOCK = 4_000_000  # numbers a temporary array may hold
+
+
+@dataclass(frozen=True)
+class ItemClusters:
+    """A fitted model, seen as its clusters of items."""
+
+    posterior: Array  # (M, K): P(w_m = k | labels) of the items it was fitted on
+    shares: Array  # (K,): ψ
+    theta: Array  # (K, L, P): Θ
+    weights: Array  # (L,): π
+    population: Array  # (K, P): Y'
+
+    @classmethod
+    def of(cls, guide: Any, annotator_load: NDArray[Any]) -> ItemClusters | None:
+        """The clusters of a fitted guide, or None where it has none.
+
+        Models with confusion matrices have one item cluster a true class, and every annotator is an annotator
+        cluster; ``annotator_load`` (labels each gave) says how much those count.
+        """
+        if hasattr(guide, "theta_"):
+            theta = guide.theta_ if guide.theta_.ndim == 3 else guide.theta_[:, None]
+            weights = guide.population_weights_ if hasattr(guide, "population_weights_") else np.ones(1)
+            population = np.einsum("l,klp->kp", weights, theta)
+            return cls(guide.item_clusters_, guide.psi_, theta, weights, population)
+        if hasattr(guide, "confusion_"):
+            load = annotator_load if guide.population == "labels" else np.ones(len(annotator_load))
+            theta = guide.confusion_.transpose(1, 0, 2)
+            weights = normalised(np.asarray(load, dtype=np.float64))
+            return cls(guide.posterior_, guide.psi_, theta, weights, guide.crowd_confusion_)
+        return None
+
+    def distributions(self, w: Array, mode: str) -> Array:
+        """(n, P): Y' of each row's most likely cluster ("hard"), or averaged over the row ("soft")."""
+        return np.asarray((one_hot_rows(w) if mode == "hard" else w) @ self.population)
+
+    def log_likelihood(self, h: Array, strength: float, annotator_sum: str) -> Array:
+        """(n, K): log P(h | k) of distributions h (n, P), each worth ``strength`` labels."""
+        return (self._outside if annotator_sum == "outside" else self._inside)(h, strength)
+
+    def _inside(self, h: Array, strength: float) -> Array:
+        # S Σ_p h_p log Y'_kp
+        return np.asarray(strength * (h @ safe_log(self.population).T))
+
+    def _outside(self, h: Array, strength: float) -> Array:
+        K, L, P = self.theta.shape
+        logs, log_pi = safe_log(self.theta).reshape(K * L, P).T, log_chances(self.weights)
+        rows = max(1, BLOCK // (K * L))
+        blocks = [h[start : start + rows] for start in range(0, len(h), rows)]
+        # log Σ_l π_l exp(S Σ_p h_p log Θ_klp)
+        return np.concatenate(
+            [logsumexp(strength * (block @ logs).reshape(-1, K, L) + log_pi, axis=2) for block in blocks]
+        )
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Predictions, seen through item clusters."""
+
+    clusters: ItemClusters
+    mode: str  # "hard" or "soft"
+    annotator_sum: str  # "inside" or "outside"
+    strength: float  # S
+
+    def posteriors(self, h: Array, prior: Array | None = None) -> Array:
+        """(n, K): P(k | h) of predicted distributions h (n, P); ``prior`` (n, K) stands in for ψ."""
+        log_prior = log_chances(self.clusters.shares if prior is None else prior)
+        return softmax_rows(self.clusters.log_likelihood(h, self.strength, self.annotator_sum) + log_prior)[0]
+
+    def __call__(self, h: Array, prior: Array | None = None) -> Array:
+        """(n, P): the predictions projected, Eq. (12.5) or (12.6)."""
+        return self.clusters.distributions(self.posteriors(h, prior), self.mode)

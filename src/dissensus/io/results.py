@@ -1,0 +1,200 @@
+"""Directories that dissensus writes: whole or not at all, and never over somebody else's.
+
+Each holds a ``summary.json`` that says who made it, from what and how; a directory without one is not ours.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus._version import __version__
+from dissensus.errors import DataError
+from dissensus.io.atomic import atomic_directory, atomic_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dissensus.data.annotations import Annotations
+
+SUMMARY = "summary.json"
+SIGNATURE = {"made_by": "dissensus"}
+DIGITS = 6  # of the numbers in CSV files
+
+
+def check_output(directory: Path, force: bool = False) -> None:
+    """Refuse, before any work is done, a place that holds something else than an earlier result of ours."""
+    if directory.exists() and not directory.is_dir():
+        raise DataError(f"{directory}: is a file; name a directory to write into")
+    if force or not directory.exists() or not any(directory.iterdir()) or is_ours(directory):
+        return
+    raise DataError(
+        f"{directory}: exists and was not written by dissensus; choose another place with -o, or use --force"
+    )
+
+
+def is_ours(directory: Path) -> bool:
+    """True if the directory holds a summary that dissensus wrote."""
+    try:
+        content = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and SIGNATURE.items() <= content.items()
+
+
+@contextmanager
+def output_directory(directory: Path, force: bool = False) -> Iterator[Path]:
+    """Yield a temporary folder that takes the directory's name when the block ends well.
+
+    Files of an earlier result that the new one does not have (its summary lists them) are removed.
+    """
+    check_output(directory, force)
+    earlier = _listed(directory)
+    with atomic_directory(directory) as folder:
+        yield folder
+        written = set(_files(folder))
+    for name in earlier - written:
+        (directory / name).unlink(missing_ok=True)
+
+
+def _listed(directory: Path) -> set[str]:
+    """Files inside the directory that its own summary says were written with it."""
+    if not is_ours(directory):
+        return set()
+    listed = json.loads((directory / SUMMARY).read_text(encoding="utf-8")).get("files", [])
+    return set(_files(directory)) & {name for name in listed if isinstance(name, str)}
+
+
+def _files(directory: Path) -> list[str]:
+    """Every file in the directory and below, by its path from there."""
+    return sorted(file.relative_to(directory).as_posix() for file in directory.rglob("*") if file.is_file())
+
+
+@contextmanager
+def claimed(directory: Path, content: Mapping[str, Any], force: bool = False) -> Iterator[None]:
+    """Make the directory ours before a long job that keeps its progress there.
+
+    Where the job fails before it has kept anything, the directory is left as it was found.
+    """
+    check_output(directory, force)
+    existed, fresh = directory.exists(), not is_ours(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    if fresh:
+        before = set(directory.iterdir())
+        write_summary(directory, {"state": "unfinished"} | dict(content))
+    try:
+        yield
+    except BaseException:
+        if fresh and set(directory.iterdir()) == before | {directory / SUMMARY}:
+            (directory / SUMMARY).unlink()
+            if not existed:
+                directory.rmdir()
+        raise
+
+
+def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Write ``summary.json`` beside the files already in the folder, and give back what it says."""
+    files = sorted({*_files(folder), SUMMARY})
+    whole = finite(SIGNATURE | dict(content) | {"files": files, "versions": versions()})
+    write_json(whole, folder / SUMMARY)
+    return dict(whole)
+
+
+def versions() -> dict[str, str]:
+    """Of what has a say in the numbers."""
+    import pyarrow as pa
+    import scipy
+
+    return {
+        "dissensus": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "pyarrow": pa.__version__,
+    }
+
+
+def label_table(annotations: Annotations) -> pa.Table:
+    """One row a label: item, annotator, label; where nobody is named, one row an item with class counts."""
+    import pyarrow as pa
+
+    if annotations.anonymous:
+        counts = {str(name): annotations.counts[:, p] for p, name in enumerate(annotations.classes)}
+        return pa.table({"item": annotations.item_vocabulary.arrow} | counts)
+    return pa.table(
+        {
+            "item": annotations.item_vocabulary.arrow.take(pa.array(annotations.item)),
+            "annotator": annotations.annotator_vocabulary.arrow.take(pa.array(annotations.annotator)),
+            "label": annotations.class_vocabulary.arrow.take(pa.array(annotations.label)),
+        }
+    )
+
+
+def write_csv(frame: Any, path: Path) -> None:
+    """A data frame of any kind as CSV, numbers with six significant digits, NaN as an empty cell."""
+    import narwhals as nw
+
+    write_pieces([nw.from_native(frame, eager_only=True).to_arrow()], path)
+
+
+def write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
+    """The same of Arrow tables with one schema, one under the other; one of them is in memory at a time."""
+    import pyarrow.csv as pa_csv
+
+    with atomic_path(path) as temporary, ExitStack() as stack:
+        writer = None
+        for piece in pieces:
+            table = _rounded(piece)
+            if writer is None:
+                options = pa_csv.WriteOptions(quoting_style="needed")
+                writer = stack.enter_context(
+                    pa_csv.CSVWriter(str(temporary), table.schema, write_options=options)
+                )
+            writer.write_table(table)
+
+
+def _rounded(table: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_floating(field.type):
+            rounded = significant(table.column(place).to_numpy())
+            table = table.set_column(place, field.name, pa.array(rounded, from_pandas=True))
+    return table
+
+
+def significant(values: NDArray[np.float64], digits: int = DIGITS) -> NDArray[np.float64]:
+    """The numbers to so many significant digits."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # 10^(digits − 1 − ⌊log₁₀|x|⌋) puts the last digit worth keeping before the point
+        scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(values))))
+        rounded = np.round(values * scale) / scale
+    # Adding 0 turns −0 into 0.
+    return np.where(np.isfinite(scale) & np.isfinite(values), rounded, values) + 0.0
+
+
+def write_json(value: Any, path: Path) -> None:
+    """Plain values as JSON; numbers that JSON has no word for become null."""
+    text = json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def finite(value: Any) -> Any:
+    """The same value in JSON's terms: NumPy numbers as plain ones, infinities and NaN as None."""
+    if isinstance(value, np.generic | np.ndarray):
+        return finite(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return value

@@ -1,0 +1,199 @@
+"""Files and partitioned directories as chunks of ids, and where each row stood.
+
+A directory stands for all files in it and below, in the order of their paths; names that begin with a dot or
+an underscore are left aside, as other engines do. A folder called ``label=yes`` gives every row below it that
+value, where the files have no such column themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dissensus.data.arrow import marks
+from dissensus.data.vocabulary import to_arrow
+from dissensus.errors import DataError, bad_parameter
+from dissensus.io.columns import find_column, has_column, shown
+from dissensus.io.layouts import Columns
+from dissensus.io.source import open_source
+from dissensus.io.store.budget import Budget
+from dissensus.io.store.manifest import is_store
+from dissensus.io.tables import StreamedTable, open_file
+
+_ROLES = ("item", "annotator", "label")
+_NOTHING = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class File:
+    """A file, and the columns that the folders above it stand for."""
+
+    path: Path
+    folders: dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive rows of one file."""
+
+    file: File
+    first_row: int
+    columns: list[pa.Array]  # items, annotators, labels
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @property
+    def n_bytes(self) -> int:
+        """Of text."""
+        return sum(column.nbytes for column in self.columns)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Where the labels are, and how they are read."""
+
+    files: Sequence[File]
+    columns: Columns
+    format: str | None
+    spool: Path  # where gzipped files are unzipped
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of all files."""
+        return sum(file.path.stat().st_size for file in self.files if file.path.exists())
+
+    def chunks(self, budget: Budget) -> Iterator[list[Piece]]:
+        """All rows, as many at a time as the budget allows."""
+        pieces: list[Piece] = []
+        rows = text = 0
+        for piece in self._pieces(budget):
+            if pieces and (rows + len(piece) > budget.rows or text + piece.n_bytes > budget.text):
+                yield pieces
+                pieces, rows, text = [], 0, 0
+            pieces.append(piece)
+            rows, text = rows + len(piece), text + piece.n_bytes
+        yield pieces
+
+    def _pieces(self, budget: Budget) -> Iterator[Piece]:
+        for file in self.files:
+            table = self._open(file)
+            budget.check(table.at_once, f"{file.path}: reading it whole, as it is written,", "write it anew")
+            row = 0
+            for columns in self._rows(table, file):
+                if len(columns[0]):
+                    yield Piece(file, row, columns)
+                row += len(columns[0])
+                table.source.forget()
+
+    def _open(self, file: File) -> StreamedTable:
+        return open_file(open_source(file.path, self.spool), self.format)
+
+    def _rows(self, table: StreamedTable, file: File) -> Iterator[list[pa.Array]]:
+        """Items, annotators and labels of a file, as strings, some rows at a time."""
+        names = self._names(table, file)
+        inside = [name for name in names if name in table.columns] or table.columns[:1]
+        for arrays in table.chunks(inside):
+            columns = dict(zip(inside, arrays, strict=True))
+            for name in set(names).difference(inside):
+                columns[name] = pa.repeat(pa.scalar(file.folders[name], pa.string()), len(arrays[0]))
+            yield [to_arrow(columns[name], role) for name, role in zip(names, _ROLES, strict=True)]
+
+    def _names(self, table: StreamedTable, file: File) -> list[str]:
+        """The three columns, each by its name or as told."""
+        known = list(dict.fromkeys([*table.columns, *file.folders]))
+        self._refuse_wide(table, known)
+        names: list[str] = []
+        given = self.columns.item, self.columns.annotator, self.columns.label
+        for role, name in zip(_ROLES, given, strict=True):
+            if name is not None and not isinstance(name, str):
+                raise bad_parameter("pack", role, "the name of a column", name)
+            names.append(find_column(known, role, name, table.name, taken=names))
+        if len(set(names)) < len(names):
+            raise DataError(
+                f"{table.name}: item, annotator and label must be three columns, got {', '.join(names)}; "
+                f"it has {shown(known)}"
+            )
+        return names
+
+    def _refuse_wide(self, table: StreamedTable, known: Sequence[str]) -> None:
+        told = self.columns.annotator is not None or self.columns.label is not None
+        if not (told or has_column(known, "annotator") or has_column(known, "label")):
+            raise _not_long(table.name, "no column is called annotator or label")
+
+    def place(self, pieces: Sequence[Piece], row: int) -> str:
+        """Where a row of a chunk stands in its file."""
+        for piece in pieces:
+            if row < len(piece):
+                return self._open(piece.file).place(piece.first_row + row)
+            row -= len(piece)
+        raise IndexError(row)
+
+    def second_place(self, budget: Budget, item: str, annotator: str, seen: int) -> str:
+        """Where a pair stands for the second time, if it was ``seen`` so often before these files."""
+        for piece in self._pieces(budget):
+            same = marks(pc.and_(pc.equal(piece.columns[0], item), pc.equal(piece.columns[1], annotator)))
+            rows = np.flatnonzero(same)
+            if seen + len(rows) > 1:
+                return self.place([piece], int(rows[1 - seen]))
+            seen += len(rows)
+        raise LookupError(item, annotator)
+
+
+def list_files(given: Any) -> list[File]:
+    """Every file that the given paths stand for, in order."""
+    paths = [given] if isinstance(given, str | os.PathLike) else list(given)
+    files = [file for path in paths for file in _below(Path(path))]
+    if not files:
+        raise bad_parameter("pack", "files", "one or more files or directories", given)
+    for file in files:
+        _refuse_export(file.path)
+    return files
+
+
+def _below(path: Path) -> list[File]:
+    if not path.is_dir():
+        return [File(path, {})]
+    if is_store(path):
+        raise DataError(f"{path}: is a store; give the files it was packed from")
+    found = [
+        file
+        for file in sorted(path.rglob("*"))
+        if file.is_file() and not _aside(file.relative_to(path).parts)
+    ]
+    if not found:
+        raise DataError(f"{path}: there is no file in this directory; check the path")
+    return [File(file, _folders(file.relative_to(path).parts[:-1])) for file in found]
+
+
+def _aside(parts: Sequence[str]) -> bool:
+    return any(part.startswith((".", "_")) for part in parts)
+
+
+def _folders(parts: Sequence[str]) -> dict[str, str | None]:
+    """The columns in folder names such as ``label=yes``."""
+    pairs = [part.partition("=") for part in parts if "=" in part]
+    return {unquote(name): None if value == _NOTHING else unquote(value) for name, _, value in pairs}
+
+
+def _refuse_export(path: Path) -> None:
+    from dissensus.io import exports
+
+    name = exports.recognise(path) if path.is_file() else None
+    if name is not None:
+        raise _not_long(str(path), exports.FORMATS[name].title)
+
+
+def _not_long(name: str, reason: str) -> DataError:
+    return DataError(
+        f"{name}: is not a table with one row a label ({reason}); name its columns, or convert it first "
+        f"with: dissensus import {name} -o labels.parquet"
+    )

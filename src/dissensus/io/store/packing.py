@@ -1,0 +1,246 @@
+"""From files of labels to a store on disk, in bounded memory.
+
+Files are read in chunks. Every chunk is coded on its own: its ids sorted, its rows as codes in order of
+reading. When all are read, the sorted lists of ids are merged into the vocabularies, each chunk's rows are
+coded anew and sorted, and the sorted runs are merged into canonical order. All of it happens in a folder
+beside the store, which takes the store's name as its last step.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dissensus.data.annotations import Annotations
+from dissensus.data.arrow import texts
+from dissensus.data.rows import DUPLICATE_POLICIES, Duplicates
+from dissensus.data.vocabulary import Vocabulary, ordered_vocabulary, quoted
+from dissensus.errors import DataError, bad_parameter
+from dissensus.io.layouts import Columns
+from dissensus.io.read import alike_notes as class_notes
+from dissensus.io.store.alike import alike_notes
+from dissensus.io.store.budget import Budget
+from dissensus.io.store.inputs import Inputs, list_files
+from dissensus.io.store.layout import Layout, finish_ids
+from dissensus.io.store.manifest import (
+    Manifest,
+    StoredFile,
+    StoredShard,
+    is_store,
+    read_manifest,
+    write_manifest,
+)
+from dissensus.io.store.merging import Merger, merge_ids
+from dissensus.io.store.opening import open_store
+from dissensus.io.store.raw import CODES, IdFile, NumberFile
+from dissensus.io.store.spool import ROLES, Spool
+from dissensus.io.store.workspace import publish, workspace
+
+Watch = Callable[[str, float], None]  # told what is being done, and which share of the whole is behind
+
+
+def pack(
+    files: Any,
+    store: str | os.PathLike[str],
+    *,
+    item: str | None = None,
+    annotator: str | None = None,
+    label: str | None = None,
+    classes: Sequence[Any] | None = None,
+    duplicates: Duplicates | None = None,
+    format: str | None = None,
+    memory: str | int = "2GB",
+    watch: Watch = lambda what, share: None,
+) -> Manifest:
+    """Pack files of labels into a store, or add them to the labels of a store that is there.
+
+    Parameters
+    ----------
+    files
+        A path, or several: CSV, TSV, JSON lines or Parquet with one row a label, each also gzipped, or
+        directories of such files.
+    store
+        The directory to write. It appears, or changes, whole or not at all.
+    item, annotator, label
+        Names of the three columns, found by their usual names where not given.
+    classes, duplicates, format
+        As for :func:`dissensus.read_annotations`. A store keeps the first two: labels added later obey them.
+    memory
+        How much memory the packing may take, mapped files apart: ``"2GB"``, or a number of bytes.
+    watch
+        Told what is being done, and which share of the whole (0 to 1) is behind.
+    """
+    path, budget = Path(store), Budget.of(memory)
+    with workspace(path) as folder:
+        old = _opened(path)
+        rules = _rules(path, old and old[0], classes, duplicates)
+        inputs = Inputs(list_files(files), Columns(item, annotator, label), format, folder)
+        with ExitStack() as open_files:
+            job = _Job(folder, inputs, budget, rules, watch, open_files)
+            manifest = job.run(None if old is None else old[1], 0 if old is None else old[0].left_out)
+        publish(job.built, path)
+    return manifest
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What a store keeps to."""
+
+    classes: Vocabulary | None
+    duplicates: Duplicates
+
+
+def _opened(store: Path) -> tuple[Manifest, Annotations] | None:
+    """What is in the store already, checked to the last byte."""
+    if not is_store(store):
+        return None
+    manifest = read_manifest(store)
+    return manifest, open_store(store, manifest)
+
+
+def _rules(
+    store: Path, old: Manifest | None, classes: Sequence[Any] | None, duplicates: Duplicates | None
+) -> _Rules:
+    if isinstance(classes, str):
+        raise bad_parameter("pack", "classes", "a list of labels", classes)
+    if duplicates is not None and duplicates not in DUPLICATE_POLICIES:
+        raise bad_parameter("pack", "duplicates", f"one of {DUPLICATE_POLICIES}", duplicates)
+    given = None if classes is None else tuple(map(str, classes))
+    if old is None:
+        order = None if given is None else ordered_vocabulary(Vocabulary(texts(given), "label"), "label")
+        return _Rules(order, duplicates or "keep")
+    if given is not None and given != (old.classes if old.declared else None):
+        raise DataError(f"{store}: was packed with another label set; leave classes= (--labels) out")
+    if duplicates not in (None, old.duplicates):
+        raise DataError(
+            f"{store}: was packed with duplicates={old.duplicates!r}; leave duplicates= (--duplicates) out"
+        )
+    return _Rules(Vocabulary(texts(old.classes), "label") if old.declared else None, old.duplicates)
+
+
+@dataclass
+class _Job:
+    """One packing."""
+
+    folder: Path
+    inputs: Inputs
+    budget: Budget
+    rules: _Rules
+    watch: Watch
+    files: ExitStack  # all that are open
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def built(self) -> Path:
+        """Where the new store takes shape."""
+        return self.folder / "store"
+
+    def run(self, old: Annotations | None, left_out: int) -> Manifest:
+        """Read, merge the ids, sort the rows, write."""
+        self.built.mkdir()
+        spool = self._spooled(old)
+        self._tell("sorting ids", 0.6, spool.n_rows)
+        (items, annotators, labels), codes = self._merged(spool)
+        merger = Merger(
+            spool,
+            codes,
+            (len(items), len(annotators), len(labels)),
+            self.rules.duplicates,
+            lambda item, annotator: self._name_pair(items.key(item), annotators.key(annotator), old),
+            left_out,
+        )
+        files, shards = self._rows(merger)
+        classes = tuple(labels.read(range(len(labels))).to_pylist())
+        manifest = Manifest(
+            n_labels=sum(shard.n_rows for shard in shards),
+            n_items=len(items),
+            n_annotators=len(annotators),
+            classes=classes,
+            declared=self.rules.classes is not None,
+            duplicates=self.rules.duplicates,
+            left_out=merger.left_out,
+            notes=self._notes(items, annotators, classes),
+            files=files | self._ids(items, "item") | self._ids(annotators, "annotator"),
+            shards=shards,
+        )
+        labels.remove()
+        write_manifest(manifest, self.built)
+        return manifest
+
+    def _spooled(self, old: Annotations | None) -> Spool:
+        """All rows, chunk by chunk."""
+        spool = Spool(self.folder, self.rules.classes, self.files)
+        if old is not None:
+            self.watch("reading the store", 0.0)
+            spool.add_store(old, self.budget.rows)
+        whole, done, before = max(1, self.inputs.n_bytes), 0, spool.n_rows
+        for pieces in self.inputs.chunks(self.budget):
+            spool.add_chunk(pieces, partial(self.inputs.place, pieces))
+            done += sum(piece.n_bytes for piece in pieces)
+            share = 0.6 * min(1.0, done / whole)
+            self._tell(f"reading {pieces[-1].file.path.name}", share, spool.n_rows - before)
+        return spool
+
+    def _merged(self, spool: Spool) -> tuple[list[IdFile], list[NumberFile | None]]:
+        """The vocabularies, and the code of every spooled id in its own (None: codes are final)."""
+        vocabularies = [IdFile(self.built, role, self.files) for role in ROLES]
+        codes: list[NumberFile | None] = []
+        for i, (role, merged) in enumerate(zip(ROLES, vocabularies, strict=True)):
+            if role == "label" and self.rules.classes is not None:
+                merged.append(self.rules.classes.arrow)
+                codes.append(None)
+            else:
+                lists = [run.lists[i] for run in spool.runs]
+                found = NumberFile(self.folder / f"{role}.map", CODES, self.files)
+                merge_ids(spool.ids[i], lists, merged, found, role, self.budget)
+                codes.append(found)
+            spool.ids[i].remove()
+        return vocabularies, codes
+
+    def _rows(self, merger: Merger) -> tuple[dict[str, StoredFile], tuple[StoredShard, ...]]:
+        """The label rows, sorted and written."""
+        spool, layout = merger.spool, Layout(self.built, self.files)
+        runs = []
+        for run in spool.runs:
+            runs.append(merger.sort_run(run))
+            self._tell("sorting labels", 0.65 + 0.15 * run.rows.stop / spool.n_rows, spool.n_rows)
+        for rows in merger.blocks(runs, self.budget):
+            layout.append(rows)
+            self._tell("writing labels", 0.8 + 0.1 * len(layout.pointers) / merger.sizes[0], spool.n_rows)
+        return layout.finish()
+
+    def _ids(self, ids: IdFile, what: str) -> dict[str, StoredFile]:
+        return finish_ids(ids, what, self.files)
+
+    def _notes(self, items: IdFile, annotators: IdFile, classes: Sequence[str]) -> tuple[str, ...]:
+        self.watch("looking at ids", 0.95)
+        return (
+            *alike_notes(items, "item", self.budget),
+            *alike_notes(annotators, "annotator", self.budget),
+            *class_notes(Vocabulary(texts(classes), "label")),
+        )
+
+    def _name_pair(self, item: bytes, annotator: bytes, old: Annotations | None) -> str:
+        """A pair that occurs more than once, by the place of its second row."""
+        ids = item.decode(), annotator.decode()
+        seen = int(old is not None and _has_pair(old, *ids))
+        place = self.inputs.second_place(self.budget, *ids, seen)
+        return f"{place}: item {quoted(ids[0])} and annotator {quoted(ids[1])}"
+
+    def _tell(self, what: str, share: float, n_rows: int) -> None:
+        seconds = max(time.monotonic() - self.started, 1e-3)
+        self.watch(f"{what} ({n_rows:,} labels, {n_rows / seconds:,.0f} a second)", share)
+
+
+def _has_pair(old: Annotations, item: str, annotator: str) -> bool:
+    m, n = old.item_vocabulary.codes([item])[0], old.annotator_vocabulary.codes([annotator])[0]
+    rows = slice(*old.item_pointers[m : m + 2]) if m >= 0 else slice(0)
+    return bool(np.any(old.annotator[rows] == n))

@@ -1,0 +1,236 @@
+"""The array steps that cost time: messages between items and annotators.
+
+An (item, annotator) pair e = (m, n) is one factor of the graph, however many labels it carries. What the
+annotator answered there is its *answer* a: a class, or a multiset of classes where the pair is labelled more
+than once. Given the clusters k of the item and l of the annotator its likelihood is
+
+    F_akl = Π_p Θ_klp^{c_ap}        c_ap: how often class p stands in answer a.
+
+Pairs are sorted by answer inside a shard, so that a message step is one matrix product per answer. Sums over
+the pairs of an item or an annotator are products with a sparse matrix of ones.
+
+Messages are kept in the linear domain and their logarithms summed. Every message lies in (0, 1] and never
+below a floor, and the largest entry of a normalised belief is at least 1/K; so a belief divided by one of
+its messages (the cavity: what the others say) neither overflows nor loses anything that matters.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dissensus.execution.blocks import Block, Labels, ones
+
+if TYPE_CHECKING:
+    from dissensus.execution.blocks import Shard
+
+Array = NDArray[np.float64]
+
+# Least likelihood of an answer relative to its most likely clusters, in double and in single precision.
+FLOOR = np.exp(-600.0)
+FLOOR_SINGLE = np.exp(-70.0)
+
+
+# ---- rows of probabilities ----------------------------------------------------------------------------
+
+
+def normalised(mass: Array) -> Array:
+    """Rows that sum to one; a row without mass becomes uniform."""
+    sums = mass.sum(axis=-1, keepdims=True)
+    uniform = np.full_like(mass, 1.0 / mass.shape[-1])
+    return np.asarray(np.divide(mass, sums, out=uniform, where=sums > 0))
+
+
+def safe_log(chances: Array) -> Array:
+    """log, with 0 taken as the smallest positive float so that 0 · log 0 stays 0."""
+    return np.asarray(np.log(np.maximum(chances, np.finfo(np.float64).tiny)))
+
+
+def softmax_rows(logits: Array) -> tuple[Array, Array]:
+    """Each row's exp, normalised, and the logarithm of what it was divided by."""
+    # NumPy reduces short rows slowly: column by column, and a product with ones, are twice as fast.
+    top = logits[:, 0].copy()
+    for column in logits.T[1:]:
+        np.maximum(top, column, out=top)
+    chances = np.exp(logits - top[:, None])
+    sums = chances @ ones(logits.shape[1], chances.dtype)
+    chances /= sums[:, None]
+    return chances, np.log(sums) + top
+
+
+def column_sums(rows: Array) -> Array:
+    """Σ over rows; a product with ones, which short rows make much faster than NumPy's own sum."""
+    return np.asarray(ones(len(rows)) @ rows)
+
+
+def one_hot_rows(chances: Array) -> Array:
+    """1 at each row's largest entry (the first of several), 0 elsewhere."""
+    hot = np.zeros_like(chances)
+    hot[np.arange(len(chances)), chances.argmax(axis=1)] = 1.0
+    return hot
+
+
+# ---- the layout of a shard ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PairLayout:
+    """A shard's pairs, sorted by answer."""
+
+    item: NDArray[np.int32]  # (pairs,) item within the shard
+    annotator: NDArray[np.int32]  # (pairs,) code of the annotator
+    who: NDArray[np.int32]  # codes of the annotators that occur in the shard
+    answers: Array  # (answers, P): how often each class stands in each answer
+    bounds: NDArray[np.intp]  # (answers + 1,): the pairs of answer a are bounds[a]:bounds[a + 1]
+    to_items: Any  # (items, pairs) sparse ones: sums over an item's pairs
+    to_annotators: Any  # (who, pairs) sparse ones
+
+    @classmethod
+    def of(cls, shard: Shard) -> PairLayout:
+        """Group the label rows by pair, name the distinct answers, and sort by answer."""
+        first, answer, answers = _answers(shard)
+        order = np.argsort(answer, kind="stable")
+        item = shard.item[first][order]
+        annotator = shard.annotator[first][order]
+        who, place = np.unique(annotator, return_inverse=True)
+        bounds = np.searchsorted(answer[order], np.arange(len(answers) + 1))
+        return cls(
+            item,
+            annotator,
+            who,
+            answers,
+            bounds,
+            _summing(item, shard.n_items),
+            _summing(place, len(who)),
+        )
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs in the shard."""
+        return len(self.item)
+
+    def factors(self, log_theta: Array, dtype: Any = np.float64) -> tuple[Array, Array]:
+        """F (answers, K, L), scaled so that each answer's largest entry is 1, and the log of the scale."""
+        K, L, P = log_theta.shape
+        # log F_akl = Σ_p c_ap log Θ_klp
+        logs = (self.answers @ log_theta.reshape(K * L, P).T).reshape(-1, K, L)
+        scale = logs.max(axis=(1, 2))
+        floor = FLOOR_SINGLE if dtype == np.float32 else FLOOR
+        return np.maximum(np.exp(logs - scale[:, None, None]), floor).astype(dtype, copy=False), scale
+
+
+@dataclass(frozen=True, eq=False)
+class PairBlock:
+    """The layouts of a block's shards; a table of its pairs or items holds theirs one after the other."""
+
+    layouts: tuple[PairLayout, ...]
+    items: tuple[slice, ...]  # where each shard's items stand in a table of the block's
+    pairs: tuple[slice, ...]
+    n_items: int
+    n_pairs: int
+    who: NDArray[np.int32]  # codes of the annotators that occur in the block
+    places: tuple[NDArray[np.int32], ...]  # where each layout's ``who`` stand in it
+
+    @classmethod
+    def of(cls, block: Block, labels: Labels) -> PairBlock:
+        """Lay out every shard."""
+        shards = block.shards(labels)
+        layouts = tuple(shard.pairs for shard in shards)
+        who = np.unique(np.concatenate([layout.who for layout in layouts]))
+        return cls(
+            layouts,
+            _runs([shard.n_items for shard in shards]),
+            _runs([layout.n_pairs for layout in layouts]),
+            block.n_items,
+            sum(layout.n_pairs for layout in layouts),
+            who,
+            tuple(np.searchsorted(who, layout.who).astype(np.int32) for layout in layouts),
+        )
+
+    def counts(self) -> Array:
+        """(items, P): how often each class was given to each item."""
+        given = (np.repeat(layout.answers, np.diff(layout.bounds), axis=0) for layout in self.layouts)
+        parts = [layout.to_items @ rows for layout, rows in zip(self.layouts, given, strict=True)]
+        return np.concatenate(parts)
+
+
+def _runs(lengths: list[int]) -> tuple[slice, ...]:
+    """Consecutive slices of the given lengths."""
+    ends = np.cumsum([0, *lengths]).tolist()
+    return tuple(slice(start, stop) for start, stop in itertools.pairwise(ends))
+
+
+def _answers(shard: Shard) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+    """First row of each pair, its answer's number, and the answers as class counts.
+
+    Answers 0 … P−1 are the single classes; further ones are the multisets that occur in the shard.
+    """
+    P = shard.n_classes
+    new = (np.diff(shard.item) != 0) | (np.diff(shard.annotator) != 0)
+    first = np.flatnonzero(np.concatenate([[True], new])) if len(shard.item) else np.zeros(0, np.intp)
+    answer = shard.label[first].astype(np.intp)
+    length = np.diff(np.append(first, len(shard.item)))
+    several = np.flatnonzero(length > 1)
+    if not len(several):
+        return first, answer, np.eye(P)
+    pair_of_row = np.repeat(np.arange(len(several)), length[several])
+    starts = np.cumsum(length[several]) - length[several]
+    rows = np.arange(len(pair_of_row)) + np.repeat(first[several] - starts, length[several])
+    cells = pair_of_row * P + shard.label[rows]
+    counts = np.bincount(cells, minlength=len(several) * P).reshape(-1, P)
+    multisets, which = np.unique(counts, axis=0, return_inverse=True)
+    answer[several] = P + which.ravel()
+    return first, answer, np.vstack([np.eye(P), multisets])
+
+
+def _summing(target: NDArray[Any], n: int) -> Any:
+    """(n, pairs) sparse ones: row t sums the pairs whose target is t."""
+    order = np.argsort(target, kind="stable").astype(np.int32)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(target, minlength=n))]).astype(np.int32)
+    return sparse.csr_array((ones(len(target)), order, starts), shape=(n, len(target)))
+
+
+# ---- message steps ------------------------------------------------------------------------------------
+
+
+def cavity(belief: Array, place: NDArray[np.int32], message: Array) -> tuple[Array, Array]:
+    """What a variable believes without one factor: belief / message, and its sum before normalising."""
+    # ẑ_e(l) ∝ z_n(l) / ν_e(l)
+    ratio = np.take(belief, place, axis=0)
+    ratio /= message
+    return ratio, ratio @ ones(ratio.shape[1], ratio.dtype)
+
+
+def messages(layout: PairLayout, factors: Array, incoming: Array, out: Array | None = None) -> Array:
+    """Factor-to-variable messages (pairs, I): Σ_j F_aij incoming_e(j), one product per answer."""
+    outgoing = np.empty((layout.n_pairs, factors.shape[1]), factors.dtype) if out is None else out
+    for a, F in enumerate(factors):
+        rows = slice(layout.bounds[a], layout.bounds[a + 1])
+        np.matmul(incoming[rows], F.T, out=outgoing[rows])
+    return outgoing
+
+
+def messages_plain(layout: PairLayout, factors: Array, incoming: Array) -> Array:
+    """The plain twin of :func:`messages`: one pair at a time."""
+    answer = np.repeat(np.arange(len(factors)), np.diff(layout.bounds))
+    return np.array([factors[answer[e]] @ incoming[e] for e in range(layout.n_pairs)])
+
+
+def pair_counts(layout: PairLayout, left: Array, right: Array) -> Array:
+    """(answers, I, J): Σ_e left_e(i) right_e(j) over the pairs of each answer."""
+    counts = np.empty((len(layout.answers), left.shape[1], right.shape[1]), left.dtype)
+    for a in range(len(layout.answers)):
+        rows = slice(layout.bounds[a], layout.bounds[a + 1])
+        np.matmul(left[rows].T, right[rows], out=counts[a])
+    return counts
+
+
+def class_counts(layout: PairLayout, counts: Array) -> Array:
+    """(I, J, P): label counts per class out of pair counts per answer."""
+    # In C order, wherever it was computed: products with it may depend on the order.
+    return np.ascontiguousarray(np.einsum("aij,ap->ijp", counts, layout.answers, optimize=True))

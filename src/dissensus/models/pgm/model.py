@@ -1,0 +1,365 @@
+"""PGM: the graphical model that clusters items and annotators at once (Weerasooriya et al. 2021).
+
+How a label is born: item m belongs to one of K clusters, w_m ~ Cat(ψ); annotator n to one of L, z_n ~ Cat(Ω);
+the label is drawn from the distribution of that pair of clusters, y_mn ~ Cat(Θ_{w_m, z_n}). Priors:
+Θ_kl ~ Dir(α), ψ ~ Dir(γ), Ω ~ Dir(τ). What the population would answer about an item is
+
+    Y'_m = Σ_l π_l Θ_{w_m, l}                                                                 (Eq. infer)
+
+with π = Ω (every annotator counts the same) or in proportion to how much each cluster labels.
+
+One model, three ways to learn it:
+
+* ``"bp"``: EM, the clusters' posteriors by belief propagation (propagation.py; Algorithm 3);
+* ``"annealing"``: simulated annealing on the complete state (annealing.py; Algorithm 2);
+* ``"vb"``: Dirichlet posteriors over the parameters, the same messages (learning.py, dirichlet.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.data.annotations import Annotations
+from dissensus.data.vocabulary import Codes
+from dissensus.errors import bad_parameter
+from dissensus.execution.blocks import SHARD_LABELS, Executor, Serial
+from dissensus.execution.checkpoints import Book
+from dissensus.execution.memory import Needs, block_labels
+from dissensus.models.ascent import Climb, best_restart
+from dissensus.models.base import Model
+from dissensus.models.fmm import assigned, initial_theta
+from dissensus.models.pgm import annealing
+from dissensus.models.pgm.joint import Parameters, Priors
+from dissensus.models.pgm.kernels import Array, normalised, one_hot_rows, safe_log, softmax_rows
+from dissensus.models.pgm.learning import Learner, MaximumPosterior, VariationalBayes
+from dissensus.models.pgm.message_em import MessageEM, State
+from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials
+from dissensus.params import NONE, SEED, choice, integer, real
+
+PAPER_PRIOR = 2.0
+DEFAULT_ITERATIONS = {"bp": 200, "vb": 200, "annealing": 600}
+
+
+class PGM(Model):
+    """Clusters of items and of annotators, learned together.
+
+    ``alpha``, ``gamma`` and ``tau`` are the Dirichlet parameters; None means 2 for ``"bp"`` and
+    ``"annealing"`` (the paper's) and learned by empirical Bayes for ``"vb"``. ``m_step="product"`` multiplies
+    node beliefs (the paper's M-step), ``"pairwise"`` uses the belief of each pair (exact EM's).
+    ``messages="mean-field"`` replaces belief propagation by its coarser relative. Settings that steer the
+    fit: ``bp_rounds`` of messages per iteration; ``damping``, the share of the old message that is kept
+    (None: 0, and more once the objective is found to swing; ``damping_`` says what was in force at the end).
+    Annealing's temperature is T(t) = 1/(t+1)^``cooling``; ``best_states_`` holds its ``n_best`` best states.
+    """
+
+    _rules = {
+        "n_item_clusters": integer(1),
+        "n_annotator_clusters": integer(1),
+        "inference": choice("bp", "annealing", "vb"),
+        "alpha": real(0.0, open_low=True) | NONE,
+        "gamma": real(0.0, open_low=True) | NONE,
+        "tau": real(0.0, open_low=True) | NONE,
+        "m_step": choice("product", "pairwise"),
+        "messages": choice("bp", "mean-field"),
+        "bp_rounds": integer(1),
+        "bp_tol": real(0.0),
+        "damping": real(0.0, 0.95) | NONE,
+        "max_iter": integer(1) | NONE,
+        "tol": real(0.0),
+        "n_restarts": integer(1),
+        "n_best": integer(1),
+        "cooling": real(0.0),
+        "assignment": choice("soft", "hard"),
+        "population": choice("labels", "annotators"),
+        "seed": SEED,
+        "n_jobs": integer(-1),
+    }
+    _arrays = (
+        "theta_",
+        "psi_",
+        "omega_",
+        "item_clusters_",
+        "annotator_clusters_",
+        "population_weights_",
+        "alpha_",
+        "gamma_",
+        "tau_",
+        "damping_",
+    )
+    _needs_annotators = True
+
+    theta_: Array  # (K, L, P): label distribution between item cluster and annotator cluster
+    psi_: Array  # (K,): shares of the item clusters
+    omega_: Array  # (L,): shares of the annotator clusters
+    item_clusters_: Array  # (M, K): P(w_m = k)
+    annotator_clusters_: Array  # (N, L): P(z_n = l)
+    population_weights_: Array  # (L,): π of Eq. infer
+    alpha_: Array  # the priors in force, learned or given
+    gamma_: Array
+    tau_: Array
+    damping_: Array  # 0-d
+    best_states_: list[tuple[float, annealing.HardState]]  # annealing only, not saved
+
+    def __init__(
+        self,
+        n_item_clusters: int = 10,
+        n_annotator_clusters: int = 5,
+        *,
+        inference: str = "bp",
+        alpha: float | None = None,
+        gamma: float | None = None,
+        tau: float | None = None,
+        m_step: str = "product",
+        messages: str = "bp",
+        bp_rounds: int = 1,
+        bp_tol: float = 1e-4,
+        damping: float | None = None,
+        max_iter: int | None = None,
+        tol: float = 1e-5,
+        n_restarts: int = 1,
+        n_best: int = 1,
+        cooling: float = 1.0,
+        assignment: str = "soft",
+        population: str = "labels",
+        seed: int = 0,
+        n_jobs: int = 1,
+    ) -> None:
+        self.n_item_clusters = n_item_clusters
+        self.n_annotator_clusters = n_annotator_clusters
+        self.inference = inference
+        self.alpha = alpha
+        self.gamma = gamma
+        self.tau = tau
+        self.m_step = m_step
+        self.messages = messages
+        self.bp_rounds = bp_rounds
+        self.bp_tol = bp_tol
+        self.damping = damping
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_restarts = n_restarts
+        self.n_best = n_best
+        self.cooling = cooling
+        self.assignment = assignment
+        self.population = population
+        self.seed = seed
+        self.n_jobs = n_jobs
+
+    def check_params(self) -> None:
+        """The rules, and that the closed forms' priors are at least 1."""
+        super().check_params()
+        if self.inference == "vb":
+            return
+        for name in ("alpha", "gamma", "tau"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                rule = f"a float >= 1 with inference={self.inference!r}, whose closed forms need it"
+                raise bad_parameter(self, name, rule, value)
+
+    # ---- fitting --------------------------------------------------------------------------------------
+
+    def fit(self, annotations: Any, *, item_prior: Any = None, prior_labels: float = 1.0) -> Self:
+        """Learn from annotations.
+
+        ``item_prior`` (items, classes) is what a classifier, or gold labels, say of each item before any
+        annotator does; it counts as ``prior_labels`` labels of an average annotator. A row of zeros says
+        nothing.
+        """
+        return self._run_fit(annotations, evidence=_pseudo_labels(item_prior, prior_labels))
+
+    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
+        M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
+        K, L, E = self.n_item_clusters, self.n_annotator_clusters, annotations.n_labels
+        if self.inference == "annealing":  # every state, and its proposal, is in memory
+            return Needs(8 * M * (K + 2 * P), 0, 0, 8 * (M * (3 * K + 2 * P) + N * 3 * L) + 60 * E)
+        kept = 0 if self.messages == "mean-field" else 2 if self.m_step == "pairwise" else 1
+        in_block = block_labels(annotations)
+        rounds = 3 if self.n_restarts > 1 else 2  # held at once: this one, the last, and the best restart's
+        return Needs(
+            # w twice while it is gathered, the items' distributions; z, its logits and what they come from
+            # and, where items have evidence of their own, that and their ψ
+            fixed=8
+            * (M * (2 * K + 2 * P + 2) + 8 * N * L + (given.get("evidence") is not None) * M * (P + 3 * K)),
+            # item, annotator and both sums' orders of a pair; of an item, and of an annotator in a shard
+            laid_out=17 + 4 * M // E + 16 * min(N, SHARD_LABELS) // SHARD_LABELS,
+            messages=rounds * (kept * itemsize * E * L + 8 * M * K),
+            working=itemsize * in_block * L * (1 + kept) + 8 * (3 * K * M * in_block // E + 2 * N * L),
+        )
+
+    def _fit(self, annotations: Annotations, pool: Executor, evidence: Array | None = None) -> None:
+        shape = (annotations.n_items, annotations.n_classes)
+        if evidence is not None and evidence.shape != shape:
+            raise bad_parameter(self, "item_prior", f"of shape {shape}", evidence.shape)
+        learn = self._fit_annealing if self.inference == "annealing" else self._fit_messages
+        learn(annotations, pool, evidence)
+        self.population_weights_ = self._weights(annotations.annotator_load)
+        self.prior_distribution_ = self.psi_ @ self._cluster_distributions()
+        self._describe_items()
+
+    def _fit_messages(self, annotations: Annotations, pool: Executor, evidence: Array | None) -> None:
+        pairwise = self.m_step == "pairwise"
+        graph = Graph.of(
+            annotations,
+            pool,
+            mean_field=self.messages == "mean-field",
+            keep_cavities=pairwise,
+            shelf=pool.desk.shelf(),
+        )
+        load = annotations.annotator_load.astype(np.float64)
+        em = MessageEM(
+            graph, self._learner(), pairwise, self.bp_rounds, self.bp_tol, self.damping, load, evidence
+        )
+
+        def run(rng: np.random.Generator, book: Book[State]) -> Climb[State]:
+            def beginning() -> Beliefs:
+                alike, z = self._first_guess(annotations, rng)
+                return graph.start_by(alike, z)
+
+            return em.climb(
+                beginning,
+                max_iter=self._iterations(),
+                tol=self.tol,
+                n_labels=annotations.n_labels,
+                book=book,
+            )
+
+        # Threads go to the blocks of large data, to the restarts of small ones.
+        outer = pool if len(graph.blocks) < 2 else Serial(pool.desk)
+        best = best_restart(run, self.n_restarts, self.seed, outer, kind=State)
+        learned = best.state.learned
+        self._keep(learned.parameters, best.state.beliefs.w, best.state.beliefs.z)
+        self.alpha_, self.gamma_, self.tau_ = learned.alpha, learned.gamma, learned.tau
+        self.damping_ = np.asarray(best.state.damping)
+        self.trace_, self.stopped_ = best.trace, best.stopped
+
+    def _fit_annealing(self, annotations: Annotations, pool: Executor, evidence: Array | None) -> None:
+        priors = self._priors()
+        K, L = self.n_item_clusters, self.n_annotator_clusters
+
+        def run(rng: np.random.Generator) -> annealing.Annealed:
+            alike, z = self._first_guess(annotations, rng)
+            w = alike(annotations.counts.astype(np.float64))
+            start = annealing.random_start(annotations, w.argmax(1), z.argmax(1), K, L, priors)
+            return annealing.anneal(
+                annotations,
+                start,
+                priors,
+                rng,
+                max_iter=self._iterations(),
+                tol=self.tol,
+                n_best=self.n_best,
+                evidence=evidence,
+                cooling=self.cooling,
+            )
+
+        streams = [np.random.default_rng([self.seed, restart]) for restart in range(self.n_restarts)]
+        best = max(pool.map(run, streams), key=lambda annealed: annealed.best[0][0])
+        _, state = best.best[0]
+        items, annotators = annealing.conditionals(annotations, state, evidence)
+        self._keep(state.parameters, softmax_rows(items)[0], softmax_rows(annotators)[0])
+        self.alpha_, self.gamma_, self.tau_ = map(np.atleast_1d, (priors.alpha, priors.gamma, priors.tau))
+        self.damping_ = np.asarray(0.0)
+        self.best_states_ = best.best
+        self.trace_, self.stopped_ = best.trace, best.stopped
+
+    def _iterations(self) -> int:
+        return self.max_iter or DEFAULT_ITERATIONS[self.inference]
+
+    def _first_guess(
+        self, annotations: Annotations, rng: np.random.Generator
+    ) -> tuple[Callable[[Array], Array], Array]:
+        """How items are compared with random items' labels (their counts in, beliefs out), and annotators'
+        beliefs at random."""
+        K, L = self.n_item_clusters, self.n_annotator_clusters
+        theta = initial_theta(annotations, K, PAPER_PRIOR, rng)
+        z = rng.dirichlet(np.full(L, 0.3), size=annotations.n_annotators)
+        return partial(assigned, theta=theta, psi=np.full(K, 1.0 / K)), normalised(z)
+
+    def _priors(self) -> Priors:
+        given = (self.alpha, self.gamma, self.tau)
+        return Priors(*(PAPER_PRIOR if value is None else value for value in given))
+
+    def _learner(self) -> Learner:
+        if self.inference == "vb":
+            return VariationalBayes(self.alpha, self.gamma, self.tau)
+        return MaximumPosterior(self._priors())
+
+    def _keep(self, parameters: Parameters, w: Array, z: Array) -> None:
+        self.theta_, self.psi_, self.omega_ = parameters.theta, parameters.psi, parameters.omega
+        self.item_clusters_, self.annotator_clusters_ = w, z
+
+    # ---- what it knows --------------------------------------------------------------------------------
+
+    def _weights(self, load: NDArray[Any]) -> Array:
+        """π: by how much each annotator cluster labels, or Ω."""
+        if self.population == "annotators":
+            return self.omega_
+        # π_l ∝ Σ_n load_n z_nl
+        return normalised(load @ self.annotator_clusters_)
+
+    def _cluster_distributions(self) -> Array:
+        """(K, P): Σ_l π_l Θ_kl."""
+        return np.asarray(np.einsum("l,klp->kp", self.population_weights_, self.theta_))
+
+    def _describe_items(self) -> None:
+        w = one_hot_rows(self.item_clusters_) if self.assignment == "hard" else self.item_clusters_
+        self.label_distributions_ = w @ self._cluster_distributions()
+
+    def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
+        """Σ_kl w_mk z_nl Θ_klp."""
+        w = np.vstack([self.item_clusters_, self.psi_])[item]
+        z = np.vstack([self.annotator_clusters_, self.population_weights_])[annotator]
+        K, L, P = self.theta_.shape
+        by_annotator_cluster = (w @ self.theta_.reshape(K, L * P)).reshape(-1, L, P)
+        return np.asarray(np.einsum("el,elp->ep", z, by_annotator_cluster))
+
+    def annotator_frame(self) -> dict[str, Any]:
+        """Columns about annotators: the most likely cluster and its probability."""
+        return {
+            "cluster": self.annotator_clusters_.argmax(axis=1),
+            "cluster_probability": self.annotator_clusters_.max(axis=1),
+        }
+
+    # ---- new items and annotators ---------------------------------------------------------------------
+
+    def _transform(self, new: Annotations, fitted: Self) -> None:
+        """Beliefs about ``new``'s items and annotators, Θ, ψ and Ω kept.
+
+        Items and annotators of the fit bring their beliefs along; labels between two of them are taken to
+        be those of the fit, and are not counted a second time.
+        """
+        item = fitted.item_vocabulary_.codes(new.item_vocabulary)
+        annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
+        fresh = (item[new.item] < 0) | (annotator[new.annotator] < 0)
+        potentials = Potentials(
+            safe_log(fitted.theta_),
+            safe_log(np.vstack([fitted.item_clusters_, fitted.psi_])[item]),
+            safe_log(np.vstack([fitted.annotator_clusters_, fitted.omega_])[annotator]),
+        )
+        graph = Graph.of(new.take_rows(fresh), Serial(), keep_cavities=False)
+        start = graph.start(np.exp(potentials.psi), np.exp(potentials.omega))
+        beliefs = graph.settle(start, potentials, rounds=50, tol=1e-9 * max(new.n_labels, 1))
+        self.item_clusters_, self.annotator_clusters_ = beliefs.w, beliefs.z
+        self._describe_items()
+
+
+def _pseudo_labels(item_prior: Any, prior_labels: float) -> Array | None:
+    """(items, classes): every row of probabilities as so many labels."""
+    rule = real(0.0)
+    if not rule.holds(prior_labels):
+        raise bad_parameter("PGM", "prior_labels", rule.words, prior_labels)
+    if item_prior is None:
+        return None
+    table = np.asarray(item_prior, dtype=np.float64, order="C")
+    if table.ndim != 2:
+        raise bad_parameter("PGM", "item_prior", "an (items, classes) table", table.shape)
+    sound = np.isfinite(table) & (table >= 0)
+    if not sound.all():
+        raise bad_parameter("PGM", "item_prior", "probabilities, all >= 0", float(table[~sound][0]))
+    sums = table.sum(axis=1, keepdims=True)
+    return np.asarray(prior_labels * np.divide(table, sums, out=np.zeros_like(table), where=sums > 0))

@@ -1,0 +1,325 @@
+"""Belief propagation between the clusters of items and of annotators (Section "belief" of the paper).
+
+Messages run along (item, annotator) pairs. With the cavities (what a variable believes without the pair)
+ẑ_e = z_n without e and ŵ_e = w_m without e:
+
+    μ_e(k) = Σ_l F_akl ẑ_e(l)          log w_mk = log ψ_k + Σ_{e of m} log μ_e(k) + const             (1)
+    ν_e(l) = Σ_k F_akl ŵ_e(k)          log z_nl = log Ω_l + Σ_{e of n} log ν_e(l) + const             (2)
+
+The logarithm of the evidence in Bethe's form (exact where the graph is a tree and messages have settled):
+
+    log Z = Σ_m log Z_m + Σ_n log Z_n − Σ_e log Z_e                                                   (3)
+    Z_m = Σ_k ψ_k Π_e μ_e(k),   Z_n = Σ_l Ω_l Π_e ν_e(l),   Z_e = Σ_kl F_akl ŵ_e(k) ẑ_e(l).
+
+Because ν_e = F ŵ_e and ẑ_e ∝ z_n / ν_e, the pair's own terms need no extra product: with
+s_e = Σ_l z_n(l) / ν_e(l) they are Z_e = 1 / s_e and b_e(k, l) = F_akl ŵ_e(k) z_n(l) / ν_e(l).
+
+A block of items owns its pairs' messages and its items' beliefs, which stay where the block is worked on
+(shelf.py); it is given Θ, ψ, Ω and the annotators' beliefs, and returns additive statistics.
+``mean_field=True`` replaces (1) and (2) by their mean-field counterparts (z in place of ẑ, the
+expected logarithm in place of the logarithm of the expectation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import rel_entr, xlogy
+
+from dissensus.data.annotations import Annotations
+from dissensus.execution.blocks import Block, Executor, Work, total
+from dissensus.execution.messages import BlockState, InMemory, Kept, Place, Shelf
+from dissensus.models.pgm.kernels import (
+    Array,
+    PairBlock,
+    PairLayout,
+    cavity,
+    class_counts,
+    column_sums,
+    messages,
+    pair_counts,
+    softmax_rows,
+)
+
+
+@dataclass(frozen=True)
+class Potentials:
+    """Logarithms of the parameters, or their expectations, as the messages use them."""
+
+    theta: Array  # (K, L, P)
+    psi: Array  # (K,), or (M, K) where items have priors of their own
+    omega: Array  # (L,), or (N, L)
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """Posterior of every item's and annotator's cluster, and the messages behind them."""
+
+    z: Array  # (N, L)
+    states: tuple[Kept, ...]  # of each block: its items' beliefs, and the messages
+    item_mass: Array  # (K,): Σ_m w_mk
+    node_terms: float  # Σ_m log Z_m + Σ_n log Z_n
+    change: float  # summed KL of these beliefs from the previous ones; NaN where not measured
+    keeper: object = None  # of the states: see shelf.Round
+
+    @cached_property
+    def w(self) -> Array:
+        """(M, K)"""
+        return np.concatenate([state.w for state in self.states])
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What the M-step consumes."""
+
+    label_mass: Array  # (K, L, P)
+    item_mass: Array  # (K,)
+    annotator_mass: Array  # (L,)
+    pair_terms: float  # Σ_e log Z_e
+
+
+@dataclass(frozen=True)
+class Graph:
+    """All blocks of some annotations, and what runs over them."""
+
+    work: Work
+    n_annotators: int
+    mean_field: bool = False
+    keep_cavities: bool = True  # pairwise beliefs need them; without, a pair costs half the memory
+    shelf: Shelf = field(default_factory=InMemory)
+
+    @classmethod
+    def of(cls, annotations: Annotations, pool: Executor, **settings: Any) -> Self:
+        """The graph of some annotations."""
+        return cls(pool.over(annotations, PairBlock.of), annotations.n_annotators, **settings)
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """Where each block's items stand."""
+        return self.work.blocks
+
+    # ---- beliefs --------------------------------------------------------------------------------------
+
+    def start(self, w: Array, z: Array) -> Beliefs:
+        """Beliefs given, messages that say nothing yet."""
+        return self._begun(_given_step, z, (w[block.place] for block in self.blocks))
+
+    def start_by(self, responsibilities: Callable[[Array], Array], z: Array) -> Beliefs:
+        """Items by their own label counts (items, classes), annotators given."""
+        nothing = (None for _ in self.blocks)
+        return self._begun(_counted_step, z, nothing, responsibilities=responsibilities)
+
+    def _begun(self, step: Callable[..., Any], z: Array, own: Iterable[Any], **common: Any) -> Beliefs:
+        shelved = self.shelf.round(len(self.blocks))
+        parts = list(self.work.map(step, zip(own, shelved.places, strict=True), **common))
+        (item_mass,) = total((mass,) for _, mass in parts)
+        states = tuple(state for state, _ in parts)
+        return Beliefs(z, states, item_mass, -np.inf, np.inf, shelved.keeper)
+
+    def round(
+        self, beliefs: Beliefs, potentials: Potentials, damping: float = 0.0, *, measure: bool = True
+    ) -> Beliefs:
+        """One round: all messages to items, then all messages to annotators.
+
+        How far beliefs moved is only worth its cost where somebody asks (``measure``).
+        """
+        psi = potentials.psi
+        own_psi = [psi] * len(self.blocks) if psi.ndim == 1 else [psi[block.place] for block in self.blocks]
+        shelved = self.shelf.round(len(self.blocks))
+        parts = self.work.map(
+            _mean_field_step if self.mean_field else _round_step,
+            zip(beliefs.states, own_psi, shelved.places, strict=True),
+            z=beliefs.z,
+            theta=potentials.theta,
+            damping=damping,
+            keep_cavities=self.keep_cavities,
+            measure=measure,
+        )
+        logits = np.zeros((self.n_annotators, potentials.theta.shape[1]))
+        item_mass, item_terms, moved = np.zeros(potentials.theta.shape[0]), 0.0, 0.0
+        states = []
+        for part in parts:
+            states.append(part.state)
+            logits[part.who] += part.logits
+            item_mass += part.item_mass
+            item_terms += part.item_terms
+            moved += part.moved
+        z, annotator_terms = softmax_rows(logits + potentials.omega)
+        change = moved + rel_entr(z, beliefs.z).sum() if measure else np.nan
+        node_terms = float(annotator_terms.sum()) + item_terms
+        return Beliefs(z, tuple(states), item_mass, node_terms, float(change), shelved.keeper)
+
+    def settle(
+        self, beliefs: Beliefs, potentials: Potentials, *, rounds: int, tol: float, damping: float = 0.0
+    ) -> Beliefs:
+        """Rounds until the summed KL between successive beliefs is at most ``tol``."""
+        for _ in range(rounds):
+            beliefs = self.round(beliefs, potentials, damping, measure=rounds > 1)
+            if beliefs.change <= tol:
+                break
+        return beliefs
+
+    # ---- what they amount to --------------------------------------------------------------------------
+
+    def statistics(self, beliefs: Beliefs, theta: Array | None) -> Statistics:
+        """Expected label counts: of node beliefs multiplied (the paper's M-step), or, with the Θ
+        potentials of the last round given, of pairwise beliefs (exact EM's).
+        """
+        parts = self.work.map(_counts_step, beliefs.states, z=beliefs.z, theta=theta)
+        label_mass, pair_terms = total(parts)
+        return Statistics(label_mass, beliefs.item_mass, column_sums(beliefs.z), pair_terms)
+
+    def evidence(self, beliefs: Beliefs) -> float:
+        """log Z in Bethe's form (3); under mean field, its lower bound."""
+        if self.mean_field:
+            return beliefs.node_terms
+        parts = self.work.map(_pair_terms_step, beliefs.states, z=beliefs.z)
+        return beliefs.node_terms - float(total(parts)[0])
+
+
+# ---- the steps of a block -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RoundPart:
+    """What one block adds to a round."""
+
+    state: Kept
+    who: NDArray[np.int32]
+    logits: Array  # (who, L): Σ_e log ν_e(l), or its mean-field counterpart
+    item_mass: Array  # (K,)
+    item_terms: float
+    moved: float
+
+
+def _given_step(block: PairBlock, own: tuple[Array, Place]) -> tuple[Kept, Array]:
+    w, place = own
+    return place.keep(BlockState(w, None, None)), column_sums(w)
+
+
+def _counted_step(
+    block: PairBlock, own: tuple[None, Place], responsibilities: Callable[[Array], Array]
+) -> tuple[Kept, Array]:
+    return _given_step(block, (responsibilities(block.counts()), own[1]))
+
+
+def _pair_terms_step(block: PairBlock, state: Kept, z: Array) -> tuple[float]:
+    """Σ_e log Z_e = −Σ_e log s_e."""
+    nu, terms = _messages_of(block, state, z), 0.0
+    for layout, pairs in zip(block.layouts, block.pairs, strict=True):
+        _, sums = cavity(z.astype(nu.dtype, copy=False), layout.annotator, nu[pairs])
+        terms -= float(np.log(sums, dtype=np.float64).sum())
+    return (terms,)
+
+
+def _messages_of(block: PairBlock, state: Kept, z: Array) -> Array:
+    """(pairs, L): the messages to annotators; ones before the first round."""
+    nu = state.nu
+    return np.ones((block.n_pairs, z.shape[1])) if nu is None else nu
+
+
+def _counts_step(block: PairBlock, state: Kept, z: Array, theta: Array | None) -> tuple[Array, float]:
+    w, nu, incoming = state.w, _messages_of(block, state, z), state.incoming
+    z = z.astype(nu.dtype, copy=False)
+    parts = (
+        _shard_counts(layout, w[items], nu[pairs], None if incoming is None else incoming[pairs], z, theta)
+        for layout, items, pairs in zip(block.layouts, block.items, block.pairs, strict=True)
+    )
+    label_mass, pair_terms = total(parts)
+    return label_mass, pair_terms
+
+
+def _shard_counts(
+    layout: PairLayout, w: Array, nu: Array, incoming: Array | None, z: Array, theta: Array | None
+) -> tuple[Array, float]:
+    right, sums = cavity(z, layout.annotator, nu)
+    left = np.take(w.astype(nu.dtype, copy=False), layout.item, axis=0)
+    if theta is None or incoming is None:
+        # Σ_e w_mk z_nl over the pairs of each answer
+        counts = pair_counts(layout, left, np.take(z, layout.annotator, axis=0))
+    else:
+        factors, _ = layout.factors(theta, nu.dtype)
+        # ŵ_e ∝ w_m / μ_e;  b_e(k, l) ∝ F_akl ŵ_e(k) z_n(l) / ν_e(l), which sums to one by itself only where
+        # ν_e is the undamped message of ŵ_e
+        left /= messages(layout, factors, incoming)
+        sums_of_beliefs = (messages(layout, factors.transpose(0, 2, 1), left) * right).sum(axis=1)
+        left /= sums_of_beliefs[:, None]
+        counts = factors * pair_counts(layout, left, right)
+    counts = counts.astype(np.float64, copy=False)
+    return class_counts(layout, counts), -float(np.log(sums, dtype=np.float64).sum())
+
+
+def _round_step(
+    block: PairBlock,
+    own: tuple[Kept, Array, Place],
+    z: Array,
+    theta: Array,
+    damping: float,
+    keep_cavities: bool,
+    measure: bool,
+) -> RoundPart:
+    state, psi, place = own
+    before = _messages_of(block, state, z).astype(place.dtype, copy=False)
+    z = z.astype(place.dtype, copy=False)
+    nu = np.empty_like(before)
+    cavities = np.empty_like(before) if keep_cavities else None
+    w = np.empty((block.n_items, theta.shape[0]))
+    logits = np.zeros((len(block.who), z.shape[1]))
+    item_terms = 0.0
+    shards = zip(block.layouts, block.items, block.pairs, block.places, strict=True)
+    for layout, items, pairs, places in shards:
+        factors, scale = layout.factors(theta, place.dtype)
+        incoming, sums = cavity(z, layout.annotator, before[pairs])
+        mu = messages(layout, factors, incoming)
+        w[items], terms = softmax_rows(layout.to_items @ np.log(mu) + (psi if psi.ndim == 1 else psi[items]))
+        outgoing, left_sums = cavity(w[items].astype(place.dtype, copy=False), layout.item, mu)
+        new = messages(layout, factors.transpose(0, 2, 1), outgoing, out=nu[pairs])
+        new /= left_sums[:, None]
+        if damping:
+            new[...] = new ** (1 - damping) * before[pairs] ** damping
+        # Messages to items were left unnormalised: what they are too large by comes off here. An answer's
+        # scale stands once in every Z_m, Z_n and Z_e of its pair, so it counts once in all.
+        offset = float(scale @ np.diff(layout.bounds)) - float(np.log(sums, dtype=np.float64).sum())
+        item_terms += float(terms.sum()) + offset
+        logits[places] += layout.to_annotators @ np.log(new)
+        if cavities is not None:
+            cavities[pairs] = incoming
+    moved = float(rel_entr(w, state.w).sum()) if measure else 0.0
+    kept = place.keep(BlockState(w, nu, cavities))
+    return RoundPart(kept, block.who, logits, column_sums(w), item_terms, moved)
+
+
+def _mean_field_step(
+    block: PairBlock,
+    own: tuple[Kept, Array, Place],
+    z: Array,
+    theta: Array,
+    damping: float,
+    keep_cavities: bool,
+    measure: bool,
+) -> RoundPart:
+    del damping, keep_cavities  # mean field passes no messages
+    state, psi, place = own
+    K, L, P = theta.shape
+    w = np.empty((block.n_items, K))
+    logits = np.zeros((len(block.who), L))
+    item_terms = 0.0
+    shards = zip(block.layouts, block.items, block.places, strict=True)
+    for layout, items, places in shards:
+        logs = (layout.answers @ theta.reshape(K * L, P).T).reshape(-1, K, L)
+        # log w_mk = log ψ_k + Σ_e Σ_l z_nl log F_akl
+        mu = messages(layout, logs, np.take(z, layout.annotator, axis=0))
+        own_psi = psi if psi.ndim == 1 else psi[items]
+        w[items], _ = softmax_rows(layout.to_items @ mu + own_psi)
+        nu = messages(layout, logs.transpose(0, 2, 1), np.take(w[items], layout.item, axis=0))
+        # Given w, Σ_n log Z_n holds the pairs' and the annotators' terms; the items' own remain.
+        item_terms += float((w[items] * own_psi).sum() - xlogy(w[items], w[items]).sum())
+        logits[places] += layout.to_annotators @ nu
+    moved = float(rel_entr(w, state.w).sum()) if measure else 0.0
+    kept = place.keep(BlockState(w, None, None))
+    return RoundPart(kept, block.who, logits, column_sums(w), item_terms, moved)

@@ -1,0 +1,188 @@
+"""The paper's three questions, answered from the numbers.
+
+Two models are compared on the same items: the mean difference over items and its 95 % bootstrap interval.
+A difference whose interval holds zero is a tie. Every measure here is better when lower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dissensus.evaluation.intervals import Interval, bootstrap_mean
+from dissensus.metrics import kl_rows
+from dissensus.paper.columns import COLUMNS
+from dissensus.paper.datasets import Array
+from dissensus.paper.findings import Findings
+from dissensus.paper.pages import line, table
+from dissensus.paper.tables import MODEL_TITLES
+
+QUESTIONS = {
+    "RQ1": "Do graphical models that cluster items and annotators outperform those that do not?",
+    "RQ2": "Do neural models outperform graphical models?",
+    "RQ3": "Do neural models that model items and annotators outperform those that do not?",
+    "CBCC": "Item and annotator clusters (PGM) against annotator clusters alone (CBCC, Venanzi et al.)",
+}
+PAPER_SAID = {
+    "RQ1": "The paper: no, both PGM columns are behind FMM; the authors suspect overfitting.",
+    "RQ2": "The paper: yes, LDL-NM is ahead of every other column.",
+    "RQ3": "The paper: yes, it says, without printing the column that leaves annotators out.",
+    "CBCC": "The paper: not compared; named as the comparison still owed.",
+}
+
+# (first, second): is the first better?
+GUIDED_PAIRS = (("annealing", "fmm"), ("bp", "fmm"), ("vb", "fmm"), ("cbcc", "fmm"))
+NEURAL_PAIRS = (("ldlnm", "fmm"), ("ldlnm", "annealing"), ("ldlnm", "bp"), ("ldlnm_default", "guided"))
+ANNOTATOR_PAIRS = (("ldlnm", "ldlnm_alone"), ("ldlnm_default", "ldlnm_default_alone"))
+HIDDEN_PAIRS = (("annealing", "fmm"), ("bp", "fmm"), ("vb", "fmm"))
+CBCC_PAIRS = (("bp", "cbcc"), ("vb", "cbcc"))
+
+TEST_KL = "test KL"
+HIDDEN = "hidden labels, given item and annotator"
+HIDDEN_ITEM = "hidden labels, given the item"
+RECOVERED = "KL to the labels kept back, {} shown"
+GOLD = "error on gold labels"
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The first model's loss minus the second's on one dataset."""
+
+    question: str
+    measure: str
+    first: str
+    second: str
+    dataset: str
+    difference: Interval
+
+    @property
+    def verdict(self) -> str:
+        """What the interval says of the first."""
+        if self.difference.low <= 0 <= self.difference.high:
+            return "tie"
+        return "better" if self.difference.value < 0 else "worse"
+
+
+def contrasts(findings: Findings) -> list[Contrast]:
+    """Every comparison that the cells allow."""
+    return [
+        *_on_test(findings, "RQ1", GUIDED_PAIRS),
+        *_on_hidden(findings, "RQ1", HIDDEN_PAIRS),
+        *_on_populations(findings),
+        *_on_test(findings, "RQ2", NEURAL_PAIRS),
+        *_on_test(findings, "RQ3", ANNOTATOR_PAIRS),
+        *_on_test(findings, "CBCC", CBCC_PAIRS),
+        *_on_hidden(findings, "CBCC", CBCC_PAIRS),
+        *_on_gold(findings),
+    ]
+
+
+def _on_test(findings: Findings, question: str, pairs: Sequence[tuple[str, str]]) -> Iterator[Contrast]:
+    for first, second in pairs:
+        for name in findings.plan.asked("table3"):
+            rows = [test_rows(findings, name, key) for key in (first, second)]
+            found = _interval(findings, rows[0] - rows[1])
+            yield Contrast(question, TEST_KL, COLUMNS[first].title, COLUMNS[second].title, name, found)
+
+
+def test_rows(findings: Findings, name: str, key: str) -> Array:
+    """(test items,): KL of every item, the mean over runs."""
+    gold = findings.gold(name, "test")
+    runs = findings.predictions(name, key, "test")
+    return np.asarray(np.mean([kl_rows(gold, run) for run in runs], axis=0))
+
+
+def _on_hidden(findings: Findings, question: str, pairs: Sequence[tuple[str, str]]) -> Iterator[Contrast]:
+    measures = {"pair": HIDDEN, "item": HIDDEN_ITEM}
+    for given, measure in measures.items():
+        for first, second in pairs:
+            for name in findings.plan.asked("hidden"):
+                cells = [findings.plan.hidden(name, key, findings.store) for key in (first, second)]
+                one, other = (findings.arrays(cell) for cell in cells)
+                # All labels of an item, in whichever split they were hidden, are drawn together.
+                found = _interval(findings, one[given] - other[given], one["items"])
+                yield Contrast(question, measure, MODEL_TITLES[first], MODEL_TITLES[second], name, found)
+
+
+def _on_populations(findings: Findings) -> Iterator[Contrast]:
+    for name in findings.plan.asked("recover"):
+        for one in findings.measured(findings.plan.recovery(name)).numbers["contrasts"]:
+            if one["second"] == "FMM":
+                measure = RECOVERED.format(one["labels_shown"])
+                found = Interval(one["value"], one["low"], one["high"])
+                yield Contrast("RQ1", measure, one["first"], one["second"], name, found)
+
+
+def _on_gold(findings: Findings) -> Iterator[Contrast]:
+    for first, second in CBCC_PAIRS:
+        for name in findings.plan.asked("gold"):
+            cells = [findings.plan.gold(name, key, findings.store) for key in (first, second)]
+            right = [findings.arrays(cell)["right"] for cell in cells]
+            found = _interval(findings, right[1] - right[0])
+            yield Contrast("CBCC", GOLD, MODEL_TITLES[first], MODEL_TITLES[second], name, found)
+
+
+def _interval(findings: Findings, rows: Array, items: Array | None = None) -> Interval:
+    return bootstrap_mean(rows, items=items, n_boot=findings.plan.scale.n_boot)
+
+
+# ---- in words -----------------------------------------------------------------------------------------
+
+
+def sentence(some: Sequence[Contrast]) -> str:
+    """What all datasets say of one pair under one measure."""
+    first = some[0]
+    places = {
+        verdict: [one.dataset for one in some if one.verdict == verdict]
+        for verdict in ("better", "tie", "worse")
+    }
+    said = {"better": "better on {}", "tie": "a tie on {}", "worse": "worse on {}"}
+    parts = [said[verdict].format(", ".join(names)) for verdict, names in places.items() if names]
+    return f"{first.measure}: {first.first} against {first.second} is {'; '.join(parts)}."
+
+
+def summary(some: Sequence[Contrast]) -> str:
+    """All comparisons of a question in one line."""
+    found = [one.verdict for one in some]
+    tally = {verdict: found.count(verdict) for verdict in ("better", "tie", "worse")}
+    return (
+        f"of {len(found)} comparisons the first model is better in {tally['better']}, "
+        f"tied in {tally['tie']} and worse in {tally['worse']}."
+    )
+
+
+def answers_text(found: Sequence[Contrast]) -> str:
+    """The page's section: for every question a summary, a sentence a pair, and the numbers."""
+    parts = []
+    for question, words in QUESTIONS.items():
+        some = [one for one in found if one.question == question]
+        if some:
+            sentences = "\n".join(f"- {sentence(pair)}" for pair in _by_pair(some))
+            head = f"### {question}. {words}\n\n{PAPER_SAID[question]} Here: {summary(some)}"
+            parts.append(f"{head}\n\n{sentences}\n\n{numbers_table(some)}")
+    return "\n\n".join(parts)
+
+
+def _by_pair(some: Sequence[Contrast]) -> list[list[Contrast]]:
+    """The comparisons of one pair under one measure together, in the order of first appearance."""
+    pairs: dict[tuple[str, str, str], list[Contrast]] = {}
+    for one in some:
+        pairs.setdefault((one.measure, one.first, one.second), []).append(one)
+    return list(pairs.values())
+
+
+def numbers_table(some: Sequence[Contrast]) -> str:
+    """Difference and interval of every comparison."""
+    lines = [
+        line(
+            *(one.measure, one.first, one.second, one.dataset),
+            f"{one.difference.value:+.4f}",
+            f"{one.difference.low:+.4f} to {one.difference.high:+.4f}",
+            one.verdict,
+        )
+        for one in some
+    ]
+    head = ("measure", "first", "second", "dataset", "first − second", "95 % interval", "the first is")
+    return table(head, lines)

@@ -1,0 +1,126 @@
+"""The models: five guides that cluster labels, and the columns of Table 3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dissensus.models.base import Model
+from dissensus.models.cbcc import CBCC
+from dissensus.models.fmm import FMM
+from dissensus.models.pgm.model import PGM
+from dissensus.paper.scale import Scale
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Guide:
+    """A graphical model whose numbers of clusters are searched."""
+
+    title: str
+    model: type[Model]
+    fixed: Mapping[str, Any]
+    item_side: bool = True  # has item clusters to choose
+    annotator_side: bool = True  # has annotator clusters to choose
+    weight: float = 0.3  # processor seconds of a trial in its search, roughly
+
+    def grid(self, scale: Scale) -> dict[str, tuple[int, ...]]:
+        """The numbers of clusters tried."""
+        sides: dict[str, tuple[int, ...]] = {}
+        if self.item_side:
+            sides["n_item_clusters"] = scale.item_clusters if self.annotator_side else scale.fmm_clusters
+        if self.annotator_side:
+            sides["n_annotator_clusters"] = scale.annotator_clusters if self.item_side else scale.communities
+        return sides
+
+    def build(self, settings: Mapping[str, Any]) -> Model:
+        """An unfitted model."""
+        return self.model(**self.fixed, **settings)
+
+
+GUIDES = {
+    "fmm": Guide("FMM", FMM, {}, annotator_side=False, weight=0.1),
+    "annealing": Guide("PGM (annealing)", PGM, {"inference": "annealing"}, weight=0.7),
+    "bp": Guide("PGM (bp)", PGM, {"inference": "bp"}, weight=0.25),
+    "vb": Guide("PGM (vb)", PGM, {"inference": "vb"}, weight=0.3),
+    "cbcc": Guide("CBCC", CBCC, {}, item_side=False, weight=6.0),
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of Table 3: what is trained, how often, and on which search it builds."""
+
+    title: str
+    kind: str  # the measure
+    repeats: str = "repeats"  # the scale's number of repeats, or "one" where there is no chance in it
+    search: str | None = None  # the search whose choice it takes
+    weight: float = 10.0  # processor seconds of one run, roughly
+    of: str | None = None  # the column whose cells hold this one too, under another projection
+
+    def n_repeats(self, scale: Scale) -> int:
+        """How often it is run."""
+        return 1 if self.repeats == "one" else int(getattr(scale, self.repeats))
+
+
+PAPER_COLUMNS = {
+    "pd": Column("PD", "learner"),
+    "fmm": Column("FMM", "guided", search="fmm"),
+    "annealing": Column("PGM (annealing)", "guided", search="annealing", weight=14),
+    "bp": Column("PGM (bp)", "guided", search="bp", weight=12),
+    "ldlnm": Column("LDL-NM", "ldlnm", search="ldlnm", repeats="one", weight=40),
+    "ldlnm_alone": Column(
+        "LDL-NM without annotators", "ldlnm", search="ldlnm_alone", repeats="one", weight=20
+    ),
+}
+
+INSIDE = "inside"  # the other projection: annotator sum inside, S chosen on dev
+
+FURTHER_COLUMNS = {
+    **{
+        f"{key}_{INSIDE}": Column(
+            f"{PAPER_COLUMNS[key].title}, sum inside, S chosen on dev", "guided", of=key
+        )
+        for key in ("fmm", "annealing", "bp")
+    },
+    "cbcc": Column("CBCC as guide", "guided", search="cbcc"),
+    "vb": Column("PGM (vb) as guide", "guided", search="vb", weight=12),
+    "guided": Column("GuidedClassifier, defaults", "guided_default", repeats="own_repeats", weight=30),
+    "softmax": Column("SoftmaxRegression", "learner", repeats="one", weight=2),
+    "ldlnm_default": Column("LDL-NM, defaults", "ldlnm_default", repeats="own_repeats", weight=40),
+    "ldlnm_default_alone": Column(
+        "LDL-NM, defaults, without annotators", "ldlnm_default", repeats="own_repeats", weight=30
+    ),
+    "encoder": Column("FineTunedEncoder", "learner", repeats="own_repeats", weight=140),
+}
+
+COLUMNS = PAPER_COLUMNS | FURTHER_COLUMNS
+MEASURED_COLUMNS = {key: column for key, column in COLUMNS.items() if column.of is None}
+
+# LDL-NM's layers, searched like numbers of clusters.
+NETWORK_SEARCHES = {"ldlnm": True, "ldlnm_alone": False}  # -> whether annotators are modelled
+
+
+def learner_of(name: str, settings: Mapping[str, Any], seed: int) -> Any:
+    """An unfitted learner of a column, on one thread and without progress bars."""
+    if name == "softmax":
+        from dissensus.learners.softmax import SoftmaxRegression
+
+        return SoftmaxRegression(seed=seed, **settings)
+    if name == "encoder":
+        from dissensus.learners.finetuned import FineTunedEncoder
+
+        return FineTunedEncoder(n_threads=1, progress=False, seed=seed, **settings)
+    from dissensus.learners.textcnn import TextCNN
+
+    return TextCNN(n_threads=1, seed=seed, **settings)
+
+
+def shipped(seed: int) -> Any:
+    """GuidedClassifier with the guide and the learner that this library recommends."""
+    from dissensus.guided.classifier import GuidedClassifier
+    from dissensus.models.dirichlet_regression import DirichletRegression
+
+    return GuidedClassifier(DirichletRegression(seed=seed), seed=seed)

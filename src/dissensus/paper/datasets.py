@@ -1,0 +1,200 @@
+"""Where the data are, and how they are split.
+
+A data folder holds one folder a dataset (``annotations.csv`` and, where there are any, ``items.csv`` with the
+texts and ``gold.csv``), or the authors' own JSON files (``jobQ1_BOTH_train.json``, ``…_dev.json``,
+``…_test.json``, anywhere below). A dataset without a split of its own is split by item with a seed, half to
+train, a quarter to dev and to test, as the paper's are.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.data.annotations import Annotations
+from dissensus.data.fingerprint import fingerprint
+from dissensus.errors import DataError
+from dissensus.io import read_annotations
+from dissensus.paper.pages import read_dataset
+from dissensus.paper.scale import Scale
+
+Array = NDArray[np.float64]
+
+PARTS = ("train", "dev", "test")
+SHARES = {"train": 0.5, "dev": 0.25, "test": 0.25}
+SPLIT_SEED = 0
+LABELS_TO_RECOVER = 14  # of an item: eight that may be shown, six that are kept back
+ITEMS_TO_RECOVER = 50
+
+_JSON_PART = re.compile(r"(?P<stem>.+)_(?P<part>train|dev|test)")
+_JOB = re.compile(r"jobs?_?q(\d)", re.IGNORECASE)
+
+Source = Path | dict[str, Path]  # a dataset's folder or file, or a file for each part
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Labels of items, in three parts."""
+
+    name: str
+    annotations: Annotations
+    parts: dict[str, Annotations]
+    seeded: bool  # whether the split is ours
+    mark: str = field(default="")  # fingerprint of the labels and of their split
+
+    @property
+    def has_text(self) -> bool:
+        """Whether a learner can be trained on it."""
+        table = self.annotations.item_table
+        return table is not None and "text" in table.column_names
+
+    @property
+    def has_gold(self) -> bool:
+        """Whether reference labels are known."""
+        return self.annotations.gold is not None and bool((self.annotations.gold >= 0).any())
+
+    @property
+    def has_many_labels(self) -> bool:
+        """Whether enough items have enough labels to keep some back."""
+        from dissensus.data.pairs import pairs_per_item
+
+        enough = pairs_per_item(self.annotations) >= LABELS_TO_RECOVER
+        return int(enough.sum()) >= ITEMS_TO_RECOVER
+
+    def texts(self, part: str) -> list[str]:
+        """The text of each item of a part."""
+        return [str(text) for text in self.parts[part].item_column("text")]
+
+    def features(self, part: str) -> Any:
+        """(items, features): the sentence embeddings of a part's items."""
+        from dissensus.features.features import features_of
+
+        return features_of(self.parts[part])
+
+    @cached_property
+    def gold(self) -> dict[str, Array]:
+        """Part → (items, classes): the shares of the labels that its items got."""
+        return {name: shares(part) for name, part in self.parts.items()}
+
+
+def shares(part: Annotations) -> Array:
+    """(items, classes): the empirical distributions."""
+    return np.asarray(part.counts / part.counts.sum(axis=1, keepdims=True))
+
+
+# ---- finding ------------------------------------------------------------------------------------------
+
+
+def find_sets(folder: Path) -> dict[str, Source]:
+    """Every dataset below a data folder, by name."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such data folder; give one with --data")
+    tables: dict[str, Source] = {
+        place.name: place
+        for place in sorted([folder, *folder.iterdir()])
+        if any((place / f"annotations.csv{ending}").is_file() for ending in ("", ".gz"))
+    }
+    found = tables or _json_sets(folder)
+    if not found:
+        raise DataError(
+            f"{folder}: holds neither folders with annotations.csv nor the authors' JSON files; "
+            "give another place with --data"
+        )
+    return found
+
+
+def _json_sets(folder: Path) -> dict[str, Source]:
+    """The authors' files: three a dataset, or one with all of its labels."""
+    split: dict[str, dict[str, Path]] = defaultdict(dict)
+    whole: dict[str, Source] = {}
+    for file in sorted(folder.rglob("*.json")):
+        named = _JSON_PART.fullmatch(file.stem)
+        if named:
+            split[_set_name(named["stem"])][named["part"]] = file
+        else:
+            # Sorted, jobQ1_BOTH comes before jobQ1_BOTH_annotations: the file of single labels wins.
+            whole[_set_name(file.stem.removesuffix("_annotations"))] = file
+    return whole | {name: files for name, files in split.items() if set(files) == set(PARTS)}
+
+
+def _set_name(stem: str) -> str:
+    job = _JOB.search(stem)
+    return f"jq{job[1]}" if job else stem
+
+
+def check_sets(names: Sequence[str], known: dict[str, Source], folder: Path) -> None:
+    """Refuse a dataset that is not there, with the nearest name that is."""
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+            raise DataError(f"{folder}: has no dataset {name!r}; {hint}")
+
+
+# ---- reading ------------------------------------------------------------------------------------------
+
+
+def load(name: str, source: Source, scale: Scale, *, embedded: bool) -> Dataset:
+    """A dataset with its parts, and with sentence embeddings where ``embedded`` and there is text."""
+    annotations = _read(source)
+    if annotations.anonymous:
+        raise DataError(f"{source}: does not say who gave each label; the evaluation is about annotators")
+    labelled = np.flatnonzero(annotations.counts.sum(axis=1) > 0)
+    if scale.max_items is not None and len(labelled) > scale.max_items:
+        drawn = np.random.default_rng(SPLIT_SEED).permutation(len(labelled))[: scale.max_items]
+        labelled = np.sort(labelled[drawn])
+    annotations = annotations.take_items(labelled)
+    mark = fingerprint(annotations)
+    if embedded and _has_text(annotations):
+        from dissensus.features.features import embed_items
+
+        annotations = embed_items(annotations, model=scale.embedding)
+    parts, seeded = _parts(annotations)
+    return Dataset(name, annotations, parts, seeded, mark)
+
+
+def _has_text(annotations: Annotations) -> bool:
+    return annotations.item_table is not None and "text" in annotations.item_table.column_names
+
+
+def _parts(annotations: Annotations) -> tuple[dict[str, Annotations], bool]:
+    table = annotations.item_table
+    if table is not None and "split" in table.column_names:
+        own = annotations.split_items()
+        if set(PARTS) <= set(own):
+            return {name: own[name] for name in PARTS}, False
+    return annotations.split_items(SHARES, seed=SPLIT_SEED), True
+
+
+def _read(source: Source) -> Annotations:
+    if isinstance(source, dict):
+        return _joined({part: read_annotations(file) for part, file in source.items()})
+    return read_dataset(source) if source.is_dir() else read_annotations(source)
+
+
+def _joined(parts: dict[str, Annotations]) -> Annotations:
+    """One table of labels out of the authors' three, with a column that says which an item is from."""
+    import pyarrow as pa
+
+    columns: dict[str, list[Any]] = defaultdict(list)
+    table: dict[str, list[Any]] = defaultdict(list)
+    for name, part in parts.items():
+        columns["item"] += part.items[part.item].tolist()
+        columns["annotator"] += part.annotators[part.annotator].tolist()
+        columns["label"] += part.classes[part.label].tolist()
+        table["item"] += part.items.tolist()
+        table["split"] += [name] * part.n_items
+        if _has_text(part):
+            table["text"] += part.item_column("text").tolist()
+    return Annotations.from_arrays(
+        columns["item"], columns["annotator"], columns["label"], items=pa.table(dict(table))
+    )

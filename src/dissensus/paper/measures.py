@@ -1,0 +1,298 @@
+"""How a cell of the tables is measured. Each measure gives numbers for the file, and arrays beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dissensus.data.annotations import Annotations
+from dissensus.experiments.foundation import cluster_divergence as fmm_divergence
+from dissensus.experiments.graphical import cluster_divergence as pgm_divergence
+from dissensus.guided.classifier import STRENGTHS, GuidedClassifier
+from dissensus.guided.guides import ItemClusters, Projection
+from dissensus.metrics import accuracy, entropy, kl, onehot_accuracy
+from dissensus.paper.cells import Arrays, Cell, Store
+from dissensus.paper.columns import GUIDES, INSIDE, learner_of, shipped
+from dissensus.paper.datasets import Array, Dataset
+from dissensus.selection.grid import key_of, stream_seed
+from dissensus.selection.select import Selection, select
+
+Numbers = dict[str, Any]
+Result = tuple[Numbers, Arrays]
+
+ASKED = ("dev", "test")  # the parts whose items are predicted
+SHOWN = 10  # settings of a search that its cell lists
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all cells share."""
+
+    datasets: Mapping[str, Dataset]
+    store: Store
+
+    def journal(self, cell: Cell) -> Path:
+        """Where a search keeps its finished trials: a place for every choice of settings."""
+        digest = stream_seed(0, key_of(cell.identity))
+        return self.store.directory / "searches" / f"{cell.dataset}-{cell.name}-{digest:08x}"
+
+
+Measure = Callable[[Bench, Cell], Result]
+
+
+def scores(gold: Array, predicted: Array) -> dict[str, float]:
+    """KL(gold ‖ predicted) with 1e-5 on both sides, and accuracy in both definitions.
+
+    Where gold classes tie, the first in class order counts, as in the authors' code.
+    """
+    return {
+        "kl": kl(gold, predicted),
+        "accuracy": accuracy(gold, predicted, ties="first"),
+        "onehot_accuracy": onehot_accuracy(gold, predicted, ties="first"),
+    }
+
+
+def _run(data: Dataset, seed: int, predictions: Mapping[str, Array]) -> Numbers:
+    """One run's scores on every part that was predicted."""
+    return {"seed": seed} | {part: scores(data.gold[part], p) for part, p in predictions.items()}
+
+
+def _stacked(runs: Sequence[Mapping[str, Array]]) -> Arrays:
+    """Part → (runs, items, classes), in half the room."""
+    return {part: np.stack([run[part] for run in runs]).astype(np.float32) for part in ASKED}
+
+
+# ---- Tables 1 and 2 -----------------------------------------------------------------------------------
+
+
+def describe(bench: Bench, cell: Cell) -> Result:
+    """A line of Table 1, and the constant that any prediction should beat."""
+    data = bench.datasets[cell.dataset]
+    known = data.annotations
+    mean = np.tile(data.gold["train"].mean(axis=0), (data.parts["test"].n_items, 1))
+    numbers = {
+        "items": known.n_items,
+        "annotators": known.n_annotators,
+        "labels": known.n_labels,
+        "labels_per_item": known.n_labels / known.n_items,
+        "classes": known.n_classes,
+        "entropy": entropy(known.counts / known.counts.sum(axis=1, keepdims=True)),
+        "train": data.parts["train"].n_items,
+        "dev": data.parts["dev"].n_items,
+        "test": data.parts["test"].n_items,
+        "constant": scores(data.gold["test"], mean),
+    }
+    return numbers, {}
+
+
+def search(bench: Bench, cell: Cell) -> Result:
+    """Numbers of clusters by how well labels of dev items are foreseen, half of them folded in."""
+    data, settings = bench.datasets[cell.dataset], cell.settings
+    guide = GUIDES[settings["guide"]]
+    selection = select(
+        guide.build({}),
+        data.parts["train"],
+        settings["grid"],
+        criterion="dev",
+        dev=data.parts["dev"],
+        directory=bench.journal(cell),
+        **_trials(settings),
+    )
+    return _selected(selection), {}
+
+
+@dataclass(frozen=True)
+class DevDivergence:
+    """−KL on the dev items, from their features, of a network trained on the others."""
+
+    dev: Annotations
+
+    def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
+        """Fit and judge; the split is fixed, so a repeat differs by the network's start alone."""
+        del seed
+        from dissensus.features.features import features_of
+        from dissensus.paper.datasets import shares
+
+        fitted = estimator.fit(annotations, dev=self.dev)
+        return -kl(shares(self.dev), fitted.label_distributions(features_of(self.dev)))
+
+
+def network_search(bench: Bench, cell: Cell) -> Result:
+    """Sizes of LDL-NM's layers by KL on dev."""
+    from dissensus.models.ldlnm.model import LDLNM
+
+    data, settings = bench.datasets[cell.dataset], cell.settings
+    selection = select(
+        LDLNM(**{**LDLNM.PAPER, **settings["network"]}),
+        data.parts["train"],
+        settings["grid"],
+        criterion=DevDivergence(data.parts["dev"]),
+        directory=bench.journal(cell),
+        **_trials(settings),
+    )
+    return _selected(selection), {}
+
+
+def _trials(settings: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("repeats", "finalists", "seed")
+    return {name: settings[name] for name in names} | {
+        "references": {},
+        "refit": False,
+        "n_jobs": 1,
+        "progress": False,
+    }
+
+
+def _selected(selection: Selection) -> Numbers:
+    return {
+        "chosen": selection.params,
+        "score": selection.winner.score,
+        "error": selection.winner.error,
+        "tried": len(selection.cells),
+        "tied": [str(one) for one in selection.stability.tied],
+        "best": selection.rows()[:SHOWN],
+    }
+
+
+def clusters(bench: Bench, cell: Cell) -> Result:
+    """KL(empirical ‖ distribution of the most likely cluster) of the training items, seed by seed."""
+    train = bench.datasets[cell.dataset].parts["train"]
+    key, sizes = cell.settings["guide"], cell.settings["sizes"]
+    K, L = sizes["n_item_clusters"], sizes.get("n_annotator_clusters")
+    values = [
+        fmm_divergence(train, K, seed)
+        if L is None
+        else pgm_divergence(train, GUIDES[key].fixed["inference"], (K, L), seed)
+        for seed in cell.settings["seeds"]
+    ]
+    return {"sizes": sizes, "kl": values}, {}
+
+
+# ---- Table 3 ------------------------------------------------------------------------------------------
+
+
+def learner(bench: Bench, cell: Cell) -> Result:
+    """A learner on raw label distributions."""
+    data, seed = bench.datasets[cell.dataset], cell.settings["seed"]
+    model = learner_of(cell.name, cell.settings["learner"], seed)
+    inputs = data.features if cell.name == "softmax" else data.texts
+    model.fit(inputs("train"), data.gold["train"], dev=(inputs("dev"), data.gold["dev"]))
+    predictions = {part: model.label_distributions(inputs(part)) for part in ASKED}
+    numbers: Numbers = {"runs": [_run(data, seed, predictions)]}
+    if hasattr(model, "epoch_"):
+        numbers["epoch"] = model.epoch_
+    return numbers, _stacked([predictions])
+
+
+def guided(bench: Bench, cell: Cell) -> Result:
+    """The paper's workflow: labels snapped to clusters, a CNN taught, predictions snapped to clusters."""
+    data, settings = bench.datasets[cell.dataset], cell.settings
+    guide = GUIDES[settings["guide"]].build(settings["sizes"])
+    if "population" in guide.get_params(deep=False):
+        guide = guide.set_params(population="annotators")  # Eq. infer weighs annotators equally
+    model = GuidedClassifier(
+        guide,
+        learner_of("pd", settings["learner"], settings["seed"]),
+        refine="hard",
+        project="hard",
+        annotator_sum="outside",
+        strength=1.0,
+    )
+    train, dev = (data.parts[name] for name in ("train", "dev"))
+    model.fit(data.texts("train"), train, dev=(data.texts("dev"), dev))
+    raw = {part: model.learner_.label_distributions(data.texts(part)) for part in ASKED}
+    inside, strength = _inside(ItemClusters.of(model.guide_, train.annotator_load), raw, data.gold["dev"])
+    predictions = {part: model.label_distributions(data.texts(part)) for part in ASKED}
+    numbers = {
+        "runs": [_run(data, settings["seed"], predictions)],
+        "unprojected": [_run(data, settings["seed"], raw)],
+        INSIDE: [_run(data, settings["seed"], inside)],
+        "strength": strength,
+        "refined_kl": kl(data.gold["train"], model.refined_),
+        "clusters_used": len(np.unique(predictions["test"].round(12), axis=0)),
+    }
+    others = {f"{INSIDE}_{part}": array for part, array in _stacked([inside]).items()}
+    return numbers, _stacked([predictions]) | others
+
+
+def _inside(
+    clusters: ItemClusters | None, raw: Mapping[str, Array], gold: Array
+) -> tuple[dict[str, Array], float]:
+    """The same predictions snapped with the annotator sum inside, and the S that is best on dev."""
+    assert clusters is not None  # every guide of the tables has item clusters
+    projections = [Projection(clusters, "hard", "inside", float(S)) for S in STRENGTHS]
+    best = min(projections, key=lambda project: kl(gold, project(raw["dev"])))
+    return {part: best(h) for part, h in raw.items()}, best.strength
+
+
+def guided_default(bench: Bench, cell: Cell) -> Result:
+    """GuidedClassifier as it comes."""
+    data, seed = bench.datasets[cell.dataset], cell.settings["seed"]
+    model = shipped(seed)
+    train, dev = (data.parts[name] for name in ("train", "dev"))
+    model.fit(data.features("train"), train, dev=(data.features("dev"), dev))
+    predictions = {part: model.label_distributions(data.features(part)) for part in ASKED}
+    return {"runs": [_run(data, seed, predictions)]}, _stacked([predictions])
+
+
+def ldlnm(bench: Bench, cell: Cell) -> Result:
+    """LDL-NM as in the paper: trained once, then evaluated again and again with dropout left on."""
+    from dissensus.models.ldlnm.model import LDLNM
+
+    data, settings = bench.datasets[cell.dataset], cell.settings
+    model = LDLNM(**{**LDLNM.PAPER, **settings["network"]}, seed=settings["seed"])
+    model.fit(data.parts["train"], dev=data.parts["dev"])
+
+    def predictions(dropout_seed: int | None) -> dict[str, Array]:
+        return {
+            part: model.label_distributions(data.features(part), dropout_seed=dropout_seed) for part in ASKED
+        }
+
+    noisy = [predictions(seed) for seed in range(settings["evaluations"])]
+    numbers = {
+        "runs": [_run(data, seed, run) for seed, run in enumerate(noisy)],
+        "without_dropout": _run(data, settings["seed"], predictions(None)),
+        "epoch": int(model.epoch_[0]),
+    }
+    return numbers, {**_stacked(noisy), "embeddings": model.embed_items(data.features("train"))}
+
+
+def ldlnm_default(bench: Bench, cell: Cell) -> Result:
+    """LDL-NM as it comes, trained anew for every repeat."""
+    from dissensus.models.ldlnm.model import LDLNM
+
+    data, settings = bench.datasets[cell.dataset], cell.settings
+    model = LDLNM(**settings["network"], seed=settings["seed"])
+    model.fit(data.parts["train"], dev=data.parts["dev"])
+    predictions = {part: model.label_distributions(data.features(part)) for part in ASKED}
+    return {"runs": [_run(data, settings["seed"], predictions)]}, _stacked([predictions])
+
+
+def picture(bench: Bench, cell: Cell) -> Result:
+    """A place in the plane for every training item, near ones alike to LDL-NM."""
+    from dissensus.report.projection import project_2d
+
+    source = (bench.store.directory / cell.settings["of"]).with_suffix(".npz")
+    with np.load(source, allow_pickle=False) as content:
+        embeddings = content["embeddings"]
+    points = project_2d(embeddings, seed=cell.settings["seed"])
+    classes = bench.datasets[cell.dataset].gold["train"].argmax(axis=1)
+    return {"items": len(points)}, {"points": points.astype(np.float32), "classes": classes}
+
+
+MEASURES: dict[str, Measure] = {
+    "describe": describe,
+    "search": search,
+    "network_search": network_search,
+    "clusters": clusters,
+    "learner": learner,
+    "guided": guided,
+    "guided_default": guided_default,
+    "ldlnm": ldlnm,
+    "ldlnm_default": ldlnm_default,
+    "picture": picture,
+}

@@ -1,0 +1,122 @@
+"""Two dimensions for the eye: embeddings by t-SNE, and a plot coloured by anything known of the rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.errors import DataError, bad_parameter, require
+from dissensus.execution.blocks import n_cores
+from dissensus.io.atomic import atomic_path
+
+Array = NDArray[np.float64]
+
+MOST_COLOURS = 24  # more distinct values than these, and numbers get a continuous scale
+
+
+def project_2d(
+    embeddings: Any, *, perplexity: float = 30.0, n_iter: int = 500, seed: int = 0, n_jobs: int = 1
+) -> Array:
+    """(rows, 2): t-SNE of the rows (van der Maaten and Hinton 2008), by openTSNE.
+
+    Rows that were close stay close; distances between far groups mean nothing. A perplexity that is too large
+    for few rows is lowered to (rows − 1) / 3. The seed replays the picture at one ``n_jobs`` (−1: all cores).
+    """
+    rows = _checked(embeddings)
+    if not perplexity > 0:
+        raise bad_parameter("project_2d", "perplexity", "a float > 0", perplexity)
+    opentsne = require("openTSNE", "report")
+    n = len(rows)
+    if n < 4:  # too few for neighbours: the first two coordinates of the centred rows
+        flat = np.zeros((n, 2))
+        flat[:, : min(2, rows.shape[1])] = (rows - rows.mean(axis=0))[:, :2]
+        return flat
+    tsne = opentsne.TSNE(
+        perplexity=min(perplexity, (n - 1) / 3),
+        n_iter=n_iter,
+        # Exact neighbours and gradients for few rows: quicker there, and nothing approximate to explain.
+        neighbors="exact" if n <= 2_000 else "auto",
+        negative_gradient_method="bh" if n <= 2_000 else "auto",
+        random_state=seed,
+        n_jobs=n_cores() if n_jobs == -1 else n_jobs,
+    )
+    return np.asarray(tsne.fit(rows), dtype=np.float64)
+
+
+def plot_2d(
+    points: Any,
+    colour: Any = None,
+    *,
+    path: str | Path | None = None,
+    title: str = "",
+    colour_name: str = "",
+    hover: Any = None,
+) -> Any:
+    """A scatter plot of (rows, 2) points, coloured by label class, cluster or any other column.
+
+    ``colour`` has one value a row; many different numbers get a scale, anything else a colour each.
+    ``hover`` has one text a row. With ``path`` the plot is written as one self-contained HTML file that needs
+    no network. Returns the plotly figure.
+    """
+    spots = _checked(points)
+    if spots.shape[1] != 2:
+        raise DataError(f"points have {spots.shape[1]} columns; project them with project_2d first")
+    for name, values in (("colour", colour), ("hover", hover)):
+        if values is not None and len(values) != len(spots):
+            raise DataError(f"{name} has {len(values)} values for {len(spots)} points; give one a point")
+    figure = _figure(spots, colour, colour_name, None if hover is None else list(map(str, hover)))
+    figure.update_layout(title=title, template="plotly_white", legend_title=colour_name)
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False, scaleanchor="x")
+    if path is not None:
+        with atomic_path(path) as temporary:
+            html = figure.to_html(include_plotlyjs=True, full_html=True)
+            temporary.write_text(html, encoding="utf-8")
+    return figure
+
+
+def _figure(spots: Array, colour: Any, colour_name: str, hover: list[str] | None) -> Any:
+    graph = require("plotly.graph_objects", "report")
+    figure = graph.Figure()
+    values = None if colour is None else np.asarray(colour)
+    if values is None or _is_scale(values):
+        bar = {"title": colour_name}
+        marker = {"size": 6} if values is None else {"size": 6, "color": values, "colorbar": bar}
+        figure.add_trace(_dots(graph, spots, marker, "", hover))
+        return figure
+    names = values.astype(str)
+    for name in np.unique(names):
+        some = np.flatnonzero(names == name)
+        said = None if hover is None else [hover[i] for i in some]
+        figure.add_trace(_dots(graph, spots[some], {"size": 6}, str(name), said))
+    return figure
+
+
+def _dots(graph: Any, spots: Array, marker: dict[str, Any], name: str, hover: list[str] | None) -> Any:
+    return graph.Scatter(
+        x=spots[:, 0],
+        y=spots[:, 1],
+        mode="markers",
+        marker=marker,
+        name=name,
+        text=hover,
+        hoverinfo="text+name" if hover else "name",
+        showlegend=bool(name),
+    )
+
+
+def _is_scale(values: NDArray[Any]) -> bool:
+    return values.dtype.kind in "fiu" and len(np.unique(values)) > MOST_COLOURS
+
+
+def _checked(rows: Any) -> Array:
+    array = np.asarray(rows, dtype=np.float64)
+    if array.ndim != 2 or not array.size:
+        raise DataError(f"embeddings must be a (rows, columns) array; got shape {array.shape}")
+    if not np.isfinite(array).all():
+        bad = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
+        raise DataError(f"row {bad} of the embeddings has NaN or infinity; correct it")
+    return array

@@ -1,0 +1,220 @@
+"""Which model describes these labels best? The one that best foresees labels it has not seen.
+
+A fifth of the (item, annotator) pairs is hidden; every candidate is fitted to the rest and asked for the
+probability of each hidden label. What counts is the mean log-probability per label, in nats (``score``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dissensus.data.annotations import Annotations
+from dissensus.errors import DataError, ParameterError
+from dissensus.execution.blocks import executor
+from dissensus.execution.memory import words
+from dissensus.execution.resources import current, using
+from dissensus.models import FEATURE_MODELS, MODELS, model_class
+from dissensus.models.base import Model
+
+#: Told what is being done, and which share of the whole (0 to 1) is behind.
+Watch = Callable[[str, float], None]
+
+#: What is tried: the name of a model and the settings to try it with.
+CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("majority", {}),
+    ("empirical", {}),
+    ("fmm", {"n_item_clusters": 4}),
+    ("fmm", {"n_item_clusters": 8}),
+    ("fmm", {"n_item_clusters": 16}),
+    ("fmm", {"n_item_clusters": 32}),
+    ("one-coin", {}),
+    ("dawid-skene", {}),
+    ("cbcc", {}),
+    ("pgm", {"n_item_clusters": 6, "n_annotator_clusters": 4}),
+    ("pgm", {"n_item_clusters": 12, "n_annotator_clusters": 8}),
+    ("pgm", {"n_item_clusters": 20, "n_annotator_clusters": 20}),
+    ("pgm", {"n_item_clusters": 20, "n_annotator_clusters": 20, "inference": "vb"}),
+)
+FALLBACK = "empirical"  # where there are too few labels to choose by
+FEWEST_HIDDEN = 20  # hidden pairs that a choice needs
+MOST_LABELS = 200_000  # labels that a choice is based on
+HIDING_BYTES = 32  # a label, to cut labels into two parts: their pairs, an order of those, and copies of rows
+SHARED = ("seed", "n_jobs")  # settings of a run rather than of a model
+CLUSTER_SETTINGS = {"n_item_clusters": "n_items", "n_annotator_clusters": "n_annotators"}
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How well one candidate foresaw the hidden labels."""
+
+    model: Model  # its settings; not fitted
+    score: float  # mean log P(label | item, annotator)
+    score_items: float  # mean log P(label | item)
+    n_hidden: int  # labels hidden
+    seconds: float  # to fit and to score
+
+    def as_row(self) -> dict[str, Any]:
+        """The same as plain values, for tables and JSON."""
+        return {
+            "model": name_of(self.model),
+            "settings": self.model.get_params(deep=False),
+            "score": self.score,
+            "score_items": self.score_items,
+            "n_hidden": self.n_hidden,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def unwatched(what: str, share: float) -> None:
+    """Nobody is looking."""
+
+
+def choose_model(
+    annotations: Annotations,
+    seed: int = 0,
+    *,
+    candidates: Sequence[tuple[str, Mapping[str, Any]]] = CANDIDATES,
+    test_size: float = 0.2,
+    n_jobs: int = 1,
+    watch: Watch = unwatched,
+) -> tuple[Model, list[HeldOut]]:
+    """The candidate with the highest held-out ``score`` (not fitted yet), and how every one of them did.
+
+    Candidates that cannot apply are left out: those with more clusters than there is anything to cluster,
+    and those that need annotators where the data have none. With too few labels to choose by, the table is
+    empty and the smoothed counts are chosen; with very many, a seeded part of the items (as many as have
+    ``MOST_LABELS`` labels) stands for all.
+    """
+    if round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
+        return build_model(FALLBACK, {}, seed=seed), []
+    models = [build_model(name, settings, seed=seed) for name, settings in candidates]
+    fitting = [model for model in models if _applies(model, annotations)]
+    sample = _sample(annotations, seed)
+    table = compare(sample, fitting, seed, test_size=test_size, n_jobs=n_jobs, watch=watch)
+    return max(table, key=lambda row: row.score).model, table
+
+
+def compare(
+    annotations: Annotations,
+    models: Sequence[Model],
+    seed: int = 0,
+    *,
+    test_size: float = 0.2,
+    n_jobs: int = 1,
+    watch: Watch = unwatched,
+) -> list[HeldOut]:
+    """Fit every model to one part of the labels and score it on the rest; empty if none can be hidden."""
+    with _beside(HIDING_BYTES * annotations.n_labels):
+        kept, hidden = annotations.split_labels(test_size, seed)
+        if not (kept.n_labels and hidden.n_labels):
+            return []
+        return _compared(kept, hidden, models, n_jobs, watch)
+
+
+@contextmanager
+def _beside(taken: int) -> Iterator[None]:
+    """Where memory is limited, fits inside the block have so much less of it."""
+    used = current()
+    if used.memory is None:
+        yield
+        return
+    if 2 * taken > used.memory:
+        raise DataError(
+            f"hiding labels to judge a model by takes {words(taken)} of memory beside the fit, and "
+            f"{words(used.memory)} are allowed in all; hide none (--held-out 0), or allow more (--memory)"
+        )
+    with using(replace(used, memory=used.memory - taken)):
+        yield
+
+
+def _compared(
+    kept: Annotations, hidden: Annotations, models: Sequence[Model], n_jobs: int, watch: Watch
+) -> list[HeldOut]:
+    done: list[str] = []
+
+    def trial(model: Model) -> HeldOut:
+        watch(f"held-out labels: {title_of(model)}", len(done) / len(models))
+        started = time.perf_counter()
+        # A fresh copy of the settings, so that the candidate itself stays unfitted.
+        fitted = type(model)(**model.get_params(deep=False)).fit(kept)
+        score, score_items = fitted.score(hidden), fitted.score_items(hidden)
+        done.append(repr(model))
+        return HeldOut(model, score, score_items, hidden.n_labels, time.perf_counter() - started)
+
+    # On a cluster each fit has all of it to itself, and where memory is limited all of that.
+    shared = current().client is None and current().memory is None
+    with executor(n_jobs if shared else 1) as pool:
+        return pool.map(trial, models)
+
+
+def build_model(
+    name: str, settings: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None
+) -> Model:
+    """A model by name, its settings checked; seed and n_jobs go to those that have such a setting."""
+    kind = model_class(name)
+    known = kind._param_names()
+    check_known(name, settings, known)
+    shared = dict(zip(SHARED, (seed, n_jobs), strict=True))
+    wanted = {key: value for key, value in shared.items() if value is not None and key in known}
+    model = kind(**(wanted | dict(settings)))
+    model.check_params()
+    return model
+
+
+def name_of(model: Model) -> str:
+    """The model's name on the command line."""
+    title = type(model).__name__
+    known = MODELS | FEATURE_MODELS
+    return next((short for short, (_, name) in known.items() if name == title), title)
+
+
+def title_of(model: Model) -> str:
+    """The model in a few words: its name, its numbers of clusters, and settings that are not the default.
+
+    >>> from dissensus.models.fmm import FMM
+    >>> title_of(FMM(n_item_clusters=16, assignment="hard"))
+    'fmm 16 assignment=hard'
+    """
+    given, usual = model.get_params(deep=False), inspect.signature(type(model).__init__).parameters
+    sizes = [str(given[name]) for name in CLUSTER_SETTINGS if name in given]
+    others = [
+        f"{name}={value}"
+        for name, value in given.items()
+        if name not in {*CLUSTER_SETTINGS, *SHARED} and value != usual[name].default
+    ]
+    return " ".join([name_of(model), *(["×".join(sizes)] if sizes else []), *others])
+
+
+def _sample(annotations: Annotations, seed: int) -> Annotations:
+    """Items drawn at random until they have ``MOST_LABELS`` labels; all of them where there are no more."""
+    if annotations.n_labels <= MOST_LABELS:
+        return annotations
+    order = np.random.default_rng(seed).permutation(annotations.n_items)
+    within = np.cumsum(annotations.counts.sum(axis=1)[order]) <= MOST_LABELS
+    return annotations.take_items(np.sort(order[within]))
+
+
+def _applies(model: Model, annotations: Annotations) -> bool:
+    if model._needs_annotators and annotations.anonymous:
+        return False
+    return all(
+        getattr(model, setting, 1) <= getattr(annotations, size) for setting, size in CLUSTER_SETTINGS.items()
+    )
+
+
+def check_known(model: str, settings: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a setting that the model does not have, with the near one that it has."""
+    for setting in settings:
+        if setting not in known:
+            near = difflib.get_close_matches(setting, known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            has = ", ".join(known) or "none"
+            raise ParameterError(f"the model {model} has no setting {setting!r}; {hint}it has: {has}")

@@ -1,0 +1,124 @@
+"""What a trial is judged by: how well an estimator foresees what it was not shown. Higher is better.
+
+A criterion is any function of (estimator, annotations, seed) that fits the estimator and gives a number. The
+seed stands for the split: trials with the same seed hide the same labels, so that their scores can be
+subtracted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dissensus.data.annotations import Annotations
+from dissensus.data.fingerprint import fingerprint
+from dissensus.data.pairs import pair_items, pairs_per_item, random_places, take_pairs
+from dissensus.errors import DataError, bad_parameter
+from dissensus.selection.grid import Settings, plain
+from dissensus.selection.information import InformationCriterion
+
+Criterion = Callable[[Any, Annotations, int], float]
+
+
+@dataclass(frozen=True)
+class HeldOutLabels:
+    """Mean log P(label | item, annotator) of hidden labels, in nats.
+
+    A share ``test_size`` of the (item, annotator) pairs is hidden with all their labels, as by
+    ``annotations.split_labels(test_size, seed)``. ``given="item"`` asks for log P(label | item) instead.
+    """
+
+    test_size: float = 0.2
+    given: str = "item and annotator"
+
+    def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
+        """Fit on what is left and score what is hidden."""
+        kept, hidden = annotations.split_labels(self.test_size, seed)
+        if not (kept.n_labels and hidden.n_labels):
+            raise DataError(f"{annotations.n_pairs} pairs are too few to hide {self.test_size:.0%} of them")
+        return _score(estimator.fit(kept), hidden, self.given)
+
+
+@dataclass(frozen=True)
+class DevItems:
+    """The same of items not seen in the fit: half of a dev item's pairs folded in, the other half scored.
+
+    ``dev`` holds the items to judge by; without it, a seeded share ``test_size`` of all items is kept out of
+    the fit. Of an odd number of pairs the odd one is folded in (``transform``).
+    """
+
+    dev: Annotations | None = None
+    test_size: float = 0.2
+    given: str = "item and annotator"
+
+    def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
+        """Fit on the training items, fold in half of each dev item, score the other half."""
+        train, dev = self._parts(annotations, seed)
+        folded, hidden = halves(dev, seed)
+        if not (train.n_labels and hidden.n_labels):
+            raise DataError("the dev items have no two annotators each; give others, or hide labels instead")
+        return _score(estimator.fit(train).transform(folded), hidden, self.given)
+
+    def _parts(self, annotations: Annotations, seed: int) -> tuple[Annotations, Annotations]:
+        if self.dev is not None:
+            return annotations, self.dev
+        shares = {"dev": self.test_size, "train": 1 - self.test_size}
+        parts = annotations.split_items(shares, seed=seed)
+        return parts["train"], parts["dev"]
+
+
+def halves(annotations: Annotations, seed: int) -> tuple[Annotations, Annotations]:
+    """Half of every item's pairs drawn at random (the larger half of an odd number), and the others."""
+    places = random_places(annotations, np.random.default_rng(seed))
+    # place < n / 2, in whole numbers
+    first = 2 * places < pairs_per_item(annotations)[pair_items(annotations)]
+    return take_pairs(annotations, first), take_pairs(annotations, ~first)
+
+
+def _score(fitted: Any, hidden: Annotations, given: str) -> float:
+    return float(fitted.score(hidden) if given == "item and annotator" else fitted.score_items(hidden))
+
+
+# ---- by name ------------------------------------------------------------------------------------------
+
+NAMES = ("held-out", "held-out-items", "dev", "dev-items", "bic", "icl", "evidence")
+
+
+def criterion_of(
+    wanted: str | Criterion, *, dev: Annotations | None = None, test_size: float = 0.2
+) -> Criterion:
+    """A criterion by name, or the function given."""
+    if callable(wanted):
+        return wanted
+    if not 0 < test_size < 1:
+        raise bad_parameter("select", "test_size", "a float > 0 and < 1", test_size)
+    if wanted in ("held-out", "held-out-items"):
+        return HeldOutLabels(test_size, _given(wanted))
+    if wanted in ("dev", "dev-items"):
+        return DevItems(dev, test_size, _given(wanted))
+    if wanted in NAMES:
+        return InformationCriterion(wanted)
+    raise bad_parameter("select", "criterion", f"a function or one of {', '.join(NAMES)}", wanted)
+
+
+def _given(name: str) -> str:
+    return "item" if name.endswith("-items") else "item and annotator"
+
+
+def criterion_record(criterion: Criterion) -> Settings:
+    """What a search writes down of its criterion: name and settings, data as their fingerprint.
+
+    Of a function of the user's own only the name is known.
+    """
+    if not dataclasses.is_dataclass(criterion) or isinstance(criterion, type):
+        return {"name": getattr(criterion, "__qualname__", type(criterion).__qualname__)}
+    values = {field.name: getattr(criterion, field.name) for field in dataclasses.fields(criterion)}
+    return {"name": type(criterion).__name__} | {name: _recorded(value) for name, value in values.items()}
+
+
+def _recorded(value: Any) -> Any:
+    return fingerprint(value) if isinstance(value, Annotations) else plain(value)

@@ -1,0 +1,251 @@
+"""Which settings? Those whose fit best foresees what it was not shown.
+
+:func:`select` tries every cell of a grid (K and L of the graphical model, sizes of a network, anything that
+``set_params`` takes) on the same split of the labels, tries the best ones again on further splits with other
+random starts, and fits the winner to all labels. It runs on all cores, and goes on where it was after a kill.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dissensus._version import __version__
+from dissensus.data.annotations import Annotations
+from dissensus.data.fingerprint import fingerprint
+from dissensus.errors import ParameterError, bad_parameter
+from dissensus.execution.progress import Watch, watching
+from dissensus.execution.resources import current
+from dissensus.models.base import as_annotations
+from dissensus.selection.criteria import Criterion, criterion_of, criterion_record
+from dissensus.selection.grid import Grid, cells_of, described, label_of, plain, with_settings
+from dissensus.selection.journal import open_journal
+from dissensus.selection.references import References, reference_candidates
+from dissensus.selection.results import Cell, Gain, Stability, gain, ranked, stability
+from dissensus.selection.trials import Candidate, Material, Outcomes, Search
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a search found: every cell's scores, the winner, and the evidence for it."""
+
+    estimator: Any  # as it was given
+    criterion: Mapping[str, Any]  # its name and settings
+    cells: tuple[Cell, ...]  # best first
+    references: Mapping[str, Cell]  # the best of FMM, of smoothed counts, ...
+    model: Any  # the winner, fitted to all labels (None if it was not asked for)
+    seed: int
+    seconds: float  # of this run; what an earlier one had finished is not in it
+
+    @property
+    def winner(self) -> Cell:
+        """The cell with the highest mean score."""
+        return self.cells[0]
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The winner's settings."""
+        return dict(self.winner.settings)
+
+    @property
+    def gains(self) -> dict[str, Gain]:
+        """How much better the winner is than each reference, on the same splits."""
+        return {name: gain(self.winner, cell) for name, cell in self.references.items()}
+
+    @cached_property
+    def stability(self) -> Stability:
+        """Whether another cell would have won, had other labels been hidden."""
+        return stability(self.cells)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a cell, best first; ``behind`` is its gap to the winner on the splits that both have."""
+        return [
+            {
+                **plain(cell.settings),
+                "score": cell.score,
+                "error": cell.error,
+                "behind": gain(self.winner, cell).mean,
+                "repeats": cell.repeats,
+                "seconds": cell.seconds,
+                "seeds": " ".join(map(str, cell.seeds)),
+            }
+            for cell in self.cells
+        ]
+
+    def to_frame(self) -> Any:
+        """The table of cells as a pandas data frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the fitted model, as plain values."""
+        return {
+            "estimator": described(self.estimator),
+            "criterion": dict(self.criterion),
+            "seed": self.seed,
+            "winner": plain(self.params),
+            "score": self.winner.score,
+            "error": self.winner.error,
+            "references": {name: _reference(cell) for name, cell in self.references.items()},
+            "gains": {name: found._asdict() for name, found in self.gains.items()},
+            "stability": {
+                "wins": self.stability.wins,
+                "rank_correlation": self.stability.rank_correlation,
+                "tied": [plain(cell.settings) for cell in self.stability.tied],
+            },
+            "cells": self.rows(),
+            "seconds": round(self.seconds, 3),
+        }
+
+    def __repr__(self) -> str:
+        found = f"winner: {label_of(self.params)}, score {self.winner.score:.4f}"
+        return f"Selection({len(self.cells)} cells, {found})"
+
+
+def _reference(cell: Cell) -> dict[str, Any]:
+    return {"settings": plain(cell.settings), "score": cell.score, "error": cell.error}
+
+
+def select(
+    estimator: Any,
+    annotations: Any,
+    grid: Grid,
+    *,
+    criterion: str | Criterion = "held-out",
+    dev: Any = None,
+    test_size: float = 0.2,
+    repeats: int = 5,
+    finalists: int | None = 10,
+    references: References | None = None,
+    refit: bool = True,
+    directory: str | Path | None = None,
+    n_jobs: int = -1,
+    executor: Executor | None = None,
+    progress: bool | Watch | None = None,
+    seed: int = 0,
+) -> Selection:
+    """Try every cell of a grid and fit the best one to all labels.
+
+    Parameters
+    ----------
+    estimator
+        Anything with ``get_params``, ``set_params``, ``fit`` and ``score``; its own settings hold wherever
+        the grid says nothing. It is left as it is.
+    grid
+        Setting name → values to try (``{"n_item_clusters": range(3, 21)}``), or a list of such mappings.
+    criterion
+        ``"held-out"``: log P(label | item, annotator) of hidden pairs (``"held-out-items"``: given the item
+        alone); ``"dev"``: the same of items kept out of the fit, half of their labels folded in
+        (``"dev-items"``); ``"bic"``, ``"icl"``, ``"evidence"``: see `information.py`; or a
+        function of (estimator, annotations, seed) that fits and gives a number, higher being better.
+    dev
+        Items for ``"dev"``; without them a share ``test_size`` of the items is kept out.
+    test_size
+        Share of the pairs that is hidden (of the items, for ``"dev"``). Repeat r hides those of
+        ``annotations.split_labels(test_size, seed + r)``.
+    repeats, finalists
+        Every cell is tried on the first split; the best ``finalists`` (None: all) on ``repeats`` splits in
+        all, each with a random start of its own. The highest mean wins; of equals, the smaller cell.
+    references
+        Name → unfitted models, the best of which the winner is held against. Without any: FMM and smoothed
+        counts, where the criterion can judge them.
+    directory
+        Where finished trials are kept. The same call finds them there and runs only what is missing.
+    n_jobs, executor
+        Processes (−1: one a core), or an executor of your own; inside :func:`dissensus.resources` with a
+        cluster, its workers. The result is the same for all of them.
+    progress
+        True or False, a function told (what, share done), or None: a bar on a terminal.
+    """
+    started = time.perf_counter()
+    data = as_annotations(annotations)
+    judge = criterion_of(criterion, dev=None if dev is None else as_annotations(dev), test_size=test_size)
+    _check(estimator, repeats, finalists)
+    cells = [Candidate("", cell, with_settings(estimator, cell)) for cell in cells_of(grid)]
+    others = reference_candidates(estimator, data, judge, references)
+    _check_settings([*cells, *others])
+    with watching(progress) as watch:
+        material, everyone = Material(data, judge), [*cells, *others]
+        search = Search(material, everyone, repeats, finalists, seed, watch, _forget, n_jobs, executor)
+        header = _header(estimator, data, judge, search)
+        with _kept(search, None if directory is None else Path(directory), header):
+            outcomes = search.run()
+        table = ranked(cells, outcomes)
+        watch(f"fitting {table[0]} to all labels", 1.0)
+        model = with_settings(estimator, table[0].settings).fit(data) if refit else None
+    return Selection(
+        estimator,
+        criterion_record(judge),
+        table,
+        _best_of_each(others, outcomes),
+        model,
+        seed,
+        time.perf_counter() - started,
+    )
+
+
+def _check(estimator: Any, repeats: int, finalists: int | None) -> None:
+    if not hasattr(estimator, "set_params") or isinstance(estimator, type):
+        raise bad_parameter("select", "estimator", "an object with get_params and set_params", estimator)
+    if repeats < 1:
+        raise bad_parameter("select", "repeats", "an int >= 1", repeats)
+    if finalists is not None and finalists < 1:
+        raise bad_parameter("select", "finalists", "an int >= 1 or None", finalists)
+
+
+def _check_settings(candidates: Sequence[Candidate]) -> None:
+    """Refuse a setting outside its rule before any work is done."""
+    for candidate in candidates:
+        if hasattr(candidate.estimator, "check_params"):
+            candidate.estimator.check_params()
+    keys = [candidate.key for candidate in candidates]
+    if len(set(keys)) != len(keys):
+        raise ParameterError("select: a reference stands twice in its group; give each once")
+
+
+def _header(estimator: Any, data: Annotations, criterion: Criterion, search: Search) -> dict[str, Any]:
+    """Everything that has a say in the scores: a search goes on only where all of it is the same."""
+    precision = current().precision
+    return {
+        "version": __version__,
+        "data": fingerprint(data),
+        "estimator": described(estimator),
+        "criterion": criterion_record(criterion),
+        "grid": [plain(one.settings) for one in search.candidates if not one.group],
+        "references": [[one.group, plain(one.settings)] for one in search.candidates if one.group],
+        "repeats": search.repeats,
+        "finalists": search.finalists,
+        "seed": search.seed,
+        **({} if precision == "double" else {"precision": precision}),
+    }
+
+
+@contextmanager
+def _kept(search: Search, directory: Path | None, header: Mapping[str, Any]) -> Iterator[None]:
+    """Where a directory is given, take up what is finished there and write down what will be."""
+    if directory is None:
+        yield
+        return
+    with open_journal(directory, header) as journal:
+        search.resume(journal.lines)
+        search.record = journal.write
+        yield
+
+
+def _forget(line: Mapping[str, Any]) -> None:
+    """No directory: nothing is written down."""
+
+
+def _best_of_each(others: Sequence[Candidate], outcomes: Outcomes) -> dict[str, Cell]:
+    groups = dict.fromkeys(candidate.group for candidate in others)
+    return {
+        name: ranked([candidate for candidate in others if candidate.group == name], outcomes)[0]
+        for name in groups
+    }
