@@ -67,7 +67,7 @@ def fit(model: str, source: str, *, iterations: int = ITERATIONS, **given: Any) 
     with OwnMemory(children="cluster" in given) as own:
         annotations = ds.read_annotations(table(source) if in_memory(source) else source)
         read = time.perf_counter()
-        with ds.resources(watch=lambda what, share: moments.append(time.perf_counter()), **given):
+        with ds.resources(progress=lambda what, share: moments.append(time.perf_counter()), **given):
             fitted = built(model, iterations).fit(annotations)
     ended = time.perf_counter()
     return {
@@ -240,7 +240,7 @@ def fit_on_disk(model: str, source: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder)
         look = lambda what, share: seen.append(len(list(files.rglob("*.nu.npy"))))  # noqa: E731
-        with ds.resources(memory=least, scratch=folder, watch=look):
+        with ds.resources(memory=least, scratch=folder, progress=look):
             fitted = built(model, ITERATIONS).fit(annotations)
     return {"bits": fingerprint(fitted), "files": min(seen)}
 

@@ -51,7 +51,7 @@ def half(file: Any, array: np.ndarray) -> None:
 
 def fit(folder: str, model: str, memory: int, moment: str) -> None:
     how, _, n = moment.partition("=")
-    watch = killing(lambda *_: None, int(n)) if how == "iteration" else None
+    progress = killing(lambda *_: None, int(n)) if how == "iteration" else None
     vars(checkpoints)["sync"] = lambda path: None
     if how == "sync":
         vars(checkpoints)["sync"] = killing(checkpoints.sync, int(n))
@@ -60,7 +60,7 @@ def fit(folder: str, model: str, memory: int, moment: str) -> None:
         Path.rename = killing(Path.rename, int(n), counts=named)  # type: ignore[method-assign]
     if how == "write":
         np.lib.format.write_array = killing(np.lib.format.write_array, int(n), before=half)
-    with ds.resources(memory=memory or None, checkpoint=folder, checkpoint_every=2, watch=watch):
+    with ds.resources(memory=memory or None, checkpoint=folder, checkpoint_every=2, progress=progress):
         MODELS[model]().fit(crowd())
 
 

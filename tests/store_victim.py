@@ -2,7 +2,7 @@
 
     python store_victim.py FILE STORE PLANS…
 
-A plan is ``watch=3`` (killed when told of progress for the third time), ``sync=3`` (when the third file is
+A plan is ``progress=3`` (killed when told of progress for the third time), ``sync=3`` (when the third file is
 put on the disk), ``seconds=0.3`` (after so many) or ``bytes=3`` (no file may be larger). Standard output says
 of each how the child ended, its error if it had one, and what is in the store then.
 """
@@ -41,7 +41,7 @@ def countdown(n: int) -> Any:
 
 def pack(file: str, store: str, how: str, when: float) -> None:
     vars(packing)["Budget"].of = lambda memory: Budget(10**12, 30, 10**6)
-    watch = countdown(int(when)) if how == "watch" else lambda what, share: None
+    progress = countdown(int(when)) if how == "progress" else lambda what, share: None
     if how == "sync":
         count, real = countdown(int(when)), workspace.sync
         vars(workspace)["sync"] = lambda path: (real(path), count())
@@ -49,7 +49,7 @@ def pack(file: str, store: str, how: str, when: float) -> None:
         threading.Timer(when, die).start()
     if how == "bytes":
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(when), int(when)))
-    ds.pack(file, store, watch=watch)
+    ds.pack(file, store, progress=progress)
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from dissensus.models.pgm.annealing import (
     sweep,
 )
 from dissensus.models.pgm.joint import Parameters, Priors, block_counts, log_joint, log_prior
-from dissensus.models.pgm.kernels import softmax_rows
+from dissensus.numerics import softmax_rows
 from small_graphs import crowd, enumerated
 
 Array = NDArray[np.float64]

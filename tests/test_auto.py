@@ -33,7 +33,7 @@ def test_scores_are_the_mean_log_probability_of_the_hidden_labels() -> None:
     for m, y in zip(hidden.item, hidden.label, strict=True):
         given = [int(c) for i, c in zip(kept.item, kept.label, strict=True) if i == m]
         expected += math.log((given.count(int(y)) + 1) / (len(given) + 3)) / hidden.n_labels
-    (row,) = compare(labels, [EmpiricalDistribution(strength=1.0)], seed=5)
+    (row,) = compare(labels, [EmpiricalDistribution(smoothing=1.0)], seed=5)
     assert row.score == pytest.approx(expected, rel=1e-12)
     assert row.score_items == pytest.approx(expected, rel=1e-12)
     assert row.n_hidden == hidden.n_labels
@@ -99,7 +99,7 @@ def test_threads_change_nothing() -> None:
 def test_progress_is_told() -> None:
     told: list[tuple[str, float]] = []
     models = [MajorityVote(), EmpiricalDistribution()]
-    compare(simulate(20, 8, 3).annotations, models, watch=lambda *news: told.append(news))
+    compare(simulate(20, 8, 3).annotations, models, progress=lambda *news: told.append(news))
     assert [share for _, share in told] == [0.0, 0.5]
     assert told[0][0] == "held-out labels: majority"
 
@@ -115,7 +115,7 @@ def test_every_model_is_built_by_name(name: str) -> None:
     ("name", "settings", "title"),
     [
         ("majority", {}, "majority"),
-        ("empirical", {"strength": 0.5}, "empirical strength=0.5"),
+        ("empirical", {"smoothing": 0.5}, "empirical smoothing=0.5"),
         ("fmm", {}, "fmm 10"),
         ("pgm", {"n_item_clusters": 6, "n_annotator_clusters": 4, "seed": 3}, "pgm 6×4"),
         (

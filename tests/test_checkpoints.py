@@ -57,8 +57,8 @@ def little(name: str) -> int:
     return least_memory(MODELS[name](), crowd())
 
 
-def run(folder: Path, model: Model, watch: Any = None, **settings: Any) -> Model:
-    with ds.resources(checkpoint=folder, watch=watch, **settings):
+def run(folder: Path, model: Model, progress: Any = None, **settings: Any) -> Model:
+    with ds.resources(checkpoint=folder, progress=progress, **settings):
         return model.fit(crowd())
 
 
@@ -79,11 +79,11 @@ def pages(folder: Path) -> list[Path]:
 def test_a_stopped_fit_goes_on_with_the_same_bits(name: str, every: int, tmp_path: Path) -> None:
     alone = MODELS[name]().fit(crowd())
     stopped_at(5, tmp_path, MODELS[name](), checkpoint_every=every)
-    watch = Counting()
-    resumed = run(tmp_path, MODELS[name](), watch, checkpoint_every=every)
+    progress = Counting()
+    resumed = run(tmp_path, MODELS[name](), progress, checkpoint_every=every)
     assert differing(resumed, alone) == []
     # The checkpoint was written at iteration 5, or 4.
-    assert len(watch.words) == ITERATIONS - (5 if every == 1 else 4)
+    assert len(progress.words) == ITERATIONS - (5 if every == 1 else 4)
 
 
 @pytest.mark.parametrize("name", WITH_MESSAGES)
@@ -100,17 +100,17 @@ def test_each_restart_has_a_book_of_its_own(tmp_path: Path) -> None:
     alone = ds.PGM(3, 2, n_restarts=3, max_iter=4, tol=0.0).fit(crowd())
     model = ds.PGM(3, 2, n_restarts=3, max_iter=4, tol=0.0)
     stopped_at(6, tmp_path, model, checkpoint_every=1)
-    watch = Counting()
-    assert differing(run(tmp_path, model, watch, checkpoint_every=1), alone) == []
-    assert len(watch.words) == 3 * 4 - 6
+    progress = Counting()
+    assert differing(run(tmp_path, model, progress, checkpoint_every=1), alone) == []
+    assert len(progress.words) == 3 * 4 - 6
 
 
 def test_a_finished_fit_is_not_done_again(tmp_path: Path) -> None:
     for name in MODELS:
         first = run(tmp_path, MODELS[name]())
-        watch = Counting()
-        assert differing(run(tmp_path, MODELS[name](), watch), first) == []
-        assert watch.words == []
+        progress = Counting()
+        assert differing(run(tmp_path, MODELS[name](), progress), first) == []
+        assert progress.words == []
 
 
 def test_a_fit_that_converged_says_so_again(tmp_path: Path) -> None:
@@ -167,9 +167,9 @@ def test_what_was_given_beside_the_labels_counts_too(tmp_path: Path) -> None:
 
 def test_where_messages_are_makes_no_other_fit(tmp_path: Path) -> None:
     stopped_at(5, tmp_path, MODELS["pgm-bp"](), checkpoint_every=1)
-    watch = Counting()
-    run(tmp_path, MODELS["pgm-bp"](), watch, memory=little("pgm-bp"))
-    assert len(watch.words) == ITERATIONS - 5
+    progress = Counting()
+    run(tmp_path, MODELS["pgm-bp"](), progress, memory=little("pgm-bp"))
+    assert len(progress.words) == ITERATIONS - 5
 
 
 # ---- killed -------------------------------------------------------------------------------------------
@@ -206,9 +206,9 @@ def test_a_killed_fit_goes_on_with_the_same_bits(name: str, on_disk: bool, tmp_p
     )
     ends = [line.split()[-1] for line in done.stdout.splitlines()]
     assert ends == [KILLED] * 10 + ["0"]
-    watch = Counting()
-    assert differing(run(tmp_path, MODELS[name](), watch, memory=memory or None), alone) == []
-    assert watch.words == []
+    progress = Counting()
+    assert differing(run(tmp_path, MODELS[name](), progress, memory=memory or None), alone) == []
+    assert progress.words == []
     assert [path for path in tmp_path.rglob(".*") if path.is_dir()] == []
     assert [path for path in tmp_path.iterdir() if path.name.startswith("dissensus-messages")] == []
 
@@ -227,7 +227,7 @@ def wait(words, share):
         time.sleep(60)
 
 engine.SHARD_LABELS = {SHARD}
-with ds.resources(checkpoint=sys.argv[1], checkpoint_every=1, watch=wait):
+with ds.resources(checkpoint=sys.argv[1], checkpoint_every=1, progress=wait):
     MODELS["pgm-bp"]().fit(crowd())
 """
 
@@ -252,9 +252,9 @@ def test_a_second_run_of_the_same_is_refused_until_the_first_is_gone(tmp_path: P
             run(tmp_path, MODELS["fmm"]())  # another fit is not in its way
         finally:
             holder.kill()
-    watch = Counting()
-    assert differing(run(tmp_path, MODELS["pgm-bp"](), watch), MODELS["pgm-bp"]().fit(crowd())) == []
-    assert len(watch.words) == ITERATIONS - 3
+    progress = Counting()
+    assert differing(run(tmp_path, MODELS["pgm-bp"](), progress), MODELS["pgm-bp"]().fit(crowd())) == []
+    assert len(progress.words) == ITERATIONS - 3
     assert list(tmp_path.glob(f"*/{LOCK}")) == []
 
 
@@ -309,9 +309,9 @@ def test_a_disk_without_locks_is_used_all_the_same(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr("fcntl.flock", unsupported)
     stopped_at(5, tmp_path, MODELS["fmm"](), checkpoint_every=1)
-    watch = Counting()
-    run(tmp_path, MODELS["fmm"](), watch)
-    assert len(watch.words) == ITERATIONS - 5
+    progress = Counting()
+    run(tmp_path, MODELS["fmm"](), progress)
+    assert len(progress.words) == ITERATIONS - 5
 
 
 # ---- damaged ------------------------------------------------------------------------------------------
@@ -373,9 +373,9 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(
             run(tmp_path, MODELS["pgm-bp"](), checkpoint_every=1, memory=memory)
     assert [page.name for page in pages(tmp_path)] == ["step-000002", "step-000004"]
     assert len(list(tmp_path.iterdir())) == 1
-    watch = Counting()
-    assert differing(run(tmp_path, MODELS["pgm-bp"](), watch, memory=memory), alone) == []
-    assert len(watch.words) == ITERATIONS - 2
+    progress = Counting()
+    assert differing(run(tmp_path, MODELS["pgm-bp"](), progress, memory=memory), alone) == []
+    assert len(progress.words) == ITERATIONS - 2
 
 
 def test_no_room_for_messages_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,9 +397,9 @@ def test_no_room_for_messages_is_one_line(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(DataError, match=line):
             run(tmp_path, MODELS["pgm-bp"](), checkpoint_every=1, memory=little("pgm-bp"))
     assert len(list(tmp_path.iterdir())) == 1
-    watch = Counting()
-    assert differing(run(tmp_path, MODELS["pgm-bp"](), watch, memory=little("pgm-bp")), alone) == []
-    assert 0 < len(watch.words) < ITERATIONS
+    progress = Counting()
+    assert differing(run(tmp_path, MODELS["pgm-bp"](), progress, memory=little("pgm-bp")), alone) == []
+    assert 0 < len(progress.words) < ITERATIONS
 
 
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
@@ -457,16 +457,16 @@ def test_two_pages_stay(tmp_path: Path) -> None:
 def test_progress_tells_the_rate_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([100.0, 102.0, 104.0])
     monkeypatch.setattr(checkpoints.time, "monotonic", lambda: next(clock))
-    watch = Counting()
-    book: Book[Inner] = Book(watch)
+    progress = Counting()
+    book: Book[Inner] = Book(progress)
     for n in (3, 4, 5):
         book.note(Inner(np.zeros(1), 0.0), [0.0] * n, 10, 3_000_000)
-    assert watch.words == [
+    assert progress.words == [
         "iteration 3 of at most 10",
         "iteration 4 of at most 10, 1,500,000 labels a second, at most 12 s left",
         "iteration 5 of at most 10, 1,500,000 labels a second, at most 10 s left",
     ]
-    assert watch.shares == [0.3, 0.4, 0.5]
+    assert progress.shares == [0.3, 0.4, 0.5]
 
 
 def test_spans_of_time() -> None:

@@ -339,7 +339,7 @@ def test_score_of_distributions_on_hidden_labels_by_hand() -> None:
 def test_refined_labels_are_closer_to_the_truth_than_raw_counts(crowd: Path) -> None:
     values = []
     for place, words in {
-        "raw": ["-m", "empirical", "-s", "strength=0"],
+        "raw": ["-m", "empirical", "-s", "smoothing=0"],
         "fmm": ["-m", "fmm", "-k", 3],
     }.items():
         run("fit", crowd / "annotations.csv", *words, "-o", place, "--held-out", 0)

@@ -98,26 +98,26 @@ def test_what_was_known_beforehand_is_sent_along(client: Any, tmp_path: Path) ->
 def test_a_fit_begun_on_a_cluster_goes_on_on_threads_and_back(client: Any, tmp_path: Path) -> None:
     alone = MODELS["pgm-pairwise"]().fit(crowd())
     for cluster, stop_at in ((client, 2), (None, 2), (client, None)):
-        watch = Counting(stop_at)
-        with ds.resources(cluster=cluster, checkpoint=tmp_path, checkpoint_every=1, watch=watch):
+        progress = Counting(stop_at)
+        with ds.resources(cluster=cluster, checkpoint=tmp_path, checkpoint_every=1, progress=progress):
             if stop_at:
                 with pytest.raises(StoppedError):
                     MODELS["pgm-pairwise"]().fit(crowd())
             else:
                 resumed = MODELS["pgm-pairwise"]().fit(crowd())
     assert differing(resumed, alone) == []
-    assert len(watch.words) == ITERATIONS - 4
+    assert len(progress.words) == ITERATIONS - 4
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_progress_is_told(client: Any, tmp_path: Path) -> None:
-    watch = Counting()
-    with ds.resources(cluster=client, scratch=tmp_path, watch=watch):
+    progress = Counting()
+    with ds.resources(cluster=client, scratch=tmp_path, progress=progress):
         MODELS["fmm"]().fit(crowd())
-    assert watch.words[0] == f"iteration 1 of at most {ITERATIONS}"
+    assert progress.words[0] == f"iteration 1 of at most {ITERATIONS}"
     rate = r"iteration 3 of at most 7, [\d,]+ labels a second, at most \d+ s left"
-    assert re.fullmatch(rate, watch.words[2])
-    np.testing.assert_allclose(watch.shares, np.arange(1, ITERATIONS + 1) / ITERATIONS, rtol=1e-15)
+    assert re.fullmatch(rate, progress.words[2])
+    np.testing.assert_allclose(progress.shares, np.arange(1, ITERATIONS + 1) / ITERATIONS, rtol=1e-15)
 
 
 # ---- labels stay where they are -----------------------------------------------------------------------
@@ -229,7 +229,7 @@ def test_no_worker_keeps_labels_of_a_fit_that_is_over(
 ) -> None:
     during: list[int] = []
 
-    def watch(words: str, share: float) -> None:
+    def progress(words: str, share: float) -> None:
         during.extend(client.run(_kept_by_a_worker).values())
         if len(during) == stop_at:
             raise StoppedError
@@ -237,7 +237,7 @@ def test_no_worker_keeps_labels_of_a_fit_that_is_over(
     for known in (crowd(), stored(crowd(), tmp_path)):
         during.clear()
         with (
-            ds.resources(cluster=client, scratch=tmp_path / "scratch", watch=watch),
+            ds.resources(cluster=client, scratch=tmp_path / "scratch", progress=progress),
             nullcontext() if stop_at is None else pytest.raises(StoppedError),
         ):
             MODELS["pgm-bp"]().fit(known)

@@ -80,24 +80,24 @@ def test_ten_killed_workers_change_nothing(
 ) -> None:
     alone = refit(name).fit(crowd())
     monkeypatch.setattr(executor, "SMALL", 0 if name == "dawid-skene" else executor.SMALL)
-    watch = Killing(client, seed=len(name), kills=KILLS)
-    with ds.resources(cluster=client, scratch=tmp_path, watch=watch):
+    progress = Killing(client, seed=len(name), kills=KILLS)
+    with ds.resources(cluster=client, scratch=tmp_path, progress=progress):
         survived = refit(name).fit(crowd())
     assert differing(survived, alone) == []
-    assert len(watch.dead) == KILLS
-    assert len(watch.words) == KILLS + 2
-    assert not any(map(alive, watch.dead))
+    assert len(progress.dead) == KILLS
+    assert len(progress.words) == KILLS + 2
+    assert not any(map(alive, progress.dead))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_all_workers_killed_at_once_change_nothing(client: Any, tmp_path: Path) -> None:
     client.wait_for_workers(2, timeout=60)
     alone = MODELS["pgm-bp"]().fit(crowd())
-    watch = Killing(client, seed=0, kills=2, everyone=True)
-    with ds.resources(cluster=client, scratch=tmp_path, watch=watch):
+    progress = Killing(client, seed=0, kills=2, everyone=True)
+    with ds.resources(cluster=client, scratch=tmp_path, progress=progress):
         assert differing(MODELS["pgm-bp"]().fit(crowd()), alone) == []
-    assert len(watch.dead) == 2
-    assert not any(map(alive, watch.dead))
+    assert len(progress.dead) == 2
+    assert not any(map(alive, progress.dead))
 
 
 # ---- a step that fails --------------------------------------------------------------------------------
@@ -202,8 +202,11 @@ def test_a_lost_scheduler_is_one_line_and_the_fit_goes_on(tmp_path: Path) -> Non
     alone = MODELS["pgm-bp"]().fit(crowd())
     settings = {"checkpoint": tmp_path / "run", "checkpoint_every": 1}
     with scheduler_and_worker(tmp_path / "first") as (address, scheduler):
-        watch, began = Beheading(scheduler, 3), time.monotonic()
-        with pytest.raises(ClusterError) as lost, ds.resources(cluster=address, watch=watch, **settings):
+        progress, began = Beheading(scheduler, 3), time.monotonic()
+        with (
+            pytest.raises(ClusterError) as lost,
+            ds.resources(cluster=address, progress=progress, **settings),
+        ):
             MODELS["pgm-bp"]().fit(crowd())
         assert time.monotonic() - began < 60
     assert str(lost.value).startswith(f"{address}: the scheduler was lost (")
@@ -211,10 +214,10 @@ def test_a_lost_scheduler_is_one_line_and_the_fit_goes_on(tmp_path: Path) -> Non
     assert "\n" not in str(lost.value)
     assert [path.name for path in (tmp_path / "run").glob("dissensus-messages-*")] == []
     with scheduler_and_worker(tmp_path / "second") as (address, _):
-        watch = Counting()
-        with ds.resources(cluster=address, watch=watch, **settings):
+        progress = Counting()
+        with ds.resources(cluster=address, progress=progress, **settings):
             assert differing(MODELS["pgm-bp"]().fit(crowd()), alone) == []
-    assert len(watch.words) == ITERATIONS - 3
+    assert len(progress.words) == ITERATIONS - 3
 
 
 # ---- noise --------------------------------------------------------------------------------------------
@@ -228,11 +231,11 @@ from test_cluster_faults import Killing
 
 if __name__ == "__main__":
     engine.SHARD_LABELS = {SHARD}
-    told = lambda *words: watch(*words)
-    with ds.resources(cluster="local", n_workers=2, scratch=sys.argv[1], watch=told) as found:
-        watch = Killing(found.client, seed=1, kills=2)
+    told = lambda *words: progress(*words)
+    with ds.resources(cluster="local", n_workers=2, scratch=sys.argv[1], progress=told) as found:
+        progress = Killing(found.client, seed=1, kills=2)
         MODELS["pgm-bp"]().fit(crowd())
-    print(len(watch.dead))
+    print(len(progress.dead))
 """
 
 

@@ -49,7 +49,7 @@ def counts_by_hand(annotations: ds.Annotations, w: Array) -> Array:
 def log_posterior(model: ds.DawidSkene, annotations: ds.Annotations, anchor: Array) -> float:
     """Equation (1) of the module at the fitted parameters."""
     _, evidence = posterior_by_hand(annotations, model.confusion_, model.psi_)
-    prior = model.prior_strength * anchor * np.log(np.maximum(model.confusion_, 1e-300))
+    prior = model.smoothing * anchor * np.log(np.maximum(model.confusion_, 1e-300))
     return evidence + float(prior.sum())
 
 
@@ -81,12 +81,12 @@ def test_the_m_step_by_hand() -> None:
     np.testing.assert_allclose(counts[0], [[right, 0], [wrong, 0]], rtol=1e-12)
     np.testing.assert_allclose(counts[1], [[6 / 7, 2 / 9], [1 / 7, 7 / 9]], rtol=1e-12)
     anchor = np.array([[0.75, 0.25], [0.5, 0.5]])
-    learned = ds.DawidSkene(prior_strength=2.0)._learn(counts, anchor)
+    learned = ds.DawidSkene(smoothing=2.0)._learn(counts, anchor)
     np.testing.assert_allclose(learned[0, 0], [(1.5 + right) / (2 + right), 0.5 / (2 + right)], rtol=1e-12)
     np.testing.assert_allclose(
         learned[1, 1], [(1 + 1 / 7) / (2 + wrong), (1 + 7 / 9) / (2 + wrong)], rtol=1e-12
     )
-    bare = ds.DawidSkene(prior_strength=0.0)._learn(counts, anchor)
+    bare = ds.DawidSkene(smoothing=0.0)._learn(counts, anchor)
     np.testing.assert_allclose(bare[0], [[1, 0], [1, 0]], rtol=1e-12)
 
 
@@ -118,7 +118,7 @@ def test_the_e_step_equals_enumeration() -> None:
 def test_no_other_matrices_beat_those_of_the_m_step() -> None:
     rng = np.random.default_rng(1)
     counts, anchor = rng.gamma(2.0, size=(3, 4, 4)), rng.dirichlet(np.ones(4), size=4)
-    model = ds.DawidSkene(prior_strength=1.5)
+    model = ds.DawidSkene(smoothing=1.5)
     best = model._learn(counts, anchor)
 
     def objective(matrices: Array) -> float:
@@ -148,16 +148,16 @@ def test_votes_and_shares() -> None:
 def test_a_class_that_nobody_gave_is_nobodys_true_class(strength: float) -> None:
     """Not even where items without labels leave its share open: no row of answers could belong to it."""
     rows = list(zip(CROWD.item.tolist(), CROWD.annotator.tolist(), CROWD.label.tolist(), strict=True))
-    model = ds.DawidSkene(prior_strength=strength).fit(crowd(rows, 150, 15, 5))
+    model = ds.DawidSkene(smoothing=strength).fit(crowd(rows, 150, 15, 5))
     assert model.psi_[3:].max() == 0.0
     assert model.posterior_[:, 3:].max() == 0.0
-    known = ds.DawidSkene(prior_strength=strength).fit(crowd(rows, 150, 15, 3))
+    known = ds.DawidSkene(smoothing=strength).fit(crowd(rows, 150, 15, 3))
     assert (known.predict() == model.predict()).mean() > 0.95
 
 
 def test_one_coin_by_hand() -> None:
     counts = np.array([[[3.0, 1.0, 0.0], [0.5, 2.0, 0.5], [0.0, 1.0, 2.0]]])  # right: 7 of 10
-    model = ds.OneCoin(prior_strength=5.0)
+    model = ds.OneCoin(smoothing=5.0)
     model.class_vocabulary_ = CROWD.class_vocabulary
     learned = model._learn(counts, np.array([0.8, 0.2]))
     np.testing.assert_allclose(learned, [[11 / 15, 4 / 15]], rtol=1e-12)
@@ -168,7 +168,7 @@ def test_one_coin_by_hand() -> None:
 
 
 def test_one_coin_answers_alike_whatever_the_class() -> None:
-    fitted = ds.OneCoin(prior_strength=2.0).fit(CROWD)
+    fitted = ds.OneCoin(smoothing=2.0).fit(CROWD)
     for matrix in fitted.confusion_:
         off = matrix[~np.eye(3, dtype=bool)]
         np.testing.assert_allclose(np.diag(matrix), matrix[0, 0], rtol=1e-12)
@@ -184,7 +184,7 @@ def test_one_coin_answers_alike_whatever_the_class() -> None:
 def test_the_objective_never_falls(
     kind: type[ds.DawidSkene], strength: float, annotations: ds.Annotations
 ) -> None:
-    trace = kind(prior_strength=strength, tol=0.0, max_iter=100).fit(annotations).trace_
+    trace = kind(smoothing=strength, tol=0.0, max_iter=100).fit(annotations).trace_
     assert len(trace) > 5
     assert np.diff(trace).min() >= -1e-12 * abs(trace[-1])
     assert trace[-1] > trace[0]
@@ -198,7 +198,7 @@ def test_the_objective_never_falls_on_real_labels(
 ) -> None:
     annotations = ds.read_annotations(data_dir / dataset / "annotations.csv")
     for strength in (0.0, 4.0):
-        trace = kind(prior_strength=strength, tol=0.0, max_iter=25).fit(annotations).trace_
+        trace = kind(smoothing=strength, tol=0.0, max_iter=25).fit(annotations).trace_
         assert np.diff(trace).min() >= -1e-12 * abs(trace[-1])
 
 
@@ -210,14 +210,14 @@ def test_the_objective_never_falls_with_item_priors() -> None:
 
 @pytest.mark.parametrize("strength", [0.0, 3.0])
 def test_the_trace_ends_at_the_log_posterior_of_the_parameters(strength: float) -> None:
-    model = ds.DawidSkene(prior_strength=strength, tol=1e-9, max_iter=5000).fit(CROWD)
+    model = ds.DawidSkene(smoothing=strength, tol=1e-9, max_iter=5000).fit(CROWD)
     assert model.stopped_ == "tolerance"
     np.testing.assert_allclose(model.trace_[-1], log_posterior(model, CROWD, crowd_matrix(CROWD)), rtol=1e-12)
 
 
 @pytest.mark.parametrize("strength", [0.0, 3.0])
 def test_a_converged_fit_is_a_fixed_point(strength: float) -> None:
-    model = ds.DawidSkene(prior_strength=strength, tol=0.0, max_iter=3000).fit(CROWD)
+    model = ds.DawidSkene(smoothing=strength, tol=0.0, max_iter=3000).fit(CROWD)
     w, _ = posterior_by_hand(CROWD, model.confusion_, model.psi_)
     np.testing.assert_allclose(model.posterior_, w, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(model.psi_, w.mean(axis=0), rtol=1e-6)
@@ -263,7 +263,7 @@ def anaesthesia(data_dir: Path) -> ds.Annotations:
 
 @pytest.mark.data
 def test_the_published_result_of_1979(anaesthesia: ds.Annotations) -> None:
-    model = ds.DawidSkene(prior_strength=0.0).fit(anaesthesia)
+    model = ds.DawidSkene(smoothing=0.0).fit(anaesthesia)
     assert model.annotators_.tolist() == [f"obs{i}" for i in range(1, 6)]
     np.testing.assert_allclose(model.psi_, PUBLISHED_SHARES, atol=ROUNDING)
     np.testing.assert_allclose(model.confusion_, PUBLISHED_RATES, atol=ROUNDING)
@@ -276,7 +276,7 @@ def test_the_published_result_of_1979(anaesthesia: ds.Annotations) -> None:
 
 @pytest.mark.data
 def test_the_file_as_it_is_gives_the_published_shares_and_classes(data_dir: Path) -> None:
-    model = ds.DawidSkene(prior_strength=0.0).fit(data_dir / "anesthesia" / "annotations.csv")
+    model = ds.DawidSkene(smoothing=0.0).fit(data_dir / "anesthesia" / "annotations.csv")
     np.testing.assert_allclose(model.psi_, PUBLISHED_SHARES, atol=ROUNDING)
     found = {int(item[1:]): int(label) for item, label in zip(model.items_, model.predict(), strict=True)}
     assert [found[patient] for patient in range(1, 46)] == PUBLISHED_CLASSES
@@ -289,7 +289,7 @@ def test_the_steps_of_the_fit_are_those_of_a_plain_em(anaesthesia: ds.Annotation
         counts = counts_by_hand(anaesthesia, w)
         matrices, psi = counts / counts.sum(axis=2, keepdims=True), w.mean(axis=0)
         w, evidence = posterior_by_hand(anaesthesia, matrices, psi)
-        model = ds.DawidSkene(prior_strength=0.0, tol=0.0, max_iter=iterations).fit(anaesthesia)
+        model = ds.DawidSkene(smoothing=0.0, tol=0.0, max_iter=iterations).fit(anaesthesia)
         np.testing.assert_allclose(model.trace_[-1], evidence, rtol=1e-12)
     assert iterations == len(model.trace_)
 
@@ -320,7 +320,7 @@ def test_the_steps_of_the_fit_are_crowd_kits(kind: str, iterations: int) -> None
         peer = getattr(peers, kind)(n_iter=iterations, tol=-math.inf).fit(rows)
     ours = {"DawidSkene": ds.DawidSkene, "OneCoinDawidSkene": ds.OneCoin}[kind]
     # Our first state is already an M-step ahead of the start, and counts as the first iteration.
-    model = ours(prior_strength=0.0, tol=0.0, max_iter=iterations + 1).fit(CROWD)
+    model = ours(smoothing=0.0, tol=0.0, max_iter=iterations + 1).fit(CROWD)
     assert len(peer.loss_history_) == iterations
     np.testing.assert_allclose(model.psi_, peer.priors_[model.classes_], rtol=1e-7)
     for n, worker in enumerate(model.annotators_):
@@ -338,7 +338,7 @@ def test_predict_is_the_posteriors_choice_and_the_distribution_the_populations()
     by_load = sum(load[n] * model.confusion_[n] for n in range(15)) / load.sum()
     np.testing.assert_allclose(model.crowd_confusion_, by_load, rtol=1e-12)
     np.testing.assert_allclose(model.label_distributions_, model.posterior_ @ by_load, rtol=1e-12)
-    equal = ds.DawidSkene(population="annotators").fit(CROWD)
+    equal = ds.DawidSkene(weight_by="annotators").fit(CROWD)
     np.testing.assert_allclose(equal.crowd_confusion_, equal.confusion_.mean(axis=0), rtol=1e-12)
 
 
@@ -354,7 +354,7 @@ def test_the_chance_of_a_label_given_item_and_annotator() -> None:
 
 
 def test_a_strong_prior_makes_every_annotator_the_crowd() -> None:
-    model = ds.DawidSkene(prior_strength=1e9).fit(CROWD)
+    model = ds.DawidSkene(smoothing=1e9).fit(CROWD)
     np.testing.assert_allclose(model.confusion_, np.tile(crowd_matrix(CROWD), (15, 1, 1)), rtol=1e-6)
 
 
@@ -363,7 +363,7 @@ def test_annotators_are_told_apart() -> None:
     rng = np.random.default_rng(0)
     truth = rng.integers(3, size=60)
     rows = [(m, n, int(truth[m]) if n < 8 else int(truth[m] + 1) % 3) for m in range(60) for n in range(10)]
-    model = ds.DawidSkene(prior_strength=0.0).fit(crowd(rows, 60, 10, 3))
+    model = ds.DawidSkene(smoothing=0.0).fit(crowd(rows, 60, 10, 3))
     assert model.posterior_.argmax(axis=1).tolist() == truth.tolist()
     np.testing.assert_allclose(model.confusion_[:8], np.tile(np.eye(3), (8, 1, 1)), atol=1e-9)
     np.testing.assert_allclose(
@@ -388,7 +388,7 @@ def test_gold_decides_against_any_number_of_labels_and_beyond_the_labels_classes
     gold = np.array([1, 2] + [m % 2 for m in range(2, 40)])  # item 0 by gold alone, item 1 of an unused class
     prior = np.eye(3)[gold]
     prior[10:] = 0.0  # nothing known: as if not given
-    model = ds.DawidSkene(prior_strength=strength).fit(crowd(rows, 40, 3000, 3), item_prior=prior)
+    model = ds.DawidSkene(smoothing=strength).fit(crowd(rows, 40, 3000, 3), item_prior=prior)
     assert model.posterior_.argmax(axis=1).tolist() == gold.tolist()
     np.testing.assert_allclose(model.posterior_[:10], prior[:10], rtol=1e-12)
     assert np.isfinite(model.trace_).all()
@@ -439,7 +439,7 @@ def test_new_items_get_bayes_rule_with_the_kept_matrices(kind: type[ds.DawidSken
 
 
 def test_new_annotators_learn_their_matrix_from_known_items() -> None:
-    model = ds.DawidSkene(prior_strength=2.0).fit(CROWD)
+    model = ds.DawidSkene(smoothing=2.0).fit(CROWD)
     codes = np.random.default_rng(2).integers(3, size=40)
     new = ds.Annotations.from_arrays(
         CROWD.items[:40], ["newcomer"] * 40, CROWD.classes[codes], classes=CROWD.classes

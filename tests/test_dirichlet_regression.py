@@ -117,7 +117,7 @@ def test_one_label_an_item_leaves_the_concentration_to_its_prior() -> None:
 
 def test_the_regression_is_scikit_learns(fitted: Any) -> None:
     _, known, X = fitted
-    model = ds.DirichletRegression(strength=0.02).fit(known, X)
+    model = ds.DirichletRegression(l2=0.02).fit(known, X)
     shares = known.counts / known.counts.sum(axis=1, keepdims=True)
     x = X.astype(np.float32).astype(np.float64)
     # λ/2 ‖V‖² beside the mean loss is 1/(2C) ‖V‖² beside the sum of losses
@@ -141,14 +141,14 @@ def test_an_item_s_own_labels_are_not_in_what_its_features_say(fitted: Any) -> N
 
 def test_strength_and_concentration_are_the_best_tried(fitted: Any) -> None:
     model, known, X = fitted
-    assert len(model.trace_) == len(model.strengths_)
+    assert len(model.trace_) == len(model.l2_tried_)
     assert model.stopped_ == "patience"
     best = int(model.trace_.argmax())
-    assert float(model.strength_) == model.strengths_[best]
+    assert float(model.l2_) == model.l2_tried_[best]
     S = float(model.concentration_)
     value = Answers.of(known).log_chance(model.item_means_, S) + log_prior(S)
     assert model.trace_[best] == pytest.approx(value, rel=1e-12)
-    again = ds.DirichletRegression(S, strength=float(model.strength_)).fit(known, X)
+    again = ds.DirichletRegression(S, l2=float(model.l2_)).fit(known, X)
     np.testing.assert_allclose(again.label_distributions_, model.label_distributions_, rtol=2e-2)
 
 
@@ -271,7 +271,7 @@ def test_what_is_refused(fitted: Any) -> None:
         ds.DirichletRegression().fit(known)
     with pytest.raises(DataError, match="2 features were given and this was fitted on 4"):
         model.label_distributions(X[:, :2])
-    for settings in ({"concentration": 0.0}, {"strength": -1.0}, {"folds": 1}, {"seed": -1}):
+    for settings in ({"concentration": 0.0}, {"l2": -1.0}, {"folds": 1}, {"seed": -1}):
         name = next(iter(settings))
         with pytest.raises(ParameterError, match=f"The '{name}' parameter of DirichletRegression must be"):
             ds.DirichletRegression(**settings).fit(known, X)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 import dissensus as ds
-from dissensus.models.empirical import GRID, best_strength, leave_one_out
+from dissensus.models.empirical import GRID, best_smoothing, leave_one_out
 
 COUNTS = np.array([[3, 1, 0], [0, 0, 1], [2, 2, 2], [0, 7, 0], [0, 0, 0]])
 
@@ -44,7 +44,7 @@ def test_leave_one_out_by_hand() -> None:
 
 
 def test_smoothing_by_hand() -> None:
-    model = ds.EmpiricalDistribution(strength=0.5).fit(ds.Annotations.from_counts(COUNTS))
+    model = ds.EmpiricalDistribution(smoothing=0.5).fit(ds.Annotations.from_counts(COUNTS))
     # (c + 1/2) / (n + 3/2); the item without labels gets the crowd's 5, 10, 3 of 18.
     expected = np.array(
         [
@@ -57,11 +57,11 @@ def test_smoothing_by_hand() -> None:
     )
     np.testing.assert_allclose(model.label_distributions_, expected, rtol=1e-14)
     np.testing.assert_allclose(model.predict_proba([77]), expected[4:], rtol=1e-14)
-    assert model.strength_.item() == 0.5
+    assert model.smoothing_.item() == 0.5
 
 
 def test_without_smoothing_it_is_the_raw_distribution() -> None:
-    model = ds.EmpiricalDistribution(strength=0).fit(ds.Annotations.from_counts(COUNTS))
+    model = ds.EmpiricalDistribution(smoothing=0).fit(ds.Annotations.from_counts(COUNTS))
     np.testing.assert_allclose(model.label_distributions_[0], [0.75, 0.25, 0], rtol=1e-15)
     assert np.isfinite(model.label_distributions_).all()
 
@@ -75,7 +75,7 @@ def crowd(alpha: float) -> NDArray[np.int64]:
 @pytest.mark.parametrize("alpha", [0.1, 0.7, 4.0])
 def test_the_best_strength_is_the_planted_one(alpha: float) -> None:
     # With items drawn from Dir(α) the chance of a label given the others is (c + α) / (n + Pα).
-    np.testing.assert_allclose(best_strength(crowd(alpha)), alpha, rtol=0.15)
+    np.testing.assert_allclose(best_smoothing(crowd(alpha)), alpha, rtol=0.15)
 
 
 def test_the_best_strength_is_that_of_a_continuous_search() -> None:
@@ -83,27 +83,29 @@ def test_the_best_strength_is_that_of_a_continuous_search() -> None:
     found = minimize_scalar(
         lambda log_s: -leave_one_out(counts, math.exp(log_s)), bounds=(-7, 5), method="bounded"
     )
-    assert abs(math.log(best_strength(counts)) - found.x) <= math.log(GRID[1] / GRID[0])
+    assert abs(math.log(best_smoothing(counts)) - found.x) <= math.log(GRID[1] / GRID[0])
 
 
 def test_the_best_strength_has_no_better_neighbour() -> None:
     counts = crowd(0.7)
-    best = leave_one_out(counts, best_strength(counts))
+    best = leave_one_out(counts, best_smoothing(counts))
     assert all(leave_one_out(counts, s) <= best for s in GRID)
 
 
 def test_fit_chooses_the_strength_from_the_labels() -> None:
     counts = crowd(0.7)
     model = ds.EmpiricalDistribution().fit(ds.Annotations.from_counts(counts))
-    assert model.strength_.item() == best_strength(counts)
-    assert model.strength is None
+    assert model.smoothing_.item() == best_smoothing(counts)
+    assert model.smoothing is None
     np.testing.assert_allclose(
-        model.label_distributions_[0], (counts[0] + model.strength_) / (10 + 4 * model.strength_), rtol=1e-14
+        model.label_distributions_[0],
+        (counts[0] + model.smoothing_) / (10 + 4 * model.smoothing_),
+        rtol=1e-14,
     )
 
 
 def test_new_items_are_smoothed_with_the_same_strength() -> None:
-    model = ds.EmpiricalDistribution(strength=2.0).fit(ds.Annotations.from_counts(COUNTS))
+    model = ds.EmpiricalDistribution(smoothing=2.0).fit(ds.Annotations.from_counts(COUNTS))
     moved = model.transform(ds.Annotations.from_counts([[0, 1, 0]]))
     np.testing.assert_allclose(moved.label_distributions_, [[2 / 7, 3 / 7, 2 / 7]], rtol=1e-15)
 
@@ -113,7 +115,7 @@ def test_single_labels_say_nothing_about_the_strength() -> None:
     # With no other label the chance is 1/P whatever the strength.
     for strength in (0.01, 1.0, 50.0):
         np.testing.assert_allclose(leave_one_out(singles, strength), math.log(1 / 3), rtol=1e-12)
-    assert best_strength(singles) == 1.0
+    assert best_smoothing(singles) == 1.0
 
 
 @pytest.mark.data
@@ -122,7 +124,7 @@ def test_leave_one_out_foretells_hidden_labels(data_dir: Path) -> None:
     train, hidden = annotations.split_labels(test_size=0.2, seed=0)
 
     def score(strength: float | None) -> float:
-        return ds.EmpiricalDistribution(strength=strength).fit(train).score_items(hidden)
+        return ds.EmpiricalDistribution(smoothing=strength).fit(train).score_items(hidden)
 
     # What labels left out of the training part foretell is within 0.002 nats of the best in hindsight.
     assert score(None) > max(score(s) for s in GRID) - 0.002

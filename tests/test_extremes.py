@@ -26,9 +26,9 @@ BUILD: dict[str, Callable[[], Model]] = {
     "vb": lambda: ds.PGM(4, 3, inference="vb"),
     "annealing": lambda: ds.PGM(4, 3, inference="annealing", max_iter=150),
     "dawid-skene": ds.DawidSkene,
-    "dawid-skene, maximum likelihood": lambda: ds.DawidSkene(prior_strength=0.0),
+    "dawid-skene, maximum likelihood": lambda: ds.DawidSkene(smoothing=0.0),
     "one-coin": ds.OneCoin,
-    "one-coin, maximum likelihood": lambda: ds.OneCoin(prior_strength=0.0),
+    "one-coin, maximum likelihood": lambda: ds.OneCoin(smoothing=0.0),
     "cbcc": lambda: ds.CBCC(3, max_iter=10),
 }
 ITEM_SIDE = ("fmm", "bp", "bp, pairwise", "bp, no priors", "mean field", "vb", "annealing")

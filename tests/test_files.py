@@ -88,12 +88,12 @@ def test_numpy_settings_and_infinite_scores_come_back(tmp_path: Path) -> None:
 
 
 def test_arrays_of_no_dimension_keep_it(tmp_path: Path) -> None:
-    fitted = ds.EmpiricalDistribution(strength=0.3).fit(ds.simulate(10, 5, 3, seed=0).annotations)
+    fitted = ds.EmpiricalDistribution(smoothing=0.3).fit(ds.simulate(10, 5, 3, seed=0).annotations)
     fitted.save(tmp_path / "m")
     loaded = ds.load(tmp_path / "m")
     assert isinstance(loaded, ds.EmpiricalDistribution)
-    assert loaded.strength_.shape == ()
-    assert loaded.strength_ == 0.3
+    assert loaded.smoothing_.shape == ()
+    assert loaded.smoothing_ == 0.3
 
 
 def test_the_header_is_plain_json(content: bytes) -> None:

@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 import dissensus as ds
 from dissensus.errors import DataError, NotFittedError, ParameterError
 from dissensus.guided.adapters import weighted_rows
-from dissensus.guided.classifier import STRENGTHS
+from dissensus.guided.classifier import PRIOR_LABELS
 from dissensus.guided.guides import ItemClusters, Projection
 from dissensus.learners.base import Learner, hold_out
 from dissensus.metrics import kl
@@ -181,7 +181,7 @@ OF_CLUSTERS = np.array([[0.8, 0.2], [0.25, 0.75]])
 @pytest.mark.parametrize("annotator_sum", ["inside", "outside"])
 def test_the_projection_worked_by_hand(annotator_sum: str) -> None:
     h = np.full((4, 2), 0.5)
-    settings = {"annotator_sum": annotator_sum, "strength": 2.0}
+    settings = {"annotator_sum": annotator_sum, "prior_labels": 2.0}
     soft = ds.GuidedClassifier(Given(), Parrot(), project="soft", **settings).fit(h, TWO_CLASSES)
     hard = ds.GuidedClassifier(Given(), Parrot(), project="hard", **settings).fit(h, TWO_CLASSES)
     first = BY_HAND[annotator_sum]
@@ -189,7 +189,7 @@ def test_the_projection_worked_by_hand(annotator_sum: str) -> None:
     expected = first * OF_CLUSTERS[0] + (1 - first) * OF_CLUSTERS[1]
     np.testing.assert_allclose(soft.label_distributions(h[:1]), [expected], rtol=1e-12)
     np.testing.assert_allclose(hard.label_distributions(h[:1]), OF_CLUSTERS[:1], rtol=1e-12)
-    assert soft.strength_ == 2.0
+    assert soft.prior_labels_ == 2.0
 
 
 def test_the_projection_between_no_label_and_endless_labels() -> None:
@@ -337,9 +337,9 @@ def test_weighted_rows_reach_the_optimum_on_distributions() -> None:
     learner = LogisticRegression(C=C, tol=1e-9, max_iter=5000)
     raw = ds.GuidedClassifier(None, learner, refine="none").fit(X, y)
     np.testing.assert_allclose(raw.label_distributions(X), expected, rtol=1e-4)
-    # the same optimum as SoftmaxRegression, whose penalty is strength · spread = 1 / (C M)
-    strength = 1 / (C * M * X.var(axis=0).sum())
-    ours = ds.GuidedClassifier(None, ds.SoftmaxRegression(strength, tol=1e-9), refine="none").fit(X, y)
+    # the same optimum as SoftmaxRegression, whose penalty is prior_labels · spread = 1 / (C M)
+    prior_labels = 1 / (C * M * X.var(axis=0).sum())
+    ours = ds.GuidedClassifier(None, ds.SoftmaxRegression(prior_labels, tol=1e-9), refine="none").fit(X, y)
     np.testing.assert_allclose(ours.label_distributions(X), expected, rtol=1e-4)
 
 
@@ -412,7 +412,7 @@ def test_sparse_features_are_rows_like_others() -> None:
     np.testing.assert_allclose(from_sparse, from_dense, rtol=1e-5)
 
 
-# ---- the strength -----------------------------------------------------------------------------------------
+# ---- the prior labels ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("project", ["soft", "hard"])
@@ -424,10 +424,11 @@ def test_the_strength_is_the_best_on_dev(annotator_sum: str, project: str) -> No
     guided = ds.GuidedClassifier(GUIDES["pgm-bp"], ds.SoftmaxRegression(0.01), **settings)
     chosen = clone(guided).fit(X[:40], y[:40], dev=dev)
     reached = [
-        -clone(guided).set_params(strength=S).fit(X[:40], y[:40]).score(*dev) for S in STRENGTHS.tolist()
+        -clone(guided).set_params(prior_labels=S).fit(X[:40], y[:40]).score(*dev)
+        for S in PRIOR_LABELS.tolist()
     ]
     np.testing.assert_allclose(chosen.path_kl_, reached, rtol=1e-9)
-    assert chosen.strength_ == STRENGTHS[int(np.argmin(reached))]
+    assert chosen.prior_labels_ == PRIOR_LABELS[int(np.argmin(reached))]
     assert len(set(np.round(reached, 6))) > 1
 
 
@@ -439,7 +440,7 @@ def test_without_dev_the_strength_is_chosen_on_a_seeded_tenth() -> None:
     held = 1 + hold_out(M - 1, 4)[1]  # among the labelled items, 1 … M − 1
     kept = np.setdiff1d(np.arange(M), held)
     rehearsal = clone(guided).fit(X[kept], y[kept], dev=(X[held], y[held]))
-    assert chosen.strength_ == rehearsal.strength_
+    assert chosen.prior_labels_ == rehearsal.prior_labels_
     np.testing.assert_array_equal(chosen.path_kl_, rehearsal.path_kl_)
     assert chosen.refined_.shape == (M, P)
     np.testing.assert_array_equal(chosen.learner_.coef_.shape, (4, P))
@@ -449,9 +450,9 @@ def test_settings_changed_after_the_fit_wait_for_the_next() -> None:
     X, y = crowd()
     fitted = ds.GuidedClassifier(ds.FMM(K), ds.SoftmaxRegression(0.1)).fit(X, y)
     before = fitted.label_distributions(X)
-    fitted.set_params(project="hard", strength=3.0)
+    fitted.set_params(project="hard", prior_labels=3.0)
     np.testing.assert_array_equal(fitted.label_distributions(X), before)
-    assert fitted.strength_ is None
+    assert fitted.prior_labels_ is None
     with pytest.raises(ParameterError, match="was not fitted to project"):
         fitted.cluster_posteriors(X)
     assert np.unique(fitted.fit(X, y).label_distributions(X), axis=0).shape[0] <= K
@@ -478,9 +479,13 @@ class Reader(ds.FMM):
 def test_a_guide_that_reads_features_gets_them_and_its_prior_projects() -> None:
     X, y = crowd()
     X = X.astype(np.float32)
-    guided = ds.GuidedClassifier(Reader(2), ds.SoftmaxRegression(0.1), project="soft", strength=2.0).fit(X, y)
+    guided = ds.GuidedClassifier(Reader(2), ds.SoftmaxRegression(0.1), project="soft", prior_labels=2.0).fit(
+        X, y
+    )
     np.testing.assert_array_equal(np.stack(guided.guide_.seen), X)
-    plain = ds.GuidedClassifier(ds.FMM(2), ds.SoftmaxRegression(0.1), project="soft", strength=2.0).fit(X, y)
+    plain = ds.GuidedClassifier(ds.FMM(2), ds.SoftmaxRegression(0.1), project="soft", prior_labels=2.0).fit(
+        X, y
+    )
     # Bayes: another prior multiplies the odds of the clusters by the odds of the priors
     odds = plain.cluster_posteriors(X)[:, 0] / plain.cluster_posteriors(X)[:, 1]
     psi = plain.guide_.psi_
@@ -493,10 +498,10 @@ def test_a_frozen_guide_is_not_fitted_again() -> None:
     X, y = crowd()
     guide = ds.PGM(K, 2).fit(y)
     frozen = ds.GuidedClassifier(
-        FrozenEstimator(guide), ds.SoftmaxRegression(0.1), project="soft", strength=4.0
+        FrozenEstimator(guide), ds.SoftmaxRegression(0.1), project="soft", prior_labels=4.0
     )
     assert frozen.fit(X, y).guide_ is guide
-    anew = ds.GuidedClassifier(ds.PGM(K, 2), ds.SoftmaxRegression(0.1), project="soft", strength=4.0).fit(
+    anew = ds.GuidedClassifier(ds.PGM(K, 2), ds.SoftmaxRegression(0.1), project="soft", prior_labels=4.0).fit(
         X, y
     )
     np.testing.assert_array_equal(frozen.label_distributions(X), anew.label_distributions(X))
@@ -522,7 +527,7 @@ def test_cross_val_score_is_the_hand_loop() -> None:
     X, y = crowd()
     workflow = make_pipeline(
         StandardScaler(),
-        ds.GuidedClassifier(ds.FMM(K), ds.SoftmaxRegression(0.01), project="soft", strength=8.0),
+        ds.GuidedClassifier(ds.FMM(K), ds.SoftmaxRegression(0.01), project="soft", prior_labels=8.0),
     )
     by_hand = []
     for train, test in KFold(3).split(X):
@@ -537,13 +542,13 @@ def test_cross_val_score_is_the_hand_loop() -> None:
 def test_grid_search_picks_by_kl_and_reaches_into_guide_and_learner() -> None:
     X, y = crowd()
     guided = ds.GuidedClassifier(ds.FMM(), ds.SoftmaxRegression())
-    grid = {"guide__n_item_clusters": [1, K], "learner__strength": [1e-2, 10.0], "refine": ["soft", "hard"]}
+    grid = {"guide__n_item_clusters": [1, K], "learner__l2": [1e-2, 10.0], "refine": ["soft", "hard"]}
     search = GridSearchCV(guided, grid, cv=3).fit(X, y)
     by_hand = {}
-    for n, strength, refine in product(*grid.values()):
-        cell = ds.GuidedClassifier(ds.FMM(n), ds.SoftmaxRegression(strength), refine=refine)
+    for n, prior_labels, refine in product(*grid.values()):
+        cell = ds.GuidedClassifier(ds.FMM(n), ds.SoftmaxRegression(prior_labels), refine=refine)
         scores = [clone(cell).fit(X[a], y[a]).score(X[b], y[b]) for a, b in KFold(3).split(X)]
-        by_hand[n, strength, refine] = np.mean(scores)
+        by_hand[n, prior_labels, refine] = np.mean(scores)
     best = max(by_hand, key=lambda cell: by_hand[cell])
     assert search.best_params_ == dict(zip(grid, best, strict=True))
     assert search.best_score_ == pytest.approx(by_hand[best], rel=1e-9)
@@ -579,7 +584,7 @@ def test_the_score_leaves_items_without_labels_out() -> None:
         ),
         ({"project": True}, r"'project' parameter of GuidedClassifier must be one of 'none', 'hard', 'soft'"),
         ({"annotator_sum": "both"}, r"'annotator_sum' .* must be one of 'inside', 'outside'"),
-        ({"strength": 0.0}, r"'strength' parameter of GuidedClassifier must be a float > 0 or None"),
+        ({"prior_labels": 0.0}, r"'prior_labels' parameter of GuidedClassifier must be a float > 0 or None"),
         ({"seed": -1}, r"'seed' parameter"),
         ({"guide": None, "project": "hard"}, r"DirichletRegression has no item clusters to project on"),
         (
@@ -624,7 +629,7 @@ def test_data_that_cannot_be() -> None:
         guided.fit(X[:9], y[:9], dev=(X[9:], unlabelled(y, 9)[9:]))
     with pytest.raises(DataError, match=r"\Ay has no label to learn from"):
         ds.GuidedClassifier(None, refine="none").fit(X, unlabelled(y, *range(10)))
-    with pytest.raises(DataError, match=r"\Aone labelled item leaves none to choose the strength on"):
+    with pytest.raises(DataError, match=r"\Aone labelled item leaves none to choose the prior_labels on"):
         guided.fit(X, unlabelled(y, *range(1, 10)))
     guided.fit(X, y)
     with pytest.raises(DataError, match=r"\Ay has no label to compare with"):

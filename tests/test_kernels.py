@@ -18,12 +18,9 @@ from dissensus.models.pgm.kernels import (
     class_counts,
     messages,
     messages_plain,
-    normalised,
-    one_hot_rows,
     pair_counts,
-    safe_log,
-    softmax_rows,
 )
+from dissensus.numerics import normalised, one_hot_rows, safe_log, softmax_rows
 from small_graphs import crowd, random_parameters
 
 Array = NDArray[np.float64]

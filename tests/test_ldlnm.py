@@ -110,7 +110,7 @@ def test_weighing_by_labels_is_a_weighted_mean_of_annotators(fitted):
     model, known = fitted
     each = np.stack([model.predict_proba(known.items[:4], [who] * 4) for who in known.annotators])
     load = model.annotator_load_ / model.annotator_load_.sum()
-    weighted = model.label_distributions(model.features_[:4], head="label", population="labels")
+    weighted = model.label_distributions(model.features_[:4], head="label", weight_by="labels")
     np.testing.assert_allclose(weighted, np.einsum("n,nip->ip", load, each), rtol=1e-5)
     even = model.label_distributions(model.features_[:4], head="label")
     np.testing.assert_allclose(even, each.mean(axis=0), rtol=1e-5)

@@ -62,9 +62,9 @@ def test_the_strength_is_the_best_on_dev():
     X, D = problem()
     dev = problem(60, seed=1)
     model = ds.SoftmaxRegression().fit(X, D, dev=dev)
-    others = [-ds.SoftmaxRegression(float(s)).fit(X, D).score(*dev) for s in model.strengths_]
+    others = [-ds.SoftmaxRegression(float(s)).fit(X, D).score(*dev) for s in model.l2_tried_]
     np.testing.assert_allclose(model.path_kl_, others, rtol=1e-4)
-    assert float(model.strength_) == model.strengths_[np.argmin(others)]
+    assert float(model.l2_) == model.l2_tried_[np.argmin(others)]
     assert -model.score(*dev) == pytest.approx(min(others), rel=1e-4)
 
 
@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_refused():
         ds.SoftmaxRegression().fit(X[1:], D)
     with pytest.raises(DataError, match="dev has 2 classes and the training part 3"):
         ds.SoftmaxRegression().fit(X, D, dev=(X, D[:, :2] / D[:, :2].sum(axis=1, keepdims=True).clip(0.1)))
-    with pytest.raises(ParameterError, match="'strength' parameter of SoftmaxRegression"):
+    with pytest.raises(ParameterError, match="'l2' parameter of SoftmaxRegression"):
         ds.SoftmaxRegression(-1).fit(X, D)
     with pytest.raises(NotFittedError):
         ds.SoftmaxRegression().label_distributions(X)
@@ -175,7 +175,7 @@ def test_a_fit_that_fails_leaves_the_learner_as_it_was():
     X, D = problem()
     fresh, fitted = ds.SoftmaxRegression(), ds.SoftmaxRegression(0.1).fit(X, D)
     before = fitted.label_distributions(X)
-    for learner in (fresh, fitted.set_params(strength=None)):
+    for learner in (fresh, fitted.set_params(l2=None)):
         with pytest.raises(DataError, match="cannot be cut into"):
             learner.fit(X[:3], D[:3, :2] / D[:3, :2].sum(axis=1, keepdims=True))
     with pytest.raises(NotFittedError):

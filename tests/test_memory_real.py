@@ -11,7 +11,7 @@ import pytest
 
 import dissensus as ds
 from dissensus.execution import blocks as engine
-from dissensus.execution.blocks import ones
+from dissensus.numerics import ones
 
 CROWDS = {
     "few annotators": ds.simulate(12_000, 60, 4, labels_per_item=5, load="long-tail", seed=1).annotations,

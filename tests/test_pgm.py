@@ -271,7 +271,7 @@ def planted() -> Simulation:
 
 
 def fitted(annotations: ds.Annotations, **settings: Any) -> ds.PGM:
-    return ds.PGM(4, 3, n_restarts=4, population="annotators", **settings).fit(annotations)
+    return ds.PGM(4, 3, n_restarts=4, weight_by="annotators", **settings).fit(annotations)
 
 
 def agreement(planted: Simulation, model: ds.PGM) -> tuple[float, float]:

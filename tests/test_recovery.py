@@ -248,7 +248,7 @@ def test_results_do_not_depend_on_what_runs_them(crowd: ds.Annotations) -> None:
 
 
 def test_models_by_name_as_a_list_and_with_another_population(crowd: ds.Annotations) -> None:
-    found = measured(crowd, ["majority", ds.PGM(2, 2)], (2,), population="annotators")
+    found = measured(crowd, ["majority", ds.PGM(2, 2)], (2,), weight_by="annotators")
     assert [one.name for one in found.results] == ["majority", repr(ds.PGM(2, 2))]
     assert "population='annotators'" in found.results[1].model
 

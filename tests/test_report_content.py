@@ -166,7 +166,7 @@ def test_every_overturned_majority_is_counted_and_explained(content: dict[str, A
 
 def test_rivals_are_the_classes_that_share_most(fitted: Model) -> None:
     names = ["a", "b", "c"]
-    model = ds.EmpiricalDistribution(strength=0.0)
+    model = ds.EmpiricalDistribution(smoothing=0.0)
     model.label_distributions_ = np.array([[0.6, 0.4, 0.0], [0.9, 0.0, 0.1], [0.0, 0.3, 0.7]])
     assert rivals(model, names) == ("a", "b")
     assert rivals(fitted, [str(name) for name in fitted.classes_]) is not None

@@ -70,11 +70,11 @@ def test_little_memory_gives_the_same_bits(name: str, tmp_path: Path, built_anew
     layouts = needs.laid_out * known.n_labels
     # Room for all layouts and some messages; for no messages; for some layouts.
     for room, all_stay in ((layouts + needs.messages // 4, True), (layouts, True), (layouts // 3, False)):
-        watch = Counting(scratch=tmp_path)
-        with ds.resources(memory=least + room, scratch=tmp_path, watch=watch):
+        progress = Counting(scratch=tmp_path)
+        with ds.resources(memory=least + room, scratch=tmp_path, progress=progress):
             assert differing(MODELS[name]().fit(known), alone) == []
         assert (built_anew == []) is all_stay
-        assert watch.messages == [name in WITH_MESSAGES] * ITERATIONS
+        assert progress.messages == [name in WITH_MESSAGES] * ITERATIONS
         assert list(tmp_path.iterdir()) == []
 
 
@@ -94,11 +94,11 @@ def test_single_precision_is_near_and_not_the_same(name: str) -> None:
 
 
 def test_fits_in_threads_see_the_resources(tmp_path: Path) -> None:
-    known, watch = crowd(), Counting()
-    with ds.resources(checkpoint=tmp_path / "run", checkpoint_every=1, watch=watch):
+    known, progress = crowd(), Counting()
+    with ds.resources(checkpoint=tmp_path / "run", checkpoint_every=1, progress=progress):
         auto.choose_model(known, n_jobs=2, candidates=[("fmm", {"n_item_clusters": K}) for K in (2, 3, 4)])
     assert len(list((tmp_path / "run").iterdir())) == 3
-    assert watch.words
+    assert progress.words
 
 
 def test_fits_that_may_take_all_the_memory_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,8 +172,9 @@ def test_resources_end_with_their_block() -> None:
             "Got 'tcp://nowhere:8786' instead.",
         ),
         (
-            {"watch": "me"},
-            "The 'watch' parameter of resources must be a function of words and a share. Got 'me' instead.",
+            {"progress": "me"},
+            "The 'progress' parameter of resources must be a function of words and a share. "
+            "Got 'me' instead.",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -203,7 +204,7 @@ def test_a_file_where_a_directory_should_be(tmp_path: Path) -> None:
 def test_scratch_is_gone_after_a_fit_that_fails(tmp_path: Path) -> None:
     model = MODELS["pgm-bp"]()
     memory = least_memory(model, crowd()) + 10_000
-    with pytest.raises(StoppedError), ds.resources(memory=memory, scratch=tmp_path, watch=Counting(3)):
+    with pytest.raises(StoppedError), ds.resources(memory=memory, scratch=tmp_path, progress=Counting(3)):
         model.fit(crowd())
     assert list(tmp_path.iterdir()) == []
 

@@ -89,13 +89,13 @@ def test_iterations_of_the_fit_move_the_share_that_is_told() -> None:
     crowd = simulate(n_items=60, seed=1).annotations
     told: list[tuple[str, float]] = []
     iterations: list[str] = []
-    with dissensus.resources(watch=lambda words, share: iterations.append(words)):
+    with dissensus.resources(progress=lambda words, share: iterations.append(words)):
         run = refine(
             crowd,
             "fmm",
             {"n_item_clusters": 3, "max_iter": 4, "tol": 0.0, "n_restarts": 1},
             held_out=0,
-            watch=lambda what, share: told.append((what, round(share, 6))),
+            progress=lambda what, share: told.append((what, round(share, 6))),
         )
     assert len(run.model.trace_) == 4
     assert [words.partition(",")[0] for words in iterations] == [

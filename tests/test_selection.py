@@ -88,7 +88,7 @@ def test_references_are_judged_on_the_same_splits(crowd: ds.Annotations) -> None
 
 
 def test_references_of_ones_own(crowd: ds.Annotations) -> None:
-    given = {"Dawid–Skene": [ds.DawidSkene(prior_strength=s) for s in (1.0, 10.0)]}
+    given = {"Dawid–Skene": [ds.DawidSkene(smoothing=s) for s in (1.0, 10.0)]}
     found = search(crowd, references=given)
     assert set(found.references) == {"Dawid–Skene"}
     assert "DawidSkene" in found.references["Dawid–Skene"].settings["model"]

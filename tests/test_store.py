@@ -290,7 +290,7 @@ def test_a_place_that_is_not_ours_is_refused(tmp_path: Path) -> None:
 def test_progress_tells_labels_a_second(tmp_path: Path) -> None:
     told: list[tuple[str, float]] = []
     votes = write_rows(tmp_path / "votes.csv", random_rows(8))
-    ds.pack(votes, tmp_path / "store", watch=lambda what, share: told.append((what, share)))
+    ds.pack(votes, tmp_path / "store", progress=lambda what, share: told.append((what, share)))
     assert re.fullmatch(r"reading votes\.csv \(160 labels, [\d,]+ a second\)", told[0][0])
     shares = [share for _, share in told]
     assert shares == sorted(shares)

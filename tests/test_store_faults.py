@@ -56,7 +56,7 @@ def test_a_killed_packing_leaves_the_store_as_it_was(
 ) -> None:
     first, second = two_files
     # Moments of the work, not of the clock: a quick machine has finished after a tenth of a second.
-    moments = ["watch=1", "watch=3", "watch=9", "sync=1", "sync=4"]
+    moments = ["progress=1", "progress=3", "progress=9", "sync=1", "sync=4"]
     said = stopped(tmp_path, first, *moments)
     assert said[1::2] == ["found None"] * len(moments)
     assert {line.split()[-1] for line in said[:-4:2]} == {KILLED}
@@ -65,7 +65,7 @@ def test_a_killed_packing_leaves_the_store_as_it_was(
     assert left(tmp_path) == []
     # Killed while adding: before the new manifest is there (9 files and the folder are synced first), or
     # after.
-    said = stopped(tmp_path, second, "watch=2", "watch=30", "sync=3", "sync=10")
+    said = stopped(tmp_path, second, "progress=2", "progress=30", "sync=3", "sync=10")
     assert said[1::2] == ["found 400"] * 4
     assert {line.split()[-1] for line in said[::2]} == {KILLED}
     said = stopped(tmp_path, second, "sync=11")
@@ -101,7 +101,7 @@ def test_ctrl_c_leaves_nothing(two_files: list[Path], tmp_path: Path) -> None:
 
     before = tree(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        ds.pack(two_files, tmp_path / "store", watch=interrupt)
+        ds.pack(two_files, tmp_path / "store", progress=interrupt)
     assert tree(tmp_path) == before
     assert not (tmp_path / "store").exists()
 

@@ -33,13 +33,13 @@ from dissensus.io.results import SUMMARY, is_ours, output_directory, write_csv, 
 from dissensus.models.base import Model
 from dissensus.selection.compare import (
     HeldOut,
-    Watch,
+    Progress,
     build_model,
     choose_model,
     compare,
     name_of,
+    silent,
     title_of,
-    unwatched,
 )
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ def refine(
     settings: Mapping[str, Any] | None = None,
     *,
     seed: int = 0,
-    n_jobs: int = 1,
+    n_jobs: int = -1,
     held_out: float = 0.2,
-    watch: Watch = unwatched,
+    progress: Progress = silent,
 ) -> Run:
     """Fit the named model to all labels, or the one that best foresees hidden ones (``"auto"``).
 
@@ -84,8 +84,8 @@ def refine(
         raise bad_parameter("refine", "held_out", "a float >= 0 and < 1", held_out)
     seconds: dict[str, float] = {}
     with _timed("compare", seconds):
-        wanted, table = _decide(annotations, model, settings or {}, seed, n_jobs, held_out, watch)
-    with _timed("fit", seconds), _told(f"fitting {title_of(wanted)} to all labels", bool(table), watch):
+        wanted, table = _decide(annotations, model, settings or {}, seed, n_jobs, held_out, progress)
+    with _timed("fit", seconds), _told(f"fitting {title_of(wanted)} to all labels", bool(table), progress):
         fitted = wanted.fit(annotations)
     return Run(annotations, fitted, table, model == "auto", seed, seconds, held_out or 0.2)
 
@@ -97,34 +97,34 @@ def _decide(
     seed: int,
     n_jobs: int,
     held_out: float,
-    watch: Watch,
+    progress: Progress,
 ) -> tuple[Model, list[HeldOut]]:
     def most(what: str, share: float) -> None:
-        watch(what, 0.9 * share)
+        progress(what, 0.9 * share)
 
     if name == "auto":
         if settings:
             raise ParameterError(f"{', '.join(settings)}: name the model that should take this, with --model")
-        return choose_model(annotations, seed, test_size=held_out or 0.2, n_jobs=n_jobs, watch=most)
+        return choose_model(annotations, seed, test_size=held_out or 0.2, n_jobs=n_jobs, progress=most)
     wanted = build_model(name, settings, seed=seed, n_jobs=n_jobs)
     if not held_out:
         return wanted, []
     rivals = [wanted] if name_of(wanted) == YARDSTICK else [wanted, build_model(YARDSTICK, {})]
-    return wanted, compare(annotations, rivals, seed, test_size=held_out, watch=most)
+    return wanted, compare(annotations, rivals, seed, test_size=held_out, progress=most)
 
 
 @contextmanager
-def _told(what: str, compared: bool, watch: Watch) -> Iterator[None]:
+def _told(what: str, compared: bool, progress: Progress) -> Iterator[None]:
     """The fit's iterations are what is left of the work: all of it, or a tenth after a comparison."""
     used, first = current(), 0.9 if compared else 0.0
-    watch(what, first)
+    progress(what, first)
 
     def both(words: str, share: float) -> None:
-        watch(what, first + (WRITING - first) * share)
-        if used.watch is not None:
-            used.watch(words, share)
+        progress(what, first + (WRITING - first) * share)
+        if used.progress is not None:
+            used.progress(words, share)
 
-    with using(replace(used, watch=both)):
+    with using(replace(used, progress=both)):
         yield
 
 
@@ -224,7 +224,7 @@ def write_run(
     source: str = "",
     force: bool = False,
     page: Mapping[str, Any] | None = None,
-    watch: Watch = unwatched,
+    progress: Progress = silent,
 ) -> dict[str, Any]:
     """Write the run's files, all or none, and give back its summary.
 
@@ -232,13 +232,13 @@ def write_run(
     """
     with output_directory(directory, force) as folder:
         seconds = dict(run.seconds)
-        watch("writing labels, annotators and the model", WRITING)
+        progress("writing labels, annotators and the model", WRITING)
         with _timed("write", seconds):
             write_fitted(run, folder)
         missing = None if page is None else _too_large_for_a_page(run.annotations)
         if page is not None and missing is None:
             with _timed("report", seconds):
-                missing = try_page(run, folder / REPORT, command=command, watch=watch, **page)
+                missing = try_page(run, folder / REPORT, command=command, progress=progress, **page)
         content = summary(run, command=command, source=source)
         return write_summary(folder, content | {"seconds": seconds, "report_missing": missing})
 

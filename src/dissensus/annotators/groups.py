@@ -25,7 +25,7 @@ from dissensus.annotators.informativeness import information_per_label
 from dissensus.annotators.views import LEAST_CONTESTED, Fit, Scene, guesses
 from dissensus.data.annotations import Annotations
 from dissensus.execution.blocks import Executor
-from dissensus.models.pgm.kernels import Array
+from dissensus.numerics import Array
 
 MARGIN = 5.0  # nats by which a fit with a group must be worth more
 A_KIND = 0.5  # nats that a kind of contested items costs

@@ -25,7 +25,7 @@ from dissensus.errors import bad_parameter
 from dissensus.evaluation.agreement import agreement_with_others
 from dissensus.execution.blocks import executor
 from dissensus.models.base import as_annotations, make_frame
-from dissensus.models.pgm.kernels import Array
+from dissensus.numerics import Array
 from dissensus.params import SEED, Rule, integer
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def annotator_verdicts(
     min_labels: int = 10,
     max_groups: int = 3,
     seed: int = 0,
-    n_jobs: int = 1,
+    n_jobs: int = -1,
 ) -> AnnotatorVerdicts:
     """Tell spam from minority views, annotator by annotator, with the evidence.
 

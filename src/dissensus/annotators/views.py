@@ -32,16 +32,9 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.execution.blocks import Executor
 from dissensus.execution.messages import Kept
-from dissensus.models.pgm.kernels import (
-    Array,
-    PairBlock,
-    cavity,
-    messages,
-    normalised,
-    safe_log,
-    softmax_rows,
-)
+from dissensus.models.pgm.kernels import PairBlock, cavity, messages
 from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials, Statistics
+from dissensus.numerics import Array, normalised, safe_log, softmax_rows
 
 LEAST_CONTESTED = 0.1  # share of the items on which a group must differ to be one
 TORN = 0.65  # share of the first class in a torn item

@@ -11,7 +11,7 @@ from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.reading import LabelFile, Reading
 from dissensus.cli.settings import Jobs, Seed
-from dissensus.cli.terminal import count, progress, say, show_json, show_table
+from dissensus.cli.terminal import count, progress_line, say, show_json, show_table
 from dissensus.cli.writing import Json
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def annotators(
     from dissensus.io.write import write_table
     from dissensus.models.base import make_frame
 
-    with progress() as watch:
-        watch("looking for spam and for groups", 0.0)
+    with progress_line() as progress:
+        progress("looking for spam and for groups", 0.0)
         found = annotator_verdicts(labels, min_labels=min_labels, seed=seed, n_jobs=jobs)
     if output is not None:
         write_table(make_frame(found.columns(), "pyarrow"), output)

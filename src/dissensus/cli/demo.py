@@ -9,7 +9,7 @@ import typer
 
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
-from dissensus.cli.terminal import progress, say, show_json, show_table
+from dissensus.cli.terminal import progress_line, say, show_json, show_table
 from dissensus.cli.writing import Json, Output, command_line
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def demo(
     from dissensus.cli.demo_crowd import demo as run_demo
     from dissensus.cli.demo_crowd import write_demo
 
-    with progress() as watch:
-        found = run_demo(seed, watch=watch)
-        watch(f"writing {directory}", 0.95)
+    with progress_line() as progress:
+        found = run_demo(seed, progress=progress)
+        progress(f"writing {directory}", 0.95)
         summary = write_demo(found, directory, command=command_line(context), force=output.force)
     if as_json:
         show_json(summary)

@@ -18,7 +18,7 @@ from dissensus.io.results import output_directory, write_summary
 from dissensus.metrics import accuracy, kl
 from dissensus.models.base import Model
 from dissensus.models.empirical import EmpiricalDistribution
-from dissensus.selection.compare import HeldOut, Watch, choose_model, name_of, unwatched
+from dissensus.selection.compare import HeldOut, Progress, choose_model, name_of, silent
 from dissensus.workflow import Run, write_run
 
 CROWD: dict[str, Any] = {
@@ -62,12 +62,12 @@ class Demo:
     run: Run
 
 
-def demo(seed: int = 0, *, watch: Watch = unwatched) -> Demo:
+def demo(seed: int = 0, *, progress: Progress = silent) -> Demo:
     """Simulate a crowd, fit the best settings of every model, and hold each against the population."""
     simulation = simulate(**CROWD, seed=seed)
     annotations = simulation.annotations
-    chosen, table = choose_model(annotations, seed, watch=watch)
-    raw = EmpiricalDistribution(strength=0.0)
+    chosen, table = choose_model(annotations, seed, progress=progress)
+    raw = EmpiricalDistribution(smoothing=0.0)
     contenders = [_contender("raw counts", raw, None, simulation)]
     contenders += [
         _contender(name_of(row.model), row.model, row.score, simulation) for row in best_of_each(table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.reading import LabelFile, Reading
-from dissensus.cli.terminal import progress, say, show_json
+from dissensus.cli.terminal import progress_line, say, show_json
 from dissensus.cli.writing import Json
 
 
@@ -19,8 +19,8 @@ from dissensus.cli.writing import Json
 @unbundled
 def describe(file: LabelFile, reading: Reading, as_json: Json = False) -> None:
     """Say what is in a file: counts, labels per item, class balance, entropy, duplicates, parts."""
-    with progress() as watch:
-        watch(f"reading {file.name}", 0.0)
+    with progress_line() as progress:
+        progress(f"reading {file.name}", 0.0)
         from dissensus.data.description import describe as describe_annotations
 
         description = describe_annotations(reading.read(file, aloud=False))

@@ -10,7 +10,7 @@ import typer
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.reading import LabelFile, Reading
-from dissensus.cli.terminal import amounts, count, progress, say
+from dissensus.cli.terminal import amounts, count, progress_line, say
 
 OutputFile = Annotated[
     Path,
@@ -36,8 +36,8 @@ def import_export(
     ] = None,
 ) -> None:
     """Convert an annotation tool's export to a plain table of labels (other commands read both)."""
-    with progress() as watch:
-        watch(f"reading {file.name}", 0.0)
+    with progress_line() as progress:
+        progress(f"reading {file.name}", 0.0)
         annotations = reading.read(file)
         from dissensus.errors import DataError
         from dissensus.io.results import label_table
@@ -48,7 +48,7 @@ def import_export(
         for path in (output, items_to):
             if path is not None and path.exists() and path.samefile(file):
                 raise DataError(f"{path}: is the file being read; name another with -o or --items-to")
-        watch(f"writing {output.name}", 0.5)
+        progress(f"writing {output.name}", 0.5)
         write_table(label_table(annotations), output)
         if items_to is not None:
             write_table(annotations.item_table, items_to)

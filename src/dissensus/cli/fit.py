@@ -13,7 +13,7 @@ from dissensus.cli.machine import Machine
 from dissensus.cli.reading import LabelFile, Reading
 from dissensus.cli.report import Page, say_missing
 from dissensus.cli.settings import PANEL, Settings
-from dissensus.cli.terminal import amounts, count, progress, say, show_json, show_table
+from dissensus.cli.terminal import amounts, count, progress_line, say, show_json, show_table
 from dissensus.cli.writing import Json, Output, command_line, say_written, stem
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ def fit(
     machine.check()
     from dissensus.workflow import refine, write_run
 
-    with progress() as watch:
-        watch(f"reading {file.name}", 0.0)
+    with progress_line() as progress:
+        progress(f"reading {file.name}", 0.0)
         annotations = reading.read(file)
     annotations = features.attached(annotations)
-    with progress() as watch, machine.in_use(settings.jobs, watch.step) as used:
+    with progress_line() as progress, machine.in_use(settings.jobs, progress.step) as used:
         run = refine(
             annotations,
             settings.model,
@@ -70,7 +70,7 @@ def fit(
             seed=settings.seed,
             n_jobs=settings.jobs,
             held_out=held_out,
-            watch=watch,
+            progress=progress,
         )
         summary = write_run(
             run,
@@ -79,7 +79,7 @@ def fit(
             source=str(file),
             force=output.force,
             page=page.settings(file.name, features.text_column),
-            watch=watch,
+            progress=progress,
         )
         used.forget()
     say_missing(summary["report_missing"], directory, file)

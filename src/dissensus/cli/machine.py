@@ -57,13 +57,13 @@ class Cluster:
             )
 
     @contextmanager
-    def in_use(self, jobs: int, watch: Callable[[str, float], None]) -> Iterator[Resources]:
-        """Every fit inside the block uses it, and tells ``watch`` of its iterations."""
+    def in_use(self, jobs: int, progress: Callable[[str, float], None]) -> Iterator[Resources]:
+        """Every fit inside the block uses it, and tells ``progress`` of its iterations."""
         from dissensus.execution.resources import resources
 
         tls = (self.tls_ca, self.tls_cert, self.tls_key) if self.tls_ca else None
         others = self._others()
-        with resources(cluster=self.cluster, n_workers=jobs, tls=tls, watch=watch, **others) as found:
+        with resources(cluster=self.cluster, n_workers=jobs, tls=tls, progress=progress, **others) as found:
             yield found
 
     def _others(self) -> dict[str, Any]:
@@ -97,9 +97,9 @@ class Machine(Cluster):
             n_bytes(self.memory, "fit")
 
     @contextmanager
-    def in_use(self, jobs: int, watch: Callable[[str, float], None]) -> Iterator[Resources]:
+    def in_use(self, jobs: int, progress: Callable[[str, float], None]) -> Iterator[Resources]:
         """Likewise; Ctrl-C says where the fit can go on."""
-        with super().in_use(jobs, watch) as found:
+        with super().in_use(jobs, progress) as found:
             try:
                 yield found
             except KeyboardInterrupt:

@@ -11,7 +11,7 @@ import typer
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.reading import class_order
-from dissensus.cli.terminal import count, note, progress, say, show_json
+from dissensus.cli.terminal import count, note, progress_line, say, show_json
 from dissensus.cli.writing import Json
 
 
@@ -74,8 +74,8 @@ def pack(
     """Pack files of labels, larger than memory if need be, into a store that every command reads."""
     from dissensus.io.store.packing import pack as pack_files
 
-    with progress() as watch:
-        manifest = pack_files(files, output, memory=memory, watch=watch, **rows.settings())
+    with progress_line() as progress:
+        manifest = pack_files(files, output, memory=memory, progress=progress, **rows.settings())
     if as_json:
         show_json(asdict(manifest))
         return

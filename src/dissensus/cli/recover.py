@@ -16,7 +16,7 @@ from dissensus.cli.features import ItemFeatures
 from dissensus.cli.machine import Cluster
 from dissensus.cli.reading import LabelFile, Reading
 from dissensus.cli.settings import Jobs, Seed, parse_setting, parse_values, parse_wholes
-from dissensus.cli.terminal import count, note, progress, say, show_json, show_table
+from dissensus.cli.terminal import count, note, progress_line, say, show_json, show_table
 from dissensus.cli.writing import Json, command_line, say_written
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ class Comparison:
         int, _option("--min-reserved", metavar="N", help="Labels per item kept back, at least.")
     ] = 6
     draws: Annotated[int, _option("--draws", metavar="N", help="How often labels are drawn.")] = 5
-    population: Annotated[
+    weight_by: Annotated[
         str | None,
-        _option("--population", metavar="labels|annotators", help="Whom the population's answer weighs."),
+        _option("--weight-by", metavar="labels|annotators", help="Whom the population's answer weighs."),
     ] = None
     seed: Seed = 0
     jobs: Jobs = -1
@@ -91,7 +91,7 @@ class Comparison:
             "pool": self.pool,
             "min_reserved": self.min_reserved,
             "n_draws": self.draws,
-            "population": self.population,
+            "weight_by": self.weight_by,
             "n_jobs": self.jobs,
             "seed": self.seed,
         }
@@ -129,8 +129,8 @@ def recover(
     if output is not None:
         check_output(output, force)
     annotations = features.attached(reading.read(file))
-    with progress() as watch, cluster.in_use(comparison.jobs, watch.step):
-        found = measure(models, annotations, progress=watch, **comparison.settings())
+    with progress_line() as progress, cluster.in_use(comparison.jobs, progress.step):
+        found = measure(models, annotations, progress=progress, **comparison.settings())
     files: list[str] = []
     if output is not None:
         written = write_recovery(found, output, command=command_line(context), source=str(file), force=force)

@@ -11,7 +11,7 @@ import typer
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.reading import Reading
-from dissensus.cli.terminal import note, progress, say
+from dissensus.cli.terminal import note, progress_line, say
 
 PANEL = "The page"
 
@@ -81,7 +81,7 @@ def report(
     saved = open_run(place)
     target = output or (place / REPORT if place.is_dir() else Path(REPORT))
     annotations = reading.read(file)
-    with progress() as watch:
+    with progress_line() as progress:
         write_report(
             saved.model,
             annotations,
@@ -90,7 +90,7 @@ def report(
             texts=text_column,
             anonymise=anonymise,
             projection=projection,  # type: ignore[arg-type]
-            watch=watch,
+            progress=progress,
             **saved.evidence(),
         )
     say(f"Wrote {target}")

@@ -15,7 +15,7 @@ from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.door import StoppedError
 from dissensus.cli.settings import Jobs
-from dissensus.cli.terminal import count, note, progress, say
+from dissensus.cli.terminal import count, note, progress_line, say
 from dissensus.cli.writing import Output, command_line, say_written
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def reproduce(
     with (
         _resumable(directory),
         claimed(directory, notice, output.force),
-        progress() as watch,
+        progress_line() as progress,
     ):
         found = run(
             directory,
@@ -102,7 +102,7 @@ def reproduce(
             only=parts,
             scale=scale,
             n_jobs=jobs,
-            progress=watch,
+            progress=progress,
             command=_shown(sets, only, repeats, quick),
             publish=publish,
         )

@@ -27,7 +27,7 @@ from dissensus.cli.settings import (
     parse_setting,
     parse_values,
 )
-from dissensus.cli.terminal import amounts, cell, count, progress, say, show_json, show_table
+from dissensus.cli.terminal import amounts, cell, count, progress_line, say, show_json, show_table
 from dissensus.cli.writing import Json, Output, command_line, say_written, stem
 
 if TYPE_CHECKING:
@@ -152,16 +152,22 @@ def select(
     with (
         _resumable(directory),
         claimed(directory, notice, output.force),
-        progress() as watch,
-        cluster.in_use(grid.jobs, watch.step),
+        progress_line() as progress,
+        cluster.in_use(grid.jobs, progress.step),
     ):
         selection = search(
-            estimator, annotations, values, dev=dev, directory=directory, progress=watch, **grid.judging()
+            estimator, annotations, values, dev=dev, directory=directory, progress=progress, **grid.judging()
         )
-    with progress() as watch:
+    with progress_line() as progress:
         looks = page.settings(file.name, features.text_column)
         summary = write_selection(
-            selection, annotations, directory, command=command, source=str(file), page=looks, watch=watch
+            selection,
+            annotations,
+            directory,
+            command=command,
+            source=str(file),
+            page=looks,
+            progress=progress,
         )
     say_missing(summary["report_missing"], directory, file)
     if as_json:

@@ -49,7 +49,7 @@ class Line:
 
 
 @contextmanager
-def progress(show: bool = True) -> Iterator[Line]:
+def progress_line(show: bool = True) -> Iterator[Line]:
     """Yield what is to be told how far the work is.
 
     The lines live on a terminal's standard error and are gone when the work is done.

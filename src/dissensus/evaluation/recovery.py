@@ -33,7 +33,7 @@ from dissensus.evaluation.reservation import (
     efficiency_words,
     label_efficiency,
 )
-from dissensus.execution.progress import Clock, Watch, watching
+from dissensus.execution.progress import Clock, Progress, shown
 from dissensus.execution.tasks import workers
 from dissensus.metrics import Floats
 from dissensus.models.base import as_annotations
@@ -42,7 +42,7 @@ from dissensus.selection.grid import for_trial, stream_seed, with_settings
 Models = Mapping[str, Any] | Sequence[Any]
 
 COUNTS = "counts"
-POPULATIONS = ("labels", "annotators")
+WEIGHTS = ("labels", "annotators")
 
 
 # ---- the models ---------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class Recovery:
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, numbers per item apart."""
         curve = [
-            {"labels_shown": point.labels_shown, "strength": point.strength, **point.kl._asdict()}
+            {"labels_shown": point.labels_shown, "smoothing": point.smoothing, **point.kl._asdict()}
             for point in self.counts
         ]
         return {
@@ -182,12 +182,12 @@ def recover(
     pool: int = 8,
     min_reserved: int = 6,
     n_draws: int = 5,
-    population: str | None = None,
+    weight_by: str | None = None,
     smoothing: float = 1e-5,
     n_boot: int = 1000,
     n_jobs: int = -1,
     executor: Executor | None = None,
-    progress: bool | Watch | None = None,
+    progress: bool | Progress | None = None,
     seed: int = 0,
 ) -> Recovery:
     """How close each model comes to reserved labels when it is shown R labels per item.
@@ -204,7 +204,7 @@ def recover(
         ``pool + min_reserved`` take no part.
     n_draws
         How often R of the pool are drawn (R labels of a draw are among its R + 1).
-    population
+    weight_by
         ``"labels"`` or ``"annotators"`` for every model that has the setting; None leaves each as it is.
     smoothing
         Added to both sides of the KL.
@@ -213,8 +213,8 @@ def recover(
     n_jobs, executor, progress, seed
         As in :func:`dissensus.select`; the result is the same for any number of jobs.
     """
-    _check(labels_shown, pool, min_reserved, n_draws, population)
-    groups = _groups(models, population)
+    _check(labels_shown, pool, min_reserved, n_draws, weight_by)
+    groups = _groups(models, weight_by)
     design = Design.of(as_annotations(annotations), pool, min_reserved, seed, smoothing)
     resamples = Resamples(n_draws, design.pool.n_items, n_boot, seed)
     tasks = [
@@ -224,10 +224,10 @@ def recover(
         for place in range(len(group))
         for draw in range(n_draws)
     ]
-    with watching(progress) as watch:
-        watch("smoothed counts", 0.0)
+    with shown(progress) as tell:
+        tell("smoothed counts", 0.0)
         counts = counts_curve(design, n_draws, resamples)
-        done = _run(Material(design, groups), tasks, n_jobs, executor, watch)
+        done = _run(Material(design, groups), tasks, n_jobs, executor, tell)
     curve = [point.kl.value for point in counts]
     return Recovery(
         tuple(_recovered(one, groups, done, n_draws, resamples, curve) for one in tasks if not one.draw),
@@ -243,7 +243,7 @@ def recover(
 
 
 def _check(
-    labels_shown: Sequence[int], pool: int, min_reserved: int, n_draws: int, population: str | None
+    labels_shown: Sequence[int], pool: int, min_reserved: int, n_draws: int, weight_by: str | None
 ) -> None:
     for name, value in (("pool", pool), ("min_reserved", min_reserved), ("n_draws", n_draws)):
         if value < 1:
@@ -251,11 +251,11 @@ def _check(
     if not labels_shown or min(labels_shown) < 1 or max(labels_shown) > pool:
         rule = f"whole numbers from 1 to the pool of {pool}"
         raise bad_parameter("recover", "labels_shown", rule, tuple(labels_shown))
-    if population not in (None, *POPULATIONS):
-        raise bad_parameter("recover", "population", f"None or one of {POPULATIONS}", population)
+    if weight_by not in (None, *WEIGHTS):
+        raise bad_parameter("recover", "weight_by", f"None or one of {WEIGHTS}", weight_by)
 
 
-def _groups(models: Models, population: str | None) -> dict[str, list[Any]]:
+def _groups(models: Models, weight_by: str | None) -> dict[str, list[Any]]:
     """Name → fresh models, in the order given."""
     if not isinstance(models, Mapping):
         models = {one if isinstance(one, str) else repr(one): one for one in models}
@@ -263,19 +263,18 @@ def _groups(models: Models, population: str | None) -> dict[str, list[Any]]:
         raise bad_parameter("recover", "models", "at least one model", models)
     return {
         name: [
-            _prepared(one, population)
-            for one in (several if isinstance(several, list | tuple) else [several])
+            _prepared(one, weight_by) for one in (several if isinstance(several, list | tuple) else [several])
         ]
         for name, several in models.items()
     }
 
 
-def _prepared(model: Any, population: str | None) -> Any:
+def _prepared(model: Any, weight_by: str | None) -> Any:
     if isinstance(model, str):
         from dissensus.selection.compare import build_model
 
         model = build_model(model, {})
-    wanted = {} if population is None else {"population": population}
+    wanted = {} if weight_by is None else {"weight_by": weight_by}
     prepared = with_settings(model, {k: v for k, v in wanted.items() if k in model.get_params(deep=False)})
     if hasattr(prepared, "check_params"):
         prepared.check_params()
@@ -283,10 +282,10 @@ def _prepared(model: Any, population: str | None) -> Any:
 
 
 def _run(
-    material: Material, tasks: Sequence[Task], n_jobs: int, executor: Executor | None, watch: Watch
+    material: Material, tasks: Sequence[Task], n_jobs: int, executor: Executor | None, tell: Progress
 ) -> dict[Task, tuple[Floats, float]]:
     """Every fit, the last number of labels (the most) first."""
-    clock, done = Clock(watch, len(tasks)), {}
+    clock, done = Clock(tell, len(tasks)), {}
     with workers(material, len(tasks), n_jobs=n_jobs, executor=executor) as pool:
         for task, found in pool.completed(attempt, sorted(tasks, key=lambda task: -task.labels_shown)):
             done[task] = found

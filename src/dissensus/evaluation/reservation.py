@@ -91,10 +91,10 @@ def _too_few(sizes: NDArray[np.int64], pool: int, min_reserved: int) -> DataErro
 
 @dataclass(frozen=True, eq=False)
 class CountsPoint:
-    """Smoothed counts of R labels: the strength that is best in hindsight, and its KL."""
+    """Smoothed counts of R labels: the smoothing that is best in hindsight, and its KL."""
 
     labels_shown: int
-    strength: float
+    smoothing: float
     rows: Floats  # (draws, items)
     kl: Interval
 
@@ -104,20 +104,20 @@ def counts_curve(design: Design, n_draws: int, resamples: Resamples) -> tuple[Co
     points = []
     for n_labels in range(1, design.pool_size + 1):
         tables = [design.shown(n_labels, draw).counts for draw in range(n_draws)]
-        strength = best_in_hindsight(design, tables)
-        rows = np.array([design.divergence(additive(table, strength)) for table in tables])
-        points.append(CountsPoint(n_labels, strength, rows, resamples.interval(rows)))
+        smoothing = best_in_hindsight(design, tables)
+        rows = np.array([design.divergence(additive(table, smoothing)) for table in tables])
+        points.append(CountsPoint(n_labels, smoothing, rows, resamples.interval(rows)))
     return tuple(points)
 
 
-def additive(counts: NDArray[np.int64], strength: float) -> Floats:
+def additive(counts: NDArray[np.int64], smoothing: float) -> Floats:
     """q_mp = (c_mp + s) / (n_m + P s)."""
-    smoothed = counts + strength
+    smoothed = counts + smoothing
     return np.asarray(smoothed / smoothed.sum(axis=1, keepdims=True))
 
 
 def best_in_hindsight(design: Design, tables: Sequence[NDArray[np.int64]]) -> float:
-    """The strength whose smoothed counts are closest to the reserved labels, over all draws.
+    """The smoothing whose smoothed counts are closest to the reserved labels, over all draws.
 
     Few labels make few different rows of counts, so the KL is summed by row: with g the reference, ε the
     smoothing and W_up = Σ_{m with counts u} (g_mp + ε), it is − Σ_up W_up log(q_up + ε) up to a constant.

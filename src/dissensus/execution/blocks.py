@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import cache, cached_property, reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -298,7 +298,9 @@ class LocalWork:
 
 
 @contextmanager
-def executor(n_jobs: int = 1, desk: Desk | None = None, most_labels: int | None = None) -> Iterator[Executor]:
+def executor(
+    n_jobs: int = -1, desk: Desk | None = None, most_labels: int | None = None
+) -> Iterator[Executor]:
     """An executor on ``n_jobs`` threads (−1: all cores), BLAS held to one thread meanwhile.
 
     Layouts of ``most_labels`` labels stay in memory (None: all).
@@ -343,18 +345,3 @@ def in_one_order(common: dict[str, Any]) -> dict[str, Any]:
 def total(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Add the blocks' statistics, entry by entry, in their order."""
     return reduce(lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), parts)
-
-
-@cache
-def _ones(n: int, dtype: Any) -> NDArray[Any]:
-    made = np.ones(n, dtype)
-    made.setflags(write=False)
-    return made
-
-
-def ones(n: int, dtype: Any = np.float64) -> NDArray[Any]:
-    """So many ones, read-only: sparse matrices of about the same size share the same.
-
-    SciPy copies what is less than half of a larger array, so there is one array for every power of two.
-    """
-    return _ones(1 << max(n - 1, 0).bit_length(), np.dtype(dtype))[:n]

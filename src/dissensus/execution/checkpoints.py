@@ -31,7 +31,7 @@ from dissensus.execution.messages import FiledState, Kept, arrays_of
 from dissensus.io.atomic import sync
 
 State = TypeVar("State")
-Watch = Callable[[str, float], None]
+Progress = Callable[[str, float], None]
 
 STEP = re.compile(r"step-\d{6}")
 STATE = "state"  # a checksum, a line break, a safetensors file
@@ -51,8 +51,8 @@ class Page(Generic[State]):
 class Book(Generic[State]):
     """Nothing is kept; progress is told."""
 
-    def __init__(self, watch: Watch | None = None) -> None:
-        self._watch = watch
+    def __init__(self, progress: Progress | None = None) -> None:
+        self._progress = progress
         self._began: tuple[float, int] | None = None
 
     def latest(self) -> Page[State] | None:
@@ -67,7 +67,7 @@ class Book(Generic[State]):
         """At the end: the state that was found."""
 
     def _tell(self, done: int, max_iter: int, n_labels: int) -> None:
-        if self._watch is None:
+        if self._progress is None:
             return
         now = time.monotonic()
         if self._began is None:
@@ -78,14 +78,14 @@ class Book(Generic[State]):
             seconds = (now - since) / (done - first)
             left = span(seconds * (max_iter - done))
             words += f", {n_labels / seconds:,.0f} labels a second, at most {left} left"
-        self._watch(words, done / max_iter)
+        self._progress(words, done / max_iter)
 
 
 class FiledBook(Book[State]):
     """A page every few iterations, in a folder."""
 
-    def __init__(self, folder: Path, kind: type[State], every: int, watch: Watch | None = None) -> None:
-        super().__init__(watch)
+    def __init__(self, folder: Path, kind: type[State], every: int, progress: Progress | None = None) -> None:
+        super().__init__(progress)
         self._folder = folder
         self._kind = kind
         self._every = every

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dissensus.execution.checkpoints import Book, FiledBook, Watch
+from dissensus.execution.checkpoints import Book, FiledBook, Progress
 from dissensus.execution.messages import InMemory, OnDisk, Shelf
 
 State = TypeVar("State")
@@ -24,7 +24,7 @@ class Desk:
     dtype: Any = np.float64  # the precision of messages
     checkpoints: Callable[[], Path] | None = None  # where this very fit keeps its books; None: nowhere
     every: int = 5  # iterations between two checkpoints
-    watch: Watch | None = None
+    progress: Progress | None = None
 
     def shelf(self) -> Shelf:
         """A place for the messages between rounds."""
@@ -35,5 +35,5 @@ class Desk:
     def book(self, name: str, kind: type[State]) -> Book[State]:
         """A book for states of a kind."""
         if self.checkpoints is None:
-            return Book(self.watch)
-        return FiledBook(self.checkpoints() / name, kind, self.every, self.watch)
+            return Book(self.progress)
+        return FiledBook(self.checkpoints() / name, kind, self.every, self.progress)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 #: Told what is being done, and which share of the whole (0 to 1) is behind.
-Watch = Callable[[str, float], None]
+Progress = Callable[[str, float], None]
 
 
 @contextmanager
-def watching(progress: bool | Watch | None) -> Iterator[Watch]:
+def shown(progress: bool | Progress | None) -> Iterator[Progress]:
     """What to tell: the function given, a bar on standard error, or nobody (None: a bar on a terminal)."""
     if callable(progress):
         yield progress
@@ -31,8 +31,8 @@ def watching(progress: bool | Watch | None) -> Iterator[Watch]:
 class Clock:
     """Expected time left, from the weight of the work done since it was started and that still to do."""
 
-    def __init__(self, watch: Watch, to_do: float, behind: float = 0.0) -> None:
-        self._watch = watch
+    def __init__(self, progress: Progress, to_do: float, behind: float = 0.0) -> None:
+        self._progress = progress
         self._to_do = to_do
         self._behind = behind  # done in an earlier run: part of the share, not of the pace
         self._done = 0.0
@@ -47,7 +47,7 @@ class Clock:
         self._done += weight
         self._to_do = max(self._to_do - weight, 0.0)
         whole = self._behind + self._done + self._to_do
-        self._watch(f"{what}, {in_words(self.seconds_left)} left", (self._behind + self._done) / whole)
+        self._progress(f"{what}, {in_words(self.seconds_left)} left", (self._behind + self._done) / whole)
 
     @property
     def seconds_left(self) -> float:

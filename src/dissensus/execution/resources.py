@@ -29,7 +29,7 @@ import numpy as np
 from dissensus.errors import DataError, bad_parameter
 from dissensus.execution.blas import one_blas_thread
 from dissensus.execution.blocks import Executor, executor, n_cores
-from dissensus.execution.checkpoints import Watch
+from dissensus.execution.checkpoints import Progress
 from dissensus.execution.desk import Desk
 from dissensus.execution.memory import Plan, n_bytes, planned
 from dissensus.execution.scratch import alone_in, scratch_below
@@ -52,7 +52,7 @@ class Resources:
     checkpoint: Path | None = None
     checkpoint_every: int = 5
     precision: str = "double"
-    watch: Watch | None = None
+    progress: Progress | None = None
     books: set[Path] = field(default_factory=set)  # folders of checkpoints that fits have used
 
     @contextmanager
@@ -75,7 +75,7 @@ class Resources:
                 PRECISIONS[self.precision],
                 checkpoints,
                 self.checkpoint_every,
-                self.watch,
+                self.progress,
             )
             if scratch is not None and remote:
                 from dissensus.execution.dask.executor import Dask
@@ -133,7 +133,7 @@ _RULES = {
     "checkpoint": _DIRECTORY,
     "checkpoint_every": integer(1),
     "precision": choice(*PRECISIONS),
-    "watch": Rule("a function of words and a share", lambda v: v is None or callable(v)),
+    "progress": Rule("a function of words and a share", lambda v: v is None or callable(v)),
 }
 
 
@@ -178,7 +178,7 @@ def resources(
     checkpoint: Any = None,
     checkpoint_every: int = 5,
     precision: str = "double",
-    watch: Watch | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[Resources]:
     """Every fit inside the block uses these.
 
@@ -206,7 +206,7 @@ def resources(
     precision
         Of the messages: ``"double"``, or ``"single"``, which takes half the room and changes the result a
         little (docs/scale.md says how much).
-    watch
+    progress
         Told what is being done and which share of the iterations is behind.
     """
     _check(
@@ -216,7 +216,7 @@ def resources(
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         precision=precision,
-        watch=watch,
+        progress=progress,
     )
     if tls is not None and not str(cluster).startswith("tls://"):
         raise bad_parameter("resources", "cluster", "a tls:// address where tls is given", cluster)
@@ -234,7 +234,7 @@ def resources(
             None if checkpoint is None else Path(checkpoint).absolute(),
             checkpoint_every,
             precision,
-            watch,
+            progress,
         )
         yield stack.enter_context(using(found))
 

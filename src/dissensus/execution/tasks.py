@@ -45,7 +45,7 @@ class Workers(Protocol):
 
 @contextmanager
 def workers(
-    shared: Any, n_tasks: int, *, n_jobs: int = 1, executor: Executor | None = None
+    shared: Any, n_tasks: int, *, n_jobs: int = -1, executor: Executor | None = None
 ) -> Iterator[Workers]:
     """``n_jobs`` processes (−1: one a core) but no more than tasks; 1 keeps the work in this process.
 

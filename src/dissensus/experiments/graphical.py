@@ -99,9 +99,7 @@ def best_setting(
 def hidden_row(task: Task, annotations: Annotations) -> str:
     """One dataset's line: PGM, and the best settings of Dawid–Skene and FMM in hindsight."""
     pgm = hidden_loss(lambda split: PGM(*SIZE, seed=split), annotations)
-    dawid_skene, strength = best_setting(
-        lambda value, _: DawidSkene(prior_strength=value), STRENGTHS, annotations
-    )
+    dawid_skene, strength = best_setting(lambda value, _: DawidSkene(smoothing=value), STRENGTHS, annotations)
     fmm, clusters = best_setting(lambda K, split: FMM(int(K), seed=split), FMM_CLUSTERS, annotations)
     margins = dawid_skene - pgm, fmm - pgm
     return line(
@@ -117,7 +115,7 @@ def hidden_row(task: Task, annotations: Annotations) -> str:
 
 def cluster_divergence(train: Annotations, inference: str, size: tuple[int, int], seed: int) -> float:
     """Mean KL(empirical ‖ Σ_l Ω_l Θ_kl of the item's most likely cluster), 1e-5 added to both sides."""
-    model = PGM(*size, inference=inference, assignment="hard", population="annotators", seed=seed).fit(train)
+    model = PGM(*size, inference=inference, assignment="hard", weight_by="annotators", seed=seed).fit(train)
     return kl(train.counts / train.counts.sum(axis=1, keepdims=True), model.label_distributions_)
 
 
@@ -208,7 +206,7 @@ brackets).
 ## The paper's Table 2
 
 KL(empirical ‖ distribution of the item's most likely cluster), every annotator counted the same
-(`population="annotators"`), training items, 1e-5 added to both sides, mean of {n_seeds} seeds, with the
+(`weight_by="annotators"`), training items, 1e-5 added to both sides, mean of {n_seeds} seeds, with the
 paper's K × L. It measures how well a fit describes labels it has seen.
 
 {clusters}

@@ -24,7 +24,7 @@ from dissensus.errors import DataError, bad_parameter
 from dissensus.execution.blocks import executor
 from dissensus.features.features import as_features, is_text
 from dissensus.learners.base import Dev
-from dissensus.models.pgm.kernels import Array
+from dissensus.numerics import Array
 
 LEARNERS = (
     "a learner on distributions (SoftmaxRegression, TextCNN, FineTunedEncoder), LDLNM, or a scikit-learn "

@@ -26,10 +26,10 @@ from dissensus.guided.guides import ItemClusters, Projection
 from dissensus.learners.base import Dev, hold_out
 from dissensus.metrics import kl
 from dissensus.models.base import Model, in_classes
-from dissensus.models.pgm.kernels import Array
+from dissensus.numerics import Array
 from dissensus.params import ANY, NONE, SEED, Params, choice, real
 
-STRENGTHS: Array = np.exp2(np.arange(9.0))  # S tried: 1, 2, 4, …, 256 labels
+PRIOR_LABELS: Array = np.exp2(np.arange(9.0))  # S tried: 1, 2, 4, …, 256 labels
 
 
 class GuidedClassifier(Params):
@@ -41,7 +41,7 @@ class GuidedClassifier(Params):
     ``refine`` and ``project`` are "none", "hard" (the most likely cluster) or "soft" (averaged over the
     clusters); a guide without item clusters refines by its own distributions either way and cannot project.
     ``annotator_sum`` puts the sum over annotators of the projection "inside" the likelihood of a label or
-    "outside", as the paper prints it. ``strength`` is S, the number of labels a prediction stands for; None
+    "outside", as the paper prints it. ``prior_labels`` is S, the labels a prediction stands for; None
     chooses it on dev, or, where none is given, by running the workflow once without a tenth of the items,
     drawn by ``seed``. Guide and learner have seeds of their own.
 
@@ -54,15 +54,15 @@ class GuidedClassifier(Params):
         "refine": choice("none", "hard", "soft"),
         "project": choice("none", "hard", "soft"),
         "annotator_sum": choice("inside", "outside"),
-        "strength": real(0.0, open_low=True) | NONE,
+        "prior_labels": real(0.0, open_low=True) | NONE,
         "seed": SEED,
     }
 
     guide_: Any  # the fitted guide; None where nothing asks for it
     learner_: Any  # the fitted learner
     refined_: Array  # (train items, classes): what was taught; NaN for items without labels, left out
-    strength_: float | None  # S in use; None where nothing is projected
-    strengths_: Array  # the S tried, and …
+    prior_labels_: float | None  # S in use; None where nothing is projected
+    prior_labels_tried_: Array  # the S tried, and …
     path_kl_: Array  # … the KL each reached on the items it was chosen on
     class_vocabulary_: Vocabulary
     _projection: Projection | None
@@ -75,7 +75,7 @@ class GuidedClassifier(Params):
         refine: str = "soft",
         project: str = "none",
         annotator_sum: str = "inside",
-        strength: float | None = None,
+        prior_labels: float | None = None,
         seed: int = 0,
     ) -> None:
         self.guide = guide
@@ -83,13 +83,13 @@ class GuidedClassifier(Params):
         self.refine = refine
         self.project = project
         self.annotator_sum = annotator_sum
-        self.strength = strength
+        self.prior_labels = prior_labels
         self.seed = seed
 
     # ---- fitting --------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Annotations, dev: tuple[Any, Annotations] | None = None) -> Self:
-        """Refine, and teach the learner; ``dev`` is a pair (X, y) that strengths and epochs are chosen on."""
+        """Refine, and teach the learner; ``dev`` is a pair (X, y) to choose settings on."""
         self.check_params()
         _check_items(X, y, "X", "y")
         held = None if dev is None else _shares_of_dev(dev, y.class_vocabulary)
@@ -165,28 +165,32 @@ class GuidedClassifier(Params):
     def _choose_projection(
         self, clusters: ItemClusters | None, X: Any, y: Annotations, held: Dev | None
     ) -> None:
-        """The projection with the strength given, or with the best one for the held items."""
-        self.strength_, self.strengths_, self.path_kl_ = self.strength, np.zeros(0), np.zeros(0)
+        """The projection with the prior_labels given, or with the best one for the held items."""
+        self.prior_labels_, self.prior_labels_tried_, self.path_kl_ = (
+            self.prior_labels,
+            np.zeros(0),
+            np.zeros(0),
+        )
         if clusters is None or self.project == "none":
-            self.strength_, self._projection = None, None
+            self.prior_labels_, self._projection = None, None
             return
-        if self.strength_ is None:
-            self.strengths_ = STRENGTHS
+        if self.prior_labels_ is None:
+            self.prior_labels_tried_ = PRIOR_LABELS
             self.path_kl_ = self._rehearse(X, y).path_kl_ if held is None else self._path(clusters, *held)
-            self.strength_ = float(STRENGTHS[self.path_kl_.argmin()])
-        self._projection = Projection(clusters, self.project, self.annotator_sum, self.strength_)
+            self.prior_labels_ = float(PRIOR_LABELS[self.path_kl_.argmin()])
+        self._projection = Projection(clusters, self.project, self.annotator_sum, self.prior_labels_)
 
     def _path(self, clusters: ItemClusters, X: Any, shares: Array) -> Array:
-        """KL(shares ‖ projection) at every strength tried."""
+        """KL(shares ‖ projection) at every prior_labels tried."""
         raw, prior = self._raw(X), self._prior(X)
-        tried = [Projection(clusters, self.project, self.annotator_sum, S) for S in STRENGTHS.tolist()]
+        tried = [Projection(clusters, self.project, self.annotator_sum, S) for S in PRIOR_LABELS.tolist()]
         return np.asarray([kl(shares, projection(raw, prior)) for projection in tried])
 
     def _rehearse(self, X: Any, y: Annotations) -> Self:
-        """The workflow without a tenth of the labelled items, its strength chosen on these."""
+        """The workflow without a tenth of the labelled items, its prior_labels chosen on these."""
         labelled = np.flatnonzero(y.counts.any(axis=1))
         if len(labelled) < 2:
-            raise DataError("one labelled item leaves none to choose the strength on; give strength= or dev=")
+            raise DataError("one labelled item leaves none to choose on; give prior_labels= or dev=")
         held = labelled[hold_out(len(labelled), self.seed)[1]]
         kept = np.setdiff1d(np.arange(len(y)), held)
         twin = type(self)(**self.get_params(deep=False))

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from dissensus.models.confusion import log_chances
-from dissensus.models.pgm.kernels import Array, normalised, one_hot_rows, safe_log, softmax_rows
+from dissensus.numerics import Array, normalised, one_hot_rows, safe_log, softmax_rows
 
 BLOCK = 4_000_000  # numbers a temporary array may hold
 
@@ -52,7 +52,7 @@ class ItemClusters:
             population = np.einsum("l,klp->kp", weights, theta)
             return cls(guide.item_clusters_, guide.psi_, theta, weights, population)
         if hasattr(guide, "confusion_"):
-            load = annotator_load if guide.population == "labels" else np.ones(len(annotator_load))
+            load = annotator_load if guide.weight_by == "labels" else np.ones(len(annotator_load))
             theta = guide.confusion_.transpose(1, 0, 2)
             weights = normalised(np.asarray(load, dtype=np.float64))
             return cls(guide.posterior_, guide.psi_, theta, weights, guide.crowd_confusion_)
@@ -62,22 +62,22 @@ class ItemClusters:
         """(n, P): Y' of each row's most likely cluster ("hard"), or averaged over the row ("soft")."""
         return np.asarray((one_hot_rows(w) if mode == "hard" else w) @ self.population)
 
-    def log_likelihood(self, h: Array, strength: float, annotator_sum: str) -> Array:
-        """(n, K): log P(h | k) of distributions h (n, P), each worth ``strength`` labels."""
-        return (self._outside if annotator_sum == "outside" else self._inside)(h, strength)
+    def log_likelihood(self, h: Array, prior_labels: float, annotator_sum: str) -> Array:
+        """(n, K): log P(h | k) of distributions h (n, P), each worth ``prior_labels`` labels."""
+        return (self._outside if annotator_sum == "outside" else self._inside)(h, prior_labels)
 
-    def _inside(self, h: Array, strength: float) -> Array:
+    def _inside(self, h: Array, prior_labels: float) -> Array:
         # S Σ_p h_p log Y'_kp
-        return np.asarray(strength * (h @ safe_log(self.population).T))
+        return np.asarray(prior_labels * (h @ safe_log(self.population).T))
 
-    def _outside(self, h: Array, strength: float) -> Array:
+    def _outside(self, h: Array, prior_labels: float) -> Array:
         K, L, P = self.theta.shape
         logs, log_pi = safe_log(self.theta).reshape(K * L, P).T, log_chances(self.weights)
         rows = max(1, BLOCK // (K * L))
         blocks = [h[start : start + rows] for start in range(0, len(h), rows)]
         # log Σ_l π_l exp(S Σ_p h_p log Θ_klp)
         return np.concatenate(
-            [logsumexp(strength * (block @ logs).reshape(-1, K, L) + log_pi, axis=2) for block in blocks]
+            [logsumexp(prior_labels * (block @ logs).reshape(-1, K, L) + log_pi, axis=2) for block in blocks]
         )
 
 
@@ -88,12 +88,14 @@ class Projection:
     clusters: ItemClusters
     mode: str  # "hard" or "soft"
     annotator_sum: str  # "inside" or "outside"
-    strength: float  # S
+    prior_labels: float  # S
 
     def posteriors(self, h: Array, prior: Array | None = None) -> Array:
         """(n, K): P(k | h) of predicted distributions h (n, P); ``prior`` (n, K) stands in for ψ."""
         log_prior = log_chances(self.clusters.shares if prior is None else prior)
-        return softmax_rows(self.clusters.log_likelihood(h, self.strength, self.annotator_sum) + log_prior)[0]
+        return softmax_rows(
+            self.clusters.log_likelihood(h, self.prior_labels, self.annotator_sum) + log_prior
+        )[0]
 
     def __call__(self, h: Array, prior: Array | None = None) -> Array:
         """(n, P): the predictions projected, Eq. (12.5) or (12.6)."""

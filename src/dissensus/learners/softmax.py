@@ -4,8 +4,8 @@ An item with features x has the distribution p(x) = softmax(W x + b). With targe
 
     J(W, b) = −(1/M) Σ_i Σ_p d_ip log p_p(x_i) + (λ/2) ‖W‖²                                            (1)
 
-is convex; L-BFGS finds its minimum. λ is ``strength`` times the mean squared length of the centred features,
-so that the same strengths suit features of any scale. Unless given, the strength is chosen on the dev
+is convex; L-BFGS finds its minimum. λ is ``l2`` times the mean squared length of the centred features,
+so that the same values suit features of any scale. Unless given, it is chosen on the dev
 part, or by cross-validation without one, along a path from strong to weak, each fit starting from the last.
 """
 
@@ -25,8 +25,8 @@ from dissensus.learners.base import Array, Dev, Learner, check_head
 from dissensus.metrics import kl
 from dissensus.params import ANY, NONE, SEED, integer, real
 
-PATH = np.geomspace(1.0, 1e-6, 25)  # strengths tried; neighbours differ by a factor of 1.8
-PATIENCE = 3  # strengths tried beyond the best so far
+PATH = np.geomspace(1.0, 1e-6, 25)  # path tried; neighbours differ by a factor of 1.8
+PATIENCE = 3  # path tried beyond the best so far
 
 
 def objective(weights: Array, X: Array, targets: Array, penalty: float) -> tuple[float, Array]:
@@ -57,28 +57,28 @@ class SoftmaxRegression(Learner):
     """L2-regularised softmax regression on label distributions.
 
     X is an (items, features) array, or texts, which are then embedded (with ``embedding``, as in
-    :func:`dissensus.embed`). ``strength=None`` chooses it, by ``cv`` folds where there is no dev part.
+    :func:`dissensus.embed`). ``l2=None`` chooses it, by ``cv`` folds where there is no dev part.
     """
 
     _rules = {
-        "strength": real(0.0) | NONE,
+        "l2": real(0.0) | NONE,
         "cv": integer(2),
         "max_iter": integer(1),
         "tol": real(0.0, open_low=True),
         "embedding": ANY,
         "seed": SEED,
     }
-    _arrays = ("coef_", "intercept_", "strength_", "strengths_", "path_kl_")
+    _arrays = ("coef_", "intercept_", "l2_", "l2_tried_", "path_kl_")
 
     coef_: Array  # (features, classes)
     intercept_: Array  # (classes,)
-    strength_: Array  # the strength in use, as a 0-d array
-    strengths_: Array  # the strengths tried …
+    l2_: Array  # the l2 in use, as a 0-d array
+    l2_tried_: Array  # the path tried …
     path_kl_: Array  # … and the KL each reached on dev, or the folds' mean
 
     def __init__(
         self,
-        strength: float | None = None,
+        l2: float | None = None,
         *,
         cv: int = 5,
         max_iter: int = 1000,
@@ -86,7 +86,7 @@ class SoftmaxRegression(Learner):
         embedding: str | None = None,
         seed: int = 0,
     ) -> None:
-        self.strength = strength
+        self.l2 = l2
         self.cv = cv
         self.max_iter = max_iter
         self.tol = tol
@@ -99,7 +99,7 @@ class SoftmaxRegression(Learner):
     def _fit(self, X: Array, targets: Array, dev: Dev | None) -> None:
         with executor() as _:
             self._choose(X, targets, dev)
-            weights = self._weights_at(X, targets, float(self.strength_))
+            weights = self._weights_at(X, targets, float(self.l2_))
         self.coef_, self.intercept_ = weights[:-1], weights[-1]
 
     def _predict(self, X: Array) -> Array:
@@ -111,17 +111,17 @@ class SoftmaxRegression(Learner):
         super()._restore(arrays, facts)
         check_head(self.coef_, self.intercept_, self.n_classes_)
 
-    # ---- the strength -------------------------------------------------------------------------------
+    # ---- the l2 -------------------------------------------------------------------------------
 
     def _choose(self, X: Array, targets: Array, dev: Dev | None) -> None:
-        """Set ``strength_`` to the one given, or to the best of the path."""
-        if self.strength is not None:
-            self.strengths_, self.path_kl_ = np.asarray([float(self.strength)]), np.full(1, np.nan)
+        """Set ``l2_`` to the one given, or to the best of the path."""
+        if self.l2 is not None:
+            self.l2_tried_, self.path_kl_ = np.asarray([float(self.l2)]), np.full(1, np.nan)
         else:
             parts = [((X, targets), dev)] if dev is not None else self._folds(X, targets)
-            self.strengths_, self.path_kl_ = self._walk(parts)
-        best = 0 if self.strength is not None else int(self.path_kl_.argmin())
-        self.strength_ = np.asarray(self.strengths_[best])
+            self.l2_tried_, self.path_kl_ = self._walk(parts)
+        best = 0 if self.l2 is not None else int(self.path_kl_.argmin())
+        self.l2_ = np.asarray(self.l2_tried_[best])
 
     def _walk(self, parts: list[tuple[Dev, Dev]]) -> tuple[Array, Array]:
         """KL on the held parts along the path, until it has got no better for a while."""
@@ -140,17 +140,17 @@ class SoftmaxRegression(Learner):
     def _path(self, X: Array, targets: Array) -> Iterator[Array]:
         """The minimisers from the strongest penalty to the weakest, each started from the one before."""
         weights = np.zeros((X.shape[1] + 1, targets.shape[1]))
-        for strength in PATH:
-            weights = minimise(X, targets, strength * spread(X), weights, self.max_iter, self.tol)
+        for l2 in PATH:
+            weights = minimise(X, targets, l2 * spread(X), weights, self.max_iter, self.tol)
             yield weights
 
-    def _weights_at(self, X: Array, targets: Array, strength: float) -> Array:
+    def _weights_at(self, X: Array, targets: Array, l2: float) -> Array:
         start = np.zeros((X.shape[1] + 1, targets.shape[1]))
-        return minimise(X, targets, strength * spread(X), start, self.max_iter, self.tol)
+        return minimise(X, targets, l2 * spread(X), start, self.max_iter, self.tol)
 
     def _folds(self, X: Array, targets: Array) -> list[tuple[Dev, Dev]]:
         if len(X) < self.cv:
-            raise DataError(f"{len(X)} items cannot be cut into cv={self.cv} folds; give strength or dev")
+            raise DataError(f"{len(X)} items cannot be cut into cv={self.cv} folds; give l2 or dev")
         order = np.random.default_rng(self.seed).permutation(len(X))
         folds = []
         for held in np.array_split(order, self.cv):

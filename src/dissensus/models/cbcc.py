@@ -29,7 +29,7 @@ from dissensus.execution.blocks import Executor, Serial
 from dissensus.execution.checkpoints import Book
 from dissensus.models.ascent import Climb, best_restart, climb
 from dissensus.models.confusion import ConfusionModel, Crowd, Expected, log_chances, votes
-from dissensus.models.pgm.kernels import Array, column_sums, normalised, safe_log, softmax_rows
+from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax_rows
 from dissensus.params import SEED, choice, integer, real
 
 LEAST, MOST = 1e-3, 1e4  # a community's pseudo-counts stay between these
@@ -96,7 +96,7 @@ class CBCC(ConfusionModel):
     _rules = {
         "n_annotator_clusters": integer(1),
         "concentration": real(0.0, open_low=True),
-        "population": choice("labels", "annotators"),
+        "weight_by": choice("labels", "annotators"),
         "max_iter": integer(1),
         "tol": real(0.0),
         "n_restarts": integer(1),
@@ -114,16 +114,16 @@ class CBCC(ConfusionModel):
         n_annotator_clusters: int = 3,
         *,
         concentration: float = 10.0,
-        population: str = "labels",
+        weight_by: str = "labels",
         max_iter: int = 200,
         tol: float = 1e-6,
         n_restarts: int = 1,
         seed: int = 0,
-        n_jobs: int = 1,
+        n_jobs: int = -1,
     ) -> None:
         self.n_annotator_clusters = n_annotator_clusters
         self.concentration = concentration
-        self.population = population
+        self.weight_by = weight_by
         self.max_iter = max_iter
         self.tol = tol
         self.n_restarts = n_restarts

@@ -23,11 +23,11 @@ from scipy.special import xlogy
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import Codes
-from dissensus.execution.blocks import Block, Executor, Labels, Work, ones
+from dissensus.execution.blocks import Block, Executor, Labels, Work
 from dissensus.execution.memory import Needs, block_labels
 from dissensus.models.base import Model
 from dissensus.models.majority import winners
-from dissensus.models.pgm.kernels import Array, column_sums, normalised, safe_log, softmax_rows
+from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, softmax_rows
 
 DENSE_CELLS = 4  # cells per label of a block up to which a column for every cell is cheaper
 
@@ -224,7 +224,7 @@ class ConfusionModel(Model):
     _arrays: ClassVar[tuple[str, ...]] = ("posterior_", "psi_", "confusion_", "crowd_confusion_")
     _needs_annotators = True
 
-    population: str
+    weight_by: str
     posterior_: Array  # (M, P): P(true class | labels)
     psi_: Array  # (P,): shares of the true classes
     confusion_: Array  # (N, P, P): P(answer | true class) of each annotator
@@ -254,7 +254,7 @@ class ConfusionModel(Model):
 
     def _finish(self, load: NDArray[Any]) -> None:
         """The population's matrix, and what it makes of each item."""
-        weights = load if self.population == "labels" else np.ones(len(load))
+        weights = load if self.weight_by == "labels" else np.ones(len(load))
         # C_kp = Σ_n load_n π_nkp / Σ_n load_n
         self.crowd_confusion_ = normalised(np.tensordot(weights, self.confusion_, axes=1))
         self.prior_distribution_ = self.psi_ @ self.crowd_confusion_

@@ -1,7 +1,7 @@
 """Dawid–Skene (1979) and its one-coin cousin, by EM on a log-posterior that never falls.
 
 How a label is born: item m has a true class t_m ~ Cat(ψ); annotator n answers y_mn ~ Cat(π_{n, t_m}) from a
-confusion matrix of its own. Each row of a matrix has a Dirichlet prior worth ``prior_strength`` labels,
+confusion matrix of its own. Each row of a matrix has a Dirichlet prior worth ``smoothing`` labels,
 spread like the crowd's own matrix C, which is estimated once from the majority vote and held fixed in EM:
 
     ℓ = Σ_m log Σ_k ψ_k Π_(n,y) π_nky + s Σ_nkp C_kp log π_nkp                                          (1)
@@ -26,7 +26,7 @@ from dissensus.errors import bad_parameter
 from dissensus.execution.blocks import Executor
 from dissensus.models.ascent import climb
 from dissensus.models.confusion import ConfusionModel, Crowd, Expected, log_chances, shares, votes
-from dissensus.models.pgm.kernels import Array, normalised, safe_log
+from dissensus.numerics import Array, normalised, safe_log
 from dissensus.params import choice, integer, real
 
 
@@ -41,12 +41,12 @@ class Skills:
 class DawidSkene(ConfusionModel):
     """Every annotator its own confusion matrix, shrunk toward the crowd's.
 
-    ``prior_strength`` is in pseudo-labels per row (0: maximum likelihood).
+    ``smoothing`` is in pseudo-labels per row (0: maximum likelihood).
     """
 
     _rules = {
-        "prior_strength": real(0.0),
-        "population": choice("labels", "annotators"),
+        "smoothing": real(0.0),
+        "weight_by": choice("labels", "annotators"),
         "max_iter": integer(1),
         "tol": real(0.0),
         "n_jobs": integer(-1),
@@ -55,14 +55,14 @@ class DawidSkene(ConfusionModel):
     def __init__(
         self,
         *,
-        prior_strength: float = 4.0,
-        population: str = "labels",
+        smoothing: float = 4.0,
+        weight_by: str = "labels",
         max_iter: int = 200,
         tol: float = 1e-6,
-        n_jobs: int = 1,
+        n_jobs: int = -1,
     ) -> None:
-        self.prior_strength = prior_strength
-        self.population = population
+        self.smoothing = smoothing
+        self.weight_by = weight_by
         self.max_iter = max_iter
         self.tol = tol
         self.n_jobs = n_jobs
@@ -121,14 +121,14 @@ class DawidSkene(ConfusionModel):
 
     def _learn(self, counts: Array, anchor: Array) -> Array:
         """π_nkp = (s C_kp + n_nkp) / (s + n_nk)."""
-        return normalised(self.prior_strength * anchor + counts)
+        return normalised(self.smoothing * anchor + counts)
 
     def _matrices(self, learned: Array) -> Array:
         return learned
 
     def _log_prior(self, learned: Array, anchor: Array) -> float:
         """s Σ_nkp C_kp log π_nkp."""
-        return float(xlogy(self.prior_strength * anchor, learned).sum())
+        return float(xlogy(self.smoothing * anchor, learned).sum())
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         return self._matrices(self._learn(counts, fitted.crowd_confusion_))
@@ -146,7 +146,7 @@ class OneCoin(DawidSkene):
         """(N, 2): q_n = (s q + right answers) / (s + answers), and 1 − q_n."""
         right = np.einsum("nkk->n", counts)
         wrong = counts.sum(axis=(1, 2)) - right
-        return normalised(self.prior_strength * anchor + np.stack([right, wrong], axis=1))
+        return normalised(self.smoothing * anchor + np.stack([right, wrong], axis=1))
 
     def _matrices(self, learned: Array) -> Array:
         """π_nkp = q_n where p = k, (1 − q_n) / (P − 1) elsewhere."""

@@ -11,7 +11,7 @@ to be
     E[p_m | labels, x_m] = (S h(x_m) + c_m) / (S + n_m).                                               (2)
 
 h is an L2-regularised softmax regression of the items' label shares. An item's own h(x_m) comes from a
-regression that has not seen its labels (cross-fitting), or they would count twice; the strength λ and S are
+regression that has not seen its labels (cross-fitting), or they would count twice; the l2 λ and S are
 those that best predict each answer of an annotator from the features and the other annotators' answers:
 
     J(λ, S) = Σ_mn log [(S h_λ(x_m)_y + c_my − own_y) / (S + n_m − own)] + log p(S).                   (3)
@@ -41,7 +41,7 @@ from dissensus.execution.blocks import Executor
 from dissensus.features.features import as_features, check_features, features_of
 from dissensus.learners.softmax import PATH, PATIENCE, minimise, predict, spread
 from dissensus.models.base import Array, Model
-from dissensus.models.pgm.kernels import normalised
+from dissensus.numerics import normalised
 from dissensus.params import ANY, NONE, SEED, integer, real
 
 PRIOR_SHAPE, PRIOR_RATE = 2.0, 1 / 8  # Gamma prior of S: its mode is (shape − 1) / rate
@@ -108,16 +108,16 @@ def posterior_mean(means: Array, counts: NDArray[Any], concentration: float) -> 
 # ---- h: what the features say -------------------------------------------------------------------------
 
 
-def cross_fitted(X: Array, shares: Array, folds: int, seed: int, strengths: Array) -> Iterator[Array]:
-    """(items, classes) at each strength: every item's h from the items of the other folds."""
+def cross_fitted(X: Array, shares: Array, folds: int, seed: int, path: Array) -> Iterator[Array]:
+    """(items, classes) at each l2: every item's h from the items of the other folds."""
     order = np.random.default_rng(seed).permutation(len(X))
     held = np.array_split(order, min(folds, len(X)))
     kept = [np.setdiff1d(order, part) for part in held]
     weights = [np.zeros((X.shape[1] + 1, shares.shape[1])) for _ in held]
-    for strength in strengths:
+    for l2 in path:
         means = np.empty_like(shares)
         for f, (train, test) in enumerate(zip(kept, held, strict=True)):
-            penalty = strength * spread(X[train])
+            penalty = l2 * spread(X[train])
             weights[f] = minimise(X[train], shares[train], penalty, weights[f], MAX_ITER, FOLD_TOL)
             means[test] = predict(X[test], weights[f])
         yield means
@@ -125,9 +125,9 @@ def cross_fitted(X: Array, shares: Array, folds: int, seed: int, strengths: Arra
 
 @dataclass(frozen=True)
 class Choice:
-    """A strength and an S, what every item is expected to be with them, and the value of (3)."""
+    """A l2 and an S, what every item is expected to be with them, and the value of (3)."""
 
-    strength: float
+    l2: float
     concentration: float
     means: Array
     value: float
@@ -136,7 +136,7 @@ class Choice:
 class DirichletRegression(Model):
     """Label distributions from features and labels together: Dirichlet scatter around a softmax regression.
 
-    ``strength`` is the regression's L2 strength and ``concentration`` S, the number of labels that the
+    ``l2`` is the regression's L2 l2 and ``concentration`` S, the number of labels that the
     features are worth; None learns them from the labels, over ``folds`` folds of the items. Items carry
     features (:func:`dissensus.with_features`) or a text, embedded with ``embedding``.
     """
@@ -144,31 +144,31 @@ class DirichletRegression(Model):
     uses_features: ClassVar[bool] = True
     _rules = {
         "concentration": real(0.0, open_low=True) | NONE,
-        "strength": real(0.0) | NONE,
+        "l2": real(0.0) | NONE,
         "folds": integer(2),
         "embedding": ANY,
         "seed": SEED,
     }
-    _arrays = ("coef_", "intercept_", "item_means_", "concentration_", "strength_", "strengths_")
+    _arrays = ("coef_", "intercept_", "item_means_", "concentration_", "l2_", "l2_tried_")
 
     coef_: Array  # (features, classes): V
     intercept_: Array  # (classes,): b
     item_means_: Array  # (items, classes): what each item's features say, its own labels not seen
     concentration_: Array  # S in use, as a 0-d array
-    strength_: Array  # the strength in use, as a 0-d array
-    strengths_: Array  # the strengths tried; trace_ has the value of (3) at each
+    l2_: Array  # the l2 in use, as a 0-d array
+    l2_tried_: Array  # the path tried; trace_ has the value of (3) at each
 
     def __init__(
         self,
         concentration: float | None = None,
         *,
-        strength: float | None = None,
+        l2: float | None = None,
         folds: int = 10,
         embedding: str | None = None,
         seed: int = 0,
     ) -> None:
         self.concentration = concentration
-        self.strength = strength
+        self.l2 = l2
         self.folds = folds
         self.embedding = embedding
         self.seed = seed
@@ -189,11 +189,11 @@ class DirichletRegression(Model):
         labelled = np.flatnonzero(annotations.counts.any(axis=1))
         shares = normalised(annotations.counts[labelled].astype(np.float64))
         best = self._choose(annotations, X[labelled], shares, labelled)
-        weights = self._regression(X[labelled], shares, best.strength)
+        weights = self._regression(X[labelled], shares, best.l2)
         self.coef_, self.intercept_ = weights[:-1], weights[-1]
         self.item_means_ = predict(X, weights)
         self.item_means_[labelled] = best.means
-        self.concentration_, self.strength_ = np.asarray(best.concentration), np.asarray(best.strength)
+        self.concentration_, self.l2_ = np.asarray(best.concentration), np.asarray(best.l2)
         self.prior_distribution_ = normalised(self.item_means_.sum(axis=0))
         self._settle_items(annotations)
 
@@ -205,25 +205,25 @@ class DirichletRegression(Model):
     def _choose(
         self, annotations: Annotations, X: Array, shares: Array, labelled: NDArray[np.intp]
     ) -> Choice:
-        """The strength and the S with the highest (3), along the path from strong to weak."""
+        """The l2 and the S with the highest (3), along the path from strong to weak."""
         answers = Answers.of(annotations[labelled])
-        strengths = PATH if self.strength is None else np.asarray([float(self.strength)])
+        path = PATH if self.l2 is None else np.asarray([float(self.l2)])
         tried = list[Choice]()
-        for strength, means in zip(strengths, self._means(X, shares, strengths), strict=True):
-            tried.append(Choice(float(strength), *self._concentration(answers, means)))
+        for l2, means in zip(path, self._means(X, shares, path), strict=True):
+            tried.append(Choice(float(l2), *self._concentration(answers, means)))
             best = int(np.argmax([one.value for one in tried]))
             if len(tried) - 1 - best >= PATIENCE:
                 break
-        self.strengths_ = np.asarray([one.strength for one in tried])
+        self.l2_tried_ = np.asarray([one.l2 for one in tried])
         self.trace_ = np.asarray([one.value for one in tried])
-        self.stopped_ = "patience" if len(tried) < len(strengths) else "end of path"
+        self.stopped_ = "patience" if len(tried) < len(path) else "end of path"
         return tried[best]
 
-    def _means(self, X: Array, shares: Array, strengths: Array) -> Iterator[Array]:
-        """What each item is expected to be, at every strength; a lone item like all classes alike."""
+    def _means(self, X: Array, shares: Array, path: Array) -> Iterator[Array]:
+        """What each item is expected to be, at every l2; a lone item like all classes alike."""
         if len(X) < 2:
-            return iter([np.full_like(shares, 1 / shares.shape[1])] * len(strengths))
-        return cross_fitted(X, shares, self.folds, self.seed, strengths)
+            return iter([np.full_like(shares, 1 / shares.shape[1])] * len(path))
+        return cross_fitted(X, shares, self.folds, self.seed, path)
 
     def _concentration(self, answers: Answers, means: Array) -> tuple[float, Array, float]:
         if self.concentration is None:
@@ -233,9 +233,9 @@ class DirichletRegression(Model):
             value = answers.log_chance(means, S) + log_prior(S)
         return S, means, value
 
-    def _regression(self, X: Array, shares: Array, strength: float) -> Array:
+    def _regression(self, X: Array, shares: Array, l2: float) -> Array:
         start = np.zeros((X.shape[1] + 1, shares.shape[1]))
-        return minimise(X, shares, strength * spread(X), start, MAX_ITER, TOL)
+        return minimise(X, shares, l2 * spread(X), start, MAX_ITER, TOL)
 
     # ---- asking ---------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ Item m with counts c_mp and n_m labels in all gets
 
     q_mp = (c_mp + s) / (n_m + P s).                                                  (additive smoothing)
 
-The strength s is a setting, or is the one that best predicts each label from the item's other labels. An item
+The smoothing s is a setting, or the one that best predicts each label from the item's other labels. An item
 that nobody labelled, like one never seen, gets the crowd's overall distribution.
 """
 
@@ -20,20 +20,20 @@ from dissensus.execution.blocks import Executor
 from dissensus.models.base import Array, Model
 from dissensus.params import NONE, real
 
-GRID = np.geomspace(1e-3, 1e2, 101)  # strengths tried; neighbours differ by 12 %
+GRID = np.geomspace(1e-3, 1e2, 101)  # amounts tried; neighbours differ by 12 %
 
 
-def leave_one_out(counts: NDArray[np.int64], strength: float) -> float:
+def leave_one_out(counts: NDArray[np.int64], smoothing: float) -> float:
     """Mean log-probability of each label given the other labels of its item."""
     P = counts.shape[1]
     others = counts.sum(axis=1, keepdims=True) - 1
     # log P(y | the others) = log (c_my − 1 + s) / (n_m − 1 + P s), summed over the c_my labels of each cell
-    chance = (np.maximum(counts - 1, 0) + strength) / (np.maximum(others, 0) + P * strength)
+    chance = (np.maximum(counts - 1, 0) + smoothing) / (np.maximum(others, 0) + P * smoothing)
     return float((counts * np.log(chance)).sum() / counts.sum())
 
 
-def best_strength(counts: NDArray[np.int64]) -> float:
-    """The strength of the grid with the highest leave-one-out likelihood.
+def best_smoothing(counts: NDArray[np.int64]) -> float:
+    """The smoothing of the grid with the highest leave-one-out likelihood.
 
     Where no item has two labels there is nothing to judge by, and one pseudo-label a class is added.
     """
@@ -43,20 +43,20 @@ def best_strength(counts: NDArray[np.int64]) -> float:
 
 
 class EmpiricalDistribution(Model):
-    """Label counts with ``strength`` added to every class (None: chosen by leave-one-out likelihood)."""
+    """Label counts with ``smoothing`` added to every class (None: chosen by leave-one-out likelihood)."""
 
-    _rules = {"strength": real(0.0) | NONE}
-    _arrays = ("strength_",)
+    _rules = {"smoothing": real(0.0) | NONE}
+    _arrays = ("smoothing_",)
 
-    strength_: Array  # the strength in use, as a 0-d array
+    smoothing_: Array  # the smoothing in use, as a 0-d array
 
-    def __init__(self, strength: float | None = None) -> None:
-        self.strength = strength
+    def __init__(self, smoothing: float | None = None) -> None:
+        self.smoothing = smoothing
 
     def _fit(self, annotations: Annotations, pool: Executor) -> None:
         counts = annotations.counts
-        chosen = best_strength(counts) if self.strength is None else self.strength
-        self.strength_ = np.asarray(float(chosen))
+        chosen = best_smoothing(counts) if self.smoothing is None else self.smoothing
+        self.smoothing_ = np.asarray(float(chosen))
         self.prior_distribution_ = counts.sum(axis=0) / counts.sum()
         self._smooth(annotations)
         self.trace_, self.stopped_ = np.zeros(0), "closed form"
@@ -64,9 +64,9 @@ class EmpiricalDistribution(Model):
     def _smooth(self, annotations: Annotations) -> None:
         labelled = annotations.counts.any(axis=1, keepdims=True)
         # q_mp = (c_mp + s) / (n_m + P s)
-        smoothed = np.where(labelled, annotations.counts + self.strength_, self.prior_distribution_)
+        smoothed = np.where(labelled, annotations.counts + self.smoothing_, self.prior_distribution_)
         self.label_distributions_ = smoothed / smoothed.sum(axis=1, keepdims=True)
 
     def _transform(self, new: Annotations, fitted: Self) -> None:
-        self.strength_ = fitted.strength_
+        self.smoothing_ = fitted.smoothing_
         self._smooth(new)

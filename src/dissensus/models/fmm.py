@@ -23,7 +23,7 @@ from dissensus.execution.checkpoints import Book
 from dissensus.execution.memory import Needs, block_labels
 from dissensus.models.ascent import Climb, best_restart, climb
 from dissensus.models.base import Array, Model
-from dissensus.models.pgm.kernels import normalised, one_hot_rows, safe_log, softmax_rows
+from dissensus.numerics import normalised, one_hot_rows, safe_log, softmax_rows
 from dissensus.params import SEED, choice, integer, real
 
 
@@ -125,7 +125,7 @@ class FMM(Model):
         n_restarts: int = 1,
         assignment: str = "soft",
         seed: int = 0,
-        n_jobs: int = 1,
+        n_jobs: int = -1,
     ) -> None:
         self.n_item_clusters = n_item_clusters
         self.alpha = alpha

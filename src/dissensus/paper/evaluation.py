@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dissensus.errors import DataError, bad_parameter, require
-from dissensus.execution.progress import Watch, watching
+from dissensus.execution.progress import Progress, shown
 from dissensus.paper.cells import Store
 from dissensus.paper.datasets import Dataset, Source, check_sets, find_sets, load
 from dissensus.paper.page import write_page
@@ -68,7 +68,7 @@ def reproduce(
     only: Sequence[str] = (),
     scale: Scale = DEFAULT,
     n_jobs: int = -1,
-    progress: bool | Watch | None = None,
+    progress: bool | Progress | None = None,
     command: str = "dissensus reproduce",
     publish: Path | None = None,
 ) -> Reproduction:
@@ -78,22 +78,22 @@ def reproduce(
     ``publish`` is a second place for page, tables and figures, without the cells.
     """
     asked = request(data, sets, only)
-    with watching(progress) as watch:
-        plan = plan_of(asked, scale, watch)
+    with shown(progress) as tell:
+        plan = plan_of(asked, scale, tell)
         store = Store(directory)
-        work = run_cells(plan, store, n_jobs=n_jobs, watch=watch)
-        watch("writing the page", 1.0)
+        work = run_cells(plan, store, n_jobs=n_jobs, progress=tell)
+        tell("writing the page", 1.0)
         files = write_page(plan, store, directory, command)
         if publish is not None:
             write_page(plan, store, publish, command)
     return Reproduction(plan, work, files, asked.absent)
 
 
-def plan_of(asked: Request, scale: Scale, watch: Watch) -> Plan:
+def plan_of(asked: Request, scale: Scale, tell: Progress) -> Plan:
     """Read the datasets and decide what is asked of each."""
     datasets: dict[str, Dataset] = {}
     for place, (name, source) in enumerate(asked.sources.items()):
-        watch(f"reading {name}", place / len(asked.sources))
+        tell(f"reading {name}", place / len(asked.sources))
         learned = "table3" in asked.only and (asked.parts is None or "table3" in asked.parts[name])
         datasets[name] = load(name, source, scale, embedded=learned)
     parts = asked.parts or {name: possible_parts(one) for name, one in datasets.items()}

@@ -12,7 +12,7 @@ import numpy as np
 from dissensus.data.annotations import Annotations
 from dissensus.experiments.foundation import cluster_divergence as fmm_divergence
 from dissensus.experiments.graphical import cluster_divergence as pgm_divergence
-from dissensus.guided.classifier import STRENGTHS, GuidedClassifier
+from dissensus.guided.classifier import PRIOR_LABELS, GuidedClassifier
 from dissensus.guided.guides import ItemClusters, Projection
 from dissensus.metrics import accuracy, entropy, kl, onehot_accuracy
 from dissensus.paper.cells import Arrays, Cell, Store
@@ -192,15 +192,15 @@ def guided(bench: Bench, cell: Cell) -> Result:
     """The paper's workflow: labels snapped to clusters, a CNN taught, predictions snapped to clusters."""
     data, settings = bench.datasets[cell.dataset], cell.settings
     guide = GUIDES[settings["guide"]].build(settings["sizes"])
-    if "population" in guide.get_params(deep=False):
-        guide = guide.set_params(population="annotators")  # Eq. infer weighs annotators equally
+    if "weight_by" in guide.get_params(deep=False):
+        guide = guide.set_params(weight_by="annotators")  # Eq. infer weighs annotators equally
     model = GuidedClassifier(
         guide,
         learner_of("pd", settings["learner"], settings["seed"]),
         refine="hard",
         project="hard",
         annotator_sum="outside",
-        strength=1.0,
+        prior_labels=1.0,
     )
     train, dev = (data.parts[name] for name in ("train", "dev"))
     model.fit(data.texts("train"), train, dev=(data.texts("dev"), dev))
@@ -224,9 +224,9 @@ def _inside(
 ) -> tuple[dict[str, Array], float]:
     """The same predictions snapped with the annotator sum inside, and the S that is best on dev."""
     assert clusters is not None  # every guide of the tables has item clusters
-    projections = [Projection(clusters, "hard", "inside", float(S)) for S in STRENGTHS]
+    projections = [Projection(clusters, "hard", "inside", float(S)) for S in PRIOR_LABELS]
     best = min(projections, key=lambda project: kl(gold, project(raw["dev"])))
-    return {part: best(h) for part, h in raw.items()}, best.strength
+    return {part: best(h) for part, h in raw.items()}, best.prior_labels
 
 
 def guided_default(bench: Bench, cell: Cell) -> Result:

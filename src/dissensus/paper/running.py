@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from dissensus.execution.progress import Clock, Watch
+from dissensus.execution.progress import Clock, Progress
 from dissensus.execution.tasks import workers
 from dissensus.paper.cells import Cell, Store
 from dissensus.paper.measures import MEASURES, Bench
@@ -33,10 +33,10 @@ def measure(bench: Bench, cell: Cell) -> float:
     return seconds
 
 
-def run_cells(plan: Plan, store: Store, *, n_jobs: int, watch: Watch) -> Work:
+def run_cells(plan: Plan, store: Store, *, n_jobs: int, progress: Progress) -> Work:
     """Measure every cell of the plan that is not finished, stage by stage, the long ones first."""
     total = plan.cells(store)
-    clock = Clock(watch, sum(cell.weight for cell in total if store.read(cell) is None))
+    clock = Clock(progress, sum(cell.weight for cell in total if store.read(cell) is None))
     found, measured, cpu_seconds = 0, 0, 0.0
     with workers(Bench(plan.datasets, store), MANY, n_jobs=n_jobs) as pool:
         for stage in STAGES:

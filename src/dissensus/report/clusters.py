@@ -9,7 +9,7 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.metrics import entropy_rows, total_variation_rows
-from dissensus.models.pgm.kernels import Array, normalised
+from dissensus.numerics import Array, normalised
 from dissensus.report import words
 from dissensus.report.grouping import Grouping, group_name
 

@@ -28,7 +28,7 @@ from dissensus.report.people import (
 )
 from dissensus.report.places import Projection, map_content
 from dissensus.report.quality import COUNTS_TITLE, quality_content
-from dissensus.selection.compare import HeldOut, Watch, title_of, unwatched
+from dissensus.selection.compare import HeldOut, Progress, silent, title_of
 
 if TYPE_CHECKING:
     from dissensus.annotators.verdicts import AnnotatorVerdicts
@@ -53,19 +53,19 @@ class Request:
     projection: Projection
     test_size: float
     seed: int
-    watch: Watch = unwatched
+    progress: Progress = silent
 
 
 def gather(request: Request) -> dict[str, Any]:
     """The page's content, section by section."""
     model, annotations = request.model, request.annotations
     check_match(model, annotations)
-    request.watch("looking for groups", 0.0)
+    request.progress("looking for groups", 0.0)
     own = grouping_of(model, annotations)
     shown = own
     if own is None or own.annotators is None:
         shown = borrowed_grouping(annotations, request.seed) or own
-    request.watch("judging annotators", 0.1)
+    request.progress("judging annotators", 0.1)
     found = None if annotations.anonymous else judged(annotations, model, request.seed)
     spam = None if found is None else found.verdict == "spam"
     information = None if found is None else found.information
@@ -132,7 +132,7 @@ def _quality(request: Request) -> dict[str, Any]:
         recovery=request.recovery,
         test_size=request.test_size,
         seed=request.seed,
-        watch=request.watch,
+        progress=request.progress,
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from dissensus.data.annotations import Annotations
 from dissensus.metrics import entropy_rows
 from dissensus.models.base import Model
-from dissensus.models.pgm.kernels import Array, normalised
+from dissensus.numerics import Array, normalised
 from dissensus.selection.compare import title_of
 
 LENS = {"n_item_clusters": 6, "n_annotator_clusters": 3}  # the small PGM that looks for groups

@@ -11,7 +11,7 @@ from scipy.special import digamma
 from dissensus.data.annotations import Annotations
 from dissensus.metrics import entropy_rows
 from dissensus.models.base import Model
-from dissensus.models.pgm.kernels import Array
+from dissensus.numerics import Array
 from dissensus.report import words
 from dissensus.report.grouping import Grouping
 

@@ -24,7 +24,7 @@ from dissensus.models.base import Model, as_annotations
 from dissensus.report.content import Request, gather
 from dissensus.report.items import texts_of
 from dissensus.report.places import Projection
-from dissensus.selection.compare import HeldOut, Watch, title_of, unwatched
+from dissensus.selection.compare import HeldOut, Progress, silent, title_of
 
 SCRIPTS = ("base", "table", "items", "annotators", "clusters", "map", "fitting", "page")
 
@@ -44,7 +44,7 @@ def write_report(
     projection: Projection = "auto",
     test_size: float = 0.2,
     seed: int = 0,
-    watch: Watch = unwatched,
+    progress: Progress = silent,
 ) -> Path:
     """Write a fitted model and the labels it was fitted to as one self-contained HTML page.
 
@@ -88,7 +88,7 @@ def write_report(
         projection,
         test_size,
         seed,
-        watch,
+        progress,
     )
     with atomic_path(path) as temporary:
         temporary.write_text(page(gather(request)), encoding="utf-8", errors="replace")

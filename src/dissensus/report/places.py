@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.errors import bad_parameter
 from dissensus.models.base import Model
-from dissensus.models.pgm.kernels import Array
+from dissensus.numerics import Array
 from dissensus.report.grouping import Grouping
 
 Projection = Literal["auto", "pca", "tsne"]

@@ -11,7 +11,7 @@ import numpy as np
 from dissensus.data.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.report import words
-from dissensus.selection.compare import HeldOut, Watch, build_model, compare, name_of, title_of
+from dissensus.selection.compare import HeldOut, Progress, build_model, compare, name_of, title_of
 
 COUNTS_TITLE = "smoothed counts"
 # what every model is held against: its name on the command line, its name on the page, its settings
@@ -33,15 +33,15 @@ def quality_content(
     recovery: Any,
     test_size: float,
     seed: int,
-    watch: Watch,
+    progress: Progress,
 ) -> dict[str, Any]:
     """Agreement, entropy, the comparison on hidden labels, and the worth of a label."""
     from dissensus.data.description import mean_entropy
     from dissensus.evaluation.agreement import fleiss_kappa, krippendorff_alpha
 
-    watch("comparing on hidden labels", 0.5)
+    progress("comparing on hidden labels", 0.5)
     table = held_out_table(model, annotations, held_out, test_size, seed)
-    watch("what a label is worth", 0.7)
+    progress("what a label is worth", 0.7)
     alpha = krippendorff_alpha(annotations)
     return {
         "alpha": alpha,

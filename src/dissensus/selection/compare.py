@@ -25,7 +25,7 @@ from dissensus.models import FEATURE_MODELS, MODELS, model_class
 from dissensus.models.base import Model
 
 #: Told what is being done, and which share of the whole (0 to 1) is behind.
-Watch = Callable[[str, float], None]
+Progress = Callable[[str, float], None]
 
 #: What is tried: the name of a model and the settings to try it with.
 CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
@@ -73,7 +73,7 @@ class HeldOut:
         }
 
 
-def unwatched(what: str, share: float) -> None:
+def silent(what: str, share: float) -> None:
     """Nobody is looking."""
 
 
@@ -83,8 +83,8 @@ def choose_model(
     *,
     candidates: Sequence[tuple[str, Mapping[str, Any]]] = CANDIDATES,
     test_size: float = 0.2,
-    n_jobs: int = 1,
-    watch: Watch = unwatched,
+    n_jobs: int = -1,
+    progress: Progress = silent,
 ) -> tuple[Model, list[HeldOut]]:
     """The candidate with the highest held-out ``score`` (not fitted yet), and how every one of them did.
 
@@ -98,7 +98,7 @@ def choose_model(
     models = [build_model(name, settings, seed=seed) for name, settings in candidates]
     fitting = [model for model in models if _applies(model, annotations)]
     sample = _sample(annotations, seed)
-    table = compare(sample, fitting, seed, test_size=test_size, n_jobs=n_jobs, watch=watch)
+    table = compare(sample, fitting, seed, test_size=test_size, n_jobs=n_jobs, progress=progress)
     return max(table, key=lambda row: row.score).model, table
 
 
@@ -108,15 +108,15 @@ def compare(
     seed: int = 0,
     *,
     test_size: float = 0.2,
-    n_jobs: int = 1,
-    watch: Watch = unwatched,
+    n_jobs: int = -1,
+    progress: Progress = silent,
 ) -> list[HeldOut]:
     """Fit every model to one part of the labels and score it on the rest; empty if none can be hidden."""
     with _beside(HIDING_BYTES * annotations.n_labels):
         kept, hidden = annotations.split_labels(test_size, seed)
         if not (kept.n_labels and hidden.n_labels):
             return []
-        return _compared(kept, hidden, models, n_jobs, watch)
+        return _compared(kept, hidden, models, n_jobs, progress)
 
 
 @contextmanager
@@ -136,12 +136,12 @@ def _beside(taken: int) -> Iterator[None]:
 
 
 def _compared(
-    kept: Annotations, hidden: Annotations, models: Sequence[Model], n_jobs: int, watch: Watch
+    kept: Annotations, hidden: Annotations, models: Sequence[Model], n_jobs: int, progress: Progress
 ) -> list[HeldOut]:
     done: list[str] = []
 
     def trial(model: Model) -> HeldOut:
-        watch(f"held-out labels: {title_of(model)}", len(done) / len(models))
+        progress(f"held-out labels: {title_of(model)}", len(done) / len(models))
         started = time.perf_counter()
         # A fresh copy of the settings, so that the candidate itself stays unfitted.
         fitted = type(model)(**model.get_params(deep=False)).fit(kept)

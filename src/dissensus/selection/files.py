@@ -18,7 +18,7 @@ from typing import Any
 
 from dissensus.data.annotations import Annotations
 from dissensus.io.results import output_directory, write_csv, write_summary
-from dissensus.selection.compare import Watch, unwatched
+from dissensus.selection.compare import Progress, silent
 from dissensus.selection.select import Selection
 from dissensus.workflow import REPORT, Run, summary, try_page, write_fitted
 
@@ -31,7 +31,7 @@ def write_selection(
     command: str = "",
     source: str = "",
     page: Mapping[str, Any] | None = None,
-    watch: Watch = unwatched,
+    progress: Progress = silent,
 ) -> dict[str, Any]:
     """Write the table and the winner, all or none, and give back the summary.
 
@@ -44,7 +44,7 @@ def write_selection(
         write_fitted(run, folder)
         missing = None
         if page is not None:
-            known = {"held_out": None, "selection": selection, "command": command, "watch": watch}
+            known = {"held_out": None, "selection": selection, "command": command, "progress": progress}
             missing = try_page(run, folder / REPORT, **known, **page)
         content = summary(run, command=command, source=source)
         return write_summary(folder, content | {"search": found, "report_missing": missing})

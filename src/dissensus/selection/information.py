@@ -64,8 +64,8 @@ def penalty(fitted: Any, annotations: Annotations) -> float:
 def log_evidence(fitted: Any, annotations: Annotations) -> float:
     """log P(labels | Θ, ψ, Ω) by messages run until they settle, from the prior shares."""
     from dissensus.execution.blocks import Serial
-    from dissensus.models.pgm.kernels import safe_log
     from dissensus.models.pgm.propagation import Graph, Potentials
+    from dissensus.numerics import safe_log
 
     known = _parameters(fitted)
     potentials = Potentials(safe_log(known.theta), safe_log(known.psi), safe_log(known.omega))
@@ -79,7 +79,7 @@ def log_evidence(fitted: Any, annotations: Annotations) -> float:
 def log_complete(fitted: Any, annotations: Annotations) -> float:
     """log P(labels, ŵ, ẑ | Θ, ψ, Ω)."""
     from dissensus.models.pgm.joint import block_counts
-    from dissensus.models.pgm.kernels import safe_log
+    from dissensus.numerics import safe_log
 
     known = _parameters(fitted)
     w, z = (beliefs.argmax(axis=1) for beliefs in _beliefs(fitted, annotations))

@@ -16,7 +16,7 @@ from dissensus.selection.trials import Candidate
 References = Mapping[str, Sequence[Any]]
 
 FMM_SIZES = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 30, 40)
-STRENGTHS = tuple(np.geomspace(0.01, 10.0, 13).round(4).tolist())  # pseudo-labels added to every class
+AMOUNTS = tuple(np.geomspace(0.01, 10.0, 13).round(4).tolist())  # pseudo-labels added to every class
 
 
 def reference_candidates(
@@ -57,4 +57,4 @@ def _mixtures(annotations: Annotations) -> tuple[Any, list[Settings]]:
 def _counts() -> tuple[Any, list[Settings]]:
     from dissensus.models.empirical import EmpiricalDistribution
 
-    return EmpiricalDistribution(), [{"strength": strength} for strength in (None, *STRENGTHS)]
+    return EmpiricalDistribution(), [{"smoothing": amount} for amount in (None, *AMOUNTS)]

@@ -20,7 +20,7 @@ from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
 from dissensus.data.fingerprint import fingerprint
 from dissensus.errors import ParameterError, bad_parameter
-from dissensus.execution.progress import Watch, watching
+from dissensus.execution.progress import Progress, shown
 from dissensus.execution.resources import current
 from dissensus.models.base import as_annotations
 from dissensus.selection.criteria import Criterion, criterion_of, criterion_record
@@ -128,7 +128,7 @@ def select(
     directory: str | Path | None = None,
     n_jobs: int = -1,
     executor: Executor | None = None,
-    progress: bool | Watch | None = None,
+    progress: bool | Progress | None = None,
     seed: int = 0,
 ) -> Selection:
     """Try every cell of a grid and fit the best one to all labels.
@@ -171,14 +171,14 @@ def select(
     cells = [Candidate("", cell, with_settings(estimator, cell)) for cell in cells_of(grid)]
     others = reference_candidates(estimator, data, judge, references)
     _check_settings([*cells, *others])
-    with watching(progress) as watch:
+    with shown(progress) as tell:
         material, everyone = Material(data, judge), [*cells, *others]
-        search = Search(material, everyone, repeats, finalists, seed, watch, _forget, n_jobs, executor)
+        search = Search(material, everyone, repeats, finalists, seed, tell, _forget, n_jobs, executor)
         header = _header(estimator, data, judge, search)
         with _kept(search, None if directory is None else Path(directory), header):
             outcomes = search.run()
         table = ranked(cells, outcomes)
-        watch(f"fitting {table[0]} to all labels", 1.0)
+        tell(f"fitting {table[0]} to all labels", 1.0)
         model = with_settings(estimator, table[0].settings).fit(data) if refit else None
     return Selection(
         estimator,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.data.annotations import Annotations
-from dissensus.execution.progress import Clock, Watch
+from dissensus.execution.progress import Clock, Progress
 from dissensus.execution.tasks import Workers, workers
 from dissensus.selection.criteria import Criterion
 from dissensus.selection.grid import for_trial, key_of, label_of, plain, size_of, stream_seed
@@ -93,9 +93,9 @@ class Search:
     repeats: int
     finalists: int | None
     seed: int
-    watch: Watch
+    progress: Progress
     record: Callable[[Mapping[str, Any]], None]
-    n_jobs: int = 1
+    n_jobs: int = -1
     executor: Executor | None = None
     done: Outcomes = field(default_factory=lambda: defaultdict(dict))
 
@@ -108,7 +108,7 @@ class Search:
     def run(self) -> Outcomes:
         """Every candidate on the first split, then the finalists on the others."""
         first = self._missing(self.candidates, range(1))
-        clock = Clock(self.watch, self._weight(first) + self._weight_of_final())
+        clock = Clock(self.progress, self._weight(first) + self._weight_of_final())
         n_tasks = len(self.candidates)
         with workers(self.material, n_tasks, n_jobs=self.n_jobs, executor=self.executor) as pool:
             self._run(first, pool, clock)

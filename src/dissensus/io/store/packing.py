@@ -44,7 +44,7 @@ from dissensus.io.store.raw import CODES, IdFile, NumberFile
 from dissensus.io.store.spool import ROLES, Spool
 from dissensus.io.store.workspace import publish, workspace
 
-Watch = Callable[[str, float], None]  # told what is being done, and which share of the whole is behind
+Progress = Callable[[str, float], None]  # told what is being done, and which share of the whole is behind
 
 
 def pack(
@@ -58,7 +58,7 @@ def pack(
     duplicates: Duplicates | None = None,
     format: str | None = None,
     memory: str | int = "2GB",
-    watch: Watch = lambda what, share: None,
+    progress: Progress = lambda what, share: None,
 ) -> Manifest:
     """Pack files of labels into a store, or add them to the labels of a store that is there.
 
@@ -75,7 +75,7 @@ def pack(
         As for :func:`dissensus.read_annotations`. A store keeps the first two: labels added later obey them.
     memory
         How much memory the packing may take, mapped files apart: ``"2GB"``, or a number of bytes.
-    watch
+    progress
         Told what is being done, and which share of the whole (0 to 1) is behind.
     """
     path, budget = Path(store), Budget.of(memory)
@@ -84,7 +84,7 @@ def pack(
         rules = _rules(path, old and old[0], classes, duplicates)
         inputs = Inputs(list_files(files), Columns(item, annotator, label), format, folder)
         with ExitStack() as open_files:
-            job = _Job(folder, inputs, budget, rules, watch, open_files)
+            job = _Job(folder, inputs, budget, rules, progress, open_files)
             manifest = job.run(None if old is None else old[1], 0 if old is None else old[0].left_out)
         publish(job.built, path)
     return manifest
@@ -134,7 +134,7 @@ class _Job:
     inputs: Inputs
     budget: Budget
     rules: _Rules
-    watch: Watch
+    progress: Progress
     files: ExitStack  # all that are open
     started: float = field(default_factory=time.monotonic)
 
@@ -179,7 +179,7 @@ class _Job:
         """All rows, chunk by chunk."""
         spool = Spool(self.folder, self.rules.classes, self.files)
         if old is not None:
-            self.watch("reading the store", 0.0)
+            self.progress("reading the store", 0.0)
             spool.add_store(old, self.budget.rows)
         whole, done, before = max(1, self.inputs.n_bytes), 0, spool.n_rows
         for pieces in self.inputs.chunks(self.budget):
@@ -221,7 +221,7 @@ class _Job:
         return finish_ids(ids, what, self.files)
 
     def _notes(self, items: IdFile, annotators: IdFile, classes: Sequence[str]) -> tuple[str, ...]:
-        self.watch("looking at ids", 0.95)
+        self.progress("looking at ids", 0.95)
         return (
             *alike_notes(items, "item", self.budget),
             *alike_notes(annotators, "annotator", self.budget),
@@ -237,7 +237,7 @@ class _Job:
 
     def _tell(self, what: str, share: float, n_rows: int) -> None:
         seconds = max(time.monotonic() - self.started, 1e-3)
-        self.watch(f"{what} ({n_rows:,} labels, {n_rows / seconds:,.0f} a second)", share)
+        self.progress(f"{what} ({n_rows:,} labels, {n_rows / seconds:,.0f} a second)", share)
 
 
 def _has_pair(old: Annotations, item: str, annotator: str) -> bool:

@@ -46,14 +46,14 @@ def fit_network(
     model: LDLNM, annotations: Annotations, x: NDArray[np.float32], dev: Any, targets: Array | None
 ) -> None:
     """Train and put everything learned on the model."""
-    train_on, watch = annotations, dev
+    train_on, progress = annotations, dev
     if dev is None and model.dev_size:
-        train_on, watch = _without_some_items(annotations, x, model)
+        train_on, progress = _without_some_items(annotations, x, model)
     device = pick_device(model.device)
     model.features_, model.feature_scale_ = x, np.asarray(_scale(x))
     model.annotator_load_ = np.asarray(train_on.annotator_load)
     model.prior_distribution_ = train_on.counts.sum(axis=0) / train_on.n_labels
-    loss = None if watch is None else dev_loss(model, watch, annotations, device)
+    loss = None if progress is None else dev_loss(model, progress, annotations, device)
     trained = train(
         Weights.orthogonal(shape_of(model), torch.Generator().manual_seed(model.seed)).to(device),
         training_set(model, train_on, x, targets, device),
@@ -183,7 +183,7 @@ def _watched_annotators(model: LDLNM, n_items: int) -> Tensor:
     load = model.annotator_load_
     if not model.annotators:
         return torch.zeros(n_items, 1, dtype=torch.int64)
-    mass = load if model.population == "labels" else (load > 0)
+    mass = load if model.weight_by == "labels" else (load > 0)
     rng = np.random.default_rng(model.seed)
     return torch.from_numpy(rng.choice(len(load), size=(n_items, WATCHED), p=mass / mass.sum()))
 

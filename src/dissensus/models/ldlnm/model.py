@@ -55,7 +55,7 @@ class LDLNM(Model):
     ``annotators=False`` leaves the annotator side out. ``batch_by="labels"`` draws batches as the paper does,
     ``"items"`` keeps the labels of an item together. Distributions come from the ``head`` "item" (ŷ_I) or
     "label" (ŷ) of all stored annotators: their mean, or with ``reduce="mode"`` the votes of their best
-    guesses; ``population="labels"`` weighs annotators by how much they labelled. Without a dev part,
+    guesses; ``weight_by="labels"`` weighs annotators by how much they labelled. Without a dev part,
     ``dev_size`` of the items serves as one (0: none, the last epoch is kept).
     """
 
@@ -79,7 +79,7 @@ class LDLNM(Model):
         "dev_size": real(0.0, 0.9),
         "head": choice("item", "label"),
         "reduce": choice("expectation", "mode"),
-        "population": choice("annotators", "labels"),
+        "weight_by": choice("annotators", "labels"),
         "embedding": ANY,
         "device": ANY,
         "n_threads": integer(1) | NONE,
@@ -145,7 +145,7 @@ class LDLNM(Model):
         dev_size: float = 0.1,
         head: str = "item",
         reduce: str = "expectation",
-        population: str = "annotators",
+        weight_by: str = "annotators",
         embedding: str | None = None,
         device: str | None = None,
         n_threads: int | None = 1,
@@ -170,7 +170,7 @@ class LDLNM(Model):
         self.dev_size = dev_size
         self.head = head
         self.reduce = reduce
-        self.population = population
+        self.weight_by = weight_by
         self.embedding = embedding
         self.device = device
         self.n_threads = n_threads
@@ -246,17 +246,17 @@ class LDLNM(Model):
         *,
         head: str | None = None,
         reduce: str | None = None,
-        population: str | None = None,
+        weight_by: str | None = None,
         dropout_seed: int | None = None,
     ) -> Array:
         """(items, classes) from features (or texts) alone: the ensemble of all stored annotators.
 
-        ``head``, ``reduce`` and ``population`` default to the model's own; ``dropout_seed`` leaves dropout on
+        ``head``, ``reduce`` and ``weight_by`` default to the model's own; ``dropout_seed`` leaves dropout on
         as the paper did for its error bars.
         """
         self._check_weights()
         head, reduce = self._own_unless("head", head), self._own_unless("reduce", reduce)
-        population = self._own_unless("population", population)
+        weight_by = self._own_unless("weight_by", weight_by)
         _check("LDLNM.label_distributions", {"dropout_seed": SEED | NONE}, dropout_seed=dropout_seed)
         from dissensus.learners.torch_tools import seeded, threads
         from dissensus.models.ldlnm.inference import ensemble
@@ -274,7 +274,7 @@ class LDLNM(Model):
                 w,
                 x,
                 stored_embeddings(self, w),
-                annotator_shares(self, population),
+                annotator_shares(self, weight_by),
                 head=head,
                 reduce=reduce,
                 dropout=self.dropout,

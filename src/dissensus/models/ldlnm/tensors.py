@@ -55,10 +55,10 @@ def stored_embeddings(model: LDLNM, w: Weights) -> Tensor:
     return w["W_A"].index_select(1, stored)
 
 
-def annotator_shares(model: LDLNM, population: str) -> Tensor:
+def annotator_shares(model: LDLNM, weight_by: str) -> Tensor:
     """(stored annotators,): each one's say in the ensemble."""
     load = model.annotator_load_[model.annotator_load_ > 0] if model.annotators else np.ones(1)
-    mass = load if population == "labels" else np.ones(len(load))
+    mass = load if weight_by == "labels" else np.ones(len(load))
     return torch.tensor(mass / mass.sum(), dtype=torch.float32, device=pick_device(model.device))
 
 

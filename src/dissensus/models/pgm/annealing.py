@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.models.pgm.joint import Parameters, Priors, block_counts, log_joint
-from dissensus.models.pgm.kernels import Array, safe_log
 from dissensus.models.pgm.message_em import item_evidence
+from dissensus.numerics import Array, safe_log
 
 Clusters = NDArray[np.intp]
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from dissensus.models.pgm.kernels import Array
+from dissensus.numerics import Array
 
 LEAST, MOST = 1e-2, 1e3  # a learned prior stays between these
 

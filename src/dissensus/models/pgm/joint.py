@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from dissensus.data.annotations import Annotations
-from dissensus.models.pgm.kernels import Array
+from dissensus.numerics import Array
 
 
 @dataclass(frozen=True)

@@ -24,55 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dissensus.execution.blocks import Block, Labels, ones
+from dissensus.execution.blocks import Block, Labels
+from dissensus.numerics import Array, ones
 
 if TYPE_CHECKING:
     from dissensus.execution.blocks import Shard
 
-Array = NDArray[np.float64]
-
 # Least likelihood of an answer relative to its most likely clusters, in double and in single precision.
 FLOOR = np.exp(-600.0)
 FLOOR_SINGLE = np.exp(-70.0)
-
-
-# ---- rows of probabilities ----------------------------------------------------------------------------
-
-
-def normalised(mass: Array) -> Array:
-    """Rows that sum to one; a row without mass becomes uniform."""
-    sums = mass.sum(axis=-1, keepdims=True)
-    uniform = np.full_like(mass, 1.0 / mass.shape[-1])
-    return np.asarray(np.divide(mass, sums, out=uniform, where=sums > 0))
-
-
-def safe_log(chances: Array) -> Array:
-    """log, with 0 taken as the smallest positive float so that 0 · log 0 stays 0."""
-    return np.asarray(np.log(np.maximum(chances, np.finfo(np.float64).tiny)))
-
-
-def softmax_rows(logits: Array) -> tuple[Array, Array]:
-    """Each row's exp, normalised, and the logarithm of what it was divided by."""
-    # NumPy reduces short rows slowly: column by column, and a product with ones, are twice as fast.
-    top = logits[:, 0].copy()
-    for column in logits.T[1:]:
-        np.maximum(top, column, out=top)
-    chances = np.exp(logits - top[:, None])
-    sums = chances @ ones(logits.shape[1], chances.dtype)
-    chances /= sums[:, None]
-    return chances, np.log(sums) + top
-
-
-def column_sums(rows: Array) -> Array:
-    """Σ over rows; a product with ones, which short rows make much faster than NumPy's own sum."""
-    return np.asarray(ones(len(rows)) @ rows)
-
-
-def one_hot_rows(chances: Array) -> Array:
-    """1 at each row's largest entry (the first of several), 0 elsewhere."""
-    hot = np.zeros_like(chances)
-    hot[np.arange(len(chances)), chances.argmax(axis=1)] = 1.0
-    return hot
 
 
 # ---- the layout of a shard ----------------------------------------------------------------------------

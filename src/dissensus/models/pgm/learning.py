@@ -12,8 +12,8 @@ import numpy as np
 
 from dissensus.models.pgm.dirichlet import Hyperprior, divergence, expected_log, learn_prior, mean
 from dissensus.models.pgm.joint import Parameters, Priors, log_prior
-from dissensus.models.pgm.kernels import Array, normalised, safe_log
 from dissensus.models.pgm.propagation import Potentials, Statistics
+from dissensus.numerics import Array, normalised, safe_log
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import numpy as np
 
 from dissensus.execution.checkpoints import Book
 from dissensus.models.ascent import Climb, climb
-from dissensus.models.pgm.kernels import Array, normalised, safe_log
 from dissensus.models.pgm.learning import Learned, Learner
 from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials
+from dissensus.numerics import Array, normalised, safe_log
 
 AUTO_DAMPING = 0.5  # share of the old message that is kept once messages are found to swing
 SWINGS = 4  # changes of direction in a row that count as swinging

@@ -35,10 +35,10 @@ from dissensus.models.base import Model
 from dissensus.models.fmm import assigned, initial_theta
 from dissensus.models.pgm import annealing
 from dissensus.models.pgm.joint import Parameters, Priors
-from dissensus.models.pgm.kernels import Array, normalised, one_hot_rows, safe_log, softmax_rows
 from dissensus.models.pgm.learning import Learner, MaximumPosterior, VariationalBayes
 from dissensus.models.pgm.message_em import MessageEM, State
 from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials
+from dissensus.numerics import Array, normalised, one_hot_rows, safe_log, softmax_rows
 from dissensus.params import NONE, SEED, choice, integer, real
 
 PAPER_PRIOR = 2.0
@@ -75,7 +75,7 @@ class PGM(Model):
         "n_best": integer(1),
         "cooling": real(0.0),
         "assignment": choice("soft", "hard"),
-        "population": choice("labels", "annotators"),
+        "weight_by": choice("labels", "annotators"),
         "seed": SEED,
         "n_jobs": integer(-1),
     }
@@ -125,9 +125,9 @@ class PGM(Model):
         n_best: int = 1,
         cooling: float = 1.0,
         assignment: str = "soft",
-        population: str = "labels",
+        weight_by: str = "labels",
         seed: int = 0,
-        n_jobs: int = 1,
+        n_jobs: int = -1,
     ) -> None:
         self.n_item_clusters = n_item_clusters
         self.n_annotator_clusters = n_annotator_clusters
@@ -146,7 +146,7 @@ class PGM(Model):
         self.n_best = n_best
         self.cooling = cooling
         self.assignment = assignment
-        self.population = population
+        self.weight_by = weight_by
         self.seed = seed
         self.n_jobs = n_jobs
 
@@ -297,7 +297,7 @@ class PGM(Model):
 
     def _weights(self, load: NDArray[Any]) -> Array:
         """π: by how much each annotator cluster labels, or Ω."""
-        if self.population == "annotators":
+        if self.weight_by == "annotators":
             return self.omega_
         # π_l ∝ Σ_n load_n z_nl
         return normalised(load @ self.annotator_clusters_)

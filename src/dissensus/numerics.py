@@ -1,0 +1,62 @@
+"""Small steps on arrays that every room uses: rows of probabilities, logarithms of them, sums over them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@cache
+def _ones(n: int, dtype: Any) -> NDArray[Any]:
+    made = np.ones(n, dtype)
+    made.setflags(write=False)
+    return made
+
+
+def ones(n: int, dtype: Any = np.float64) -> NDArray[Any]:
+    """So many ones, read-only: sparse matrices of about the same size share the same.
+
+    SciPy copies what is less than half of a larger array, so there is one array for every power of two.
+    """
+    return _ones(1 << max(n - 1, 0).bit_length(), np.dtype(dtype))[:n]
+
+
+def normalised(mass: Array) -> Array:
+    """Rows that sum to one; a row without mass becomes uniform."""
+    sums = mass.sum(axis=-1, keepdims=True)
+    uniform = np.full_like(mass, 1.0 / mass.shape[-1])
+    return np.asarray(np.divide(mass, sums, out=uniform, where=sums > 0))
+
+
+def safe_log(chances: Array) -> Array:
+    """log, with 0 taken as the smallest positive float so that 0 · log 0 stays 0."""
+    return np.asarray(np.log(np.maximum(chances, np.finfo(np.float64).tiny)))
+
+
+def softmax_rows(logits: Array) -> tuple[Array, Array]:
+    """Each row's exp, normalised, and the logarithm of what it was divided by."""
+    # NumPy reduces short rows slowly: column by column, and a product with ones, are twice as fast.
+    top = logits[:, 0].copy()
+    for column in logits.T[1:]:
+        np.maximum(top, column, out=top)
+    chances = np.exp(logits - top[:, None])
+    sums = chances @ ones(logits.shape[1], chances.dtype)
+    chances /= sums[:, None]
+    return chances, np.log(sums) + top
+
+
+def column_sums(rows: Array) -> Array:
+    """Σ over rows; a product with ones, which short rows make much faster than NumPy's own sum."""
+    return np.asarray(ones(len(rows)) @ rows)
+
+
+def one_hot_rows(chances: Array) -> Array:
+    """1 at each row's largest entry (the first of several), 0 elsewhere."""
+    hot = np.zeros_like(chances)
+    hot[np.arange(len(chances)), chances.argmax(axis=1)] = 1.0
+    return hot
