@@ -1,0 +1,138 @@
+"""The rooms of the package, and that imports go down only: docs/architecture.md draws them.
+
+Every import is read from the source, those inside functions and under TYPE_CHECKING too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "dissensus"
+
+# A room may import the rooms above it in this list (they stand below it in the house), and no other.
+ROOMS = [
+    "_version",
+    "errors",
+    "params",
+    "numerics",
+    "metrics",
+    "data",
+    "io",
+    "execution",
+    "features",
+    "learners",
+    "models",
+    "guided",
+    "evaluation",
+    "selection",
+    "annotators",
+    "report",
+    "workflow",
+    "paper",
+    "cli",
+    "__init__",
+    "__main__",
+]
+MOST_AT_THE_TOP = 6  # modules beside the rooms' folders
+
+# Rooms that still import upwards. The list only shrinks: an entry that no longer occurs must go.
+STILL_UP: set[tuple[str, str]] = {
+    ("data", "io"),
+    ("evaluation", "selection"),
+    ("execution", "models"),
+    ("io", "execution"),
+    ("paper", "experiments"),
+    ("selection", "workflow"),
+}
+# Rooms that are leaving the package.
+LEAVING: set[str] = {"experiments", "planted"}
+
+
+def room_of(module: str) -> str:
+    """The room of ``dissensus.<room>.…``; the package itself is its ``__init__``."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def imports_in(tree: ast.Module, path: Path) -> Iterator[tuple[int, str]]:
+    """Line and room of every import of ours in a file's source."""
+    package = ["dissensus", *path.relative_to(SOURCE).parent.parts]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            modules = [f"{module}.{name.name}" for name in node.names] if module == "dissensus" else [module]
+        else:
+            continue
+        for module in modules:
+            if module.split(".")[0] == "dissensus":
+                found = room_of(module)
+                yield node.lineno, found if (SOURCE / found).exists() or is_module(found) else "__init__"
+
+
+def is_module(name: str) -> bool:
+    """True for a module that lies at the top."""
+    return (SOURCE / f"{name}.py").exists()
+
+
+def between_rooms() -> dict[tuple[str, str], list[str]]:
+    """Places of every import from one room of another."""
+    places: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for path in sorted(SOURCE.rglob("*.py")):
+        inside = path.relative_to(SOURCE)
+        here = inside.parts[0].removesuffix(".py")
+        for line, there in imports_in(ast.parse(path.read_text(encoding="utf-8")), path):
+            if here != there:
+                places[here, there].append(f"{inside}:{line}")
+    return places
+
+
+def rooms_in_the_tree() -> set[str]:
+    folders = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    return folders | {path.stem for path in SOURCE.glob("*.py")}
+
+
+def test_every_room_has_its_place_in_the_list() -> None:
+    assert rooms_in_the_tree() == set(ROOMS) | LEAVING
+
+
+def test_few_modules_lie_at_the_top() -> None:
+    flat = {path.stem for path in SOURCE.glob("*.py") if not path.stem.startswith("_")}
+    assert len(flat - LEAVING) <= MOST_AT_THE_TOP, sorted(flat)
+
+
+def test_imports_go_down_the_list() -> None:
+    height = {room: place for place, room in enumerate(ROOMS)}
+    up = {
+        (here, there): places
+        for (here, there), places in between_rooms().items()
+        if height.get(there, len(ROOMS)) > height.get(here, len(ROOMS))
+    }
+    new = {f"{here} → {there}": up[here, there] for here, there in up if (here, there) not in STILL_UP}
+    assert not new, f"imports that go up: {new}"
+    assert not STILL_UP - set(up), f"no longer there, take them off the list: {STILL_UP - set(up)}"
+
+
+def test_no_two_rooms_import_each_other() -> None:
+    ways = set(between_rooms()) - STILL_UP
+    assert not {(here, there) for here, there in ways if (there, here) in ways}
+
+
+def test_the_reader_of_imports_sees_every_kind() -> None:
+    lines = [
+        "import dissensus.io.read",
+        "from dissensus.models.base import Model",
+        "from dissensus import cli, load",
+        "import numpy, dissensus",
+        "def later():\n    from dissensus.paper import plan",
+        "if TYPE_CHECKING:\n    from .plan import cells",
+        "from ..errors import DataError",
+    ]
+    file = SOURCE / "paper" / "never_written.py"
+    seen = [[there for _, there in imports_in(ast.parse(line), file)] for line in lines]
+    assert seen == [["io"], ["models"], ["cli", "__init__"], ["__init__"], ["paper"], ["paper"], ["errors"]]
