@@ -11,9 +11,10 @@ import sys
 import numpy as np
 
 import dissensus as ds
-from dissensus.execution.blocks import Shard, executor, shards_of
+from dissensus.data.blocks import shards_of
+from dissensus.execution.blocks import executor
 from dissensus.models.pgm.joint import Priors
-from dissensus.models.pgm.kernels import messages
+from dissensus.models.pgm.kernels import PairLayout, messages
 from dissensus.models.pgm.learning import MaximumPosterior
 from dissensus.models.pgm.propagation import Graph
 from timing import best_seconds, verdict
@@ -29,11 +30,12 @@ def main() -> int:
     shards = shards_of(annotations)
     theta = rng.dirichlet(np.ones(P), (K, L))
     factors = np.ascontiguousarray(theta.transpose(2, 0, 1))
-    cavities = {id(shard): rng.dirichlet(np.ones(L), shard.pairs.n_pairs) for shard in shards}
+    layouts = [PairLayout.of(shard) for shard in shards]
+    cavities = {id(layout): rng.dirichlet(np.ones(L), layout.n_pairs) for layout in layouts}
 
-    def bare_step(shard: Shard) -> np.ndarray:
-        message = messages(shard.pairs, factors, cavities[id(shard)])
-        return shard.pairs.to_items @ np.log(message, out=message)
+    def bare_step(layout: PairLayout) -> np.ndarray:
+        message = messages(layout, factors, cavities[id(layout)])
+        return layout.to_items @ np.log(message, out=message)
 
     status = 0
     for n_jobs in (1, 2):
@@ -48,7 +50,7 @@ def main() -> int:
                 learned = learner.learn(graph.statistics(beliefs, None), None)
                 graph.round(beliefs, learned.potentials)
 
-            bare, full = best_seconds(lambda pool=pool: pool.map(bare_step, shards), iteration, repeats=7)
+            bare, full = best_seconds(lambda pool=pool: pool.map(bare_step, layouts), iteration, repeats=7)
             print(f"{n_jobs} thread(s): bare {bare * 1e3:.0f} ms, full iteration {full * 1e3:.0f} ms")
             status |= verdict(f"  full / bare, {n_jobs} thread(s)", full / bare, LIMIT)
     return status

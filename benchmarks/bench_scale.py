@@ -186,6 +186,7 @@ def known_posterior(annotations: Any, annotator: np.ndarray) -> np.ndarray:
 def overhead() -> dict[str, Any]:
     """Seconds that a round of four shards takes on two Dask workers beyond the same round here."""
     import dissensus as ds
+    from dissensus.data import blocks
     from dissensus.execution import blocks as engine
     from dissensus.execution.dask.connection import connected
     from dissensus.execution.dask.executor import Dask
@@ -193,7 +194,7 @@ def overhead() -> dict[str, Any]:
     from dissensus.models.pgm.kernels import PairBlock
 
     annotations = ds.simulate(20_000, 2_000, 5, labels_per_item=5, load="long-tail").annotations
-    engine.SHARD_LABELS = -(-annotations.n_labels // 4)
+    blocks.SHARD_LABELS = -(-annotations.n_labels // 4)
     z = np.random.default_rng(0).dirichlet(np.ones(8), annotations.n_annotators)
     took = {}
     with connected("local", n_workers=2) as client, tempfile.TemporaryDirectory() as folder:
@@ -231,11 +232,11 @@ MEASUREMENTS = {
 def fit_on_disk(model: str, source: str) -> dict[str, Any]:
     """The same fit in the least memory that keeps layouts: every message goes to disk, and is seen there."""
     import dissensus as ds
-    from dissensus.execution.memory import BASE
+    from dissensus.params import PROCESS_BYTES
 
     annotations = ds.read_annotations(source)
     needs = built(model, 1)._needs(annotations, 8)
-    least = BASE + needs.fixed + 2 * needs.working + needs.laid_out * annotations.n_labels
+    least = PROCESS_BYTES + needs.fixed + 2 * needs.working + needs.laid_out * annotations.n_labels
     seen: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder)

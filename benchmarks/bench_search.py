@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 import dissensus as ds
-from dissensus.execution.blocks import n_cores
 from dissensus.paper.pages import read_dataset
+from dissensus.params import n_cores
 from timing import verdict
 
 LIMITS = {"bp": 60.0, "vb": 90.0, "annealing": 180.0}  # seconds on two cores; the paper took 7 and 9 hours

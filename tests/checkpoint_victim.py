@@ -20,7 +20,7 @@ import numpy as np
 
 import dissensus as ds
 from cluster_help import MODELS, SHARD, crowd
-from dissensus.execution import blocks as engine
+from dissensus.data import blocks
 from dissensus.execution import checkpoints
 
 
@@ -66,7 +66,7 @@ def fit(folder: str, model: str, memory: int, moment: str) -> None:
 
 def main() -> None:
     folder, model, memory, *moments = sys.argv[1:]
-    engine.SHARD_LABELS = SHARD
+    blocks.SHARD_LABELS = SHARD
     for moment in moments:
         child = os.fork()
         if not child:

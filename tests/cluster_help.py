@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.execution import blocks as engine
-from dissensus.execution.memory import BASE
+from dissensus.data import blocks
 from dissensus.models.base import Model
+from dissensus.params import PROCESS_BYTES
 
 SHARD = 150  # labels of a shard, so that a small crowd has many blocks
 ITERATIONS = 7  # of every fit: no tolerance ends it before
@@ -57,7 +57,7 @@ def crowd(seed: int = 0) -> ds.Annotations:
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some twenty blocks of one shard each."""
-    monkeypatch.setattr(engine, "SHARD_LABELS", SHARD)
+    monkeypatch.setattr(blocks, "SHARD_LABELS", SHARD)
 
 
 def bits(model: Model) -> dict[str, bytes]:
@@ -76,7 +76,7 @@ def differing(a: Model, b: Model) -> list[str]:
 def least_memory(model: Model, known: ds.Annotations) -> int:
     """What a fit on one thread is not refused: no messages in it, and no layouts that stay."""
     needs = model._needs(known, 8)
-    return BASE + needs.fixed + needs.working
+    return PROCESS_BYTES + needs.fixed + needs.working
 
 
 def stored(annotations: ds.Annotations, folder: Path) -> ds.Annotations:

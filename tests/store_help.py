@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from dissensus import Annotations
-from dissensus.execution import blocks as engine
+from dissensus.data import blocks
 from dissensus.io import delimited, json_lines
 from dissensus.io import parquet as our_parquet
 from dissensus.io.store import layout, packing
@@ -68,5 +68,5 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(our_parquet, "_BATCH", 5)
     monkeypatch.setattr(json_lines, "_BATCH", 5)
     monkeypatch.setattr(delimited, "_BLOCK", 256)
-    monkeypatch.setattr(engine, "SHARD_LABELS", 12)
+    monkeypatch.setattr(blocks, "SHARD_LABELS", 12)
     monkeypatch.setattr(layout, "SHARD_TIMES", 4)

@@ -15,7 +15,7 @@ from scipy.stats import beta
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
-from dissensus.execution import blocks as engine
+from dissensus.data import blocks
 from dissensus.execution.blocks import Serial
 from dissensus.models.cbcc import LEAST, MOST, Communities, expected_logs, fixed_point, memberships
 from dissensus.models.confusion import Crowd
@@ -311,7 +311,7 @@ def test_new_items_get_bayes_rule_with_the_kept_matrices() -> None:
 
 def test_shards_and_jobs_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ds.CBCC(3, max_iter=20).fit(CROWD)
-    monkeypatch.setattr(engine, "SHARD_LABELS", 50)
+    monkeypatch.setattr(blocks, "SHARD_LABELS", 50)
     one, two = (ds.CBCC(3, max_iter=20, n_restarts=2, n_jobs=n_jobs).fit(CROWD) for n_jobs in (1, 2))
     assert one.posterior_.tobytes() == two.posterior_.tobytes()
     assert one.trace_.tobytes() == two.trace_.tobytes()

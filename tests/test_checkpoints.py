@@ -29,11 +29,11 @@ from cluster_help import (
     least_memory,
     small_shards,
 )
+from dissensus.data import blocks
+from dissensus.data.blocks import blocks_of
 from dissensus.errors import DataError
-from dissensus.execution import blocks as engine
 from dissensus.execution import checkpoints, scratch
 from dissensus.execution import resources as resourcing
-from dissensus.execution.blocks import blocks_of
 from dissensus.execution.checkpoints import STATE, Book, FiledBook, span
 from dissensus.execution.resources import Resources
 from dissensus.execution.scratch import LOCK, alone_in
@@ -219,14 +219,14 @@ HOLDER = f"""
 import sys, time
 import dissensus as ds
 from cluster_help import MODELS, crowd
-from dissensus.execution import blocks as engine
+from dissensus.data import blocks
 
 def wait(words, share):
     if words.startswith("iteration 3 "):
         print("here", flush=True)
         time.sleep(60)
 
-engine.SHARD_LABELS = {SHARD}
+blocks.SHARD_LABELS = {SHARD}
 with ds.resources(checkpoint=sys.argv[1], checkpoint_every=1, progress=wait):
     MODELS["pgm-bp"]().fit(crowd())
 """
@@ -277,7 +277,7 @@ def test_restarts_on_threads_share_the_lock(tmp_path: Path, monkeypatch: pytest.
         return real(*given)
 
     monkeypatch.setattr(resourcing, "_identity", slow)
-    monkeypatch.setattr(engine, "SHARD_LABELS", 100_000)  # one block: threads go to the restarts
+    monkeypatch.setattr(blocks, "SHARD_LABELS", 100_000)  # one block: threads go to the restarts
     model = ds.PGM(3, 2, n_restarts=3, max_iter=4, tol=0.0, n_jobs=3)
     assert differing(run(tmp_path, model), type(model)(**model.get_params()).fit(crowd())) == []
 

@@ -15,8 +15,8 @@ import pytest
 
 import dissensus as ds
 from cli_help import failure, run
+from dissensus.data import blocks
 from dissensus.errors import DataError
-from dissensus.execution import blocks as engine
 from dissensus.execution import checkpoints
 from dissensus.execution import resources as resourcing
 
@@ -169,7 +169,7 @@ def test_the_page_does_not_break_the_limit_either(
 def test_memory_and_disk_do_not_reach_the_result(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dissensus.execution.memory.BASE", 0)
+    monkeypatch.setattr("dissensus.execution.memory.PROCESS_BYTES", 0)
     run("fit", votes, *FIT, "-o", tmp_path / "plain")
     needed = re.search(r"needs (\S+) of memory", failure("fit", votes, *FIT, "--memory", "1KB"))
     assert needed is not None
@@ -186,8 +186,8 @@ def test_processes_give_the_bits_of_threads(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr(engine, "SHARD_LABELS", 100)
-    assert len(engine.blocks_of(ds.read_annotations(votes))) > 5
+    monkeypatch.setattr(blocks, "SHARD_LABELS", 100)
+    assert len(blocks.blocks_of(ds.read_annotations(votes))) > 5
     run("fit", votes, *FIT, "-j", "2", "-o", tmp_path / "threads")
     run("fit", votes, *FIT, "-j", "2", "--cluster", "local", "-o", tmp_path / "processes")
     assert results(tmp_path / "processes") == results(tmp_path / "threads")

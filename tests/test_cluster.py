@@ -30,12 +30,12 @@ from cluster_help import (
     small_shards,
     stored,
 )
+from dissensus.data.blocks import blocks_of
 from dissensus.errors import ClusterError, DataError
-from dissensus.execution.blocks import blocks_of
 from dissensus.execution.dask import connection, executor, worker
 from dissensus.execution.dask.connection import connected
-from dissensus.execution.memory import BASE
 from dissensus.models.fmm import counts_of
+from dissensus.params import PROCESS_BYTES
 from tls_help import certificates
 
 __all__ = ["small_shards"]
@@ -76,7 +76,7 @@ def test_little_memory_gives_the_same_bits(name: str, client: Any, tmp_path: Pat
     known, model = crowd(), MODELS[name]()
     alone = model.fit(known)
     # two workers beside us, and two threads that work
-    least = least_memory(model, known) + 2 * BASE + model._needs(known, 8).working
+    least = least_memory(model, known) + 2 * PROCESS_BYTES + model._needs(known, 8).working
     with ds.resources(cluster=client, scratch=tmp_path, memory=least + 30_000):
         assert differing(MODELS[name]().fit(known), alone) == []
     with (

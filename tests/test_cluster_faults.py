@@ -226,11 +226,11 @@ PROGRAM = f"""
 import sys
 import dissensus as ds
 from cluster_help import MODELS, crowd
-from dissensus.execution import blocks as engine
+from dissensus.data import blocks
 from test_cluster_faults import Killing
 
 if __name__ == "__main__":
-    engine.SHARD_LABELS = {SHARD}
+    blocks.SHARD_LABELS = {SHARD}
     told = lambda *words: progress(*words)
     with ds.resources(cluster="local", n_workers=2, scratch=sys.argv[1], progress=told) as found:
         progress = Killing(found.client, seed=1, kills=2)

@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 import dissensus as ds
+from dissensus.data import blocks
 from dissensus.errors import ParameterError
-from dissensus.execution import blocks as engine
 from dissensus.execution.blocks import Serial
 from dissensus.models.confusion import Crowd, shares, votes
 from small_graphs import crowd
@@ -459,7 +459,7 @@ def test_new_annotators_learn_their_matrix_from_known_items() -> None:
 
 def test_shards_and_jobs_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ds.DawidSkene().fit(CROWD)
-    monkeypatch.setattr(engine, "SHARD_LABELS", 50)
+    monkeypatch.setattr(blocks, "SHARD_LABELS", 50)
     one, two = (ds.DawidSkene(n_jobs=n_jobs).fit(CROWD) for n_jobs in (1, 2))
     np.testing.assert_allclose(one.posterior_, whole.posterior_, rtol=1e-9, atol=1e-15)
     assert one.posterior_.tobytes() == two.posterior_.tobytes()

@@ -12,9 +12,11 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import dissensus as ds
+from dissensus.data import blocks
+from dissensus.data.blocks import Shard, shards_of
 from dissensus.errors import ParameterError
-from dissensus.execution import blocks as engine
-from dissensus.execution.blocks import Serial, Shard, executor, n_cores, shards_of, total
+from dissensus.execution.blocks import Serial, executor, total
+from dissensus.params import n_cores
 
 
 def crowd(seed: int = 0) -> ds.Annotations:
@@ -36,7 +38,7 @@ def crowd(seed: int = 0) -> ds.Annotations:
 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(engine, "SHARD_LABELS", 64)
+    monkeypatch.setattr(blocks, "SHARD_LABELS", 64)
     return 64
 
 

@@ -14,8 +14,8 @@ from scipy.stats import dirichlet
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
+from dissensus.data import blocks
 from dissensus.data.simulation import Simulation
-from dissensus.execution import blocks as engine
 from dissensus.models.fmm import e_step, initial_theta, log_prior, m_step, responsibilities
 
 Array = NDArray[np.float64]
@@ -212,7 +212,7 @@ def test_who_gave_a_label_does_not_matter() -> None:
 
 def test_many_shards_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ds.FMM(3, seed=1).fit(CROWD)
-    monkeypatch.setattr(engine, "SHARD_LABELS", 50)
+    monkeypatch.setattr(blocks, "SHARD_LABELS", 50)
     pieces = ds.FMM(3, seed=1).fit(CROWD)
     np.testing.assert_allclose(pieces.theta_, whole.theta_, rtol=1e-9)
     np.testing.assert_allclose(pieces.trace_, whole.trace_, rtol=1e-12)

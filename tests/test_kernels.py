@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.execution.blocks import shards_of
+from dissensus.data.blocks import shards_of
 from dissensus.models.pgm.kernels import (
     FLOOR,
     PairLayout,

@@ -10,7 +10,8 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError, ParameterError
-from dissensus.execution.memory import BASE, Needs, Plan, block_labels, n_bytes, planned, words
+from dissensus.execution.memory import Needs, Plan, block_labels, planned
+from dissensus.params import PROCESS_BYTES, n_bytes, size_words
 
 LABELS = ds.Annotations.from_arrays(["a", "a", "b", "b"], ["x", "y", "x", "y"], ["0", "1", "0", "0"])
 
@@ -39,20 +40,20 @@ def plan(memory: int, **crew: int) -> Plan:
     ],
 )
 def test_what_stays_in_memory(beyond: int, expected: Plan) -> None:
-    assert plan(BASE + 1010 + beyond) == expected
+    assert plan(PROCESS_BYTES + 1010 + beyond) == expected
 
 
 def test_single_precision_takes_half_the_room_for_messages() -> None:
-    memory = BASE + 1010 + 1900
+    memory = PROCESS_BYTES + 1010 + 1900
     assert planned(Model(), LABELS, memory, np.float32, n_threads=1) == Plan()
     assert plan(memory) == Plan(0.5)
 
 
 def test_threads_and_workers_count() -> None:
-    plan(BASE + 1020, n_threads=2)
+    plan(PROCESS_BYTES + 1020, n_threads=2)
     with pytest.raises(DataError):
-        plan(BASE + 1019, n_threads=2)
-    least = 3 * BASE + 1020
+        plan(PROCESS_BYTES + 1019, n_threads=2)
+    least = 3 * PROCESS_BYTES + 1020
     # On a cluster messages are on disk, and any worker may have to lay out any block.
     assert plan(least + 800, n_threads=2, n_workers=2) == Plan(0.0)
     assert plan(least + 799, n_threads=2, n_workers=2) == Plan(0.0, laid_out=3)
@@ -94,7 +95,7 @@ def test_what_is_no_size(given: Any) -> None:
 
 def test_words_can_be_given_back_and_never_say_too_little() -> None:
     for size in (1, 999, 10**6, 1_500_000_001, 8 * 10**9, 3 * 10**12 + 1):
-        assert size <= n_bytes(words(size), "resources") <= 1.1 * size + 100
+        assert size <= n_bytes(size_words(size), "resources") <= 1.1 * size + 100
 
 
 def test_labels_of_a_block() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.execution import blocks as engine
+from dissensus.data import blocks
 from dissensus.numerics import ones
 
 CROWDS = {
@@ -51,7 +51,7 @@ def planned_bytes(model: Any, annotations: ds.Annotations, **given: Any) -> int:
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks, as large data have; what all of them share is there already."""
-    monkeypatch.setattr(engine, "SHARD_LABELS", 2048)
+    monkeypatch.setattr(blocks, "SHARD_LABELS", 2048)
     monkeypatch.setattr("dissensus.execution.memory.SHARD_LABELS", 2048)
     monkeypatch.setattr("dissensus.models.pgm.model.SHARD_LABELS", 2048)
     for power in range(18):

@@ -13,9 +13,9 @@ from scipy.special import gammaln, xlogy
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
+from dissensus.data import blocks
 from dissensus.data.simulation import Simulation
 from dissensus.errors import ParameterError
-from dissensus.execution import blocks as engine
 from dissensus.models import fmm
 from dissensus.models.pgm.dirichlet import expected_log
 from dissensus.models.pgm.joint import Parameters, Priors, log_joint, log_prior
@@ -529,8 +529,8 @@ def test_new_items_by_new_annotators_are_exact_on_a_tree() -> None:
 def test_the_number_of_jobs_does_not_matter(
     inference: str, n_restarts: int, shard_labels: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "SHARD_LABELS", shard_labels)
-    assert len(engine.shards_of(CROWD)) == (7 if shard_labels == 60 else 1)
+    monkeypatch.setattr(blocks, "SHARD_LABELS", shard_labels)
+    assert len(blocks.shards_of(CROWD)) == (7 if shard_labels == 60 else 1)
     settings: dict[str, Any] = {"inference": inference, "n_restarts": n_restarts, "max_iter": 15}
     one, two = (ds.PGM(4, 3, n_jobs=n_jobs, **settings).fit(CROWD) for n_jobs in (1, 2))
     for name in (*ds.PGM._arrays, "label_distributions_", "trace_"):
@@ -542,7 +542,7 @@ def test_how_items_are_cut_into_shards_does_not_matter(
     inference: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = ds.PGM(3, 2, inference=inference, max_iter=10).fit(CROWD)
-    monkeypatch.setattr(engine, "SHARD_LABELS", 50)
+    monkeypatch.setattr(blocks, "SHARD_LABELS", 50)
     pieces = ds.PGM(3, 2, inference=inference, max_iter=10).fit(CROWD)
     np.testing.assert_allclose(pieces.theta_, whole.theta_, rtol=1e-9)
     np.testing.assert_allclose(pieces.trace_, whole.trace_, rtol=1e-12)

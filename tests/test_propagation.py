@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dissensus as ds
+from dissensus.data import blocks
 from dissensus.execution import blocks as engine
 from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials
 from small_graphs import (
@@ -340,8 +341,8 @@ def test_how_items_are_cut_into_shards_does_not_matter(
 
     whole = run()
     for size in (7, 40, 1000):
-        monkeypatch.setattr(engine, "SHARD_LABELS", size)
-        assert len(engine.shards_of(CROWD)) == max(1, min(60, -(-300 // size)))
+        monkeypatch.setattr(blocks, "SHARD_LABELS", size)
+        assert len(blocks.shards_of(CROWD)) == max(1, min(60, -(-300 // size)))
         for one, other in zip(whole, run(), strict=True):
             np.testing.assert_allclose(other, one, rtol=1e-12)
 
@@ -357,7 +358,7 @@ def test_pairwise_counts_keep_every_label_even_before_messages_settle(rounds: in
 
 
 def test_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "SHARD_LABELS", 20)
+    monkeypatch.setattr(blocks, "SHARD_LABELS", 20)
     rng = np.random.default_rng(0)
     potentials = logs(*random_parameters(4, 3, 3, rng))
     start = rng.dirichlet(np.ones(4), size=60), rng.dirichlet(np.ones(3), size=12)

@@ -16,15 +16,15 @@ from pyarrow import parquet
 
 import dissensus as ds
 from cli_help import failure, run, tree, write_votes
-from dissensus.data import vocabulary
+from dissensus.data import blocks, vocabulary
 from dissensus.errors import DataError, ParameterError
-from dissensus.execution import blocks as engine
 from dissensus.io.results import label_table
 from dissensus.io.store import layout
-from dissensus.io.store.budget import BASE, Budget, words
+from dissensus.io.store.budget import Budget
 from dissensus.io.store.inputs import list_files
 from dissensus.io.store.merging import partitions
 from dissensus.io.write import write_table
+from dissensus.params import PROCESS_BYTES, size_words
 from store_help import FORMATS, few_rows, random_rows, same, write_rows
 
 __all__ = ["few_rows"]
@@ -160,7 +160,7 @@ def test_ids_beyond_two_gigabytes_have_wide_starts(tmp_path: Path, monkeypatch: 
     "model", [ds.DawidSkene(max_iter=5), ds.PGM(3, 2, max_iter=3), ds.FMM(3)], ids=["ds", "pgm", "fmm"]
 )
 def test_a_model_learns_the_same_bits(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "SHARD_LABELS", 64)
+    monkeypatch.setattr(blocks, "SHARD_LABELS", 64)
     crowd = ds.simulate(n_items=120, n_annotators=20, seed=2).annotations
     write_table(label_table(crowd), tmp_path / "votes.parquet")
     ds.pack(tmp_path / "votes.parquet", tmp_path / "store")
@@ -170,13 +170,13 @@ def test_a_model_learns_the_same_bits(model: Any, tmp_path: Path, monkeypatch: p
 
 
 def test_the_engines_shards_lie_within_the_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "SHARD_LABELS", 12)
+    monkeypatch.setattr(blocks, "SHARD_LABELS", 12)
     monkeypatch.setattr(layout, "SHARD_TIMES", 4)
     manifest = ds.pack(write_rows(tmp_path / "votes.csv", random_rows(4, 400)), tmp_path / "store")
     packed = ds.open_annotations(tmp_path / "store")
     starts = [shard.first_item for shard in manifest.shards]
     assert len(starts) > 3
-    assert set(starts) <= {shard.first_item for shard in engine.shards_of(packed)}
+    assert set(starts) <= {shard.first_item for shard in blocks.shards_of(packed)}
     assert [s.first_row for s in manifest.shards] == packed.item_pointers[starts].tolist()
 
 
@@ -243,13 +243,15 @@ def test_memory_that_is_no_size_or_too_little_is_refused(memory: str | int, tmp_
 
 
 def test_sizes_are_rounded_up() -> None:
-    assert [words(n) for n in (330_000_000, 330_000_001, 1_999_999_999)] == ["330MB", "330.1MB", "2GB"]
+    assert [size_words(n) for n in (330_000_000, 330_000_001, 1_999_999_999)] == ["330MB", "330.1MB", "2GB"]
 
 
 def test_what_cannot_be_cut_says_what_memory_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dissensus.io.store.packing.Budget.of", lambda _: Budget(BASE + 1000, 10, 600))
+    monkeypatch.setattr(
+        "dissensus.io.store.packing.Budget.of", lambda _: Budget(PROCESS_BYTES + 1000, 10, 600)
+    )
     array = write_rows(tmp_path / "votes.json", random_rows(7))
     with pytest.raises(
         DataError, match=r"votes\.json: reading it whole.* needs 250\.\dMB of memory, and 250\.1MB"

@@ -3,7 +3,7 @@
 A class that derives from :class:`Params` stores each ``__init__`` argument under its own name and
 nothing else; ``get_params``, ``set_params`` and ``sklearn.base.clone`` then work. Rules for the values are
 declared once, in ``_rules``, and checked when work begins (never in ``__init__``, so that ``set_params``
-and grid searches behave).
+and grid searches behave). Below it, what settings of a machine mean: sizes of memory and numbers of cores.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
+import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -131,3 +133,30 @@ class Params:
 
 def _same(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and bool(value == default))
+
+
+# ---- the machine --------------------------------------------------------------------------------------
+
+# What a process has before the first row: interpreter, NumPy, Arrow and their buffers.
+PROCESS_BYTES = 250_000_000
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def n_bytes(memory: str | int, owner: str) -> int:
+    """``"2GB"``, ``"512MB"`` or a number of bytes, as a number of bytes."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B?)\s*", str(memory), re.IGNORECASE)
+    if found is None:
+        raise bad_parameter(owner, "memory", "a size such as '2GB', or a number of bytes", memory)
+    unit = found[2].upper().removesuffix("B")
+    return int(float(found[1]) * _UNITS[f"{unit}B" if unit else ""])
+
+
+def size_words(size: int) -> str:
+    """``1.5GB``, as it may be given back to ``memory=``; rounded up."""
+    unit = next((unit for unit in ("TB", "GB", "MB") if size >= _UNITS[unit]), "KB")
+    return f"{-(-size * 10 // _UNITS[unit]) / 10:g}{unit}"
+
+
+def n_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

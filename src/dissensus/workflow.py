@@ -27,10 +27,10 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, ParameterError, bad_parameter
-from dissensus.execution.memory import BASE, words
 from dissensus.execution.resources import current, using
 from dissensus.io.results import SUMMARY, is_ours, output_directory, write_csv, write_pieces, write_summary
 from dissensus.models.base import Model
+from dissensus.params import PROCESS_BYTES, size_words
 from dissensus.selection.compare import (
     HeldOut,
     Progress,
@@ -245,10 +245,10 @@ def write_run(
 
 def _too_large_for_a_page(annotations: Annotations) -> str | None:
     """Why there is no page, where it would break the limit of memory."""
-    allowed, needed = current().memory, BASE + PAGE_BYTES * annotations.n_labels
+    allowed, needed = current().memory, PROCESS_BYTES + PAGE_BYTES * annotations.n_labels
     if allowed is None or needed <= allowed:
         return None
-    return f"it takes some {words(needed)} of memory, and {words(allowed)} are allowed"
+    return f"it takes some {size_words(needed)} of memory, and {size_words(allowed)} are allowed"
 
 
 def write_fitted(run: Run, folder: Path) -> None:

@@ -92,7 +92,7 @@ class Machine(Cluster):
         """Likewise a size that is none."""
         super().check()
         if self.memory is not None:
-            from dissensus.execution.memory import n_bytes
+            from dissensus.params import n_bytes
 
             n_bytes(self.memory, "fit")
 

@@ -7,37 +7,18 @@ the system's to keep or drop, and are not counted.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dissensus.errors import DataError, bad_parameter
-from dissensus.execution.blocks import SHARD_LABELS, shards_a_block
+from dissensus.data.blocks import SHARD_LABELS, shards_a_block
+from dissensus.errors import DataError
+from dissensus.params import PROCESS_BYTES, size_words
 
 if TYPE_CHECKING:
     from dissensus.data.annotations import Annotations
     from dissensus.models.base import Model
-
-# What a process has before the first row: interpreter, NumPy, Arrow and their buffers.
-BASE = 250_000_000
-_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-
-
-def n_bytes(memory: str | int, owner: str) -> int:
-    """``"2GB"``, ``"512MB"`` or a number of bytes, as a number of bytes."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B?)\s*", str(memory), re.IGNORECASE)
-    if found is None:
-        raise bad_parameter(owner, "memory", "a size such as '2GB', or a number of bytes", memory)
-    unit = found[2].upper().removesuffix("B")
-    return int(float(found[1]) * _UNITS[f"{unit}B" if unit else ""])
-
-
-def words(size: int) -> str:
-    """``1.5GB``, as it may be given back to ``memory=``; rounded up."""
-    unit = next((unit for unit in ("TB", "GB", "MB") if size >= _UNITS[unit]), "KB")
-    return f"{-(-size * 10 // _UNITS[unit]) / 10:g}{unit}"
 
 
 # ---- what a fit takes ---------------------------------------------------------------------------------
@@ -77,12 +58,12 @@ def planned(
     messages are on disk in any case. ``given`` is what the fit is given beside the annotations.
     """
     needs = model._needs(annotations, np.dtype(dtype).itemsize, **given)
-    least = BASE * (1 + n_workers) + needs.fixed + n_threads * needs.working
+    least = PROCESS_BYTES * (1 + n_workers) + needs.fixed + n_threads * needs.working
     if least > memory:
         raise DataError(
-            f"{type(model).__name__} on {annotations.n_labels:,} labels needs {words(least)} of memory at "
-            f"least, and {words(memory)} are allowed; allow as much with memory= (--memory), or use fewer "
-            "clusters, threads or workers"
+            f"{type(model).__name__} on {annotations.n_labels:,} labels needs {size_words(least)} of memory "
+            f"at least, and {size_words(memory)} are allowed; allow as much with memory= (--memory), or use "
+            "fewer clusters, threads or workers"
         )
     layouts = needs.laid_out * annotations.n_labels
     # A block may be worked on by any worker, so each of them must have room for what it keeps.
@@ -92,7 +73,7 @@ def planned(
     if n_workers or not needs.messages:
         return Plan(0.0 if needs.messages else 1.0)
     # While rounds go on, messages of two of them are there and the model is not; at the end those of one are.
-    room = memory - BASE - layouts - n_threads * needs.working
+    room = memory - PROCESS_BYTES - layouts - n_threads * needs.working
     return Plan(min(1.0, room / needs.messages, 2 * (room - needs.fixed) / needs.messages))
 
 

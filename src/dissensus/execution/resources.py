@@ -28,12 +28,12 @@ import numpy as np
 
 from dissensus.errors import DataError, bad_parameter
 from dissensus.execution.blas import one_blas_thread
-from dissensus.execution.blocks import Executor, executor, n_cores
+from dissensus.execution.blocks import Executor, executor
 from dissensus.execution.checkpoints import Progress
 from dissensus.execution.desk import Desk
-from dissensus.execution.memory import Plan, n_bytes, planned
+from dissensus.execution.memory import Plan, planned
 from dissensus.execution.scratch import alone_in, scratch_below
-from dissensus.params import Rule, choice, integer
+from dissensus.params import Rule, choice, integer, n_bytes, n_cores
 
 if TYPE_CHECKING:
     from dissensus.data.annotations import Annotations

@@ -21,8 +21,8 @@ from typing import Any, Protocol, TypeVar
 
 from dissensus.errors import DissensusError, bad_parameter
 from dissensus.execution.blas import one_blas_thread
-from dissensus.execution.blocks import n_cores
 from dissensus.execution.resources import Resources, current, using
+from dissensus.params import n_cores
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

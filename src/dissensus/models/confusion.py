@@ -22,8 +22,9 @@ from scipy import sparse
 from scipy.special import xlogy
 
 from dissensus.data.annotations import Annotations
+from dissensus.data.blocks import Block, Labels
 from dissensus.data.vocabulary import Codes
-from dissensus.execution.blocks import Block, Executor, Labels, Work
+from dissensus.execution.blocks import Executor, Work
 from dissensus.execution.memory import Needs, block_labels
 from dissensus.models.base import Model
 from dissensus.models.majority import winners

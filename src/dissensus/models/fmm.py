@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from dissensus.data.annotations import Annotations
-from dissensus.execution.blocks import Block, Executor, Labels, Serial, Work, total
+from dissensus.data.blocks import Block, Labels
+from dissensus.execution.blocks import Executor, Serial, Work, total
 from dissensus.execution.checkpoints import Book
 from dissensus.execution.memory import Needs, block_labels
 from dissensus.models.ascent import Climb, best_restart, climb

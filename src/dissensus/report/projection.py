@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_parameter, require
-from dissensus.execution.blocks import n_cores
 from dissensus.io.atomic import atomic_path
+from dissensus.params import n_cores
 
 Array = NDArray[np.float64]
 

@@ -19,10 +19,10 @@ import numpy as np
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, ParameterError
 from dissensus.execution.blocks import executor
-from dissensus.execution.memory import words
 from dissensus.execution.resources import current, using
 from dissensus.models import FEATURE_MODELS, MODELS, model_class
 from dissensus.models.base import Model
+from dissensus.params import size_words
 
 #: Told what is being done, and which share of the whole (0 to 1) is behind.
 Progress = Callable[[str, float], None]
@@ -128,8 +128,9 @@ def _beside(taken: int) -> Iterator[None]:
         return
     if 2 * taken > used.memory:
         raise DataError(
-            f"hiding labels to judge a model by takes {words(taken)} of memory beside the fit, and "
-            f"{words(used.memory)} are allowed in all; hide none (--held-out 0), or allow more (--memory)"
+            f"hiding labels to judge a model by takes {size_words(taken)} of memory beside the fit, "
+            f"and {size_words(used.memory)} are allowed in all; hide none (--held-out 0), or allow more "
+            "(--memory)"
         )
     with using(replace(used, memory=used.memory - taken)):
         yield

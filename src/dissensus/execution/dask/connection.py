@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.errors import ClusterError, bad_parameter, require
-from dissensus.execution.blocks import n_cores
+from dissensus.params import n_cores
 
 WAIT_SECONDS = 60.0  # for a worker, before there is nobody to do the work
 CONNECT_SECONDS = 15.0

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dissensus.data.annotations import Annotations
+from dissensus.data.blocks import blocks_of
 from dissensus.errors import ClusterError
-from dissensus.execution.blocks import Layout, blocks_of, in_one_order
+from dissensus.execution.blocks import Layout, in_one_order
 from dissensus.execution.dask.connection import tell_workers
 from dissensus.execution.dask.sources import source_of
 from dissensus.execution.dask.worker import FiledTable, Task, forget, run_blocks

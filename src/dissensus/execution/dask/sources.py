@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from dissensus.data.annotations import Annotations
+from dissensus.data.blocks import Codes, Labels, labels_of
 from dissensus.errors import DataError
-from dissensus.execution.blocks import Codes, Labels, labels_of
 
 COLUMNS = ("item", "annotator", "label")
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dissensus.data.blocks import Block, Labels
 from dissensus.execution.blas import one_blas_thread
-from dissensus.execution.blocks import Block, Labels, Layout
+from dissensus.execution.blocks import Layout
 from dissensus.execution.dask.sources import Source
 from dissensus.execution.messages import read_array
 

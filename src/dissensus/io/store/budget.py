@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dissensus.errors import DataError, bad_parameter
-from dissensus.execution.memory import BASE, n_bytes, words
+from dissensus.params import PROCESS_BYTES, n_bytes, size_words
 
 # Bytes of memory that one row or id of a chunk takes at most while it is coded and sorted, its text apart.
 ROW = 200
@@ -27,16 +27,16 @@ class Budget:
     def of(cls, memory: str | int) -> Budget:
         """The budget for ``"2GB"``, ``"512MB"`` or a number of bytes."""
         whole = n_bytes(memory, "pack")
-        least = BASE + 2 * ROW * FEWEST_ROWS
+        least = PROCESS_BYTES + 2 * ROW * FEWEST_ROWS
         if whole < least:
-            raise bad_parameter("pack", "memory", f"at least {words(least)}", memory)
-        free = whole - BASE
+            raise bad_parameter("pack", "memory", f"at least {size_words(least)}", memory)
+        free = whole - PROCESS_BYTES
         return cls(whole, free // (2 * ROW), free // (2 * TEXT_COPIES))
 
     def check(self, needed: int, what: str, remedy: str) -> None:
         """Refuse what cannot be done in less than ``needed`` bytes beside the base."""
-        if BASE + needed > self.memory:
+        if PROCESS_BYTES + needed > self.memory:
             raise DataError(
-                f"{what} needs {words(BASE + needed)} of memory, and {words(self.memory)} are allowed; "
-                f"give memory= (--memory), or {remedy}"
+                f"{what} needs {size_words(PROCESS_BYTES + needed)} of memory, and {size_words(self.memory)} "
+                f"are allowed; give memory= (--memory), or {remedy}"
             )

@@ -1,7 +1,7 @@
 """The files of a store: written block by block, cut into shards, named after their content.
 
 Three columns of 32-bit codes in canonical order, where each item's rows begin, and the ids. A shard is a
-number of whole items; its boundaries follow the rule of `blocks.item_cuts`, so every shard of
+number of whole items; its boundaries follow the rule of `data.blocks.item_cuts`, so every shard of
 the engine lies in one shard of the store.
 """
 
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from dissensus.data.blocks import item_cuts
 from dissensus.data.rows import Rows
 from dissensus.data.vocabulary import MOST_TEXT
-from dissensus.execution.blocks import item_cuts
 from dissensus.io.store.manifest import StoredFile, StoredShard
 from dissensus.io.store.raw import CODES, PLACES, IdFile, NumberFile
 

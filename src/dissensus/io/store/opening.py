@@ -22,11 +22,11 @@ from dissensus.data.arrow import texts
 from dissensus.data.side_tables import counted
 from dissensus.data.vocabulary import Vocabulary
 from dissensus.errors import DataError
-from dissensus.execution.blocks import n_cores
 from dissensus.io.read import one_only, with_side_tables
 from dissensus.io.store.layout import COLUMNS, IDS, checksum, read_pieces
 from dissensus.io.store.manifest import Manifest, StoredFile, StoredShard, read_manifest
 from dissensus.io.store.raw import CODES, PLACES
+from dissensus.params import n_cores
 
 
 def open_annotations(

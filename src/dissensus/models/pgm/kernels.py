@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dissensus.execution.blocks import Block, Labels
+from dissensus.data.blocks import Block, Labels
 from dissensus.numerics import Array, ones
 
 if TYPE_CHECKING:
-    from dissensus.execution.blocks import Shard
+    from dissensus.data.blocks import Shard
 
 # Least likelihood of an answer relative to its most likely clusters, in double and in single precision.
 FLOOR = np.exp(-600.0)
@@ -100,7 +100,7 @@ class PairBlock:
     def of(cls, block: Block, labels: Labels) -> PairBlock:
         """Lay out every shard."""
         shards = block.shards(labels)
-        layouts = tuple(shard.pairs for shard in shards)
+        layouts = tuple(PairLayout.of(shard) for shard in shards)
         who = np.unique(np.concatenate([layout.who for layout in layouts]))
         return cls(
             layouts,

@@ -25,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
+from dissensus.data.blocks import SHARD_LABELS
 from dissensus.data.vocabulary import Codes
 from dissensus.errors import bad_parameter
-from dissensus.execution.blocks import SHARD_LABELS, Executor, Serial
+from dissensus.execution.blocks import Executor, Serial
 from dissensus.execution.checkpoints import Book
 from dissensus.execution.memory import Needs, block_labels
 from dissensus.models.ascent import Climb, best_restart

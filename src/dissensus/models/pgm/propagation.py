@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 from scipy.special import rel_entr, xlogy
 
 from dissensus.data.annotations import Annotations
-from dissensus.execution.blocks import Block, Executor, Work, total
+from dissensus.data.blocks import Block
+from dissensus.execution.blocks import Executor, Work, total
 from dissensus.execution.messages import BlockState, InMemory, Kept, Place, Shelf
 from dissensus.models.pgm.kernels import PairBlock, PairLayout, cavity, class_counts, messages, pair_counts
 from dissensus.numerics import Array, column_sums, softmax_rows
