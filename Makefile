@@ -17,10 +17,10 @@ test: install browser lint types  ## everything a developer needs: install, lint
 	$(BIN)/python -m pytest -n $(CORES) --cov --cov-report=term
 
 lint: install  ## ruff: style and format
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks experiments
+	$(BIN)/ruff format --check src tests benchmarks experiments
 
-types: install  ## mypy, strict on src/
+types: install  ## mypy, strict on src/ and experiments/
 	$(BIN)/mypy
 
 install: $(VENV)/all.stamp  ## the package with all extras, in .venv

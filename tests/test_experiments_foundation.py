@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.experiments import foundation
-from dissensus.experiments.foundation import LEAST_MARGIN, SPLITS, TASKS, Task, cluster_divergence, held_out
+from dissensus.paper.measures import cluster_divergence
+from experiments import foundation
+from experiments.foundation import LEAST_MARGIN, PAPER_SETS, SPLITS, PaperSet, held_out
 
 
 def test_the_divergence_of_one_cluster_by_hand() -> None:
     train = ds.Annotations.from_counts([[4, 0], [0, 4]])
     # One cluster: (4 + 1, 4 + 1)/10 with the default prior; each item is certain, so KL is log 2.
     smoothed = (1 + 1e-5) * math.log((1 + 1e-5) / (0.5 + 1e-5)) + 1e-5 * math.log(1e-5 / (0.5 + 1e-5))
-    np.testing.assert_allclose(cluster_divergence(train, 1, seed=0), smoothed, rtol=1e-12)
+    np.testing.assert_allclose(
+        cluster_divergence(train, "fmm", {"n_item_clusters": 1}, seed=0), smoothed, rtol=1e-12
+    )
 
 
 def test_hindsight_is_never_worse_than_foresight() -> None:
@@ -43,7 +46,7 @@ def test_the_page_is_written_by_one_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_dataset(tmp_path / "toy")
-    monkeypatch.setattr(foundation, "TASKS", (Task("toy", 3, bound=0.0, printed=0.5),))
+    monkeypatch.setattr(foundation, "PAPER_SETS", (PaperSet("toy", 3, bound=0.0, printed=0.5),))
     monkeypatch.setattr(foundation, "SPLITS", range(2))
     foundation.main(["--data", str(tmp_path), "-o", str(tmp_path / "page.md")])
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
@@ -55,11 +58,12 @@ def test_the_page_is_written_by_one_command(
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_the_bounds_are_kept(task: Task, data_dir: Path) -> None:
-    folder = data_dir / task.name
+@pytest.mark.parametrize("paper", PAPER_SETS, ids=lambda paper: paper.name)
+def test_the_bounds_are_kept(paper: PaperSet, data_dir: Path) -> None:
+    folder = data_dir / paper.name
     annotations = ds.read_annotations(folder / "annotations.csv", items=folder / "items.csv")
     train = annotations.split_items()["train"]
-    assert np.mean([cluster_divergence(train, task.n_item_clusters, seed) for seed in range(3)]) <= task.bound
+    sizes = {"n_item_clusters": paper.n_item_clusters}
+    assert np.mean([cluster_divergence(train, "fmm", sizes, seed) for seed in range(3)]) <= paper.bound
     margins = [held_out(annotations, split).margin for split in SPLITS[:2]]
     assert min(margins) >= LEAST_MARGIN

@@ -11,10 +11,11 @@ import pytest
 
 import dissensus as ds
 from dissensus.evaluation.intervals import Interval
-from dissensus.experiments import scarce
-from dissensus.experiments.scarce import Cell, findings, page, pictures
-from dissensus.experiments.scarcity import Draw, covariance, drawn_to_mean, measure, shares, slope
 from dissensus.paper.curves import Axes, curves
+from dissensus.paper.datasets import shares
+from experiments import scarce
+from experiments.draws import Draw, covariance, drawn_to_mean, measure, slope
+from experiments.scarce import Condition, findings, page, pictures
 
 
 def crowd(n_items: int, seed: int) -> tuple[ds.Annotations, Any]:
@@ -80,7 +81,7 @@ def test_a_draw_is_measured() -> None:
 # ---- the page -------------------------------------------------------------------------------------------
 
 
-def made_up(dataset: str, n_labels: int | None, guided: float) -> Cell:
+def made_up(dataset: str, n_labels: int | None, guided: float) -> Condition:
     """Two draws of three items: FMM one nat above raw labels, the default as told."""
     base = np.array([[1.0, 2.0, 3.0], [1.5, 2.5, 3.5]])
     above = {"raw": 0.0, "FMM": 1.0, "PGM": 2.0, "pulled": 0.8, "guided": guided}
@@ -96,10 +97,10 @@ def made_up(dataset: str, n_labels: int | None, guided: float) -> Cell:
         }
         for row in base
     ]
-    return Cell(dataset, n_labels, draws)
+    return Condition(dataset, n_labels, draws)
 
 
-CELLS = [
+CONDITIONS = [
     made_up(name, n_labels, 0.25 if (name, n_labels) == ("jq3", 2) else -0.25)
     for name in scarce.SETS
     for n_labels in scarce.SHOWN
@@ -107,15 +108,15 @@ CELLS = [
 
 
 def test_means_and_paired_differences() -> None:
-    cell = CELLS[0]
-    assert cell.interval("test", "raw").value == 2.25
-    assert cell.interval("test", "FMM", "raw") == Interval(1.0, 1.0, 1.0)  # the same for every item
-    assert cell.mean("slope", "PGM") == pytest.approx(0.1, rel=1e-12)
-    assert (cell.mark, CELLS[4].mark, CELLS[4].where) == ("1", "all", "jq1 at R = all")
+    one = CONDITIONS[0]
+    assert one.interval("test", "raw").value == 2.25
+    assert one.interval("test", "FMM", "raw") == Interval(1.0, 1.0, 1.0)  # the same for every item
+    assert one.mean("slope", "PGM") == pytest.approx(0.1, rel=1e-12)
+    assert (one.mark, CONDITIONS[4].mark, CONDITIONS[4].where) == ("1", "all", "jq1 at R = all")
 
 
 def test_the_findings_say_what_the_numbers_say() -> None:
-    words = findings(CELLS)
+    words = findings(CONDITIONS)
     assert "helps the learner in 0 of 20 cases, and hurts it in 20, by 1.000 to 2.000 nats" in words
     assert "keep 10% to 20% of the distance" in words
     assert "cost the learner 80% to 80% of what FMM's labels cost it" in words
@@ -126,11 +127,11 @@ def test_the_findings_say_what_the_numbers_say() -> None:
 
 
 def test_the_page_and_its_pictures() -> None:
-    text = page(CELLS, "../images")
+    text = page(CONDITIONS, "../images")
     row = next(line for line in text.splitlines() if line.startswith("| jq3 | 2 |"))
     assert row.endswith("| +0.2500 [+0.2500, +0.2500] | NO |")
     assert "![jq1: test](../images/scarce-jq1-test.svg)" in text
-    drawn = pictures(CELLS)
+    drawn = pictures(CONDITIONS)
     assert set(drawn) == {f"scarce-{name}-{kind}.svg" for name in scarce.SETS for kind in ("test", "items")}
     for picture in drawn.values():
         ElementTree.fromstring(picture)
@@ -159,10 +160,10 @@ def test_a_picture_has_its_points_where_they_belong() -> None:
 
 
 def test_the_command_writes_page_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scarce, "measured", lambda *_: CELLS)
+    monkeypatch.setattr(scarce, "measured", lambda *_: CONDITIONS)
     output, images = tmp_path / "results" / "page.md", tmp_path / "images"
     for folder in (output.parent, images):
         folder.mkdir()
     scarce.main(["-o", str(output), "--images", str(images)])
-    assert output.read_text(encoding="utf-8") == page(CELLS, "../images")
-    assert {file.name: file.read_text(encoding="utf-8") for file in images.iterdir()} == pictures(CELLS)
+    assert output.read_text(encoding="utf-8") == page(CONDITIONS, "../images")
+    assert {file.name: file.read_text(encoding="utf-8") for file in images.iterdir()} == pictures(CONDITIONS)

@@ -11,7 +11,7 @@ import dissensus as ds
 from dissensus import Annotations, annotator_verdicts, simulate
 from dissensus.annotators import groups
 from dissensus.errors import DataError, ParameterError
-from dissensus.planted import planted_crowd
+from experiments.mixed_crowd import mixed_crowd
 
 # 300 annotators, five classes, five labels an item. One annotator of ten answers by the class frequencies;
 # 15 % see every third item as the next class. Whoever looks gives the class they see in 80 % of the cases,
@@ -28,9 +28,9 @@ SETTINGS = {
 }
 
 
-def precision_and_recall(flagged, planted):
-    hits = (flagged & planted).sum()
-    return hits / max(flagged.sum(), 1), hits / planted.sum()
+def precision_and_recall(flagged, true):
+    hits = (flagged & true).sum()
+    return hits / max(flagged.sum(), 1), hits / true.sum()
 
 
 def told_apart(crowd, **settings):
@@ -51,24 +51,22 @@ def relabelled(crowd, label):
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_spam_and_minority_are_told_apart_at_forty_labels(seed):
-    assert (told_apart(planted_crowd(labels_each=40, seed=seed, **SETTINGS)) >= 0.9).all()
+    assert (told_apart(mixed_crowd(labels_each=40, seed=seed, **SETTINGS)) >= 0.9).all()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3, 8))
 def test_told_apart_where_the_minority_sees_any_other_class(seed):
     # Nothing general to learn of the minority: each contested item has a second class of its own.
-    crowd = planted_crowd(labels_each=40, seed=seed, **(SETTINGS | {"sees": "any"}))
+    crowd = mixed_crowd(labels_each=40, seed=seed, **(SETTINGS | {"sees": "any"}))
     assert (told_apart(crowd) >= 0.85).all()
-    assert told_apart(planted_crowd(labels_each=100, seed=seed, **(SETTINGS | {"sees": "any"}))).min() >= 0.95
+    assert told_apart(mixed_crowd(labels_each=100, seed=seed, **(SETTINGS | {"sees": "any"}))).min() >= 0.95
 
 
 @pytest.mark.slow
 def test_more_labels_tell_more():
     curve = [
-        np.mean(
-            [told_apart(planted_crowd(labels_each=n, seed=s, **SETTINGS), min_labels=1) for s in (0, 1)], 0
-        )
+        np.mean([told_apart(mixed_crowd(labels_each=n, seed=s, **SETTINGS), min_labels=1) for s in (0, 1)], 0)
         for n in (5, 20, 100)
     ]
     spam_precision, spam_recall, precision, recall = np.array(curve).T
@@ -80,7 +78,7 @@ def test_more_labels_tell_more():
 
 
 def test_the_group_is_described_in_the_users_words():
-    crowd = planted_crowd(labels_each=40, seed=0, **SETTINGS)
+    crowd = mixed_crowd(labels_each=40, seed=0, **SETTINGS)
     names = np.array(["ash", "birch", "cedar", "dogwood", "elm"])
     known = crowd.annotations
     named = Annotations.from_arrays(known.item, known.annotator, names[known.label])
@@ -100,7 +98,7 @@ def test_the_group_is_described_in_the_users_words():
 
 @pytest.mark.slow
 def test_two_minorities_with_different_views():
-    crowd = planted_crowd(400, 60, spammers=0.05, minority=0.15, seed=2)
+    crowd = mixed_crowd(400, 60, spammers=0.05, minority=0.15, seed=2)
     known = crowd.annotations
     others = np.flatnonzero(crowd.kind == "typical")[:50]
     turns = np.isin(known.annotator, others) & np.isin(known.label, [0, 1])
@@ -109,8 +107,8 @@ def test_two_minorities_with_different_views():
     truth = np.where(np.isin(np.arange(400), others), "turned", crowd.kind)
     assert len(verdicts.groups) == 2
     sets = [set(group.members.tolist()) for group in verdicts.groups]
-    planted = [set(np.flatnonzero(truth == kind).tolist()) for kind in ("minority view", "turned")]
-    for group in planted:
+    known = [set(np.flatnonzero(truth == kind).tolist()) for kind in ("minority view", "turned")]
+    for group in known:
         overlap = max(len(group & found) / len(group | found) for found in sets)
         assert overlap >= 0.9
 
@@ -126,7 +124,7 @@ def flagged(annotations):
 
 @pytest.mark.parametrize("spread", [0.0, 0.12])
 def test_one_crowd_has_no_minority_and_no_spam(spread):
-    crowd = planted_crowd(200, 40, spammers=0, minority=0, accuracy_spread=spread, seed=1)
+    crowd = mixed_crowd(200, 40, spammers=0, minority=0, accuracy_spread=spread, seed=1)
     spam, minority = flagged(crowd.annotations)
     assert spam <= 0.01
     assert minority == 0
@@ -142,7 +140,7 @@ def test_items_on_which_everybody_differs_make_no_groups(n_classes, alpha):
 
 
 def test_hard_workers_with_low_accuracy_are_no_spammers():
-    crowd = planted_crowd(200, 60, spammers=0.1, minority=0, seed=6)
+    crowd = mixed_crowd(200, 60, spammers=0.1, minority=0, seed=6)
     known, rng = crowd.annotations, np.random.default_rng(6)
     poor = np.flatnonzero(crowd.kind == "typical")[:20]
     # Right in about half of the cases, where chance is one in five.
@@ -154,7 +152,7 @@ def test_hard_workers_with_low_accuracy_are_no_spammers():
 
 
 def test_leaning_to_a_class_is_no_spam():
-    crowd = planted_crowd(200, 60, spammers=0.1, minority=0, seed=7)
+    crowd = mixed_crowd(200, 60, spammers=0.1, minority=0, seed=7)
     known, rng = crowd.annotations, np.random.default_rng(7)
     leaning = np.flatnonzero(crowd.kind == "typical")[:20]
     leans = np.isin(known.annotator, leaning) & (rng.random(known.n_labels) < 0.4)
@@ -163,7 +161,7 @@ def test_leaning_to_a_class_is_no_spam():
 
 
 def test_seeing_items_of_one_class_alone_is_no_spam_and_giving_one_class_to_all_is():
-    crowd = planted_crowd(200, 40, shares=(0.9, 0.1), accuracy=0.95, spammers=0, minority=0, seed=8)
+    crowd = mixed_crowd(200, 40, shares=(0.9, 0.1), accuracy=0.95, spammers=0, minority=0, seed=8)
     known = crowd.annotations
     lucky, constant = np.arange(10), np.arange(10, 20)
     keep = ~np.isin(known.annotator, lucky) | (crowd.truth[known.item] == 0)
@@ -180,14 +178,14 @@ def test_seeing_items_of_one_class_alone_is_no_spam_and_giving_one_class_to_all_
 
 @pytest.mark.slow
 def test_one_class_for_everything_is_spam():
-    crowd = planted_crowd(labels_each=40, seed=9, **SETTINGS)
+    crowd = mixed_crowd(labels_each=40, seed=9, **SETTINGS)
     known = crowd.annotations
     label = np.where((crowd.kind == "spam")[known.annotator], 0, known.label)
     assert (told_apart(relabelled(crowd, label)) >= 0.9).all()
 
 
 def test_somebody_who_turns_the_classes_round_is_no_spammer():
-    crowd = planted_crowd(200, 60, spammers=0.1, minority=0, seed=10)
+    crowd = mixed_crowd(200, 60, spammers=0.1, minority=0, seed=10)
     known = crowd.annotations
     alone = np.flatnonzero(crowd.kind == "typical")[0]
     label = np.where(known.annotator == alone, (known.label + 2) % 5, known.label)
@@ -198,7 +196,7 @@ def test_somebody_who_turns_the_classes_round_is_no_spammer():
 
 
 def test_people_who_copy_one_another_are_spammers():
-    crowd = planted_crowd(100, 100, labels_per_item=10, spammers=0.1, minority=0, seed=11)
+    crowd = mixed_crowd(100, 100, labels_per_item=10, spammers=0.1, minority=0, seed=11)
     known, rng = crowd.annotations, np.random.default_rng(11)
     pattern = rng.integers(5, size=known.n_items)
     copies = (crowd.kind == "spam")[known.annotator] & (rng.random(known.n_labels) < 0.9)
@@ -249,7 +247,7 @@ def test_spammers_are_right_by_chance_alone(data_dir, name):
 
 @pytest.fixture(scope="module")
 def small():
-    return planted_crowd(80, 30, spammers=0.1, minority=0, seed=12)
+    return mixed_crowd(80, 30, spammers=0.1, minority=0, seed=12)
 
 
 @pytest.fixture(scope="module")
@@ -338,7 +336,7 @@ def test_declared_classes_and_repeated_labels_do_no_harm(small, of_small):
 
 @pytest.mark.slow
 def test_a_part_of_many_labels_teaches_as_much(monkeypatch):
-    crowd = planted_crowd(labels_each=100, seed=13, **SETTINGS)
+    crowd = mixed_crowd(labels_each=100, seed=13, **SETTINGS)
     monkeypatch.setattr(groups, "LEARN_FROM", 15_000)
     assert (told_apart(crowd) >= 0.95).all()
 

@@ -168,18 +168,18 @@ def test_contested_items_are_never_less_than_a_tenth(kinds, people, ways):
 
 def test_evidence_does_not_fall_while_learning():
     # Loops and expectations beforehand leave no theorem; on a large crowd the climb is steady all the same.
-    from dissensus.planted import planted_crowd
+    from experiments.mixed_crowd import mixed_crowd
 
-    scene = Scene(planted_crowd(60, 40, seed=3).annotations, Serial())
+    scene = Scene(mixed_crowd(60, 40, seed=3).annotations, Serial())
     climbed = [scene.alone(rounds).evidence for rounds in (2, 4, 8, 16, 32)]
     assert (np.diff(climbed) > -1e-3 * np.abs(climbed[0])).all()
     assert climbed[-1] > climbed[0]
 
 
 def test_deviations_find_who_turns_one_class_into_another():
-    from dissensus.planted import planted_crowd
+    from experiments.mixed_crowd import mixed_crowd
 
-    crowd = planted_crowd(100, 60, spammers=0, minority=0, seed=5).annotations
+    crowd = mixed_crowd(100, 60, spammers=0, minority=0, seed=5).annotations
     turned = (crowd.annotator < 10) & (crowd.label == 2)
     label = np.where(turned, 4, crowd.label)
     crowd = Annotations.from_arrays(crowd.item, crowd.annotator, label, classes=list(range(5)))

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from dissensus.data.annotations import Annotations
-from dissensus.experiments.foundation import cluster_divergence as fmm_divergence
-from dissensus.experiments.graphical import cluster_divergence as pgm_divergence
 from dissensus.guided.classifier import PRIOR_LABELS, GuidedClassifier
 from dissensus.guided.guides import ItemClusters, Projection
 from dissensus.metrics import accuracy, entropy, kl, onehot_accuracy
+from dissensus.models.base import Model
 from dissensus.paper.cells import Arrays, Cell, Store
 from dissensus.paper.columns import GUIDES, INSIDE, learner_of, shipped
-from dissensus.paper.datasets import Array, Dataset
+from dissensus.paper.datasets import Array, Dataset, shares
 from dissensus.selection.grid import key_of, stream_seed
 from dissensus.selection.select import Selection, select
 
@@ -26,6 +25,7 @@ Result = tuple[Numbers, Arrays]
 
 ASKED = ("dev", "test")  # the parts whose items are predicted
 SHOWN = 10  # settings of a search that its cell lists
+HIDDEN_SHARE = 0.2  # of the (item, annotator) pairs, where hidden labels are asked for
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def describe(bench: Bench, cell: Cell) -> Result:
         "labels": known.n_labels,
         "labels_per_item": known.n_labels / known.n_items,
         "classes": known.n_classes,
-        "entropy": entropy(known.counts / known.counts.sum(axis=1, keepdims=True)),
+        "entropy": entropy(shares(known)),
         "train": data.parts["train"].n_items,
         "dev": data.parts["dev"].n_items,
         "test": data.parts["test"].n_items,
@@ -115,7 +115,6 @@ class DevDivergence:
         """Fit and judge; the split is fixed, so a repeat differs by the network's start alone."""
         del seed
         from dissensus.features.features import features_of
-        from dissensus.paper.datasets import shares
 
         fitted = estimator.fit(annotations, dev=self.dev)
         return -kl(shares(self.dev), fitted.label_distributions(features_of(self.dev)))
@@ -161,15 +160,21 @@ def _selected(selection: Selection) -> Numbers:
 def clusters(bench: Bench, cell: Cell) -> Result:
     """KL(empirical ‖ distribution of the most likely cluster) of the training items, seed by seed."""
     train = bench.datasets[cell.dataset].parts["train"]
-    key, sizes = cell.settings["guide"], cell.settings["sizes"]
-    K, L = sizes["n_item_clusters"], sizes.get("n_annotator_clusters")
-    values = [
-        fmm_divergence(train, K, seed)
-        if L is None
-        else pgm_divergence(train, GUIDES[key].fixed["inference"], (K, L), seed)
-        for seed in cell.settings["seeds"]
-    ]
+    guide, sizes = cell.settings["guide"], cell.settings["sizes"]
+    values = [cluster_divergence(train, guide, sizes, seed) for seed in cell.settings["seeds"]]
     return {"sizes": sizes, "kl": values}, {}
+
+
+def cluster_divergence(train: Annotations, guide: str, sizes: Mapping[str, int], seed: int) -> float:
+    """Mean KL(empirical ‖ distribution of the item's most likely cluster), 1e-5 added to both sides."""
+    model = _equal_annotators(GUIDES[guide].build({**sizes, "assignment": "hard", "seed": seed}))
+    return kl(shares(train), model.fit(train).label_distributions_)
+
+
+def _equal_annotators(guide: Model) -> Model:
+    """Eq. infer weighs annotators equally; FMM knows none."""
+    known = "weight_by" in guide.get_params(deep=False)
+    return guide.set_params(weight_by="annotators") if known else guide
 
 
 # ---- Table 3 ------------------------------------------------------------------------------------------
@@ -191,11 +196,8 @@ def learner(bench: Bench, cell: Cell) -> Result:
 def guided(bench: Bench, cell: Cell) -> Result:
     """The paper's workflow: labels snapped to clusters, a CNN taught, predictions snapped to clusters."""
     data, settings = bench.datasets[cell.dataset], cell.settings
-    guide = GUIDES[settings["guide"]].build(settings["sizes"])
-    if "weight_by" in guide.get_params(deep=False):
-        guide = guide.set_params(weight_by="annotators")  # Eq. infer weighs annotators equally
     model = GuidedClassifier(
-        guide,
+        _equal_annotators(GUIDES[settings["guide"]].build(settings["sizes"])),
         learner_of("pd", settings["learner"], settings["seed"]),
         refine="hard",
         project="hard",

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from dissensus.evaluation.recovery import Recovery, recover
-from dissensus.experiments.graphical import HIDDEN_SHARE
 from dissensus.metrics import accuracy_rows, log_probability_rows
 from dissensus.models.base import Model
 from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
 from dissensus.paper.cells import Cell
 from dissensus.paper.columns import GUIDES
-from dissensus.paper.measures import Bench, Measure, Numbers, Result
+from dissensus.paper.measures import HIDDEN_SHARE, Bench, Measure, Numbers, Result
 
 # KL of the first minus KL of the second, in the recovery of the population
 CONTRASTS = (("PGM bp", "FMM"), ("PGM vb", "FMM"), ("FMM", "counts"), ("PGM bp", "counts"))

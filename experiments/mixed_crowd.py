@@ -1,4 +1,4 @@
-"""A crowd with spammers and a minority planted in it, to see how many labels it takes to tell them apart.
+"""A simulated crowd with spammers and a minority in it, to see how many labels it takes to tell them apart.
 
 Every item has a class, drawn from ``shares``. Some items are contested: the minority sees another class
 there, the next one in class order or a random one for each item. Whoever looks gives the class they see with
@@ -15,14 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
-from dissensus.errors import bad_parameter
-from dissensus.params import SEED, choice, integer, real
 
 TYPICAL, SPAMMER, MINORITY = "typical", "spam", "minority view"
 
 
 @dataclass(frozen=True)
-class PlantedCrowd:
+class MixedCrowd:
     """The labels, and what each annotator is."""
 
     annotations: Annotations
@@ -31,7 +29,7 @@ class PlantedCrowd:
     truth: NDArray[np.intp]  # (items,): class code, as the crowd sees it
 
 
-def planted_crowd(
+def mixed_crowd(
     n_annotators: int = 300,
     labels_each: int = 40,
     *,
@@ -44,13 +42,12 @@ def planted_crowd(
     contested: float = 1 / 3,
     sees: Literal["next", "any"] = "next",
     seed: int = 0,
-) -> PlantedCrowd:
+) -> MixedCrowd:
     """Labels of a crowd in which it is known who spams and who sees things otherwise.
 
     ``spammers`` and ``minority`` are shares of the annotators, ``contested`` a share of the items, and
     ``accuracy_spread`` a standard deviation. Everybody gives ``labels_each`` labels, to random items.
     """
-    _check(locals())
     rng = np.random.default_rng(seed)
     N, P = n_annotators, len(shares)
     annotator = np.concatenate([rng.permutation(N) for _ in range(labels_each)])
@@ -68,19 +65,4 @@ def planted_crowd(
     label = np.where(rng.random(item.size) < right, seen, wrong)
     label = np.where((kind == SPAMMER)[annotator], rng.choice(P, size=item.size, p=shares), label)
     annotations = Annotations.from_arrays(item, annotator, label, classes=list(range(P)))
-    return PlantedCrowd(annotations, kind, is_contested, truth)
-
-
-def _check(values: dict[str, object]) -> None:
-    rules = {name: integer(1) for name in ("n_annotators", "labels_each", "labels_per_item")}
-    shares_of_one = ("accuracy", "accuracy_spread", "spammers", "minority", "contested")
-    rules |= {name: real(0.0, 1.0) for name in shares_of_one}
-    rules |= {"sees": choice("next", "any"), "seed": SEED}
-    for name, rule in rules.items():
-        if not rule.holds(values[name]):
-            raise bad_parameter("planted_crowd", name, rule.words, values[name])
-    shares = np.asarray(values["shares"], dtype=np.float64)
-    if shares.ndim != 1 or len(shares) < 2 or (shares < 0).any() or not np.isclose(shares.sum(), 1):
-        raise bad_parameter("planted_crowd", "shares", "two or more shares that sum to 1", values["shares"])
-    if float(values["spammers"]) + float(values["minority"]) > 1:  # type: ignore[arg-type]
-        raise bad_parameter("planted_crowd", "minority", "at most 1 - spammers", values["minority"])
+    return MixedCrowd(annotations, kind, is_contested, truth)

@@ -1,11 +1,11 @@
-"""How many labels it takes to tell spam from a minority view, on crowds in which both are planted.
+"""How many labels it takes to tell spam from a minority view, on simulated crowds that have both.
 
 Five classes, five labels an item; one annotator of ten answers by the class frequencies; 15 % see a third of
 the items as another class than the crowd does. Two kinds of minority are asked about: one that sees the
 *next* class on every contested item (a habit that can be learned) and one that sees *any* other class,
 another on each item (nothing general to learn).
 
-Run as ``python -m dissensus.experiments.verdicts [-o FILE]``; needs no data.
+Run as ``python -m experiments.verdicts [-o FILE]``; needs no data.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 
 from dissensus._version import __version__
 from dissensus.annotators.verdicts import annotator_verdicts
-from dissensus.paper.pages import line, table, write_page, yes
-from dissensus.planted import MINORITY, SPAMMER, planted_crowd
+from dissensus.numerics import Array
+from dissensus.paper.pages import line, table, yes
+from experiments.common import write_page
+from experiments.mixed_crowd import MINORITY, SPAMMER, mixed_crowd
 
-COMMAND = "python -m dissensus.experiments.verdicts"
+COMMAND = "python -m experiments.verdicts"
 LABELS_EACH = (5, 10, 15, 20, 30, 40, 60, 80, 100)
 SEEDS = tuple(range(5))
 ASKED_AT, ASKED = 40, 0.9  # labels each, and the precision and recall asked for there
@@ -38,31 +40,31 @@ CROWD: dict[str, Any] = {
 Sees = Literal["next", "any"]
 
 
-def told_apart(labels_each: int, sees: Sees, seed: int) -> NDArray[np.float64]:
-    """Precision and recall of spam, precision and recall of the minority view, on one planted crowd."""
-    crowd = planted_crowd(labels_each=labels_each, sees=sees, seed=seed, **CROWD)
+def told_apart(labels_each: int, sees: Sees, seed: int) -> Array:
+    """Precision and recall of spam, precision and recall of the minority view, on one crowd."""
+    crowd = mixed_crowd(labels_each=labels_each, sees=sees, seed=seed, **CROWD)
     verdict = annotator_verdicts(crowd.annotations, min_labels=1).verdict
     found = [_precision_and_recall(verdict == what, crowd.kind == what) for what in (SPAMMER, MINORITY)]
     return np.array(found).ravel()
 
 
-def _precision_and_recall(flagged: NDArray[np.bool_], planted: NDArray[np.bool_]) -> tuple[float, float]:
-    hits = float((flagged & planted).sum())
+def _precision_and_recall(flagged: NDArray[np.bool_], true: NDArray[np.bool_]) -> tuple[float, float]:
+    hits = float((flagged & true).sum())
     precision = hits / flagged.sum() if flagged.any() else float("nan")  # nobody accused: no precision
-    return precision, hits / float(planted.sum())
+    return precision, hits / float(true.sum())
 
 
-def curve(sees: Sees) -> dict[int, NDArray[np.float64]]:
+def curve(sees: Sees) -> dict[int, Array]:
     """(crowds, 4) for every number of labels that everybody gave."""
     return {n: np.array([told_apart(n, sees, seed) for seed in SEEDS]) for n in LABELS_EACH}
 
 
-def lines(runs: dict[int, NDArray[np.float64]]) -> list[str]:
+def lines(runs: dict[int, Array]) -> list[str]:
     """A curve as the lines of a table."""
     return [line(n, *map(_mean_and_least, values.T)) for n, values in runs.items()]
 
 
-def _mean_and_least(values: NDArray[np.float64]) -> str:
+def _mean_and_least(values: Array) -> str:
     known = values[~np.isnan(values)]
     return f"{known.mean():.3f} (least {known.min():.2f})" if known.size else "–"
 

@@ -8,7 +8,7 @@ Two questions, each asked of the job-related tweets (jq1, jq2, jq3):
   stands against the items' own counts, smoothed by the strength that in hindsight predicts the hidden labels
   best: an opponent that has seen the answers.
 
-Run as ``python -m dissensus.experiments.foundation [--data DIR] [-o FILE]``; it writes the page of results.
+Run as ``python -m experiments.foundation [--data DIR] [-o FILE]``; it writes the page of results.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ import numpy as np
 
 from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
-from dissensus.metrics import kl
 from dissensus.models.empirical import GRID, EmpiricalDistribution
 from dissensus.models.fmm import FMM
-from dissensus.paper.pages import line, read_dataset, table, write_page, yes
+from dissensus.paper.measures import HIDDEN_SHARE, cluster_divergence
+from dissensus.paper.pages import line, read_dataset, table, yes
+from experiments.common import write_page
 
-COMMAND = "python -m dissensus.experiments.foundation"
+COMMAND = "python -m experiments.foundation"
 
 
 @dataclass(frozen=True)
-class Task:
-    """One dataset, the paper's number of clusters for it, and what its Table 2 prints."""
+class PaperSet:
+    """One of the paper's datasets, its number of clusters there, and what its Table 2 prints."""
 
     name: str
     n_item_clusters: int
@@ -39,22 +40,15 @@ class Task:
     printed: float  # the KL in the paper's Table 2
 
 
-TASKS = (
-    Task("jq1", 14, bound=0.18, printed=0.193),
-    Task("jq2", 7, bound=0.165, printed=0.170),
-    Task("jq3", 35, bound=0.32, printed=0.269),
+PAPER_SETS = (
+    PaperSet("jq1", 14, bound=0.18, printed=0.193),
+    PaperSet("jq2", 7, bound=0.165, printed=0.170),
+    PaperSet("jq3", 35, bound=0.32, printed=0.269),
 )
 SEEDS = range(3)
 SPLITS = range(5)
-HIDDEN_SHARE = 0.2
 HELD_OUT_CLUSTERS = 30
 LEAST_MARGIN = 0.04  # nats per label by which FMM should beat the counts
-
-
-def cluster_divergence(train: Annotations, n_item_clusters: int, seed: int) -> float:
-    """Mean KL(empirical ‖ distribution of the item's most likely cluster), 1e-5 added to both sides."""
-    model = FMM(n_item_clusters, assignment="hard", seed=seed).fit(train)
-    return kl(train.counts / train.counts.sum(axis=1, keepdims=True), model.label_distributions_)
 
 
 @dataclass(frozen=True)
@@ -82,26 +76,27 @@ def held_out(annotations: Annotations, split: int) -> HeldOut:
     return HeldOut(-fmm.score_items(hidden), min(counts(s) for s in GRID), counts(None))
 
 
-def description_row(task: Task, annotations: Annotations) -> str:
+def description_row(one: PaperSet, annotations: Annotations) -> str:
     """One dataset's line of the first table."""
     train = annotations.split_items()["train"]
-    values = [cluster_divergence(train, task.n_item_clusters, seed) for seed in SEEDS]
+    sizes = {"n_item_clusters": one.n_item_clusters}
+    values = [cluster_divergence(train, "fmm", sizes, seed) for seed in SEEDS]
     mean = float(np.mean(values))
     each = ", ".join(f"{value:.3f}" for value in values)
     return line(
         *(
-            task.name,
-            task.n_item_clusters,
+            one.name,
+            one.n_item_clusters,
             f"**{mean:.3f}**",
             each,
-            f"{task.bound:.3f}",
-            f"{task.printed:.3f}",
+            f"{one.bound:.3f}",
+            f"{one.printed:.3f}",
         ),
-        yes(mean <= task.bound),
+        yes(mean <= one.bound),
     )
 
 
-def prediction_row(task: Task, annotations: Annotations) -> str:
+def prediction_row(one: PaperSet, annotations: Annotations) -> str:
     """One dataset's line of the second table."""
     splits = [held_out(annotations, split) for split in SPLITS]
     fmm, hindsight, foresight, margin = (
@@ -110,7 +105,7 @@ def prediction_row(task: Task, annotations: Annotations) -> str:
     )
     least = min(split.margin for split in splits)
     return line(
-        *(task.name, f"**{fmm:.3f}**", f"{hindsight:.3f}", f"{foresight:.3f}"),
+        *(one.name, f"**{fmm:.3f}**", f"{hindsight:.3f}", f"{foresight:.3f}"),
         *(f"**{margin:.3f}**", f"{least:.3f}", yes(margin >= LEAST_MARGIN)),
     )
 
@@ -157,7 +152,7 @@ PREDICTION_HEAD = (
 
 def page(data: Path) -> str:
     """The whole page of results, from the datasets in ``data``."""
-    sets = {task: read_dataset(data / task.name) for task in TASKS}
+    sets = {one: read_dataset(data / one.name) for one in PAPER_SETS}
     return PAGE.format(
         command=COMMAND,
         version=__version__,

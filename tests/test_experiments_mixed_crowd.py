@@ -1,16 +1,15 @@
-"""The planted crowd is what it says it is."""
+"""The simulated crowd of the verdicts' measurement is what it says it is."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from dissensus.errors import ParameterError
-from dissensus.planted import planted_crowd
+from experiments.mixed_crowd import mixed_crowd
 
 
 def test_sizes_and_shares():
-    crowd = planted_crowd(200, 50, seed=1)
+    crowd = mixed_crowd(200, 50, seed=1)
     known = crowd.annotations
     assert (known.n_annotators, known.n_items, known.n_labels, known.n_classes) == (200, 2000, 10_000, 5)
     assert (known.annotator_load == 50).all()
@@ -21,7 +20,7 @@ def test_sizes_and_shares():
 
 @pytest.mark.parametrize("sees", ["next", "any"])
 def test_what_each_kind_answers(sees):
-    crowd = planted_crowd(400, 200, accuracy=0.7, sees=sees, seed=2)
+    crowd = mixed_crowd(400, 200, accuracy=0.7, sees=sees, seed=2)
     known = crowd.annotations
     kind, contested = crowd.kind[known.annotator], crowd.contested[known.item]
     truth = crowd.truth[known.item]
@@ -37,23 +36,8 @@ def test_what_each_kind_answers(sees):
 
 
 def test_accuracies_spread():
-    crowd = planted_crowd(300, 200, spammers=0, minority=0, accuracy_spread=0.1, seed=3)
+    crowd = mixed_crowd(300, 200, spammers=0, minority=0, accuracy_spread=0.1, seed=3)
     known = crowd.annotations
     right = np.bincount(known.annotator, known.label == crowd.truth[known.item]) / 200
     # Binomial noise of 200 labels adds 0.028² to the variance.
     assert right.std() == pytest.approx(np.hypot(0.1, 0.028), rel=0.15)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"labels_each": 0}, "'labels_each'"),
-        ({"accuracy": 1.2}, "'accuracy'"),
-        ({"shares": (0.5, 0.2)}, "'shares'"),
-        ({"spammers": 0.6, "minority": 0.6}, "'minority'"),
-        ({"sees": "nothing"}, "'sees'"),
-    ],
-)
-def test_refusals(settings, message):
-    with pytest.raises(ParameterError, match=message):
-        planted_crowd(**settings)

@@ -7,14 +7,12 @@ Two questions, each asked of the job-related tweets (jq1, jq2, jq3):
 * *Hidden labels.* A fifth of the (item, annotator) pairs is hidden. How probable are the hidden labels of
   known annotators on known items, with annotators modelled and without?
 
-Run as ``python -m dissensus.experiments.text_models [--data DIR] [-o FILE] [--journal FILE]``. With a
-journal, a finished measurement is written down at once, and a run that was stopped goes on where it was.
+Run as ``python -m experiments.text_models [--data DIR] [-o FILE] [--finished FILE]``. With such
+a file, a finished measurement is written down at once, and a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +24,6 @@ import numpy as np
 from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
 from dissensus.features.features import embed_items, features_of
-from dissensus.io.atomic import atomic_path
 from dissensus.learners.finetuned import FineTunedEncoder
 from dissensus.learners.softmax import SoftmaxRegression
 from dissensus.learners.textcnn import TextCNN
@@ -34,13 +31,15 @@ from dissensus.metrics import accuracy, kl
 from dissensus.models.dawid_skene import DawidSkene
 from dissensus.models.ldlnm.model import LDLNM
 from dissensus.models.pgm.model import PGM
-from dissensus.paper.pages import Journal, Values, line, read_dataset, table, yes
+from dissensus.paper.datasets import shares
+from dissensus.paper.measures import HIDDEN_SHARE
+from dissensus.paper.pages import line, read_dataset, table, yes
+from experiments.common import Finished, Values, command_line, write_files
 
-COMMAND = "python -m dissensus.experiments.text_models"
+COMMAND = "python -m experiments.text_models"
 SETS = ("jq1", "jq2", "jq3")
 SEEDS = (0, 1, 2)
 SPLITS = (0, 1, 2)
-HIDDEN_SHARE = 0.2
 DEV_SHARE = 0.1  # of the labels left, to choose the epoch on
 
 Parts = dict[str, Annotations]
@@ -110,9 +109,9 @@ def on_new_items(model: Any, parts: Parts) -> Values:
         predicted = model.label_distributions(features_of(test))
     else:
         column = "text" if isinstance(model, TextCNN | FineTunedEncoder) else None
-        model.fit(_inputs(train, column), _shares(train), dev=(_inputs(dev, column), _shares(dev)))
+        model.fit(_inputs(train, column), shares(train), dev=(_inputs(dev, column), shares(dev)))
         predicted = model.label_distributions(_inputs(test, column))
-    gold = _shares(test)
+    gold = shares(test)
     return {"kl": kl(gold, predicted), "accuracy": accuracy(gold, predicted)}
 
 
@@ -131,14 +130,10 @@ def _inputs(part: Annotations, column: str | None) -> Any:
     return features_of(part) if column is None else part.item_column(column)
 
 
-def _shares(part: Annotations) -> Any:
-    return part.counts / part.counts.sum(axis=1, keepdims=True)
-
-
 # ---- the page ---------------------------------------------------------------------------------------------
 
 
-def new_items_line(row: Row, parts: dict[str, Parts], journal: Journal) -> str:
+def new_items_line(row: Row, parts: dict[str, Parts], finished: Finished) -> str:
     """One model's line of the first table."""
     cells, within = [], []
     for place, (name, some) in enumerate(parts.items()):
@@ -146,7 +141,7 @@ def new_items_line(row: Row, parts: dict[str, Parts], journal: Journal) -> str:
         for seed in SEEDS if row.chance else SEEDS[:1]:
             model = row.build(seed)
             key = key_of("new items", model, name, seed)
-            runs.append(journal.measured(key, partial(on_new_items, model, some)))
+            runs.append(finished.measured(key, partial(on_new_items, model, some)))
         divergences, hits = [run["kl"] for run in runs], [run["accuracy"] for run in runs]
         cells.append(f"**{_mean_sd(divergences)}**, {np.mean(hits):.3f}")
         within.append(row.bounds is None or np.mean(divergences) <= row.bounds[place])
@@ -155,7 +150,7 @@ def new_items_line(row: Row, parts: dict[str, Parts], journal: Journal) -> str:
     return line(row.name, *cells, " / ".join(f"{bound:.3f}" for bound in row.bounds), yes(all(within)))
 
 
-def hidden_line(name: str, build: Build, sets: dict[str, Annotations], journal: Journal) -> str:
+def hidden_line(name: str, build: Build, sets: dict[str, Annotations], finished: Finished) -> str:
     """One model's line of the second table."""
     cells = []
     for dataset, labels in sets.items():
@@ -163,7 +158,7 @@ def hidden_line(name: str, build: Build, sets: dict[str, Annotations], journal: 
         for split in SPLITS:
             model = build(split)
             key = key_of("hidden labels", model, dataset, split)
-            runs.append(journal.measured(key, partial(on_hidden_labels, model, labels, split)))
+            runs.append(finished.measured(key, partial(on_hidden_labels, model, labels, split)))
         cells += [_mean_sd([run["pair"] for run in runs]), _mean_sd([run["item"] for run in runs])]
     return line(name, *cells)
 
@@ -200,13 +195,13 @@ no text and learn from all labels left.
 """
 
 
-def page(data: Path, journal: Journal) -> str:
+def page(data: Path, finished: Finished) -> str:
     """The whole page of results, from the datasets in ``data``."""
     sets = {name: embed_items(read_dataset(data / name)) for name in SETS}
     parts = {name: annotations.split_items() for name, annotations in sets.items()}
-    lines = [new_items_line(row, parts, journal) for row in ROWS]
+    lines = [new_items_line(row, parts, finished) for row in ROWS]
     lines.append(line("the paper's LDL-NM", *(f"{value:.3f}" for value in PRINTED), "–", "–"))
-    hidden = [hidden_line(name, build, sets, journal) for name, build in HIDDEN_ROWS.items()]
+    hidden = [hidden_line(name, build, sets, finished) for name, build in HIDDEN_ROWS.items()]
     head = [f"{name}, given {what}" for name in SETS for what in ("item and annotator", "item")]
     return PAGE.format(
         command=COMMAND,
@@ -224,20 +219,9 @@ def page(data: Path, journal: Journal) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the page, whole or not at all."""
-    parser = argparse.ArgumentParser(
-        prog=COMMAND, description="LDL-NM and text baselines on the paper's data"
-    )
-    default = Path(os.environ.get("DISSENSUS_DATA", "../shared/data"))
-    parser.add_argument("--data", type=Path, default=default, help="folder of the datasets")
-    parser.add_argument("-o", "--output", type=Path, default=Path("docs/results/text.md"))
-    parser.add_argument(
-        "--journal", type=Path, help="file of finished measurements, to go on where a run was"
-    )
-    options = parser.parse_args(arguments)
-    text = page(options.data, Journal(options.journal))
-    with atomic_path(options.output) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    print(f"{text}\nwritten to {options.output}")
+    title = "LDL-NM and text baselines on the paper's data"
+    options = command_line(COMMAND, title, "docs/results/text.md", finished=True).parse_args(arguments)
+    write_files(options.output, page(options.data, Finished(options.finished)))
 
 
 if __name__ == "__main__":

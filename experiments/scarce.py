@@ -6,13 +6,12 @@ Two questions, asked of jq1 and jq3 with 1, 2, 3, 5 and all labels of every trai
   guide that has not seen the text (FMM, PGM), and labels refined by GuidedClassifier's default guide?
 * *The training items.* How far are the guides' estimates from the labels that were not shown?
 
-Run as ``python -m dissensus.experiments.scarce [--data DIR] [-o FILE] [--images DIR] [--journal FILE]``.
-With a journal, a finished draw is written down at once, and a run that was stopped goes on where it was.
+Run as ``python -m experiments.scarce [--data DIR] [-o FILE] [--images DIR] [--finished FILE]``.
+With such a file, a finished draw is written down at once, and a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,22 +24,23 @@ from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
 from dissensus.evaluation.intervals import Interval
 from dissensus.evaluation.resampling import Resamples
-from dissensus.experiments.scarcity import Array, Draw, measure
 from dissensus.features.features import embed_items
-from dissensus.io.atomic import atomic_path
+from dissensus.numerics import Array
 from dissensus.paper.curves import Points, curves
-from dissensus.paper.pages import Journal, Values, line, read_dataset, table, yes
+from dissensus.paper.pages import line, read_dataset, table, yes
+from experiments.common import Finished, Values, command_line, write_files
+from experiments.draws import Draw, measure
 
-COMMAND = "python -m dissensus.experiments.scarce"
+COMMAND = "python -m experiments.scarce"
 SETS = ("jq1", "jq3")
 SHOWN = (1, 2, 3, 5, None)
 DRAWS = 5
-TEACHERS = {"raw": "raw labels", "FMM": "FMM", "PGM": "PGM", "guided": "guided default"}
+TAUGHT = {"raw": "raw labels", "FMM": "FMM", "PGM": "PGM", "guided": "guided default"}
 RIVALS = {"counts": "smoothed counts", "FMM": "FMM", "PGM": "PGM"}
 
 
 @dataclass(frozen=True)
-class Cell:
+class Condition:
     """All draws of one dataset with one number of labels."""
 
     dataset: str
@@ -54,11 +54,11 @@ class Cell:
 
     @property
     def where(self) -> str:
-        """The cell in words."""
+        """The condition in words."""
         return f"{self.dataset} at R = {self.mark}"
 
     def rows(self, kind: str, name: str) -> Array:
-        """(draws, items): the KL of "test" items by teacher, or of training "items" by estimate."""
+        """(draws, items): the KL of "test" items by what was taught, or of training "items" by estimate."""
         return np.array([draw[kind][name] for draw in self.draws])
 
     def interval(self, kind: str, name: str, against: str | None = None) -> Interval:
@@ -81,19 +81,20 @@ class Cell:
         return self.n_labels is not None
 
 
-def measured(data: Path, journal: Journal) -> list[Cell]:
-    """Every cell, from the journal where it knows it."""
-    cells = []
+def measured(data: Path, finished: Finished) -> list[Condition]:
+    """Every condition, from the file of finished draws where it knows it."""
+    found = []
     for name in SETS:
         parts = embed_items(read_dataset(data / name)).split_items()
         for n_labels in SHOWN:
             draws = range(DRAWS if n_labels is not None else 1)
             keys = {f"{name} | {n_labels} | {draw} | {__version__}": draw for draw in draws}
-            found = [
-                journal.measured(key, partial(_measured, parts, n_labels, draw)) for key, draw in keys.items()
+            values = [
+                finished.measured(key, partial(_measured, parts, n_labels, draw))
+                for key, draw in keys.items()
             ]
-            cells.append(Cell(name, n_labels, found))
-    return cells
+            found.append(Condition(name, n_labels, values))
+    return found
 
 
 def _measured(parts: Mapping[str, Annotations], n_labels: int | None, draw: int) -> Values:
@@ -103,36 +104,34 @@ def _measured(parts: Mapping[str, Annotations], n_labels: int | None, draw: int)
 # ---- tables ---------------------------------------------------------------------------------------------
 
 
-def test_row(cell: Cell) -> str:
-    """Test KL by teacher, and the differences from raw labels."""
-    values = [f"{cell.interval('test', name).value:.4f}" for name in TEACHERS]
-    gaps = [cell.interval("test", name, "raw") for name in ("FMM", "PGM", "guided")]
-    return line(cell.dataset, cell.mark, *values, *map(words, gaps), yes(gaps[-1].low <= 0))
+def test_row(one: Condition) -> str:
+    """Test KL by what was taught, and the differences from raw labels."""
+    values = [f"{one.interval('test', name).value:.4f}" for name in TAUGHT]
+    gaps = [one.interval("test", name, "raw") for name in ("FMM", "PGM", "guided")]
+    return line(one.dataset, one.mark, *values, *map(words, gaps), yes(gaps[-1].low <= 0))
 
 
-def items_row(cell: Cell) -> str:
+def items_row(one: Condition) -> str:
     """KL of the labels not shown by estimate, and by how much the default is below each."""
-    values = [f"{cell.interval('items', name).value:.4f}" for name in (*RIVALS, "guided")]
-    gaps = [cell.interval("items", "guided", rival) for rival in RIVALS]
-    S = f"{cell.mean('concentration'):.1f}"
-    return line(
-        cell.dataset, cell.mark, *values, *map(words, gaps), S, yes(all(gap.high < 0 for gap in gaps))
-    )
+    values = [f"{one.interval('items', name).value:.4f}" for name in (*RIVALS, "guided")]
+    gaps = [one.interval("items", "guided", rival) for rival in RIVALS]
+    S = f"{one.mean('concentration'):.1f}"
+    return line(one.dataset, one.mark, *values, *map(words, gaps), S, yes(all(gap.high < 0 for gap in gaps)))
 
 
-def why_row(cell: Cell) -> str:
+def why_row(one: Condition) -> str:
     """Slopes of targets and of predictions, and what pulling raw labels to the mean costs."""
-    slopes = [f"{cell.mean('slope', name):.2f}" for name in ("FMM", "PGM", "guided")]
-    reach = [f"{cell.mean('reach', name):.2f}" for name in ("raw", "FMM", "PGM", "guided")]
-    costs = [f"{cell.interval('test', name, 'raw').value:+.4f}" for name in ("FMM", "pulled")]
-    return line(cell.dataset, cell.mark, *slopes, *reach, *costs)
+    slopes = [f"{one.mean('slope', name):.2f}" for name in ("FMM", "PGM", "guided")]
+    reach = [f"{one.mean('reach', name):.2f}" for name in ("raw", "FMM", "PGM", "guided")]
+    costs = [f"{one.interval('test', name, 'raw').value:+.4f}" for name in ("FMM", "pulled")]
+    return line(one.dataset, one.mark, *slopes, *reach, *costs)
 
 
-def loose_row(cell: Cell) -> str:
+def loose_row(one: Condition) -> str:
     """The learner that is hardly regularised."""
-    raw, guided = (cell.interval("test", f"loose {name}").value for name in ("raw", "guided"))
-    gap = cell.interval("test", "loose guided", "loose raw")
-    return line(cell.dataset, cell.mark, f"{raw:.4f}", f"{guided:.4f}", words(gap))
+    raw, guided = (one.interval("test", f"loose {name}").value for name in ("raw", "guided"))
+    gap = one.interval("test", "loose guided", "loose raw")
+    return line(one.dataset, one.mark, f"{raw:.4f}", f"{guided:.4f}", words(gap))
 
 
 def words(gap: Interval) -> str:
@@ -143,14 +142,14 @@ def words(gap: Interval) -> str:
 # ---- findings -------------------------------------------------------------------------------------------
 
 
-def findings(cells: Sequence[Cell]) -> str:
+def findings(conditions: Sequence[Condition]) -> str:
     """The answers, each from its intervals."""
-    scarce = [cell for cell in cells if cell.n_labels in (1, 2, 3)]
-    blind = [(cell, name) for cell in cells for name in ("FMM", "PGM")]
-    gaps = {(cell.where, name): cell.interval("test", name, "raw") for cell, name in blind}
+    scarce = [one for one in conditions if one.n_labels in (1, 2, 3)]
+    blind = [(one, name) for one in conditions for name in ("FMM", "PGM")]
+    gaps = {(one.where, name): one.interval("test", name, "raw") for one, name in blind}
     helps = [f"{name} on {where}" for (where, name), gap in gaps.items() if gap.high < 0]
     hurts = [gap.value for gap in gaps.values() if gap.low > 0]
-    shares = [_explained(cell) for cell in scarce]
+    shares = [_explained(one) for one in scarce]
     return "\n".join(
         [
             f"- **Refining without the text** helps the learner in {len(helps)} of {len(gaps)} cases"
@@ -158,20 +157,20 @@ def findings(cells: Sequence[Cell]) -> str:
             if hurts
             else f"- **Refining without the text** helps the learner in {len(helps)} of {len(gaps)} cases.",
             f"- **Why.** {_why(scarce, shares)}",
-            f"- **The default guide** {_default(cells, scarce)}",
+            f"- **The default guide** {_default(conditions, scarce)}",
             f"- **The training items.** {_items(scarce)}",
         ]
     )
 
 
-def _explained(cell: Cell) -> float:
+def _explained(one: Condition) -> float:
     """How much of FMM's damage raw labels suffer when they are pulled to the mean as far."""
-    pulled, fmm = (cell.interval("test", name, "raw").value for name in ("pulled", "FMM"))
+    pulled, fmm = (one.interval("test", name, "raw").value for name in ("pulled", "FMM"))
     return pulled / fmm
 
 
-def _why(scarce: Sequence[Cell], shares: Sequence[float]) -> str:
-    slopes = [cell.mean("slope", name) for cell in scarce for name in ("FMM", "PGM")]
+def _why(scarce: Sequence[Condition], shares: Sequence[float]) -> str:
+    slopes = [one.mean("slope", name) for one in scarce for name in ("FMM", "PGM")]
     return (
         f"With one to three labels the refined targets keep {min(slopes):.0%} to {max(slopes):.0%} of the "
         "distance between an item's true distribution and the mean. Raw labels pulled to the mean as far as "
@@ -180,9 +179,9 @@ def _why(scarce: Sequence[Cell], shares: Sequence[float]) -> str:
     )
 
 
-def _default(cells: Sequence[Cell], scarce: Sequence[Cell]) -> str:
-    gaps = {cell.where: cell.interval("test", "guided", "raw") for cell in cells}
-    kept = [cell for cell in scarce if gaps[cell.where].low <= 0]
+def _default(conditions: Sequence[Condition], scarce: Sequence[Condition]) -> str:
+    gaps = {one.where: one.interval("test", "guided", "raw") for one in conditions}
+    kept = [one for one in scarce if gaps[one.where].low <= 0]
     better = [where for where, gap in gaps.items() if gap.high < 0]
     worse = [where for where, gap in gaps.items() if gap.low > 0]
     return (
@@ -193,13 +192,14 @@ def _default(cells: Sequence[Cell], scarce: Sequence[Cell]) -> str:
     )
 
 
-def _items(scarce: Sequence[Cell]) -> str:
+def _items(scarce: Sequence[Condition]) -> str:
     better = [
-        cell for cell in scarce if all(cell.interval("items", "guided", one).high < 0 for one in RIVALS)
+        one for one in scarce if all(one.interval("items", "guided", rival).high < 0 for rival in RIVALS)
     ]
     below = [
-        1 - cell.interval("items", "guided").value / min(cell.interval("items", one).value for one in RIVALS)
-        for cell in scarce
+        1
+        - one.interval("items", "guided").value / min(one.interval("items", rival).value for rival in RIVALS)
+        for one in scarce
     ]
     return (
         f"The default guide is closer to the labels not shown than smoothed counts, FMM and PGM in "
@@ -215,13 +215,13 @@ def _listed(names: Sequence[str]) -> str:
 # ---- pictures -------------------------------------------------------------------------------------------
 
 
-def pictures(cells: Sequence[Cell]) -> dict[str, str]:
+def pictures(conditions: Sequence[Condition]) -> dict[str, str]:
     """Two SVG pictures a dataset, by file name."""
     found = {}
     for name in SETS:
-        own = [cell for cell in cells if cell.dataset == name]
-        hiding = [cell for cell in own if cell.hides]
-        taught = {title: _points(own, "test", key) for key, title in TEACHERS.items()}
+        own = [one for one in conditions if one.dataset == name]
+        hiding = [one for one in own if one.hides]
+        taught = {title: _points(own, "test", key) for key, title in TAUGHT.items()}
         known = {
             title: _points(hiding, "items", key)
             for key, title in (RIVALS | {"guided": "guided default"}).items()
@@ -232,8 +232,8 @@ def pictures(cells: Sequence[Cell]) -> dict[str, str]:
     return found
 
 
-def _points(cells: Sequence[Cell], kind: str, name: str) -> Points:
-    return {cell.mark: cell.interval(kind, name) for cell in cells}
+def _points(conditions: Sequence[Condition], kind: str, name: str) -> Points:
+    return {one.mark: one.interval(kind, name) for one in conditions}
 
 
 # ---- the page -------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ The same learner with a fixed strength of 1e-5, next to no regularisation. Raw l
 {loose}
 """
 
-TEST_HEAD = ("dataset", "R", *TEACHERS.values(), "FMM − raw", "PGM − raw", "default − raw", "not worse")
+TEST_HEAD = ("dataset", "R", *TAUGHT.values(), "FMM − raw", "PGM − raw", "default − raw", "not worse")
 ITEMS_HEAD = (
     *("dataset", "R", *RIVALS.values(), "guided default"),
     *("default − counts", "default − FMM", "default − PGM", "S", "better than all"),
@@ -304,9 +304,9 @@ WHY_HEAD = (
 LOOSE_HEAD = ("dataset", "R", "raw labels", "guided default", "default − raw")
 
 
-def page(cells: Sequence[Cell], images: str) -> str:
+def page(conditions: Sequence[Condition], images: str) -> str:
     """The whole page of results; ``images`` is the folder of the pictures, seen from the page."""
-    hiding = [cell for cell in cells if cell.hides]
+    hiding = [one for one in conditions if one.hides]
     shown = {
         kind: "\n".join(f"![{name}: {kind}]({images}/scarce-{name}-{kind}.svg)" for name in SETS)
         for kind in ("test", "items")
@@ -315,32 +315,27 @@ def page(cells: Sequence[Cell], images: str) -> str:
         command=COMMAND,
         version=__version__,
         n_draws=DRAWS,
-        findings=findings(cells),
-        test=table(TEST_HEAD, [test_row(cell) for cell in cells]),
+        findings=findings(conditions),
+        test=table(TEST_HEAD, [test_row(one) for one in conditions]),
         test_pictures=shown["test"],
-        items=table(ITEMS_HEAD, [items_row(cell) for cell in hiding]),
+        items=table(ITEMS_HEAD, [items_row(one) for one in hiding]),
         items_pictures=shown["items"],
-        why=table(WHY_HEAD, [why_row(cell) for cell in hiding]),
-        loose=table(LOOSE_HEAD, [loose_row(cell) for cell in cells]),
+        why=table(WHY_HEAD, [why_row(one) for one in hiding]),
+        loose=table(LOOSE_HEAD, [loose_row(one) for one in conditions]),
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the page and its pictures, each whole or not at all."""
-    parser = argparse.ArgumentParser(prog=COMMAND, description="Guided learning from few labels an item")
-    default = Path(os.environ.get("DISSENSUS_DATA", "../shared/data"))
-    parser.add_argument("--data", type=Path, default=default, help="folder of the datasets")
-    parser.add_argument("-o", "--output", type=Path, default=Path("docs/results/scarce.md"))
+    title = "Guided learning from few labels an item"
+    parser = command_line(COMMAND, title, "docs/results/scarce.md", finished=True)
     parser.add_argument("--images", type=Path, default=Path("docs/images"), help="folder of the pictures")
-    parser.add_argument("--journal", type=Path, help="file of finished draws, to go on where a run was")
     options = parser.parse_args(arguments)
-    cells = measured(options.data, Journal(options.journal))
-    text = page(cells, os.path.relpath(options.images, options.output.parent))
-    files = {options.images / name: picture for name, picture in pictures(cells).items()}
-    for file, content in (files | {options.output: text}).items():
-        with atomic_path(file) as temporary:
-            temporary.write_text(content, encoding="utf-8")
-    print(f"{text}\nwritten to {options.output}")
+    found = measured(options.data, Finished(options.finished))
+    text = page(found, os.path.relpath(options.images, options.output.parent))
+    write_files(
+        options.output, text, {options.images / name: picture for name, picture in pictures(found).items()}
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 * *The paper's Table 2.* KL(empirical ‖ distribution of the most likely cluster) on the training items.
 * *Recovering the population.* Few labels shown, the rest reserved: who comes closest?
 
-Run as ``python -m dissensus.experiments.graphical [--data DIR] [-o FILE]``; it writes the page of results.
+Run as ``python -m experiments.graphical [--data DIR] [-o FILE]``; it writes the page of results.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import numpy as np
 from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
 from dissensus.evaluation.recovery import Recovery, recover
-from dissensus.metrics import kl
 from dissensus.models.base import Model
 from dissensus.models.dawid_skene import DawidSkene
 from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
-from dissensus.paper.pages import line, read_dataset, table, write_page, yes
+from dissensus.paper.measures import HIDDEN_SHARE, cluster_divergence
+from dissensus.paper.pages import line, read_dataset, table, yes
+from experiments.common import write_page
 
-COMMAND = "python -m dissensus.experiments.graphical"
+COMMAND = "python -m experiments.graphical"
 
 SPLITS = range(5)
 SEEDS = range(3)
-HIDDEN_SHARE = 0.2
 STRENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 FMM_CLUSTERS = (10, 20, 30, 40)
 SIZE = (20, 20)
@@ -39,7 +39,7 @@ DRAWS = 5
 
 
 @dataclass(frozen=True)
-class Task:
+class PaperSet:
     """One of the paper's datasets: margins asked for, the paper's K × L and what its Table 2 prints."""
 
     name: str
@@ -53,10 +53,10 @@ class Task:
     annealing_printed: float
 
 
-TASKS = (
-    Task("jq1", 0.03, 0.22, (10, 12), 0.24, 0.523, (4, 4), 0.265, 0.651),
-    Task("jq2", 0.04, 0.12, (8, 12), 0.195, 0.906, (6, 5), 0.220, 0.889),
-    Task("jq3", 0.05, 0.13, (12, 11), 0.43, 1.190, (14, 9), 0.425, 1.389),
+PAPER_SETS = (
+    PaperSet("jq1", 0.03, 0.22, (10, 12), 0.24, 0.523, (4, 4), 0.265, 0.651),
+    PaperSet("jq2", 0.04, 0.12, (8, 12), 0.195, 0.906, (6, 5), 0.220, 0.889),
+    PaperSet("jq3", 0.05, 0.13, (12, 11), 0.43, 1.190, (14, 9), 0.425, 1.389),
 )
 
 
@@ -96,42 +96,37 @@ def best_setting(
     return min((hidden_loss(partial(make, value), annotations), value) for value in values)
 
 
-def hidden_row(task: Task, annotations: Annotations) -> str:
+def hidden_row(one: PaperSet, annotations: Annotations) -> str:
     """One dataset's line: PGM, and the best settings of Dawid–Skene and FMM in hindsight."""
     pgm = hidden_loss(lambda split: PGM(*SIZE, seed=split), annotations)
     dawid_skene, strength = best_setting(lambda value, _: DawidSkene(smoothing=value), STRENGTHS, annotations)
     fmm, clusters = best_setting(lambda K, split: FMM(int(K), seed=split), FMM_CLUSTERS, annotations)
     margins = dawid_skene - pgm, fmm - pgm
     return line(
-        *(task.name, f"**{pgm:.3f}**"),
-        *(f"{dawid_skene:.3f} ({strength:g})", f"**{margins[0]:.3f}**", task.over_dawid_skene),
-        *(f"{fmm:.3f} ({clusters:g})", f"**{margins[1]:.3f}**", task.over_fmm),
-        yes(margins[0] >= task.over_dawid_skene and margins[1] >= task.over_fmm),
+        *(one.name, f"**{pgm:.3f}**"),
+        *(f"{dawid_skene:.3f} ({strength:g})", f"**{margins[0]:.3f}**", one.over_dawid_skene),
+        *(f"{fmm:.3f} ({clusters:g})", f"**{margins[1]:.3f}**", one.over_fmm),
+        yes(margins[0] >= one.over_dawid_skene and margins[1] >= one.over_fmm),
     )
 
 
 # ---- the paper's Table 2 ------------------------------------------------------------------------------
 
 
-def cluster_divergence(train: Annotations, inference: str, size: tuple[int, int], seed: int) -> float:
-    """Mean KL(empirical ‖ Σ_l Ω_l Θ_kl of the item's most likely cluster), 1e-5 added to both sides."""
-    model = PGM(*size, inference=inference, assignment="hard", weight_by="annotators", seed=seed).fit(train)
-    return kl(train.counts / train.counts.sum(axis=1, keepdims=True), model.label_distributions_)
-
-
-def cluster_rows(task: Task, annotations: Annotations) -> list[str]:
+def cluster_rows(one: PaperSet, annotations: Annotations) -> list[str]:
     """One dataset's two lines: belief propagation and annealing, with the paper's K × L."""
     train = annotations.split_items()["train"]
     rows = []
     for inference in ("bp", "annealing"):
-        K, L = getattr(task, inference)
-        values = [cluster_divergence(train, inference, (K, L), seed) for seed in SEEDS]
-        mean, bound = float(np.mean(values)), getattr(task, f"{inference}_bound")
+        K, L = getattr(one, inference)
+        sizes = {"n_item_clusters": K, "n_annotator_clusters": L}
+        values = [cluster_divergence(train, inference, sizes, seed) for seed in SEEDS]
+        mean, bound = float(np.mean(values)), getattr(one, f"{inference}_bound")
         each = ", ".join(f"{value:.3f}" for value in values)
-        printed = f"{getattr(task, f'{inference}_printed'):.3f}"
+        printed = f"{getattr(one, f'{inference}_printed'):.3f}"
         rows.append(
             line(
-                task.name,
+                one.name,
                 inference,
                 f"{K} × {L}",
                 f"**{mean:.3f}**",
@@ -243,7 +238,7 @@ OVERFITTING_HEAD = (
 
 def page(data: Path) -> str:
     """The whole page of results, from the datasets in ``data``."""
-    sets = {task: read_dataset(data / task.name) for task in TASKS}
+    sets = {one: read_dataset(data / one.name) for one in PAPER_SETS}
     recoveries = {one: recovered(read_dataset(data / one.name)) for one in POPULATIONS}
     clusters = [row for pair in sets.items() for row in cluster_rows(*pair)]
     return PAGE.format(

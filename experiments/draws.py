@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.pairs import random_places, take_pairs
@@ -24,9 +23,9 @@ from dissensus.models.base import Model
 from dissensus.models.empirical import GRID
 from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
-from dissensus.paper.pages import Values
-
-Array = NDArray[np.float64]
+from dissensus.numerics import Array
+from dissensus.paper.datasets import shares
+from experiments.common import Values
 
 # Guides that do not see the text: those that teach, and all sizes from which the best is taken in hindsight.
 BLIND = {"FMM": FMM(12), "PGM": PGM(12, 8, inference="vb")}
@@ -76,11 +75,6 @@ def shown(
     places = random_places(part, rng)
     visible = places < (places.max() + 1 if n_labels is None else n_labels)
     return take_pairs(part, visible), take_pairs(part, ~visible)
-
-
-def shares(part: Annotations) -> Array:
-    """(items, classes): each item's labels as shares."""
-    return np.asarray(part.counts / part.counts.sum(axis=1, keepdims=True))
 
 
 def measure(draw: Draw) -> Values:

@@ -1,1 +1,0 @@
-"""What was measured, and how: each module writes one page of results by computation."""
