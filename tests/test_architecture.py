@@ -44,11 +44,8 @@ STILL_UP: set[tuple[str, str]] = {
     ("evaluation", "selection"),
     ("execution", "models"),
     ("io", "execution"),
-    ("paper", "experiments"),
     ("selection", "workflow"),
 }
-# Rooms that are leaving the package.
-LEAVING: set[str] = {"experiments", "planted"}
 
 
 def room_of(module: str) -> str:
@@ -98,12 +95,12 @@ def rooms_in_the_tree() -> set[str]:
 
 
 def test_every_room_has_its_place_in_the_list() -> None:
-    assert rooms_in_the_tree() == set(ROOMS) | LEAVING
+    assert rooms_in_the_tree() == set(ROOMS)
 
 
 def test_few_modules_lie_at_the_top() -> None:
     flat = {path.stem for path in SOURCE.glob("*.py") if not path.stem.startswith("_")}
-    assert len(flat - LEAVING) <= MOST_AT_THE_TOP, sorted(flat)
+    assert len(flat) <= MOST_AT_THE_TOP, sorted(flat)
 
 
 def test_imports_go_down_the_list() -> None:
