@@ -33,6 +33,7 @@ from dissensus.learners.base import Learner, hold_out
 from dissensus.metrics import kl
 from dissensus.models import FEATURE_MODELS, MODELS, model_class
 from dissensus.models.base import Model
+from dissensus.models.clusters import ClusterView
 
 M, N, P, K = 60, 12, 3, 3
 
@@ -127,6 +128,11 @@ class Given(Model):
     def _fit(self, annotations: ds.Annotations, pool: Any) -> None:
         self.item_clusters_ = np.tile(self.psi_, (annotations.n_items, 1))
         self.label_distributions_ = np.full((annotations.n_items, 2), 0.5)
+
+    def cluster_view(self, annotator_load: Any = None) -> ClusterView:
+        weights = self.population_weights_
+        population = np.einsum("l,klp->kp", weights, self.theta_)
+        return ClusterView(self.item_clusters_, None, self.theta_, self.psi_, weights, weights, population)
 
 
 TWO_CLASSES = ds.Annotations.from_counts([[3, 1], [1, 3], [2, 2], [4, 0]])
@@ -229,7 +235,7 @@ def test_a_class_that_a_cluster_excludes_is_no_trouble() -> None:
 @pytest.mark.parametrize("model", [ds.DawidSkene, ds.OneCoin, ds.CBCC])
 def test_every_annotator_is_a_cluster_of_confusion_models(model: Any, population: str) -> None:
     _, y = crowd()
-    guide = model(population=population).fit(y)
+    guide = model(weight_by=population).fit(y)
     clusters = ItemClusters.of(guide, y.annotator_load)
     assert clusters is not None
     weights = y.annotator_load if population == "labels" else np.ones(N)

@@ -156,11 +156,11 @@ def _chance_agreement(annotations: Annotations) -> Array:
 
 def _clusters(model: Model | None, annotations: Annotations) -> NDArray[np.intp] | None:
     """The model's most likely cluster of each annotator, where the model has clusters of annotators."""
-    table = getattr(model, "annotator_clusters_", None)
-    if model is None or table is None:
+    view = None if model is None else model.cluster_view()
+    if model is None or view is None or view.annotators is None:
         return None
     code = model.annotator_vocabulary_.codes(annotations.annotator_vocabulary)
-    cluster: NDArray[np.intp] = np.where(code >= 0, table.argmax(axis=1)[code], -1)
+    cluster: NDArray[np.intp] = np.where(code >= 0, view.annotators.argmax(axis=1)[code], -1)
     return cluster
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from dissensus.models.confusion import log_chances
-from dissensus.numerics import Array, normalised, one_hot_rows, safe_log, softmax_rows
+from dissensus.numerics import Array, one_hot_rows, safe_log, softmax_rows
 
 BLOCK = 4_000_000  # numbers a temporary array may hold
 
@@ -43,20 +43,16 @@ class ItemClusters:
     def of(cls, guide: Any, annotator_load: NDArray[Any]) -> ItemClusters | None:
         """The clusters of a fitted guide, or None where it has none.
 
-        Models with confusion matrices have one item cluster a true class, and every annotator is an annotator
-        cluster; ``annotator_load`` (labels each gave) says how much those count.
+        Where a model knows each annotator by a matrix of their own, each is an annotator cluster;
+        ``annotator_load`` (labels each gave) says how much those count.
         """
-        if hasattr(guide, "theta_"):
-            theta = guide.theta_ if guide.theta_.ndim == 3 else guide.theta_[:, None]
-            weights = guide.population_weights_ if hasattr(guide, "population_weights_") else np.ones(1)
-            population = np.einsum("l,klp->kp", weights, theta)
-            return cls(guide.item_clusters_, guide.psi_, theta, weights, population)
-        if hasattr(guide, "confusion_"):
-            load = annotator_load if guide.weight_by == "labels" else np.ones(len(annotator_load))
-            theta = guide.confusion_.transpose(1, 0, 2)
-            weights = normalised(np.asarray(load, dtype=np.float64))
-            return cls(guide.posterior_, guide.psi_, theta, weights, guide.crowd_confusion_)
-        return None
+        view = guide.cluster_view(annotator_load)
+        if view is None:
+            return None
+        theta, weights = view.theta, view.weights
+        if view.matrices is not None:
+            theta, weights = view.matrices.transpose(1, 0, 2), view.annotator_weights
+        return cls(view.items, view.psi, theta, weights, view.population)
 
     def distributions(self, w: Array, mode: str) -> Array:
         """(n, P): Y' of each row's most likely cluster ("hard"), or averaged over the row ("soft")."""

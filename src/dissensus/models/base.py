@@ -21,6 +21,7 @@ from dissensus.errors import DataError, NotFittedError
 from dissensus.execution.blocks import Executor, executor
 from dissensus.execution.memory import Needs
 from dissensus.execution.resources import current
+from dissensus.models.clusters import ClusterView
 from dissensus.params import Params
 
 Array = NDArray[np.float64]
@@ -226,6 +227,16 @@ class Model(Params):
         columns |= {f"p_{name}": chances[:, p] for p, name in enumerate(self.classes_)}
         columns |= {"entropy": entropy_rows(chances), "n_labels": self.n_labels_}
         return make_frame(columns, self.frame_kind_)
+
+    def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView | None:
+        """What it knows about clusters; None for a model without any.
+
+        ``annotator_load``, the labels that each annotator gave, is asked for by models that weigh annotators
+        by it and do not keep it; without it each annotator counts alike.
+        """
+        del annotator_load
+        self._check_fitted()
+        return None
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():

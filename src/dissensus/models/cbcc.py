@@ -18,16 +18,18 @@ cannot lower (3) is for whole counts; docs/mathematics.md has one for the fracti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
 from dissensus.data.annotations import Annotations
 from dissensus.execution.blocks import Executor, Serial
 from dissensus.execution.checkpoints import Book
 from dissensus.models.ascent import Climb, best_restart, climb
+from dissensus.models.clusters import ClusterView
 from dissensus.models.confusion import ConfusionModel, Crowd, Expected, log_chances, votes
 from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax_rows
 from dissensus.params import SEED, choice, integer, real
@@ -198,6 +200,14 @@ class CBCC(ConfusionModel):
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         communities = Communities(fitted.psi_, fitted.omega_, fitted.community_parameters_)
         return self._means(counts, memberships(counts, communities)[0])
+
+    def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
+        """True classes and communities."""
+        view, z = super().cluster_view(annotator_load), self.annotator_clusters_
+        # Θ_kl is the mean of the members' matrices, a_lk / Σ_p a_lkp
+        theta = normalised(self.community_parameters_).transpose(1, 0, 2)
+        weights = normalised(self._annotator_weights(annotator_load) @ z)
+        return replace(view, annotators=z, theta=theta, omega=self.omega_, weights=weights)
 
     def annotator_frame(self) -> dict[str, Any]:
         """Columns about annotators: accuracy, community and its probability."""

@@ -27,6 +27,7 @@ from dissensus.data.vocabulary import Codes
 from dissensus.execution.blocks import Executor, Work
 from dissensus.execution.memory import Needs, block_labels
 from dissensus.models.base import Model
+from dissensus.models.clusters import ClusterView
 from dissensus.models.majority import winners
 from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, softmax_rows
 
@@ -266,6 +267,28 @@ class ConfusionModel(Model):
         w = np.vstack([self.posterior_, self.psi_])[item]
         matrices = np.concatenate([self.confusion_, self.crowd_confusion_[None]])
         return np.asarray(np.einsum("ek,ekp->ep", w, matrices[annotator]))
+
+    def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
+        """The true classes as item clusters, the population as the one annotator cluster."""
+        self._check_fitted()
+        one, crowd = np.ones(1), self.crowd_confusion_
+        return ClusterView(
+            self.posterior_,
+            None,
+            crowd[:, None],
+            self.psi_,
+            one,
+            one,
+            crowd,
+            true_classes=True,
+            matrices=self.confusion_,
+            annotator_weights=self._annotator_weights(annotator_load),
+        )
+
+    def _annotator_weights(self, load: NDArray[Any] | None) -> Array:
+        """(N,): what each annotator counts in the population."""
+        by_labels = load is not None and self.weight_by == "labels"
+        return normalised(np.asarray(load, np.float64) if by_labels else np.ones(len(self.confusion_)))
 
     def annotator_frame(self) -> dict[str, Any]:
         """Columns about annotators: chance of the right answer on an item drawn at random."""

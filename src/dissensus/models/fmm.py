@@ -24,6 +24,7 @@ from dissensus.execution.checkpoints import Book
 from dissensus.execution.memory import Needs, block_labels
 from dissensus.models.ascent import Climb, best_restart, climb
 from dissensus.models.base import Array, Model
+from dissensus.models.clusters import ClusterView
 from dissensus.numerics import normalised, one_hot_rows, safe_log, softmax_rows
 from dissensus.params import SEED, choice, integer, real
 
@@ -185,6 +186,13 @@ class FMM(Model):
         # Y'_m = Σ_k w_mk Θ_k   (Eq. infer with L = 1)
         self.label_distributions_ = w @ self.theta_
         self.prior_distribution_ = self.psi_ @ self.theta_
+
+    def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
+        """Item clusters; all annotators are one cluster."""
+        del annotator_load
+        self._check_fitted()
+        one = np.ones(1)
+        return ClusterView(self.item_clusters_, None, self.theta_[:, None], self.psi_, one, one, self.theta_)
 
     def _transform(self, new: Annotations, fitted: Self) -> None:
         self._assign(Serial().over(new, counts_of))

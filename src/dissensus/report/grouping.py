@@ -84,33 +84,12 @@ class Grouping:
 
 def grouping_of(model: Model, annotations: Annotations) -> Grouping | None:
     """The model's own kinds and groups; None where it has neither."""
-    theta = _theta(model)
-    if theta is None:
+    view = model.cluster_view(annotations.annotator_load)
+    if view is None:
         return None
-    L = theta.shape[1]
-    true_classes = not hasattr(model, "item_clusters_")
-    items: Array = getattr(model, "posterior_" if true_classes else "item_clusters_")
-    people = getattr(model, "annotator_clusters_", None) if L > 1 else None
-    weights = np.ones(1) if people is None else _weights(model, people, annotations)
-    found = Grouping(theta, items, people, weights, true_classes, title_of(model))
+    people = view.annotators if view.theta.shape[1] > 1 else None
+    found = Grouping(view.theta, view.items, people, view.weights, view.true_classes, title_of(model))
     return _ordered(found, annotations.annotator_load)
-
-
-def _theta(model: Any) -> Array | None:
-    """(K, L, P) of whichever model."""
-    if hasattr(model, "community_parameters_"):
-        return normalised(model.community_parameters_).transpose(1, 0, 2)
-    if hasattr(model, "crowd_confusion_"):
-        return np.asarray(model.crowd_confusion_)[:, None, :]
-    theta = getattr(model, "theta_", None)
-    if theta is None:
-        return None
-    return np.asarray(theta if theta.ndim == 3 else theta[:, None, :])
-
-
-def _weights(model: Any, people: Array, annotations: Annotations) -> Array:
-    given = getattr(model, "population_weights_", None)
-    return normalised(annotations.annotator_load @ people) if given is None else np.asarray(given)
 
 
 def _ordered(found: Grouping, load: Any) -> Grouping:

@@ -55,7 +55,7 @@ class InformationCriterion:
 
 def penalty(fitted: Any, annotations: Annotations) -> float:
     """What the free parameters cost (1), items and annotators without labels not counted."""
-    K, L, P = _parameters(fitted).theta.shape
+    K, L, P = fitted.cluster_view().theta.shape
     M, N = map(np.count_nonzero, _present(annotations))
     shares = (K - 1) * np.log(M) + (L - 1) * np.log(N)
     return float(shares + K * L * (P - 1) * np.log(annotations.n_labels)) / 2
@@ -67,7 +67,7 @@ def log_evidence(fitted: Any, annotations: Annotations) -> float:
     from dissensus.models.pgm.propagation import Graph, Potentials
     from dissensus.numerics import safe_log
 
-    known = _parameters(fitted)
+    known = fitted.cluster_view()
     potentials = Potentials(safe_log(known.theta), safe_log(known.psi), safe_log(known.omega))
     graph = Graph.of(annotations, Serial(), keep_cavities=False)
     M, N = annotations.n_items, annotations.n_annotators
@@ -81,8 +81,9 @@ def log_complete(fitted: Any, annotations: Annotations) -> float:
     from dissensus.models.pgm.joint import block_counts
     from dissensus.numerics import safe_log
 
-    known = _parameters(fitted)
-    w, z = (beliefs.argmax(axis=1) for beliefs in _beliefs(fitted, annotations))
+    known = fitted.cluster_view()
+    z = np.ones((annotations.n_annotators, 1)) if known.annotators is None else known.annotators
+    w, z = known.items.argmax(axis=1), z.argmax(axis=1)
     counts = block_counts(annotations, w, z, *known.theta.shape[:2])
     labelled, labelling = _present(annotations)
     # Σ_{labels} log Θ_{w_m, z_n, y} + Σ_m log ψ_{w_m} + Σ_n log Ω_{z_n}
@@ -94,17 +95,3 @@ def log_complete(fitted: Any, annotations: Annotations) -> float:
 def _present(annotations: Annotations) -> tuple[Any, Any]:
     """Which items and which annotators have labels: masks."""
     return annotations.counts.any(axis=1), annotations.annotator_load > 0
-
-
-def _parameters(fitted: Any) -> Any:
-    """Θ (K, L, P), ψ and Ω; those of an FMM with its one annotator cluster written out."""
-    from dissensus.models.pgm.joint import Parameters
-
-    if fitted.theta_.ndim == 2:
-        return Parameters(fitted.theta_[:, None, :], fitted.psi_, np.ones(1))
-    return Parameters(fitted.theta_, fitted.psi_, fitted.omega_)
-
-
-def _beliefs(fitted: Any, annotations: Annotations) -> tuple[Any, Any]:
-    everyone = np.ones((annotations.n_annotators, 1))
-    return fitted.item_clusters_, getattr(fitted, "annotator_clusters_", everyone)

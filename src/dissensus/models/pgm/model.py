@@ -33,6 +33,7 @@ from dissensus.execution.checkpoints import Book
 from dissensus.execution.memory import Needs, block_labels
 from dissensus.models.ascent import Climb, best_restart
 from dissensus.models.base import Model
+from dissensus.models.clusters import ClusterView
 from dissensus.models.fmm import assigned, initial_theta
 from dissensus.models.pgm import annealing
 from dissensus.models.pgm.joint import Parameters, Priors
@@ -318,6 +319,13 @@ class PGM(Model):
         K, L, P = self.theta_.shape
         by_annotator_cluster = (w @ self.theta_.reshape(K, L * P)).reshape(-1, L, P)
         return np.asarray(np.einsum("el,elp->ep", z, by_annotator_cluster))
+
+    def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
+        """Item clusters and annotator clusters."""
+        del annotator_load
+        self._check_fitted()
+        w, z, population = self.item_clusters_, self.annotator_clusters_, self._cluster_distributions()
+        return ClusterView(w, z, self.theta_, self.psi_, self.omega_, self.population_weights_, population)
 
     def annotator_frame(self) -> dict[str, Any]:
         """Columns about annotators: the most likely cluster and its probability."""
