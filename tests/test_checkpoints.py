@@ -34,7 +34,7 @@ from dissensus.data.blocks import blocks_of
 from dissensus.errors import DataError
 from dissensus.execution import checkpoints, scratch
 from dissensus.execution import resources as resourcing
-from dissensus.execution.checkpoints import STATE, Book, FiledBook, span
+from dissensus.execution.checkpoints import STATE, Book, FiledBook
 from dissensus.execution.resources import Resources
 from dissensus.execution.scratch import LOCK, alone_in
 from dissensus.models.base import Model
@@ -467,17 +467,6 @@ def test_progress_tells_the_rate_and_the_time_left(monkeypatch: pytest.MonkeyPat
         "iteration 5 of at most 10, 1,500,000 labels a second, at most 10 s left",
     ]
     assert progress.shares == [0.3, 0.4, 0.5]
-
-
-def test_spans_of_time() -> None:
-    assert [span(s) for s in (0.4, 89, 90, 5399, 5400, 12600)] == [
-        "0 s",
-        "89 s",
-        "2 min",
-        "90 min",
-        "1.5 h",
-        "3.5 h",
-    ]
 
 
 def test_what_is_compared_differs_between_models_and_seeds() -> None:

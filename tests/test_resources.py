@@ -173,8 +173,8 @@ def test_resources_end_with_their_block() -> None:
         ),
         (
             {"progress": "me"},
-            "The 'progress' parameter of resources must be a function of words and a share. "
-            "Got 'me' instead.",
+            "The 'progress' parameter of resources must be a function of words and a share, True, "
+            "False or None. Got 'me' instead.",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

@@ -16,7 +16,6 @@ import dissensus as ds
 from dissensus.data.fingerprint import fingerprint
 from dissensus.data.pairs import pair_items, pairs_per_item, random_places
 from dissensus.errors import DataError, ParameterError
-from dissensus.execution.progress import Clock, in_words
 from dissensus.selection.criteria import DevItems, HeldOutLabels, criterion_of, criterion_record, halves
 from dissensus.selection.grid import (
     cells_of,
@@ -370,22 +369,3 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         with pytest.raises(DataError, match=r"no space left on device.*make room"):
             journal.write({"a": 2})
     assert json.loads(lines_of(tmp_path)[1]) == {"a": 1}
-
-
-# ---- progress -----------------------------------------------------------------------------------------
-
-
-def test_the_clock_counts_at_the_pace_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, told = [100.0], []
-    monkeypatch.setattr("dissensus.execution.progress.time.perf_counter", lambda: now[0])
-    clock = Clock(lambda what, share: told.append((what, share)), 10.0)
-    now[0] = 104.0
-    clock.tick(2.0, "first")  # 2 of 10 in 4 s: 16 s for the other 8
-    clock.expect(2.0)
-    now[0] = 106.0
-    clock.tick(1.0, "second")  # 3 in 6 s: 2 s for the last
-    assert told == [("first, 16 s left", 0.2), ("second, 2 s left", 0.75)]
-
-
-def test_times_in_words() -> None:
-    assert [in_words(s) for s in (3.2, 89, 120, 5399, 7200)] == ["3 s", "89 s", "2 min", "90 min", "2.0 h"]

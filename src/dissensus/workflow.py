@@ -27,18 +27,17 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, ParameterError, bad_parameter
+from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
 from dissensus.io.results import SUMMARY, is_ours, output_directory, write_csv, write_pieces, write_summary
 from dissensus.models.base import Model
 from dissensus.params import PROCESS_BYTES, size_words
 from dissensus.selection.compare import (
     HeldOut,
-    Progress,
     build_model,
     choose_model,
     compare,
     name_of,
-    silent,
     title_of,
 )
 
@@ -73,7 +72,7 @@ def refine(
     seed: int = 0,
     n_jobs: int = -1,
     held_out: float = 0.2,
-    progress: Progress = silent,
+    progress: ShowProgress = None,
 ) -> Run:
     """Fit the named model to all labels, or the one that best foresees hidden ones (``"auto"``).
 
@@ -83,10 +82,11 @@ def refine(
     if not 0 <= held_out < 1:
         raise bad_parameter("refine", "held_out", "a float >= 0 and < 1", held_out)
     seconds: dict[str, float] = {}
-    with _timed("compare", seconds):
-        wanted, table = _decide(annotations, model, settings or {}, seed, n_jobs, held_out, progress)
-    with _timed("fit", seconds), _told(f"fitting {title_of(wanted)} to all labels", bool(table), progress):
-        fitted = wanted.fit(annotations)
+    with shown(progress) as tell:
+        with _timed("compare", seconds):
+            wanted, table = _decide(annotations, model, settings or {}, seed, n_jobs, held_out, tell)
+        with _timed("fit", seconds), _told(f"fitting {title_of(wanted)} to all labels", bool(table), tell):
+            fitted = wanted.fit(annotations)
     return Run(annotations, fitted, table, model == "auto", seed, seconds, held_out or 0.2)
 
 
@@ -97,10 +97,10 @@ def _decide(
     seed: int,
     n_jobs: int,
     held_out: float,
-    progress: Progress,
+    tell: Progress,
 ) -> tuple[Model, list[HeldOut]]:
     def most(what: str, share: float) -> None:
-        progress(what, 0.9 * share)
+        tell(what, 0.9 * share)
 
     if name == "auto":
         if settings:
@@ -114,18 +114,18 @@ def _decide(
 
 
 @contextmanager
-def _told(what: str, compared: bool, progress: Progress) -> Iterator[None]:
+def _told(what: str, compared: bool, tell: Progress) -> Iterator[None]:
     """The fit's iterations are what is left of the work: all of it, or a tenth after a comparison."""
     used, first = current(), 0.9 if compared else 0.0
-    progress(what, first)
+    tell(what, first)
+    with shown(used.progress) as tell_iteration:
 
-    def both(words: str, share: float) -> None:
-        progress(what, first + (WRITING - first) * share)
-        if used.progress is not None:
-            used.progress(words, share)
+        def both(words: str, share: float) -> None:
+            tell(what, first + (WRITING - first) * share)
+            tell_iteration(words, share)
 
-    with using(replace(used, progress=both)):
-        yield
+        with using(replace(used, progress=both)):
+            yield
 
 
 @contextmanager
@@ -224,21 +224,21 @@ def write_run(
     source: str = "",
     force: bool = False,
     page: Mapping[str, Any] | None = None,
-    progress: Progress = silent,
+    progress: ShowProgress = None,
 ) -> dict[str, Any]:
     """Write the run's files, all or none, and give back its summary.
 
     ``page`` are settings of :func:`dissensus.write_report` (an empty mapping does); None: no page.
     """
-    with output_directory(directory, force) as folder:
+    with output_directory(directory, force) as folder, shown(progress) as tell:
         seconds = dict(run.seconds)
-        progress("writing labels, annotators and the model", WRITING)
+        tell("writing labels, annotators and the model", WRITING)
         with _timed("write", seconds):
             write_fitted(run, folder)
         missing = None if page is None else _too_large_for_a_page(run.annotations)
         if page is not None and missing is None:
             with _timed("report", seconds):
-                missing = try_page(run, folder / REPORT, command=command, progress=progress, **page)
+                missing = try_page(run, folder / REPORT, command=command, progress=tell, **page)
         content = summary(run, command=command, source=source)
         return write_summary(folder, content | {"seconds": seconds, "report_missing": missing})
 

@@ -11,8 +11,9 @@ from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.reading import LabelFile, Reading
 from dissensus.cli.settings import Jobs, Seed
-from dissensus.cli.terminal import count, progress_line, say, show_json, show_table
+from dissensus.cli.terminal import count, say, show_json, show_table
 from dissensus.cli.writing import Json
+from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.annotators.verdicts import AnnotatorVerdicts
@@ -48,7 +49,7 @@ def annotators(
     from dissensus.io.write import write_table
     from dissensus.models.base import make_frame
 
-    with progress_line() as progress:
+    with shown() as progress:
         progress("looking for spam and for groups", 0.0)
         found = annotator_verdicts(labels, min_labels=min_labels, seed=seed, n_jobs=jobs)
     if output is not None:

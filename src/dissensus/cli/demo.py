@@ -9,8 +9,9 @@ import typer
 
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
-from dissensus.cli.terminal import progress_line, say, show_json, show_table
+from dissensus.cli.terminal import say, show_json, show_table
 from dissensus.cli.writing import Json, Output, command_line
+from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.cli.demo_crowd import Demo
@@ -29,7 +30,7 @@ def demo(
     from dissensus.cli.demo_crowd import demo as run_demo
     from dissensus.cli.demo_crowd import write_demo
 
-    with progress_line() as progress:
+    with shown() as progress:
         found = run_demo(seed, progress=progress)
         progress(f"writing {directory}", 0.95)
         summary = write_demo(found, directory, command=command_line(context), force=output.force)

@@ -14,11 +14,12 @@ from typing import Any
 from dissensus.cli.simulation_files import write_simulation
 from dissensus.data.simulation import Simulation, simulate
 from dissensus.evaluation.intervals import Interval, bootstrap_interval
+from dissensus.execution.progress import ShowProgress
 from dissensus.io.results import output_directory, write_summary
 from dissensus.metrics import accuracy, kl
 from dissensus.models.base import Model
 from dissensus.models.empirical import EmpiricalDistribution
-from dissensus.selection.compare import HeldOut, Progress, choose_model, name_of, silent
+from dissensus.selection.compare import HeldOut, choose_model, name_of
 from dissensus.workflow import Run, write_run
 
 CROWD: dict[str, Any] = {
@@ -62,7 +63,7 @@ class Demo:
     run: Run
 
 
-def demo(seed: int = 0, *, progress: Progress = silent) -> Demo:
+def demo(seed: int = 0, *, progress: ShowProgress = None) -> Demo:
     """Simulate a crowd, fit the best settings of every model, and hold each against the population."""
     simulation = simulate(**CROWD, seed=seed)
     annotations = simulation.annotations

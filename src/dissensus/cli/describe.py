@@ -5,8 +5,9 @@ from __future__ import annotations
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.reading import LabelFile, Reading
-from dissensus.cli.terminal import progress_line, say, show_json
+from dissensus.cli.terminal import say, show_json
 from dissensus.cli.writing import Json
+from dissensus.execution.progress import shown
 
 
 @app.command(
@@ -19,7 +20,7 @@ from dissensus.cli.writing import Json
 @unbundled
 def describe(file: LabelFile, reading: Reading, as_json: Json = False) -> None:
     """Say what is in a file: counts, labels per item, class balance, entropy, duplicates, parts."""
-    with progress_line() as progress:
+    with shown() as progress:
         progress(f"reading {file.name}", 0.0)
         from dissensus.data.description import describe as describe_annotations
 

@@ -21,8 +21,8 @@ import typer
 from typer.core import TyperGroup
 
 from dissensus.cli import INTERRUPTED
-from dissensus.cli.terminal import printable
 from dissensus.errors import DissensusError
+from dissensus.execution.progress import printable
 
 DONE, BROKEN, BAD_INPUT = 0, 1, 2
 

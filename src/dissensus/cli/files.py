@@ -10,7 +10,8 @@ import typer
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.reading import LabelFile, Reading
-from dissensus.cli.terminal import amounts, count, progress_line, say
+from dissensus.cli.terminal import amounts, count, say
+from dissensus.execution.progress import shown
 
 OutputFile = Annotated[
     Path,
@@ -36,7 +37,7 @@ def import_export(
     ] = None,
 ) -> None:
     """Convert an annotation tool's export to a plain table of labels (other commands read both)."""
-    with progress_line() as progress:
+    with shown() as progress:
         progress(f"reading {file.name}", 0.0)
         annotations = reading.read(file)
         from dissensus.errors import DataError

@@ -13,8 +13,9 @@ from dissensus.cli.machine import Machine
 from dissensus.cli.reading import LabelFile, Reading
 from dissensus.cli.report import Page, say_missing
 from dissensus.cli.settings import PANEL, Settings
-from dissensus.cli.terminal import amounts, count, progress_line, say, show_json, show_table
+from dissensus.cli.terminal import amounts, count, say, show_json, show_table
 from dissensus.cli.writing import Json, Output, command_line, say_written, stem
+from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.data.annotations import Annotations
@@ -58,11 +59,11 @@ def fit(
     machine.check()
     from dissensus.workflow import refine, write_run
 
-    with progress_line() as progress:
+    with shown() as progress:
         progress(f"reading {file.name}", 0.0)
         annotations = reading.read(file)
     annotations = features.attached(annotations)
-    with progress_line() as progress, machine.in_use(settings.jobs, progress.step) as used:
+    with shown() as progress, machine.in_use(settings.jobs) as used:
         run = refine(
             annotations,
             settings.model,

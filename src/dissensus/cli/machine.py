@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,13 +57,12 @@ class Cluster:
             )
 
     @contextmanager
-    def in_use(self, jobs: int, progress: Callable[[str, float], None]) -> Iterator[Resources]:
-        """Every fit inside the block uses it, and tells ``progress`` of its iterations."""
+    def in_use(self, jobs: int) -> Iterator[Resources]:
+        """Every fit inside the block uses it, and shows its iterations."""
         from dissensus.execution.resources import resources
 
         tls = (self.tls_ca, self.tls_cert, self.tls_key) if self.tls_ca else None
-        others = self._others()
-        with resources(cluster=self.cluster, n_workers=jobs, tls=tls, progress=progress, **others) as found:
+        with resources(cluster=self.cluster, n_workers=jobs, tls=tls, **self._others()) as found:
             yield found
 
     def _others(self) -> dict[str, Any]:
@@ -97,9 +96,9 @@ class Machine(Cluster):
             n_bytes(self.memory, "fit")
 
     @contextmanager
-    def in_use(self, jobs: int, progress: Callable[[str, float], None]) -> Iterator[Resources]:
+    def in_use(self, jobs: int) -> Iterator[Resources]:
         """Likewise; Ctrl-C says where the fit can go on."""
-        with super().in_use(jobs, progress) as found:
+        with super().in_use(jobs) as found:
             try:
                 yield found
             except KeyboardInterrupt:

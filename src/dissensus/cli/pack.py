@@ -11,8 +11,9 @@ import typer
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.reading import class_order
-from dissensus.cli.terminal import count, note, progress_line, say, show_json
+from dissensus.cli.terminal import count, note, say, show_json
 from dissensus.cli.writing import Json
+from dissensus.execution.progress import shown
 
 
 def _option(flag: str, metavar: str, help: str) -> Any:
@@ -74,7 +75,7 @@ def pack(
     """Pack files of labels, larger than memory if need be, into a store that every command reads."""
     from dissensus.io.store.packing import pack as pack_files
 
-    with progress_line() as progress:
+    with shown() as progress:
         manifest = pack_files(files, output, memory=memory, progress=progress, **rows.settings())
     if as_json:
         show_json(asdict(manifest))

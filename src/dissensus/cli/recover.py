@@ -16,8 +16,9 @@ from dissensus.cli.features import ItemFeatures
 from dissensus.cli.machine import Cluster
 from dissensus.cli.reading import LabelFile, Reading
 from dissensus.cli.settings import Jobs, Seed, parse_setting, parse_values, parse_wholes
-from dissensus.cli.terminal import count, note, progress_line, say, show_json, show_table
+from dissensus.cli.terminal import count, note, say, show_json, show_table
 from dissensus.cli.writing import Json, command_line, say_written
+from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.evaluation.recovery import Recovery
@@ -129,7 +130,7 @@ def recover(
     if output is not None:
         check_output(output, force)
     annotations = features.attached(reading.read(file))
-    with progress_line() as progress, cluster.in_use(comparison.jobs, progress.step):
+    with shown() as progress, cluster.in_use(comparison.jobs):
         found = measure(models, annotations, progress=progress, **comparison.settings())
     files: list[str] = []
     if output is not None:

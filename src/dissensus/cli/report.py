@@ -11,7 +11,8 @@ import typer
 from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.reading import Reading
-from dissensus.cli.terminal import note, progress_line, say
+from dissensus.cli.terminal import note, say
+from dissensus.execution.progress import shown
 
 PANEL = "The page"
 
@@ -81,7 +82,7 @@ def report(
     saved = open_run(place)
     target = output or (place / REPORT if place.is_dir() else Path(REPORT))
     annotations = reading.read(file)
-    with progress_line() as progress:
+    with shown() as progress:
         write_report(
             saved.model,
             annotations,

@@ -15,8 +15,9 @@ from dissensus.cli.app import app, example
 from dissensus.cli.bundles import unbundled
 from dissensus.cli.door import StoppedError
 from dissensus.cli.settings import Jobs
-from dissensus.cli.terminal import count, note, progress_line, say
+from dissensus.cli.terminal import count, note, say
 from dissensus.cli.writing import Output, command_line, say_written
+from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.paper.evaluation import Reproduction
@@ -93,7 +94,7 @@ def reproduce(
     with (
         _resumable(directory),
         claimed(directory, notice, output.force),
-        progress_line() as progress,
+        shown() as progress,
     ):
         found = run(
             directory,

@@ -27,8 +27,9 @@ from dissensus.cli.settings import (
     parse_setting,
     parse_values,
 )
-from dissensus.cli.terminal import amounts, cell, count, progress_line, say, show_json, show_table
+from dissensus.cli.terminal import amounts, cell, count, say, show_json, show_table
 from dissensus.cli.writing import Json, Output, command_line, say_written, stem
+from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.models.base import Model
@@ -152,13 +153,13 @@ def select(
     with (
         _resumable(directory),
         claimed(directory, notice, output.force),
-        progress_line() as progress,
-        cluster.in_use(grid.jobs, progress.step),
+        shown() as progress,
+        cluster.in_use(grid.jobs),
     ):
         selection = search(
             estimator, annotations, values, dev=dev, directory=directory, progress=progress, **grid.judging()
         )
-    with progress_line() as progress:
+    with shown() as progress:
         looks = page.settings(file.name, features.text_column)
         summary = write_selection(
             selection,

@@ -9,13 +9,13 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from dissensus.execution.progress import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
 
     from dissensus.data.annotations import Annotations
 
@@ -36,53 +36,6 @@ def err() -> Console:
     from rich.console import Console
 
     return Console(file=sys.stderr, markup=False, highlight=False, emoji=False)
-
-
-class Line:
-    """Told what is being done and what share of the whole is behind; ``step``, how far that has come."""
-
-    def __call__(self, what: str, share: float) -> None:
-        """A new part of the work."""
-
-    def step(self, what: str, share: float) -> None:
-        """How far the part has come."""
-
-
-@contextmanager
-def progress_line(show: bool = True) -> Iterator[Line]:
-    """Yield what is to be told how far the work is.
-
-    The lines live on a terminal's standard error and are gone when the work is done.
-    """
-    if not (show and sys.stderr.isatty()):
-        yield Line()
-        return
-    from rich.console import Group
-    from rich.live import Live
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
-    from rich.progress import TimeElapsedColumn as Elapsed
-
-    text = TextColumn("{task.description}", markup=False)
-    bars = Progress(SpinnerColumn(), text, BarColumn(), TaskProgressColumn(), Elapsed())
-    steps = Progress(TextColumn("  {task.description}", markup=False))
-    with Live(Group(bars, steps), console=err(), transient=True, refresh_per_second=10):
-        yield _Live(bars, steps)
-
-
-class _Live(Line):
-    """A bar for the whole, and below it words on the part."""
-
-    def __init__(self, bars: Progress, steps: Progress) -> None:
-        self._bars, self._bar = bars, bars.add_task("", total=1.0)
-        self._steps, self._step = steps, steps.add_task("", visible=False)
-
-    def __call__(self, what: str, share: float) -> None:
-        self._bars.update(self._bar, description=printable(what), completed=share)
-        self._steps.update(self._step, visible=False)
-
-    def step(self, what: str, share: float) -> None:
-        del share
-        self._steps.update(self._step, description=printable(what), visible=True)
 
 
 def say(*lines: str) -> None:
@@ -138,11 +91,6 @@ def amounts(annotations: Annotations) -> str:
     classes = count(annotations.n_classes, "class", "classes")
     by = "" if annotations.anonymous else f" by {count(annotations.n_annotators, 'annotator')}"
     return f"{labels}{by} on {items}, {classes}"
-
-
-def printable(text: str) -> str:
-    """The text without control characters, which could play tricks with a terminal."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def show_json(value: Any) -> None:

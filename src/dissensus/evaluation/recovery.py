@@ -33,7 +33,7 @@ from dissensus.evaluation.reservation import (
     efficiency_words,
     label_efficiency,
 )
-from dissensus.execution.progress import Clock, Progress, shown
+from dissensus.execution.progress import Clock, Progress, ShowProgress, shown
 from dissensus.execution.tasks import workers
 from dissensus.metrics import Floats
 from dissensus.models.base import as_annotations
@@ -187,7 +187,7 @@ def recover(
     n_boot: int = 1000,
     n_jobs: int = -1,
     executor: Executor | None = None,
-    progress: bool | Progress | None = None,
+    progress: ShowProgress = None,
     seed: int = 0,
 ) -> Recovery:
     """How close each model comes to reserved labels when it is shown R labels per item.

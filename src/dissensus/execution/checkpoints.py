@@ -18,7 +18,7 @@ import shutil
 import time
 import typing
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 
 from dissensus.errors import DataError
 from dissensus.execution.messages import FiledState, Kept, arrays_of
+from dissensus.execution.progress import Progress, in_words
 from dissensus.io.atomic import sync
 
 State = TypeVar("State")
-Progress = Callable[[str, float], None]
 
 STEP = re.compile(r"step-\d{6}")
 STATE = "state"  # a checksum, a line break, a safetensors file
@@ -76,7 +76,7 @@ class Book(Generic[State]):
         words = f"iteration {done} of at most {max_iter}"
         if done > first:
             seconds = (now - since) / (done - first)
-            left = span(seconds * (max_iter - done))
+            left = in_words(seconds * (max_iter - done))
             words += f", {n_labels / seconds:,.0f} labels a second, at most {left} left"
         self._progress(words, done / max_iter)
 
@@ -139,13 +139,6 @@ def cannot_write(folder: Path, error: OSError) -> DataError:
         else "name another directory with checkpoint= (--checkpoint)"
     )
     return DataError(f"{folder}: a checkpoint cannot be written ({reason}); {remedy}")
-
-
-def span(seconds: float) -> str:
-    """``40 s``, ``12 min``, ``3.5 h``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 # ---- states as files ----------------------------------------------------------------------------------

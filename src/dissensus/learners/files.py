@@ -65,5 +65,7 @@ def load_learner(path: str | Path) -> Learner:
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy number as a plain one, a path as text."""
+    """A NumPy number as a plain one, a path as text; nobody is told of progress after a load."""
+    if callable(value):
+        return None
     return value.item() if isinstance(value, np.generic) else str(value)

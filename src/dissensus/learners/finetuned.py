@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import ModelFileError, require
+from dissensus.execution.progress import PROGRESS, ShowProgress, counted
 from dissensus.features.embedding import embed, load_encoder
-from dissensus.features.progress import progress_bar
 from dissensus.learners.base import Array, Dev, Learner, as_texts, batches, check_head, own_dev
 from dissensus.learners.softmax import SoftmaxRegression
 from dissensus.metrics import kl
@@ -45,7 +45,7 @@ class FineTunedEncoder(Learner):
         "max_tokens": integer(2),
         "device": ANY,
         "n_threads": integer(1) | NONE,
-        "progress": ANY,
+        "progress": PROGRESS,
         "seed": SEED,
     }
     _arrays = ("coef_", "intercept_", "dev_kl_")
@@ -69,7 +69,7 @@ class FineTunedEncoder(Learner):
         max_tokens: int = 128,
         device: str | None = None,
         n_threads: int | None = None,
-        progress: bool | None = None,
+        progress: ShowProgress = None,
         seed: int = 0,
     ) -> None:
         self.model = model
@@ -109,7 +109,7 @@ class FineTunedEncoder(Learner):
         adam, schedule = self._optimiser(network, n_steps)
         best, rng = BestEpoch(self.patience), np.random.default_rng(self.seed)
         best.see(kl(dev[1], self._forward(head, dev[0])), network.state_dict())
-        with progress_bar("fine-tuning", n_steps, self.progress) as advance:
+        with counted("fine-tuning", n_steps, self.progress) as advance:
             for _ in range(self.epochs):
                 network.train()
                 for rows in batches([len(text) for text in X], self.batch_size, rng):

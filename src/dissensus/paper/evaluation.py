@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dissensus.errors import DataError, bad_parameter, require
-from dissensus.execution.progress import Progress, shown
+from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.paper.cells import Store
 from dissensus.paper.datasets import Dataset, Source, check_sets, find_sets, load
 from dissensus.paper.page import write_page
@@ -68,7 +68,7 @@ def reproduce(
     only: Sequence[str] = (),
     scale: Scale = DEFAULT,
     n_jobs: int = -1,
-    progress: bool | Progress | None = None,
+    progress: ShowProgress = None,
     command: str = "dissensus reproduce",
     publish: Path | None = None,
 ) -> Reproduction:

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.errors import DataError
+from dissensus.execution.progress import ShowProgress, shown
 from dissensus.io.atomic import atomic_path
 from dissensus.io.results import finite
 from dissensus.models.base import Model, as_annotations
 from dissensus.report.content import Request, gather
 from dissensus.report.items import texts_of
 from dissensus.report.places import Projection
-from dissensus.selection.compare import HeldOut, Progress, silent, title_of
+from dissensus.selection.compare import HeldOut, title_of
 
 SCRIPTS = ("base", "table", "items", "annotators", "clusters", "map", "fitting", "page")
 
@@ -44,7 +45,7 @@ def write_report(
     projection: Projection = "auto",
     test_size: float = 0.2,
     seed: int = 0,
-    progress: Progress = silent,
+    progress: ShowProgress = None,
 ) -> Path:
     """Write a fitted model and the labels it was fitted to as one self-contained HTML page.
 
@@ -73,24 +74,26 @@ def write_report(
         The command that made it, to be shown.
     projection
         Of the map: "pca" or "tsne" (needs openTSNE; slow from some thousand items); "auto" takes the first.
+    progress
+        True or False, a function told (what, share done), or None: a bar on a terminal.
     """
     known = as_annotations(annotations)
-    request = Request(
-        model,
-        known,
-        title or f"{title_of(model)}: {known.n_items:,} items",
-        _checked_texts(texts, known),
-        anonymise,
-        held_out,
-        recovery,
-        selection,
-        command,
-        projection,
-        test_size,
-        seed,
-        progress,
-    )
-    with atomic_path(path) as temporary:
+    with shown(progress) as tell, atomic_path(path) as temporary:
+        request = Request(
+            model,
+            known,
+            title or f"{title_of(model)}: {known.n_items:,} items",
+            _checked_texts(texts, known),
+            anonymise,
+            held_out,
+            recovery,
+            selection,
+            command,
+            projection,
+            test_size,
+            seed,
+            tell,
+        )
         temporary.write_text(page(gather(request)), encoding="utf-8", errors="replace")
     return Path(path)
 

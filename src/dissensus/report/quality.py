@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from dissensus.data.annotations import Annotations
+from dissensus.execution.progress import Progress
 from dissensus.models.base import Model
 from dissensus.report import words
-from dissensus.selection.compare import HeldOut, Progress, build_model, compare, name_of, title_of
+from dissensus.selection.compare import HeldOut, build_model, compare, name_of, title_of
 
 COUNTS_TITLE = "smoothed counts"
 # what every model is held against: its name on the command line, its name on the page, its settings

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,13 +19,11 @@ import numpy as np
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, ParameterError
 from dissensus.execution.blocks import executor
+from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
 from dissensus.models import FEATURE_MODELS, MODELS, model_class
 from dissensus.models.base import Model
 from dissensus.params import size_words
-
-#: Told what is being done, and which share of the whole (0 to 1) is behind.
-Progress = Callable[[str, float], None]
 
 #: What is tried: the name of a model and the settings to try it with.
 CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
@@ -73,10 +71,6 @@ class HeldOut:
         }
 
 
-def silent(what: str, share: float) -> None:
-    """Nobody is looking."""
-
-
 def choose_model(
     annotations: Annotations,
     seed: int = 0,
@@ -84,7 +78,7 @@ def choose_model(
     candidates: Sequence[tuple[str, Mapping[str, Any]]] = CANDIDATES,
     test_size: float = 0.2,
     n_jobs: int = -1,
-    progress: Progress = silent,
+    progress: ShowProgress = None,
 ) -> tuple[Model, list[HeldOut]]:
     """The candidate with the highest held-out ``score`` (not fitted yet), and how every one of them did.
 
@@ -109,14 +103,15 @@ def compare(
     *,
     test_size: float = 0.2,
     n_jobs: int = -1,
-    progress: Progress = silent,
+    progress: ShowProgress = None,
 ) -> list[HeldOut]:
     """Fit every model to one part of the labels and score it on the rest; empty if none can be hidden."""
     with _beside(HIDING_BYTES * annotations.n_labels):
         kept, hidden = annotations.split_labels(test_size, seed)
         if not (kept.n_labels and hidden.n_labels):
             return []
-        return _compared(kept, hidden, models, n_jobs, progress)
+        with shown(progress) as tell:
+            return _compared(kept, hidden, models, n_jobs, tell)
 
 
 @contextmanager
@@ -137,12 +132,12 @@ def _beside(taken: int) -> Iterator[None]:
 
 
 def _compared(
-    kept: Annotations, hidden: Annotations, models: Sequence[Model], n_jobs: int, progress: Progress
+    kept: Annotations, hidden: Annotations, models: Sequence[Model], n_jobs: int, tell: Progress
 ) -> list[HeldOut]:
     done: list[str] = []
 
     def trial(model: Model) -> HeldOut:
-        progress(f"held-out labels: {title_of(model)}", len(done) / len(models))
+        tell(f"held-out labels: {title_of(model)}", len(done) / len(models))
         started = time.perf_counter()
         # A fresh copy of the settings, so that the candidate itself stays unfitted.
         fitted = type(model)(**model.get_params(deep=False)).fit(kept)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.data.annotations import Annotations
+from dissensus.execution.progress import ShowProgress
 from dissensus.io.results import output_directory, write_csv, write_summary
-from dissensus.selection.compare import Progress, silent
 from dissensus.selection.select import Selection
 from dissensus.workflow import REPORT, Run, summary, try_page, write_fitted
 
@@ -31,7 +31,7 @@ def write_selection(
     command: str = "",
     source: str = "",
     page: Mapping[str, Any] | None = None,
-    progress: Progress = silent,
+    progress: ShowProgress = None,
 ) -> dict[str, Any]:
     """Write the table and the winner, all or none, and give back the summary.
 

@@ -20,7 +20,7 @@ from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
 from dissensus.data.fingerprint import fingerprint
 from dissensus.errors import ParameterError, bad_parameter
-from dissensus.execution.progress import Progress, shown
+from dissensus.execution.progress import ShowProgress, shown
 from dissensus.execution.resources import current
 from dissensus.models.base import as_annotations
 from dissensus.selection.criteria import Criterion, criterion_of, criterion_record
@@ -128,7 +128,7 @@ def select(
     directory: str | Path | None = None,
     n_jobs: int = -1,
     executor: Executor | None = None,
-    progress: bool | Progress | None = None,
+    progress: ShowProgress = None,
     seed: int = 0,
 ) -> Selection:
     """Try every cell of a grid and fit the best one to all labels.
