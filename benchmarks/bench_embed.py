@@ -20,7 +20,7 @@ LEAST_RATIO = 20.0
 RUN = """
 import sys, time
 import dissensus as ds
-from dissensus.paper.pages import read_dataset
+from dissensus.paper.datasets import read_dataset
 texts = read_dataset(__import__("pathlib").Path(sys.argv[1])).item_column("text").tolist()
 began, busy = time.perf_counter(), time.process_time()
 rows = ds.embed(texts, cache_dir=sys.argv[2])

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 import dissensus as ds
-from dissensus.paper.pages import read_dataset
+from dissensus.paper.datasets import read_dataset
 from dissensus.selection.journal import FILE
 
 

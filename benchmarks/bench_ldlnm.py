@@ -26,7 +26,7 @@ from torch import nn
 import dissensus as ds
 from dissensus.features.features import features_of
 from dissensus.models.ldlnm.criterion import DevDistributions
-from dissensus.paper.pages import read_dataset
+from dissensus.paper.datasets import read_dataset
 from timing import verdict
 
 LEAST_RATIO, MOST_MINUTES = 3.0, 20.0

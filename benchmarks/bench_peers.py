@@ -21,7 +21,8 @@ from crowdkit.aggregation import GLAD, MACE, DawidSkene, MajorityVote, OneCoinDa
 
 import dissensus as ds
 from dissensus.io.atomic import atomic_path
-from dissensus.paper.pages import line, read_dataset, table
+from dissensus.paper.datasets import read_dataset
+from dissensus.paper.tables import line, table
 
 SLOW_PEERS_MOST_LABELS = 30_000
 OURS: dict[str, Callable[[ds.Annotations], object]] = {

@@ -23,8 +23,9 @@ from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
 from dissensus.models.empirical import GRID, EmpiricalDistribution
 from dissensus.models.fmm import FMM
+from dissensus.paper.datasets import read_dataset
 from dissensus.paper.measures import HIDDEN_SHARE, cluster_divergence
-from dissensus.paper.pages import line, read_dataset, table, yes
+from dissensus.paper.tables import line, table, yes
 from experiments.common import write_page
 
 COMMAND = "python -m experiments.foundation"

@@ -26,8 +26,9 @@ from dissensus.evaluation.intervals import Interval
 from dissensus.evaluation.resampling import Resamples
 from dissensus.features.features import embed_items
 from dissensus.numerics import Array
-from dissensus.paper.curves import Points, curves
-from dissensus.paper.pages import line, read_dataset, table, yes
+from dissensus.paper.datasets import read_dataset
+from dissensus.paper.figures import Points, curves
+from dissensus.paper.tables import line, table, yes
 from experiments.common import Finished, Values, command_line, write_files
 from experiments.draws import Draw, measure
 

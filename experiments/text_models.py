@@ -31,9 +31,9 @@ from dissensus.metrics import accuracy, kl
 from dissensus.models.dawid_skene import DawidSkene
 from dissensus.models.ldlnm.model import LDLNM
 from dissensus.models.pgm.model import PGM
-from dissensus.paper.datasets import shares
+from dissensus.paper.datasets import read_dataset, shares
 from dissensus.paper.measures import HIDDEN_SHARE
-from dissensus.paper.pages import line, read_dataset, table, yes
+from dissensus.paper.tables import line, table, yes
 from experiments.common import Finished, Values, command_line, write_files
 
 COMMAND = "python -m experiments.text_models"

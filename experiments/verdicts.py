@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dissensus._version import __version__
 from dissensus.annotators.verdicts import annotator_verdicts
 from dissensus.numerics import Array
-from dissensus.paper.pages import line, table, yes
+from dissensus.paper.tables import line, table, yes
 from experiments.common import write_page
 from experiments.mixed_crowd import MINORITY, SPAMMER, mixed_crowd
 

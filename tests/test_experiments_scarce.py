@@ -11,8 +11,8 @@ import pytest
 
 import dissensus as ds
 from dissensus.evaluation.intervals import Interval
-from dissensus.paper.curves import Axes, curves
 from dissensus.paper.datasets import shares
+from dissensus.paper.figures import Axes, curves
 from experiments import scarce
 from experiments.draws import Draw, covariance, drawn_to_mean, measure, slope
 from experiments.scarce import Condition, findings, page, pictures

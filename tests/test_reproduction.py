@@ -21,9 +21,9 @@ from dissensus.metrics import entropy, kl
 from dissensus.paper import printed
 from dissensus.paper.answers import Contrast, answers_text, sentence
 from dissensus.paper.datasets import find_sets, load
-from dissensus.paper.ensembles import blend_weight
-from dissensus.paper.evaluation import Reproduction, reproduce, request
-from dissensus.paper.scale import QUICK, Scale
+from dissensus.paper.findings import blend_weight
+from dissensus.paper.plan import Scale
+from dissensus.paper.run import Reproduction, reproduce, request
 
 TOPICS = (("rain", "cold", "wet"), ("sun", "warm", "dry"), ("job", "desk", "late"))
 WORDS = sorted({word for topic in TOPICS for word in topic} | {"the", "day", "is"})
@@ -259,7 +259,7 @@ def test_the_authors_files_are_read(tmp_path: Path) -> None:
         file.write_text(json.dumps({"columns": columns, "index": [0, 1], "data": data}), encoding="utf-8")
     found = find_sets(tmp_path)
     assert list(found) == ["jq1"]
-    data = load("jq1", found["jq1"], QUICK, embedded=False)
+    data = load("jq1", found["jq1"])
     assert not data.seeded
     assert {name: part.items.tolist() for name, part in data.parts.items()} == {
         "train": ["100"],
@@ -274,7 +274,7 @@ def test_the_authors_files_are_read(tmp_path: Path) -> None:
 
 
 def test_a_split_of_ours_is_half_and_two_quarters(crowds: Path) -> None:
-    data = load("tones", find_sets(crowds)["tones"], QUICK, embedded=False)
+    data = load("tones", find_sets(crowds)["tones"])
     assert data.seeded
     sizes = [len(data.parts[part].items) for part in ("train", "dev", "test")]
     assert sum(sizes) == 90
@@ -284,7 +284,7 @@ def test_a_split_of_ours_is_half_and_two_quarters(crowds: Path) -> None:
 
 
 def test_more_items_than_allowed_are_sampled(crowds: Path) -> None:
-    data = load("jq1", find_sets(crowds)["jq1"], replace(QUICK, max_items=40), embedded=False)
+    data = load("jq1", find_sets(crowds)["jq1"], max_items=40)
     assert data.annotations.n_items == 40
 
 
@@ -317,7 +317,7 @@ def test_bad_input_is_one_line_and_writes_nothing(crowds: Path, tmp_path: Path) 
 
 def test_the_usual_sets_that_are_there(crowds: Path) -> None:
     asked = request(crowds, only=["table1"])
-    assert list(asked.sources) == ["jq1"]
+    assert list(asked.files) == ["jq1"]
     assert "weather_sentiment_amt" in asked.absent
 
 
@@ -392,7 +392,7 @@ def test_printed_figures_agree_with_the_papers_source(data_dir: Path) -> None:
 def test_the_paper_is_about_these_data(data_dir: Path) -> None:
     """Table 1 to its last digit but one, and the constant that equals the printed FMM column."""
     for name, summary in printed.TABLE_1.items():
-        data = load(name, data_dir / name, QUICK, embedded=False)
+        data = load(name, data_dir / name)
         counts = data.annotations.counts
         assert (data.annotations.n_items, data.annotations.n_annotators) == summary[:2]
         assert abs(entropy(counts / counts.sum(axis=1, keepdims=True)) - summary.entropy) < 0.001

@@ -20,8 +20,8 @@ from dissensus.cli.writing import Output, command_line, say_written
 from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
-    from dissensus.paper.evaluation import Reproduction
-    from dissensus.paper.scale import Scale
+    from dissensus.paper.plan import Scale
+    from dissensus.paper.run import Reproduction
 
 DEFAULT_DIRECTORY = "paper"
 
@@ -38,7 +38,7 @@ def usual_data() -> Path:
 def scale_of(quick: bool, repeats: int | None) -> Scale:
     """How much is computed."""
     from dissensus.errors import bad_parameter
-    from dissensus.paper.scale import DEFAULT, QUICK
+    from dissensus.paper.plan import DEFAULT, QUICK
 
     scale = QUICK if quick else DEFAULT
     if repeats is None:
@@ -84,8 +84,8 @@ def reproduce(
     """Run the paper's evaluation again and write its tables, answers and figures; goes on where it was."""
     directory = output.directory(DEFAULT_DIRECTORY)
     from dissensus.io.results import claimed
-    from dissensus.paper.evaluation import reproduce as run
-    from dissensus.paper.evaluation import request
+    from dissensus.paper.run import reproduce as run
+    from dissensus.paper.run import request
 
     place, scale = data or usual_data(), scale_of(quick, repeats)
     names, parts = _names(sets), _names(only)

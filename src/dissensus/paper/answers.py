@@ -1,4 +1,4 @@
-"""The paper's three questions, answered from the numbers.
+"""What follows from the tables: figures worse than printed, and the paper's three questions answered.
 
 Two models are compared on the same items: the mean difference over items and its 95 % bootstrap interval.
 A difference whose interval holds zero is a tie. Every measure here is better when lower.
@@ -6,18 +6,106 @@ A difference whose interval holds zero is a tie. Every measure here is better wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Any
 
 from dissensus.evaluation.intervals import Interval, bootstrap_mean
-from dissensus.metrics import kl_rows
-from dissensus.paper.columns import COLUMNS
-from dissensus.paper.datasets import Array
-from dissensus.paper.findings import Findings
-from dissensus.paper.pages import line, table
-from dissensus.paper.tables import MODEL_TITLES
+from dissensus.numerics import Array
+from dissensus.paper import printed
+from dissensus.paper.columns import COLUMNS, INSIDE, PAPER_COLUMNS
+from dissensus.paper.findings import ColumnRuns, Findings
+from dissensus.paper.tables import MODEL_TITLES, as_good, line, paper_figure, table
+
+NEAR = 0.01  # a printed figure this close to the constant prediction's is called equal to it
+
+
+# ---- worse than printed -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A figure of Table 3 that is worse than printed, and why, in numbers."""
+
+    column: str
+    dataset: str
+    measure: str
+    ours: float
+    figure: printed.Figure
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        title = PAPER_COLUMNS[self.column].title
+        words = {"kl": "KL", "accuracy": "accuracy", "onehot_accuracy": "one-hot accuracy"}[self.measure]
+        compared = f"{self.ours:.3f}, printed {self.figure.value:.3f}"
+        return f"**{title} on {self.dataset}, {words}**: {compared}. {' '.join(self.reasons)}"
+
+
+def tally(findings: Findings) -> str:
+    """How many cells are at least as good as printed, under the printed projection and under the other."""
+    as_printed, otherwise, total = 0, 0, 0
+    for key in PAPER_COLUMNS:
+        for name in findings.plan.asked("table3"):
+            for measure in ("kl", printed.accuracy_measure(key)):
+                figure = paper_figure(measure, key, name)
+                if figure is not None:
+                    other = f"{key}_{INSIDE}" if f"{key}_{INSIDE}" in COLUMNS else key
+                    ours, theirs = (findings.column(name, one).number(measure).mean for one in (key, other))
+                    total += 1
+                    as_printed += as_good(measure, ours, figure)
+                    otherwise += as_good(measure, theirs, figure)
+    return (
+        f"{as_printed} of {total} cells (KL and accuracy) are at least as good as printed; "
+        f"{otherwise} where FMM and PGM project with the annotator sum inside and S chosen on dev."
+    )
+
+
+def misses(findings: Findings) -> Iterator[Miss]:
+    """Every figure of the paper's columns that is worse here than printed."""
+    for key in PAPER_COLUMNS:
+        for name in findings.plan.asked("table3"):
+            column = findings.column(name, key)
+            for measure in ("kl", printed.accuracy_measure(key)):
+                figure, ours = paper_figure(measure, key, name), column.number(measure).mean
+                if figure is not None and not as_good(measure, ours, figure):
+                    reasons = tuple(_reasons(findings, name, column, measure, figure))
+                    yield Miss(key, name, measure, ours, figure, reasons)
+
+
+def _reasons(
+    findings: Findings, name: str, column: ColumnRuns, measure: str, figure: printed.Figure
+) -> Iterator[str]:
+    if measure == "kl":
+        found = bootstrap_mean(findings.test_kl(name, column.key), n_boot=findings.plan.scale.n_boot)
+        inside = "inside" if found.low <= figure.value <= found.high else "outside"
+        ends = f"{found.low:.3f} to {found.high:.3f}"
+        yield f"The printed figure is {inside} the interval over test items ({ends})."
+    raw = column.before_projection(measure)
+    if raw is not None:
+        yield (
+            f"The CNN alone, before its predictions were snapped to clusters, is at {raw:.3f}: "
+            f"snapping moves it by {column.number(measure).mean - raw:+.3f}."
+        )
+        yield _clusters_used(column)
+        other = findings.column(name, f"{column.key}_{INSIDE}").number(measure).mean
+        yield (
+            f"With the annotator sum inside and S chosen on dev, the same networks reach {other:.3f}, "
+            f"{'at least as good as' if as_good(measure, other, figure) else 'also worse than'} printed."
+        )
+    constant: Mapping[str, Any] = findings.measured(findings.plan.description(name)).numbers["constant"]
+    equal = abs(constant[measure] - figure.value) <= NEAR
+    yield (
+        f"The mean training distribution, predicted for every item, scores {constant[measure]:.3f}"
+        f"{': the printed figure is that of a constant' if equal else ''}."
+    )
+
+
+def _clusters_used(column: ColumnRuns) -> str:
+    used = [cell.numbers["clusters_used"] for cell in column.cells]
+    return f"The test items fall on {min(used)} to {max(used)} different distributions."
+
+
+# ---- the questions ------------------------------------------------------------------------------------
 
 QUESTIONS = {
     "RQ1": "Do graphical models that cluster items and annotators outperform those that do not?",
@@ -82,16 +170,9 @@ def contrasts(findings: Findings) -> list[Contrast]:
 def _on_test(findings: Findings, question: str, pairs: Sequence[tuple[str, str]]) -> Iterator[Contrast]:
     for first, second in pairs:
         for name in findings.plan.asked("table3"):
-            rows = [test_rows(findings, name, key) for key in (first, second)]
-            found = _interval(findings, rows[0] - rows[1])
+            rows = findings.test_kl(name, first) - findings.test_kl(name, second)
+            found = _interval(findings, rows)
             yield Contrast(question, TEST_KL, COLUMNS[first].title, COLUMNS[second].title, name, found)
-
-
-def test_rows(findings: Findings, name: str, key: str) -> Array:
-    """(test items,): KL of every item, the mean over runs."""
-    gold = findings.gold(name, "test")
-    runs = findings.predictions(name, key, "test")
-    return np.asarray(np.mean([kl_rows(gold, run) for run in runs], axis=0))
 
 
 def _on_hidden(findings: Findings, question: str, pairs: Sequence[tuple[str, str]]) -> Iterator[Contrast]:
@@ -99,7 +180,7 @@ def _on_hidden(findings: Findings, question: str, pairs: Sequence[tuple[str, str
     for given, measure in measures.items():
         for first, second in pairs:
             for name in findings.plan.asked("hidden"):
-                cells = [findings.plan.hidden(name, key, findings.store) for key in (first, second)]
+                cells = [findings.plan.hidden(name, key) for key in (first, second)]
                 one, other = (findings.arrays(cell) for cell in cells)
                 # All labels of an item, in whichever split they were hidden, are drawn together.
                 found = _interval(findings, one[given] - other[given], one["items"])
@@ -118,7 +199,7 @@ def _on_populations(findings: Findings) -> Iterator[Contrast]:
 def _on_gold(findings: Findings) -> Iterator[Contrast]:
     for first, second in CBCC_PAIRS:
         for name in findings.plan.asked("gold"):
-            cells = [findings.plan.gold(name, key, findings.store) for key in (first, second)]
+            cells = [findings.plan.gold(name, key) for key in (first, second)]
             right = [findings.arrays(cell)["right"] for cell in cells]
             found = _interval(findings, right[1] - right[0])
             yield Contrast("CBCC", GOLD, MODEL_TITLES[first], MODEL_TITLES[second], name, found)

@@ -8,6 +8,7 @@ finished. A cell whose settings are no longer those in its file is measured anew
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,10 +63,13 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Store:
+class FinishedCells:
     """The finished cells of an output directory."""
 
     directory: Path
+
+    def __contains__(self, cell: Cell) -> bool:
+        return self.read(cell) is not None
 
     def read(self, cell: Cell) -> Measured | None:
         """What was measured, or None where the file is absent, damaged or of other settings."""
@@ -77,15 +81,15 @@ class Store:
             return None
         return Measured(cell.path, content["numbers"], content["cpu_seconds"], content["cell"])
 
-    def arrays(self, cell: Cell) -> Arrays:
-        """The arrays beside a finished cell."""
-        with np.load(self._beside(cell), allow_pickle=False) as content:
+    def arrays(self, path: str) -> Arrays:
+        """The arrays beside a finished cell's file."""
+        with np.load(self._beside(path), allow_pickle=False) as content:
             return {name: content[name] for name in content.files}
 
     def write(self, cell: Cell, numbers: Mapping[str, Any], arrays: Arrays, cpu_seconds: float) -> None:
         """Keep a cell: arrays first, then the file that says it is finished."""
         if arrays:
-            with atomic_path(self._beside(cell)) as temporary, temporary.open("wb") as file:
+            with atomic_path(self._beside(cell.path)) as temporary, temporary.open("wb") as file:
                 np.savez_compressed(file, allow_pickle=False, **arrays)
         content = {
             "cell": cell.identity,
@@ -97,12 +101,10 @@ class Store:
         with atomic_path(self.directory / cell.path) as temporary:
             temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
-    def _beside(self, cell: Cell) -> Path:
-        return (self.directory / cell.path).with_suffix(".npz")
+    def _beside(self, path: str) -> Path:
+        return (self.directory / path).with_suffix(".npz")
 
 
 def _versions() -> dict[str, str]:
-    import sys
-
     torch = sys.modules.get("torch")
     return versions() | ({} if torch is None else {"torch": str(torch.__version__)})

@@ -10,9 +10,6 @@ from dissensus.models.base import Model
 from dissensus.models.cbcc import CBCC
 from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
-from dissensus.paper.scale import Scale
-
-Settings = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -25,15 +22,6 @@ class Guide:
     item_side: bool = True  # has item clusters to choose
     annotator_side: bool = True  # has annotator clusters to choose
     weight: float = 0.3  # processor seconds of a trial in its search, roughly
-
-    def grid(self, scale: Scale) -> dict[str, tuple[int, ...]]:
-        """The numbers of clusters tried."""
-        sides: dict[str, tuple[int, ...]] = {}
-        if self.item_side:
-            sides["n_item_clusters"] = scale.item_clusters if self.annotator_side else scale.fmm_clusters
-        if self.annotator_side:
-            sides["n_annotator_clusters"] = scale.annotator_clusters if self.item_side else scale.communities
-        return sides
 
     def build(self, settings: Mapping[str, Any]) -> Model:
         """An unfitted model."""
@@ -59,10 +47,6 @@ class Column:
     search: str | None = None  # the search whose choice it takes
     weight: float = 10.0  # processor seconds of one run, roughly
     of: str | None = None  # the column whose cells hold this one too, under another projection
-
-    def n_repeats(self, scale: Scale) -> int:
-        """How often it is run."""
-        return 1 if self.repeats == "one" else int(getattr(scale, self.repeats))
 
 
 PAPER_COLUMNS = {

@@ -12,22 +12,18 @@ import difflib
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.fingerprint import fingerprint
 from dissensus.errors import DataError
 from dissensus.io import read_annotations
-from dissensus.paper.pages import read_dataset
-from dissensus.paper.scale import Scale
-
-Array = NDArray[np.float64]
+from dissensus.numerics import Array
 
 PARTS = ("train", "dev", "test")
 SHARES = {"train": 0.5, "dev": 0.25, "test": 0.25}
@@ -38,7 +34,7 @@ ITEMS_TO_RECOVER = 50
 _JSON_PART = re.compile(r"(?P<stem>.+)_(?P<part>train|dev|test)")
 _JOB = re.compile(r"jobs?_?q(\d)", re.IGNORECASE)
 
-Source = Path | dict[str, Path]  # a dataset's folder or file, or a file for each part
+DatasetFiles = Path | dict[str, Path]  # a dataset's folder or file, or a file for each part
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,13 +45,12 @@ class Dataset:
     annotations: Annotations
     parts: dict[str, Annotations]
     seeded: bool  # whether the split is ours
-    mark: str = field(default="")  # fingerprint of the labels and of their split
+    fingerprint: str  # of the labels and of their split
 
     @property
     def has_text(self) -> bool:
         """Whether a learner can be trained on it."""
-        table = self.annotations.item_table
-        return table is not None and "text" in table.column_names
+        return "text" in _columns(self.annotations)
 
     @property
     def has_gold(self) -> bool:
@@ -94,11 +89,11 @@ def shares(part: Annotations) -> Array:
 # ---- finding ------------------------------------------------------------------------------------------
 
 
-def find_sets(folder: Path) -> dict[str, Source]:
+def find_sets(folder: Path) -> dict[str, DatasetFiles]:
     """Every dataset below a data folder, by name."""
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such data folder; give one with --data")
-    tables: dict[str, Source] = {
+    tables: dict[str, DatasetFiles] = {
         place.name: place
         for place in sorted([folder, *folder.iterdir()])
         if any((place / f"annotations.csv{ending}").is_file() for ending in ("", ".gz"))
@@ -112,10 +107,10 @@ def find_sets(folder: Path) -> dict[str, Source]:
     return found
 
 
-def _json_sets(folder: Path) -> dict[str, Source]:
+def _json_sets(folder: Path) -> dict[str, DatasetFiles]:
     """The authors' files: three a dataset, or one with all of its labels."""
     split: dict[str, dict[str, Path]] = defaultdict(dict)
-    whole: dict[str, Source] = {}
+    whole: dict[str, DatasetFiles] = {}
     for file in sorted(folder.rglob("*.json")):
         named = _JSON_PART.fullmatch(file.stem)
         if named:
@@ -131,7 +126,7 @@ def _set_name(stem: str) -> str:
     return f"jq{job[1]}" if job else stem
 
 
-def check_sets(names: Sequence[str], known: dict[str, Source], folder: Path) -> None:
+def check_sets(names: Sequence[str], known: dict[str, DatasetFiles], folder: Path) -> None:
     """Refuse a dataset that is not there, with the nearest name that is."""
     for name in names:
         if name not in known:
@@ -143,42 +138,64 @@ def check_sets(names: Sequence[str], known: dict[str, Source], folder: Path) -> 
 # ---- reading ------------------------------------------------------------------------------------------
 
 
-def load(name: str, source: Source, scale: Scale, *, embedded: bool) -> Dataset:
-    """A dataset with its parts, and with sentence embeddings where ``embedded`` and there is text."""
-    annotations = _read(source)
+def load(
+    name: str,
+    files: DatasetFiles,
+    *,
+    max_items: int | None = None,
+    embedded: bool = False,
+    embedding: str | None = None,
+) -> Dataset:
+    """A dataset with its parts, and with sentence embeddings where ``embedded`` and there is text.
+
+    Of more than ``max_items`` items a seeded sample is taken; ``embedding`` is the sentence encoder.
+    """
+    annotations = _read(files)
     if annotations.anonymous:
-        raise DataError(f"{source}: does not say who gave each label; the evaluation is about annotators")
+        raise DataError(f"{files}: does not say who gave each label; the evaluation is about annotators")
     labelled = np.flatnonzero(annotations.counts.sum(axis=1) > 0)
-    if scale.max_items is not None and len(labelled) > scale.max_items:
-        drawn = np.random.default_rng(SPLIT_SEED).permutation(len(labelled))[: scale.max_items]
+    if max_items is not None and len(labelled) > max_items:
+        drawn = np.random.default_rng(SPLIT_SEED).permutation(len(labelled))[:max_items]
         labelled = np.sort(labelled[drawn])
     annotations = annotations.take_items(labelled)
-    mark = fingerprint(annotations)
-    if embedded and _has_text(annotations):
+    known_by = fingerprint(annotations)
+    if embedded and "text" in _columns(annotations):
         from dissensus.features.features import embed_items
 
-        annotations = embed_items(annotations, model=scale.embedding)
+        annotations = embed_items(annotations, model=embedding)
     parts, seeded = _parts(annotations)
-    return Dataset(name, annotations, parts, seeded, mark)
+    return Dataset(name, annotations, parts, seeded, known_by)
 
 
-def _has_text(annotations: Annotations) -> bool:
-    return annotations.item_table is not None and "text" in annotations.item_table.column_names
+def _columns(annotations: Annotations) -> list[str]:
+    """Of the table of items."""
+    return [] if annotations.item_table is None else list(annotations.item_table.column_names)
 
 
 def _parts(annotations: Annotations) -> tuple[dict[str, Annotations], bool]:
-    table = annotations.item_table
-    if table is not None and "split" in table.column_names:
+    if "split" in _columns(annotations):
         own = annotations.split_items()
         if set(PARTS) <= set(own):
             return {name: own[name] for name in PARTS}, False
     return annotations.split_items(SHARES, seed=SPLIT_SEED), True
 
 
-def _read(source: Source) -> Annotations:
-    if isinstance(source, dict):
-        return _joined({part: read_annotations(file) for part, file in source.items()})
-    return read_dataset(source) if source.is_dir() else read_annotations(source)
+def _read(files: DatasetFiles) -> Annotations:
+    if isinstance(files, dict):
+        return _joined({part: read_annotations(file) for part, file in files.items()})
+    return read_dataset(files) if files.is_dir() else read_annotations(files)
+
+
+def read_dataset(folder: Path) -> Annotations:
+    """A dataset folder: its annotations, with items and gold where it has them."""
+    return read_annotations(
+        _first(folder, "annotations"), items=_first(folder, "items"), gold=_first(folder, "gold")
+    )
+
+
+def _first(folder: Path, stem: str) -> Path | None:
+    found = [folder / f"{stem}{ending}" for ending in (".csv", ".csv.gz")]
+    return next((path for path in found if path.exists()), None)
 
 
 def _joined(parts: dict[str, Annotations]) -> Annotations:
@@ -193,7 +210,7 @@ def _joined(parts: dict[str, Annotations]) -> Annotations:
         columns["label"] += part.classes[part.label].tolist()
         table["item"] += part.items.tolist()
         table["split"] += [name] * part.n_items
-        if _has_text(part):
+        if "text" in _columns(part):
             table["text"] += part.item_column("text").tolist()
     return Annotations.from_arrays(
         columns["item"], columns["annotator"], columns["label"], items=pa.table(dict(table))

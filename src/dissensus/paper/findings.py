@@ -1,9 +1,13 @@
-"""The numbers of finished cells, read back from their files: tables and answers take them from here only."""
+"""The numbers of finished cells, read back from their files: tables and answers take them from here only.
+
+Averages of predictions are made here too. An ensemble's members are the runs of a column; two columns are
+blended with the weight that has the lowest KL on dev.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from dissensus.errors import DataError
-from dissensus.paper.cells import Arrays, Cell, Measured, Store
+from dissensus.metrics import kl, kl_rows
+from dissensus.numerics import Array
+from dissensus.paper.cells import Arrays, Cell, Measured
 from dissensus.paper.columns import COLUMNS, INSIDE
-from dissensus.paper.datasets import Array
-from dissensus.paper.ensembles import Ensemble, ensembles_of
+from dissensus.paper.measures import ASKED, scores
 from dissensus.paper.plan import Plan
 
 
@@ -79,52 +84,101 @@ class Findings:
     """A finished evaluation."""
 
     plan: Plan
-    store: Store
 
     def measured(self, cell: Cell) -> Measured:
         """What a cell's file says."""
-        found = self.store.read(cell)
+        found = self.plan.finished.read(cell)
         if found is None:
             raise DataError(f"{cell.path}: the cell is not finished; run the same command again")
         return found
 
     def column(self, name: str, key: str) -> ColumnRuns:
         """A column of Table 3 on a dataset."""
-        return ColumnRuns(key, tuple(map(self.measured, self.plan.column(name, key, self.store))))
+        return ColumnRuns(key, tuple(map(self.measured, self.plan.column(name, key))))
 
     def predictions(self, name: str, key: str, part: str) -> Array:
         """(runs, items, classes): what a column predicts."""
-        cells = self.plan.column(name, key, self.store)
+        cells = self.plan.column(name, key)
         kept_as = part if COLUMNS[key].of is None else f"{INSIDE}_{part}"
         return np.concatenate([self.arrays(cell)[kept_as] for cell in cells]).astype(np.float64)
 
     def arrays(self, cell: Cell) -> Arrays:
         """What stands beside a cell's file."""
-        return self.store.arrays(cell)
+        return self.plan.finished.arrays(cell.path)
 
     def gold(self, name: str, part: str) -> Array:
         """(items, classes): the distributions of the labels that the items got."""
         return self.plan.datasets[name].gold[part]
 
-    def ensembles(self, name: str) -> dict[str, Ensemble]:
-        """Averages of columns' predictions."""
-        return _ensembles(self, name)
+    def test_kl(self, name: str, key: str) -> Array:
+        """(test items,): KL of every item under a column, the mean over its runs."""
+        gold = self.gold(name, "test")
+        return np.asarray(
+            np.mean([kl_rows(gold, run) for run in self.predictions(name, key, "test")], axis=0)
+        )
 
     def search_seconds(self, name: str, key: str) -> float:
         """Processor seconds of the search that a column builds on."""
         search = COLUMNS[COLUMNS[key].of or key].search
         return self.measured(self.plan.search(name, search)).cpu_seconds if search else 0.0
 
-    def chosen(self, name: str, key: str) -> dict[str, Any]:
-        """What a search chose."""
-        return self.plan.chosen(name, key, self.store)
+
+# ---- averages of predictions --------------------------------------------------------------------------
+
+WEIGHTS = np.linspace(0.0, 1.0, 21)  # of the first of two that are blended
+
+# Key in the tables -> title, and the columns whose predictions are averaged.
+ENSEMBLES = {
+    "encoder_ensemble": ("FineTunedEncoder, seeds averaged", ("encoder",)),
+    "ldlnm_default_ensemble": ("LDL-NM, defaults, seeds averaged", ("ldlnm_default",)),
+    "blend": ("FineTunedEncoder and LDL-NM, blended", ("encoder", "ldlnm_default")),
+}
 
 
-def _ensembles(findings: Findings, name: str) -> dict[str, Ensemble]:
-    def predicted(key: str, part: str) -> Array:
-        return findings.predictions(name, key, part)
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """One prediction out of many."""
 
-    def files(keys: Sequence[str]) -> tuple[str, ...]:
-        return tuple(file for key in keys for file in findings.column(name, key).files)
+    title: str
+    dev: dict[str, float]
+    test: dict[str, float]
+    prediction: Array  # (test items, classes)
+    files: tuple[str, ...]
+    weight: float | None = None  # of the first of two
 
-    return ensembles_of(predicted, files, findings.gold(name, "dev"), findings.gold(name, "test"))
+
+def blend_weight(gold: Array, first: Array, second: Array) -> float:
+    """The weight of ``first`` at which the mixture has the lowest KL; of equals, the smallest."""
+    reached = [kl(gold, weight * first + (1 - weight) * second) for weight in WEIGHTS]
+    return float(WEIGHTS[int(np.argmin(reached))])
+
+
+def ensembles(findings: Findings, name: str) -> dict[str, Ensemble]:
+    """Every ensemble of a dataset."""
+    return {key: _ensemble(findings, name, *one) for key, one in ENSEMBLES.items()}
+
+
+def _ensemble(findings: Findings, name: str, title: str, columns: Sequence[str]) -> Ensemble:
+    """The mean over a column's runs, or two such means blended."""
+    means = [{part: findings.predictions(name, key, part).mean(axis=0) for part in ASKED} for key in columns]
+    predicted, weight = means[0], None
+    if len(means) == 2:
+        first, second = means
+        weight = blend_weight(findings.gold(name, "dev"), first["dev"], second["dev"])
+        predicted = {part: weight * first[part] + (1 - weight) * second[part] for part in ASKED}
+    dev, test = (scores(findings.gold(name, part), predicted[part]) for part in ASKED)
+    files = tuple(file for key in columns for file in findings.column(name, key).files)
+    return Ensemble(title, dev, test, predicted["test"], files, weight)
+
+
+# ---- the population from few labels -------------------------------------------------------------------
+
+
+def best_models(numbers: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Of every group and number of labels, the model with the lowest KL (in hindsight, as for counts)."""
+    best: dict[tuple[int, str], Mapping[str, Any]] = {}
+    for found in numbers["models"]:
+        place = found["labels_shown"], found["name"]
+        if place not in best or found["kl"] < best[place]["kl"]:
+            best[place] = found
+    return (best[place] for place in sorted(best))

@@ -1,4 +1,4 @@
-"""How a cell of the tables is measured. Each measure gives numbers for the file, and arrays beside it."""
+"""How a cell is measured, by its kind. Each measure gives numbers for the file, and arrays beside it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from typing import Any
 import numpy as np
 
 from dissensus.data.annotations import Annotations
+from dissensus.evaluation.recovery import Recovery, recover
 from dissensus.guided.classifier import PRIOR_LABELS, GuidedClassifier
 from dissensus.guided.guides import ItemClusters, Projection
-from dissensus.metrics import accuracy, entropy, kl, onehot_accuracy
+from dissensus.metrics import accuracy, accuracy_rows, entropy, kl, log_probability_rows, onehot_accuracy
 from dissensus.models.base import Model
-from dissensus.paper.cells import Arrays, Cell, Store
+from dissensus.models.fmm import FMM
+from dissensus.models.pgm.model import PGM
+from dissensus.numerics import Array
+from dissensus.paper.cells import Arrays, Cell, FinishedCells
 from dissensus.paper.columns import GUIDES, INSIDE, learner_of, shipped
-from dissensus.paper.datasets import Array, Dataset, shares
+from dissensus.paper.datasets import Dataset, shares
 from dissensus.selection.grid import key_of, stream_seed
 from dissensus.selection.select import Selection, select
 
@@ -26,22 +30,24 @@ Result = tuple[Numbers, Arrays]
 ASKED = ("dev", "test")  # the parts whose items are predicted
 SHOWN = 10  # settings of a search that its cell lists
 HIDDEN_SHARE = 0.2  # of the (item, annotator) pairs, where hidden labels are asked for
+# KL of the first minus KL of the second, in the recovery of the population
+CONTRASTS = (("PGM bp", "FMM"), ("PGM vb", "FMM"), ("FMM", "counts"), ("PGM bp", "counts"))
 
 
 @dataclass(frozen=True)
-class Bench:
-    """What all cells share."""
+class Inputs:
+    """What every cell is measured from."""
 
     datasets: Mapping[str, Dataset]
-    store: Store
+    finished: FinishedCells
 
-    def journal(self, cell: Cell) -> Path:
+    def search_directory(self, cell: Cell) -> Path:
         """Where a search keeps its finished trials: a place for every choice of settings."""
         digest = stream_seed(0, key_of(cell.identity))
-        return self.store.directory / "searches" / f"{cell.dataset}-{cell.name}-{digest:08x}"
+        return self.finished.directory / "searches" / f"{cell.dataset}-{cell.name}-{digest:08x}"
 
 
-Measure = Callable[[Bench, Cell], Result]
+Measure = Callable[[Inputs, Cell], Result]
 
 
 def scores(gold: Array, predicted: Array) -> dict[str, float]:
@@ -69,9 +75,9 @@ def _stacked(runs: Sequence[Mapping[str, Array]]) -> Arrays:
 # ---- Tables 1 and 2 -----------------------------------------------------------------------------------
 
 
-def describe(bench: Bench, cell: Cell) -> Result:
+def describe(inputs: Inputs, cell: Cell) -> Result:
     """A line of Table 1, and the constant that any prediction should beat."""
-    data = bench.datasets[cell.dataset]
+    data = inputs.datasets[cell.dataset]
     known = data.annotations
     mean = np.tile(data.gold["train"].mean(axis=0), (data.parts["test"].n_items, 1))
     numbers = {
@@ -89,9 +95,9 @@ def describe(bench: Bench, cell: Cell) -> Result:
     return numbers, {}
 
 
-def search(bench: Bench, cell: Cell) -> Result:
+def search(inputs: Inputs, cell: Cell) -> Result:
     """Numbers of clusters by how well labels of dev items are foreseen, half of them folded in."""
-    data, settings = bench.datasets[cell.dataset], cell.settings
+    data, settings = inputs.datasets[cell.dataset], cell.settings
     guide = GUIDES[settings["guide"]]
     selection = select(
         guide.build({}),
@@ -99,38 +105,24 @@ def search(bench: Bench, cell: Cell) -> Result:
         settings["grid"],
         criterion="dev",
         dev=data.parts["dev"],
-        directory=bench.journal(cell),
+        directory=inputs.search_directory(cell),
         **_trials(settings),
     )
     return _selected(selection), {}
 
 
-@dataclass(frozen=True)
-class DevDivergence:
-    """−KL on the dev items, from their features, of a network trained on the others."""
-
-    dev: Annotations
-
-    def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
-        """Fit and judge; the split is fixed, so a repeat differs by the network's start alone."""
-        del seed
-        from dissensus.features.features import features_of
-
-        fitted = estimator.fit(annotations, dev=self.dev)
-        return -kl(shares(self.dev), fitted.label_distributions(features_of(self.dev)))
-
-
-def network_search(bench: Bench, cell: Cell) -> Result:
+def network_search(inputs: Inputs, cell: Cell) -> Result:
     """Sizes of LDL-NM's layers by KL on dev."""
+    from dissensus.models.ldlnm.criterion import DevDistributions
     from dissensus.models.ldlnm.model import LDLNM
 
-    data, settings = bench.datasets[cell.dataset], cell.settings
+    data, settings = inputs.datasets[cell.dataset], cell.settings
     selection = select(
         LDLNM(**{**LDLNM.PAPER, **settings["network"]}),
         data.parts["train"],
         settings["grid"],
-        criterion=DevDivergence(data.parts["dev"]),
-        directory=bench.journal(cell),
+        criterion=DevDistributions(data.parts["dev"]),
+        directory=inputs.search_directory(cell),
         **_trials(settings),
     )
     return _selected(selection), {}
@@ -157,9 +149,9 @@ def _selected(selection: Selection) -> Numbers:
     }
 
 
-def clusters(bench: Bench, cell: Cell) -> Result:
+def clusters(inputs: Inputs, cell: Cell) -> Result:
     """KL(empirical ‖ distribution of the most likely cluster) of the training items, seed by seed."""
-    train = bench.datasets[cell.dataset].parts["train"]
+    train = inputs.datasets[cell.dataset].parts["train"]
     guide, sizes = cell.settings["guide"], cell.settings["sizes"]
     values = [cluster_divergence(train, guide, sizes, seed) for seed in cell.settings["seeds"]]
     return {"sizes": sizes, "kl": values}, {}
@@ -180,22 +172,22 @@ def _equal_annotators(guide: Model) -> Model:
 # ---- Table 3 ------------------------------------------------------------------------------------------
 
 
-def learner(bench: Bench, cell: Cell) -> Result:
+def learner(inputs: Inputs, cell: Cell) -> Result:
     """A learner on raw label distributions."""
-    data, seed = bench.datasets[cell.dataset], cell.settings["seed"]
+    data, seed = inputs.datasets[cell.dataset], cell.settings["seed"]
     model = learner_of(cell.name, cell.settings["learner"], seed)
-    inputs = data.features if cell.name == "softmax" else data.texts
-    model.fit(inputs("train"), data.gold["train"], dev=(inputs("dev"), data.gold["dev"]))
-    predictions = {part: model.label_distributions(inputs(part)) for part in ASKED}
+    known = data.features if cell.name == "softmax" else data.texts  # of the items of a part
+    model.fit(known("train"), data.gold["train"], dev=(known("dev"), data.gold["dev"]))
+    predictions = {part: model.label_distributions(known(part)) for part in ASKED}
     numbers: Numbers = {"runs": [_run(data, seed, predictions)]}
     if hasattr(model, "epoch_"):
         numbers["epoch"] = model.epoch_
     return numbers, _stacked([predictions])
 
 
-def guided(bench: Bench, cell: Cell) -> Result:
+def guided(inputs: Inputs, cell: Cell) -> Result:
     """The paper's workflow: labels snapped to clusters, a CNN taught, predictions snapped to clusters."""
-    data, settings = bench.datasets[cell.dataset], cell.settings
+    data, settings = inputs.datasets[cell.dataset], cell.settings
     model = GuidedClassifier(
         _equal_annotators(GUIDES[settings["guide"]].build(settings["sizes"])),
         learner_of("pd", settings["learner"], settings["seed"]),
@@ -231,9 +223,9 @@ def _inside(
     return {part: best(h) for part, h in raw.items()}, best.prior_labels
 
 
-def guided_default(bench: Bench, cell: Cell) -> Result:
+def guided_default(inputs: Inputs, cell: Cell) -> Result:
     """GuidedClassifier as it comes."""
-    data, seed = bench.datasets[cell.dataset], cell.settings["seed"]
+    data, seed = inputs.datasets[cell.dataset], cell.settings["seed"]
     model = shipped(seed)
     train, dev = (data.parts[name] for name in ("train", "dev"))
     model.fit(data.features("train"), train, dev=(data.features("dev"), dev))
@@ -241,11 +233,11 @@ def guided_default(bench: Bench, cell: Cell) -> Result:
     return {"runs": [_run(data, seed, predictions)]}, _stacked([predictions])
 
 
-def ldlnm(bench: Bench, cell: Cell) -> Result:
+def ldlnm(inputs: Inputs, cell: Cell) -> Result:
     """LDL-NM as in the paper: trained once, then evaluated again and again with dropout left on."""
     from dissensus.models.ldlnm.model import LDLNM
 
-    data, settings = bench.datasets[cell.dataset], cell.settings
+    data, settings = inputs.datasets[cell.dataset], cell.settings
     model = LDLNM(**{**LDLNM.PAPER, **settings["network"]}, seed=settings["seed"])
     model.fit(data.parts["train"], dev=data.parts["dev"])
 
@@ -263,27 +255,102 @@ def ldlnm(bench: Bench, cell: Cell) -> Result:
     return numbers, {**_stacked(noisy), "embeddings": model.embed_items(data.features("train"))}
 
 
-def ldlnm_default(bench: Bench, cell: Cell) -> Result:
+def ldlnm_default(inputs: Inputs, cell: Cell) -> Result:
     """LDL-NM as it comes, trained anew for every repeat."""
     from dissensus.models.ldlnm.model import LDLNM
 
-    data, settings = bench.datasets[cell.dataset], cell.settings
+    data, settings = inputs.datasets[cell.dataset], cell.settings
     model = LDLNM(**settings["network"], seed=settings["seed"])
     model.fit(data.parts["train"], dev=data.parts["dev"])
     predictions = {part: model.label_distributions(data.features(part)) for part in ASKED}
     return {"runs": [_run(data, settings["seed"], predictions)]}, _stacked([predictions])
 
 
-def picture(bench: Bench, cell: Cell) -> Result:
+def picture(inputs: Inputs, cell: Cell) -> Result:
     """A place in the plane for every training item, near ones alike to LDL-NM."""
     from dissensus.report.projection import project_2d
 
-    source = (bench.store.directory / cell.settings["of"]).with_suffix(".npz")
-    with np.load(source, allow_pickle=False) as content:
-        embeddings = content["embeddings"]
+    embeddings = inputs.finished.arrays(cell.settings["of"])["embeddings"]
     points = project_2d(embeddings, seed=cell.settings["seed"])
-    classes = bench.datasets[cell.dataset].gold["train"].argmax(axis=1)
+    classes = inputs.datasets[cell.dataset].gold["train"].argmax(axis=1)
     return {"items": len(points)}, {"points": points.astype(np.float32), "classes": classes}
+
+
+# ---- hidden labels, reference labels, the population from few labels ----------------------------------
+
+
+def model_of(name: str, sizes: Mapping[str, Any], seed: int) -> Model:
+    """A model by its name in the plan."""
+    if name in GUIDES:
+        return GUIDES[name].build({**sizes, "seed": seed})
+    if name == "majority":
+        from dissensus.models.majority import MajorityVote
+
+        return MajorityVote()
+    if name == "dawid_skene":
+        from dissensus.models.dawid_skene import DawidSkene
+
+        return DawidSkene()
+    from dissensus.models.empirical import EmpiricalDistribution
+
+    return EmpiricalDistribution()
+
+
+def hidden(inputs: Inputs, cell: Cell) -> Result:
+    """−log P of labels that were hidden with their pairs, given item and annotator, and given the item."""
+    known, settings = inputs.datasets[cell.dataset].annotations, cell.settings
+    pair, item, items = [], [], []
+    for split in settings["splits"]:
+        shown, asked = known.split_labels(HIDDEN_SHARE, seed=split)
+        model = model_of(settings["model"], settings["sizes"], split).fit(shown)
+        ids, people = asked.items[asked.item], asked.annotators[asked.annotator]
+        pair.append(-log_probability_rows(model.predict_proba(ids, people), asked.label))
+        item.append(-log_probability_rows(model.predict_proba(ids), asked.label))
+        items.append(known.item_vocabulary.codes(asked.item_vocabulary)[asked.item])
+    numbers: Numbers = {"pair": [float(p.mean()) for p in pair], "item": [float(i.mean()) for i in item]}
+    arrays = {name: np.concatenate(rows) for name, rows in (("pair", pair), ("item", item), ("items", items))}
+    return numbers, arrays
+
+
+def gold(inputs: Inputs, cell: Cell) -> Result:
+    """The share of items whose most likely class is the reference label."""
+    known, settings = inputs.datasets[cell.dataset].annotations, cell.settings
+    model = model_of(settings["model"], settings["sizes"], settings["seed"]).fit(known)
+    reference = np.asarray(known.gold)
+    judged = np.flatnonzero(reference >= 0)
+    code_of = {label: code for code, label in enumerate(known.classes.tolist())}
+    codes = np.array([code_of[label] for label in model.predict().tolist()])
+    right = accuracy_rows(reference[judged], codes[judged])
+    return {"accuracy": float(right.mean()), "items": len(judged)}, {"right": right}
+
+
+def recovery(inputs: Inputs, cell: Cell) -> Result:
+    """How close models come to the labels kept back, from how few."""
+    settings = cell.settings
+    sizes = [tuple(size) for size in settings["pgm"]]
+    models = {
+        "FMM": [FMM(K) for K in settings["fmm"]],
+        "PGM bp": [PGM(K, L) for K, L in sizes],
+        "PGM vb": [PGM(K, L, inference="vb") for K, L in sizes],
+    }
+    found = recover(
+        models,
+        inputs.datasets[cell.dataset].annotations,
+        settings["labels_shown"],
+        n_draws=settings["draws"],
+        n_jobs=1,
+        progress=False,
+        seed=settings["seed"],
+    )
+    return found.to_dict() | {"contrasts": _contrasts(found, settings["labels_shown"])}, {}
+
+
+def _contrasts(found: Recovery, labels_shown: Any) -> list[Numbers]:
+    return [
+        {"labels_shown": R, "first": first, "second": second, **found.difference(first, second, R)._asdict()}
+        for R in labels_shown
+        for first, second in CONTRASTS
+    ]
 
 
 MEASURES: dict[str, Measure] = {
@@ -297,4 +364,7 @@ MEASURES: dict[str, Measure] = {
     "ldlnm": ldlnm,
     "ldlnm_default": ldlnm_default,
     "picture": picture,
+    "hidden": hidden,
+    "gold": gold,
+    "recovery": recovery,
 }

@@ -12,31 +12,95 @@ from dissensus._version import __version__
 from dissensus.execution.progress import in_words
 from dissensus.io.atomic import atomic_directory
 from dissensus.io.results import write_csv
-from dissensus.paper import stories
-from dissensus.paper.answers import answers_text, contrasts
-from dissensus.paper.cells import Store
-from dissensus.paper.choice import chosen_table
-from dissensus.paper.figures import scatter
+from dissensus.paper.answers import answers_text, contrasts, misses, tally
+from dissensus.paper.figures import recovery_curve, scatter
 from dissensus.paper.findings import Findings
-from dissensus.paper.misses import misses, tally
-from dissensus.paper.pages import line, table
 from dissensus.paper.plan import Plan
-from dissensus.paper.recovery_curve import recovery_curve
 from dissensus.paper.tables import (
     MEASURES,
     Row,
+    chosen_table,
     gold_table,
     hidden_table,
+    line,
     recovery_table,
+    table,
     table_1,
     table_2,
     table_3,
     times,
 )
 
+# ---- what the page says about its tables --------------------------------------------------------------
+
+HEAD = """# The paper's evaluation, run again
+
+Written by `{command}` (dissensus {version}, scale "{scale}"): every figure of ours
+is computed by that command, and every row of the CSV files names the files it was computed from. {cells}
+cells took {hours} of processor time. How to run it and how to read this page:
+[reproduce](../../reproduce.md).
+
+"""
+
+TABLE_1 = """The paper's figures in brackets. Entropy is the mean over items, in nats."""
+
+TABLE_2 = """K and L are chosen among {clusters} (L: {annotators}; FMM's K: {fmm}) by `dissensus.select`:
+fitted on the training items, judged by how well half of the labels of each dev item are foreseen when the
+other half is folded in. KL(empirical ‖ distribution of the item's most likely cluster) on the training
+items, 1e-5 added to both sides, mean of {seeds} seeds; annotators weigh the same, as in the paper's
+equation. It describes labels that the fit has seen, so it always falls as K grows: whether a model describes
+the population is told by the labels it has not seen, below."""
+
+TABLE_3 = """Trained on the training items, chosen on the dev items, reported on the test items, from text
+alone; 1e-5 added to both sides of the KL. Ours first, with the standard error over repeats, then the paper's
+figure; the sign between them says how they compare. PD is a CNN on words taught the raw label distributions.
+FMM, PGM and CBCC are the paper's workflow: training labels snapped to the guide's clusters, the same CNN
+taught, its predictions snapped to the most likely cluster (annotator sum outside, S = 1). These are trained
+{repeats} times with other seeds around one fitted guide. LDL-NM is the paper's network, its layers' sizes
+chosen on dev, its best epoch on dev kept, trained once and evaluated {repeats} times with dropout left on.
+The columns below the line are trained {own} times (SoftmaxRegression, in which there is no chance, once); an
+ensemble averages the predictions of these runs."""
+
+EXCEPTIONS = """Cells of the paper's columns whose mean is above the printed KL or below the printed
+accuracy."""
+
+CHOSEN = """Of all columns and ensembles, the one with the lowest KL on dev (a column: the mean of its runs),
+and what it reaches on test, with its 95 % bootstrap interval over test items. The line to reach is that of a
+MiniLM encoder fine-tuned end to end with no annotator modelled."""
+
+TIMES = """Processor time of a single pass on one core: the search of K and L (or of layer sizes), one
+training, one evaluation. The paper's times are those of a desktop with a graphics card, on the slowest of
+its datasets."""
+
+ANSWERS = """Differences of the first model's loss and the second's on the same test items, hidden labels or
+reserved labels, with 95 % bootstrap intervals over items (items and draws, where labels are drawn). A
+difference whose interval holds zero is a tie."""
+
+HIDDEN = """A fifth of the (item, annotator) pairs hidden with all their labels, {splits} splits: −log
+P(label) in nats per hidden label (lower is better), with the standard error over splits. K and L are those
+of the search."""
+
+RECOVER = """As in [recovery](../../recovery.md): R labels of each item shown, the others kept back, {draws}
+draws; KL(labels kept back ‖ estimate). The best of several sizes is taken in hindsight for every model, and
+so is the smoothing of the counts. "Worth" is the number of raw labels per item that the counts need for the
+same KL."""
+
+GOLD = """The share of items whose most likely class is the reference label, all labels shown. K and L are
+those of the search on dev, which looks at labels and not at gold."""
+
+FIGURES = """The population from few labels: read a model's curve against that of the counts, sideways, for
+the number of raw labels it is worth. t-SNE of LDL-NM's item embeddings: a dot is a training item, its colour
+the most frequent label."""
+
+FILES = """The cells themselves, one JSON file each with predictions beside it, stay in the directory of the
+run under `cells/`; `cells.jsonl` holds the same settings and numbers without the predictions."""
+
+
+# ---- the page -----------------------------------------------------------------------------------------
+
 
 @dataclass
-class Sheet:
+class Draft:
     """A page under way: its sections, its rows for the CSV files, and its figures."""
 
     sections: list[str]
@@ -53,20 +117,20 @@ class Sheet:
         self.tables.setdefault(name, []).extend(rows)
 
 
-def write_page(plan: Plan, store: Store, directory: Path, command: str) -> list[str]:
+def write_page(plan: Plan, directory: Path, command: str) -> list[str]:
     """Write README.md, a CSV file for every table, the figures, and ``cells.jsonl``; gives their names."""
-    findings = Findings(plan, store)
-    sheet = Sheet([], {}, {})
+    findings = Findings(plan)
+    draft = Draft([], {}, {})
     for fill in (_first_tables, _table_3, _answers, _further, _figures, _files):
-        fill(findings, sheet)
-    text = stories.HEAD.format(command=command, version=__version__, **_amounts(findings)) + "\n\n".join(
-        sheet.sections
+        fill(findings, draft)
+    text = HEAD.format(command=command, version=__version__, **_amounts(findings)) + "\n\n".join(
+        draft.sections
     )
     with atomic_directory(directory) as folder:
         (folder / "README.md").write_text(text + "\n", encoding="utf-8")
-        for name, rows in sheet.tables.items():
+        for name, rows in draft.tables.items():
             _write_rows(rows, folder / f"{name}.csv")
-        for name, figure in sheet.figures.items():
+        for name, figure in draft.figures.items():
             (folder / name).write_text(figure, encoding="utf-8")
         (folder / "cells.jsonl").write_text("".join(_cell_lines(findings)), encoding="utf-8")
         return sorted(file.name for file in folder.iterdir())
@@ -80,14 +144,14 @@ def _write_rows(rows: list[Row], path: Path) -> None:
 
 def _cell_lines(findings: Findings) -> Iterator[str]:
     """Every cell's settings and numbers, one a line: what stands in its file, the arrays apart."""
-    for cell in findings.plan.cells(findings.store):
+    for cell in findings.plan.cells():
         found = findings.measured(cell)
         content = {"file": found.path, "cell": found.identity, "numbers": found.numbers}
         yield json.dumps(content | {"cpu_seconds": found.cpu_seconds}, ensure_ascii=False) + "\n"
 
 
 def _amounts(findings: Findings) -> dict[str, Any]:
-    cells = findings.plan.cells(findings.store)
+    cells = findings.plan.cells()
     seconds = sum(findings.measured(cell).cpu_seconds for cell in cells)
     scale = findings.plan.scale
     return {
@@ -102,9 +166,9 @@ def _amounts(findings: Findings) -> dict[str, Any]:
 # ---- sections -----------------------------------------------------------------------------------------
 
 
-def _first_tables(findings: Findings, sheet: Sheet) -> None:
+def _first_tables(findings: Findings, draft: Draft) -> None:
     if findings.plan.asked("table1"):
-        sheet.add_table("table1", "Table 1: the datasets", stories.TABLE_1, *table_1(findings))
+        draft.add_table("table1", "Table 1: the datasets", TABLE_1, *table_1(findings))
     if findings.plan.asked("table2"):
         scale = findings.plan.scale
         grids = {
@@ -113,7 +177,7 @@ def _first_tables(findings: Findings, sheet: Sheet) -> None:
             "fmm": _span(scale.fmm_clusters),
             "seeds": scale.seeds,
         }
-        sheet.add_table("table2", "Table 2: clusters", stories.TABLE_2.format(**grids), *table_2(findings))
+        draft.add_table("table2", "Table 2: clusters", TABLE_2.format(**grids), *table_2(findings))
 
 
 def _span(values: tuple[int, ...]) -> str:
@@ -121,54 +185,53 @@ def _span(values: tuple[int, ...]) -> str:
     return f"{values[0]} to {values[-1]}" if whole else ", ".join(map(str, values))
 
 
-def _table_3(findings: Findings, sheet: Sheet) -> None:
+def _table_3(findings: Findings, draft: Draft) -> None:
     if not findings.plan.asked("table3"):
         return
     scale = findings.plan.scale
     for number, (measure, title) in enumerate(MEASURES.items()):
-        story = stories.TABLE_3.format(repeats=scale.repeats, own=scale.own_repeats) if number == 0 else ""
-        sheet.add_table("table3", f"Table 3: {title}", story, *table_3(findings, measure))
-    found = misses(findings)
-    listed = "\n".join(f"- {miss}" for miss in found) or "None."
-    sheet.add("Exceptions: worse than printed", stories.EXCEPTIONS, tally(findings), listed)
-    sheet.add("The model that dev chooses", stories.CHOSEN, chosen_table(findings))
-    sheet.add("Running times", stories.TIMES, times(findings))
+        story = TABLE_3.format(repeats=scale.repeats, own=scale.own_repeats) if number == 0 else ""
+        draft.add_table("table3", f"Table 3: {title}", story, *table_3(findings, measure))
+    listed = "\n".join(f"- {miss}" for miss in misses(findings)) or "None."
+    draft.add("Exceptions: worse than printed", EXCEPTIONS, tally(findings), listed)
+    draft.add("The model that dev chooses", CHOSEN, chosen_table(findings))
+    draft.add("Running times", TIMES, times(findings))
 
 
-def _answers(findings: Findings, sheet: Sheet) -> None:
+def _answers(findings: Findings, draft: Draft) -> None:
     found = contrasts(findings)
     if found:
-        sheet.add("Answers", stories.ANSWERS, answers_text(found))
+        draft.add("Answers", ANSWERS, answers_text(found))
 
 
-def _further(findings: Findings, sheet: Sheet) -> None:
+def _further(findings: Findings, draft: Draft) -> None:
     plan = findings.plan
     if plan.asked("hidden"):
-        story = stories.HIDDEN.format(splits=plan.scale.hidden_splits)
-        sheet.add_table("hidden", "Hidden labels", story, *hidden_table(findings))
+        story = HIDDEN.format(splits=plan.scale.hidden_splits)
+        draft.add_table("hidden", "Hidden labels", story, *hidden_table(findings))
     if plan.asked("recover"):
-        story = stories.RECOVER.format(draws=plan.scale.draws)
-        sheet.add_table("recover", "The population from few labels", story, *recovery_table(findings))
+        story = RECOVER.format(draws=plan.scale.draws)
+        draft.add_table("recover", "The population from few labels", story, *recovery_table(findings))
     if plan.asked("gold"):
-        sheet.add_table("gold", "Reference labels", stories.GOLD, *gold_table(findings))
+        draft.add_table("gold", "Reference labels", GOLD, *gold_table(findings))
 
 
-def _figures(findings: Findings, sheet: Sheet) -> None:
-    plan, store = findings.plan, findings.store
+def _figures(findings: Findings, draft: Draft) -> None:
+    plan = findings.plan
     for name in plan.asked("recover"):
         numbers = findings.measured(plan.recovery(name)).numbers
-        sheet.figures[f"recovery-{name}.svg"] = recovery_curve(name, numbers)
-    for cell in plan.stage(3, store):
+        draft.figures[f"recovery-{name}.svg"] = recovery_curve(name, numbers)
+    for cell in plan.pictures():
         arrays, names = findings.arrays(cell), plan.datasets[cell.dataset].annotations.classes
         title = f"{cell.dataset}: LDL-NM's training items by t-SNE"
         picture = scatter(arrays["points"], arrays["classes"], list(map(str, names)), title)
-        sheet.figures[f"tsne-{cell.dataset}.svg"] = picture
-    if sheet.figures:
-        shown = [f"![{name.removesuffix('.svg')}]({name})" for name in sorted(sheet.figures)]
-        sheet.add("Figures", stories.FIGURES, *shown)
+        draft.figures[f"tsne-{cell.dataset}.svg"] = picture
+    if draft.figures:
+        shown = [f"![{name.removesuffix('.svg')}]({name})" for name in sorted(draft.figures)]
+        draft.add("Figures", FIGURES, *shown)
 
 
-def _files(findings: Findings, sheet: Sheet) -> None:
-    lines = [line(f"`{name}.csv`", "the table's numbers, each with its cells") for name in sheet.tables]
+def _files(findings: Findings, draft: Draft) -> None:
+    lines = [line(f"`{name}.csv`", "the table's numbers, each with its cells") for name in draft.tables]
     lines.append(line("`cells.jsonl`", "every cell: settings, seeds, numbers, processor seconds"))
-    sheet.add("Files", table(("file", "content"), lines), stories.FILES)
+    draft.add("Files", table(("file", "content"), lines), FILES)

@@ -1,4 +1,7 @@
-"""Which cells there are. Later stages build on what earlier ones chose, so a plan is asked stage by stage."""
+"""Which cells there are, and how much is computed for them.
+
+Later stages build on what earlier ones chose, so a plan reads finished cells and is asked stage by stage.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dissensus.paper.cells import Cell, Store
+from dissensus.paper.cells import Cell, FinishedCells
 from dissensus.paper.columns import (
     COLUMNS,
     GUIDES,
     MEASURED_COLUMNS,
     NETWORK_SEARCHES,
     Column,
+    Guide,
     shipped,
 )
 from dissensus.paper.datasets import Dataset
 from dissensus.paper.printed import TABLE_2
-from dissensus.paper.scale import Scale
 
 PARTS = {
     "table1": "what the datasets are",
@@ -29,7 +32,6 @@ PARTS = {
     "recover": "the population from few labels",
     "gold": "reference labels: CBCC against PGM",
 }
-STAGES = (1, 2, 3)
 SEED = 0
 
 # Without --sets: the paper's data, two sets with many labels an item, and the two of Venanzi and co-authors.
@@ -40,6 +42,65 @@ USUAL = {
 }
 HIDDEN_MODELS = ("counts", "dawid_skene", *GUIDES)
 GOLD_MODELS = ("majority", "dawid_skene", "cbcc", "bp", "vb")
+
+
+# ---- how much is computed -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A size of the whole evaluation; every value goes into the settings of the cells it decides."""
+
+    name: str = "default"
+    repeats: int = 10  # the paper: 100
+    own_repeats: int = 3  # of the slower columns that the paper does not have
+    item_clusters: tuple[int, ...] = tuple(range(3, 21))
+    annotator_clusters: tuple[int, ...] = tuple(range(3, 21))
+    fmm_clusters: tuple[int, ...] = tuple(range(3, 41))
+    communities: tuple[int, ...] = (3, 8, 20)  # of CBCC, which the paper does not search
+    search_repeats: int = 5  # splits of dev on which the finalists of a search are tried
+    finalists: int = 10
+    sizes: tuple[int, ...] = tuple(range(3, 21))  # of LDL-NM's item and annotator layers
+    seeds: int = 3  # fits behind a number of Table 2
+    hidden_splits: int = 5
+    draws: int = 5  # of the labels shown, in the recovery of the population
+    labels_shown: tuple[int, ...] = (1, 2, 4, 8)
+    recovery_fmm: tuple[int, ...] = (6, 12)
+    recovery_pgm: tuple[tuple[int, int], ...] = ((6, 4), (12, 8), (20, 20))
+    embedding: str | None = None  # the sentence encoder, as in dissensus.embed
+    max_items: int | None = None  # of a set; more are sampled with a seed
+    cnn: Mapping[str, Any] = field(default_factory=dict)  # settings that differ from the learners' own
+    encoder: Mapping[str, Any] = field(default_factory=dict)
+    ldlnm: Mapping[str, Any] = field(default_factory=dict)
+    search_patience: int = 30  # epochs without a better one that end a fit in LDL-NM's search
+    n_boot: int = 1000
+
+
+DEFAULT = Scale()
+
+QUICK = Scale(
+    name="quick",
+    repeats=2,
+    own_repeats=1,
+    item_clusters=(4, 8, 12),
+    annotator_clusters=(4, 8, 12),
+    fmm_clusters=(5, 10, 20, 40),
+    communities=(3, 8),
+    search_repeats=1,
+    finalists=1,
+    sizes=(8, 20),
+    seeds=1,
+    hidden_splits=2,
+    draws=2,
+    labels_shown=(2, 4),
+    recovery_fmm=(6, 12),
+    recovery_pgm=((6, 4), (12, 8)),
+    max_items=2000,
+    encoder={"epochs": 2},
+)
+
+
+# ---- which cells --------------------------------------------------------------------------------------
 
 
 def possible_parts(data: Dataset) -> tuple[str, ...]:
@@ -55,24 +116,25 @@ class Plan:
     scale: Scale
     datasets: Mapping[str, Dataset]
     parts: Mapping[str, Sequence[str]]  # dataset -> what is asked of it
-    only: Sequence[str] = field(default=tuple(PARTS))
+    only: Sequence[str]  # parts, among all
+    finished: FinishedCells  # what earlier stages found
 
     def asked(self, part: str) -> list[str]:
         """The datasets of which a part is asked."""
         return [name for name in self.datasets if part in self.parts[name] and part in self.only]
 
-    def stage(self, number: int, store: Store) -> list[Cell]:
-        """The cells that can be run once the earlier stages are finished."""
-        return list((self._first, self._second, self._third)[number - 1](store))
+    def stages(self) -> Iterator[list[Cell]]:
+        """Cells that can be run once those of the earlier stages are finished."""
+        for stage in (self._independent, self._on_searches, self.pictures):
+            yield list(stage())
 
-    def cells(self, store: Store) -> list[Cell]:
+    def cells(self) -> list[Cell]:
         """Every cell of a finished evaluation."""
-        return [cell for number in STAGES for cell in self.stage(number, store)]
+        return [cell for stage in self.stages() for cell in stage]
 
     # ---- stage 1: whatever needs nothing else -------------------------------------------------------
 
-    def _first(self, store: Store) -> Iterator[Cell]:
-        del store
+    def _independent(self) -> Iterator[Cell]:
         for name in self._either("table1", "table3"):
             yield self.description(name)
         for name in self._either("table2", "table3", "hidden", "gold"):
@@ -81,9 +143,7 @@ class Plan:
             yield from self.paper_clusters(name)
         for name in self.asked("table3"):
             yield from (self.search(name, network) for network in NETWORK_SEARCHES)
-            yield from self._columns(
-                name, [key for key, one in MEASURED_COLUMNS.items() if one.search is None]
-            )
+            yield from self._columns(name, searched=False)
         for name in self.asked("recover"):
             yield self.recovery(name)
 
@@ -106,10 +166,20 @@ class Plan:
             settings = {"grid": grid, "network": network, **trials}
             return self._cell(name, "network_search", f"{key}-search", settings, 4 * self._trials(grid))
         guide = GUIDES[key]
-        grid = guide.grid(scale)
+        grid = self._grid(guide)
         settings = {"model": guide.model.__name__, "fixed": guide.fixed, "grid": grid, **trials}
         weight = guide.weight * self._trials(grid)
         return self._cell(name, "search", f"{key}-search", settings | {"guide": key}, weight)
+
+    def _grid(self, guide: Guide) -> dict[str, tuple[int, ...]]:
+        """The numbers of clusters tried."""
+        scale = self.scale
+        sides: dict[str, tuple[int, ...]] = {}
+        if guide.item_side:
+            sides["n_item_clusters"] = scale.item_clusters if guide.annotator_side else scale.fmm_clusters
+        if guide.annotator_side:
+            sides["n_annotator_clusters"] = scale.annotator_clusters if guide.item_side else scale.communities
+        return sides
 
     def _trials(self, grid: Mapping[str, Sequence[int]]) -> int:
         """Fits of a search: every cell of the grid once, the finalists on further splits."""
@@ -126,9 +196,9 @@ class Plan:
                 sizes = {"n_item_clusters": printed[name].item_clusters}
                 if GUIDES[key].annotator_side:
                     sizes["n_annotator_clusters"] = printed[name].annotator_clusters or 1
-                yield self.clusters(name, key, sizes, f"{key}-clusters-paper")
+                yield self._clusters(name, key, sizes, f"{key}-clusters-paper")
 
-    def clusters(self, name: str, key: str, sizes: Mapping[str, Any], label: str) -> Cell:
+    def _clusters(self, name: str, key: str, sizes: Mapping[str, Any], label: str) -> Cell:
         """How far the labels of the training items are from their clusters' distributions."""
         settings = {"guide": key, "sizes": dict(sizes), "seeds": list(range(self.scale.seeds))}
         return self._cell(name, "clusters", label, settings, weight=4)
@@ -149,57 +219,61 @@ class Plan:
 
     # ---- stage 2: what builds on a search -----------------------------------------------------------
 
-    def _second(self, store: Store) -> Iterator[Cell]:
+    def _on_searches(self) -> Iterator[Cell]:
         for name in self.asked("table2"):
-            for key in (key for key, guide in GUIDES.items() if guide.item_side):
-                yield self.clusters(name, key, self.chosen(name, key, store), f"{key}-clusters")
+            yield from (self.chosen_clusters(name, key) for key, guide in GUIDES.items() if guide.item_side)
         for name in self.asked("table3"):
-            yield from self._columns(
-                name, [key for key, one in MEASURED_COLUMNS.items() if one.search], store
-            )
+            yield from self._columns(name, searched=True)
         for name in self.asked("hidden"):
-            yield from (self.hidden(name, model, store) for model in HIDDEN_MODELS)
+            yield from (self.hidden(name, model) for model in HIDDEN_MODELS)
         for name in self.asked("gold"):
-            yield from (self.gold(name, model, store) for model in GOLD_MODELS)
+            yield from (self.gold(name, model) for model in GOLD_MODELS)
 
-    def chosen(self, name: str, key: str, store: Store) -> dict[str, Any]:
-        """What the finished search chose."""
-        measured = store.read(self.search(name, key))
+    def chosen_clusters(self, name: str, key: str) -> Cell:
+        """Table 2 with the K × L chosen on dev."""
+        return self._clusters(name, key, self.chosen(name, key), f"{key}-clusters")
+
+    def chosen(self, name: str, key: str) -> dict[str, Any]:
+        """What the finished search chose; nothing while it is not finished."""
+        measured = self.finished.read(self.search(name, key))
         return {} if measured is None else dict(measured.numbers["chosen"])
 
-    def hidden(self, name: str, model: str, store: Store) -> Cell:
+    def hidden(self, name: str, model: str) -> Cell:
         """A model asked for labels it was not shown."""
         settings = {"model": model, "splits": list(range(self.scale.hidden_splits))}
-        return self._cell(name, "hidden", f"{model}-hidden", settings | self._sizes(name, model, store), 10)
+        return self._cell(name, "hidden", f"{model}-hidden", settings | self._sizes(name, model), 10)
 
-    def gold(self, name: str, model: str, store: Store) -> Cell:
+    def gold(self, name: str, model: str) -> Cell:
         """A model's most likely classes against reference labels."""
-        settings = {"model": model, "seed": SEED} | self._sizes(name, model, store)
+        settings = {"model": model, "seed": SEED} | self._sizes(name, model)
         return self._cell(name, "gold", f"{model}-gold", settings, weight=2)
 
-    def _sizes(self, name: str, model: str, store: Store) -> dict[str, Any]:
-        return {"sizes": self.chosen(name, model, store) if model in GUIDES else {}}
+    def _sizes(self, name: str, model: str) -> dict[str, Any]:
+        return {"sizes": self.chosen(name, model) if model in GUIDES else {}}
 
     # ---- the columns of Table 3 ---------------------------------------------------------------------
 
-    def _columns(self, name: str, keys: Sequence[str], store: Store | None = None) -> Iterator[Cell]:
-        for key in keys:
-            yield from self.column(name, key, store)
+    def _columns(self, name: str, *, searched: bool) -> Iterator[Cell]:
+        """The columns that build on a search, or those that do not."""
+        for key, column in MEASURED_COLUMNS.items():
+            if (column.search is not None) == searched:
+                yield from self.column(name, key)
 
-    def column(self, name: str, key: str, store: Store | None = None) -> list[Cell]:
+    def column(self, name: str, key: str) -> list[Cell]:
         """Every repeat of a column on a dataset."""
         column = COLUMNS[key]
         if column.of is not None:
-            return self.column(name, column.of, store)
-        settings = self._column_settings(name, key, column, store)
+            return self.column(name, column.of)
+        settings = self._column_settings(name, key, column)
+        n_repeats = 1 if column.repeats == "one" else int(getattr(self.scale, column.repeats))
         return [
             self._cell(name, column.kind, key, settings | {"seed": SEED + repeat}, column.weight, repeat)
-            for repeat in range(column.n_repeats(self.scale))
+            for repeat in range(n_repeats)
         ]
 
-    def _column_settings(self, name: str, key: str, column: Column, store: Store | None) -> dict[str, Any]:
+    def _column_settings(self, name: str, key: str, column: Column) -> dict[str, Any]:
         scale = self.scale
-        chosen = {} if column.search is None or store is None else self.chosen(name, column.search, store)
+        chosen = {} if column.search is None else self.chosen(name, column.search)
         if column.kind == "ldlnm":
             network = self._paper_network(key) | chosen
             return {"network": network, "evaluations": scale.repeats}
@@ -214,26 +288,26 @@ class Plan:
 
     # ---- stage 3: pictures --------------------------------------------------------------------------
 
-    def _third(self, store: Store) -> Iterator[Cell]:
+    def pictures(self) -> Iterator[Cell]:
+        """t-SNE of LDL-NM's training items, where it is installed."""
         if importlib.util.find_spec("openTSNE") is not None:
-            yield from (self.picture(name, store) for name in self.asked("table3"))
+            yield from map(self._picture, self.asked("table3"))
 
-    def picture(self, name: str, store: Store) -> Cell:
-        """t-SNE of LDL-NM's training items."""
-        network = self.column(name, "ldlnm", store)[0]
+    def _picture(self, name: str) -> Cell:
+        network = self.column(name, "ldlnm")[0]
         settings = {"of": network.path, "network": network.settings, "seed": SEED}
         return self._cell(name, "picture", "tsne", settings, weight=10)
 
     def _cell(
         self,
-        name: str,
+        dataset: str,
         kind: str,
-        label: str,
+        name: str,
         settings: Mapping[str, Any],
         weight: float,
         repeat: int = 0,
     ) -> Cell:
-        data = self.datasets[name]
-        whole = {**settings, "data": data.mark, "seeded_split": data.seeded}
+        data = self.datasets[dataset]
+        whole = {**settings, "data": data.fingerprint, "seeded_split": data.seeded}
         # A set of other size than the paper's takes as much longer or shorter.
-        return Cell(name, kind, label, repeat, whole, weight * data.annotations.n_labels / 20_000)
+        return Cell(dataset, kind, name, repeat, whole, weight * data.annotations.n_labels / 20_000)
