@@ -11,10 +11,10 @@ import pytest
 from dissensus.data.annotations import Annotations
 from dissensus.data.simulation import simulate
 from dissensus.errors import ParameterError
-from dissensus.models import FEATURE_MODELS, MODELS
+from dissensus.models import FEATURE_MODELS, MODELS, build_model, name_of, title_of
 from dissensus.models.empirical import EmpiricalDistribution
 from dissensus.models.majority import MajorityVote
-from dissensus.selection.compare import CANDIDATES, build_model, choose_model, compare, name_of, title_of
+from dissensus.selection.compare import CANDIDATES, choose_model, compare
 
 
 def one_kind_of_item_each() -> Annotations:

@@ -23,7 +23,7 @@ from dissensus.io.results import (
     write_pieces,
     write_summary,
 )
-from dissensus.selection.compare import build_model
+from dissensus.models import build_model
 from dissensus.workflow import label_pieces
 
 

@@ -296,7 +296,7 @@ def test_a_long_trace_is_thinned_and_keeps_its_ends(fitted: Model) -> None:
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "ldlnm"])
 def test_every_model_has_a_page(name: str, sample: ds.Annotations, tmp_path: Path) -> None:
-    from dissensus.selection.compare import build_model
+    from dissensus.models import build_model
 
     model = build_model(name, {}).fit(sample)
     content = data_of(write_report(model, sample, tmp_path / "page.html", held_out=[]))

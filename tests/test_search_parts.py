@@ -16,16 +16,9 @@ import dissensus as ds
 from dissensus.data.fingerprint import fingerprint
 from dissensus.data.pairs import pair_items, pairs_per_item, random_places
 from dissensus.errors import DataError, ParameterError
+from dissensus.params import described, settings_words, stream_seed, trial_copy, with_settings
 from dissensus.selection.criteria import DevItems, HeldOutLabels, criterion_of, criterion_record, halves
-from dissensus.selection.grid import (
-    cells_of,
-    described,
-    for_trial,
-    label_of,
-    size_of,
-    stream_seed,
-    with_settings,
-)
+from dissensus.selection.grid import cells_of, size_of
 from dissensus.selection.information import InformationCriterion, log_complete, log_evidence, penalty
 from dissensus.selection.journal import FILE, open_journal
 from dissensus.selection.results import Cell, gain, stability
@@ -88,16 +81,16 @@ def test_an_empty_grid_is_refused(grid: Any) -> None:
 
 def test_the_size_of_a_cell_is_the_product_of_its_whole_numbers() -> None:
     assert size_of({"k": 4, "l": 3, "alpha": 2.0, "flag": True, "m_step": "product"}) == 12
-    assert label_of({"k": 4, "alpha": None}) == "k=4, alpha=None"
+    assert settings_words({"k": 4, "alpha": None}) == "k=4, alpha=None"
 
 
 def test_estimators_are_copied_with_settings_and_not_touched() -> None:
     model = ds.PGM(3, 2, n_jobs=-1, seed=5)
     other = with_settings(model, {"n_item_clusters": 7})
     assert (model.n_item_clusters, other.n_item_clusters) == (3, 7)
-    trial = for_trial(model, 99, ["n_item_clusters"])
+    trial = trial_copy(model, 99, ["n_item_clusters"])
     assert (trial.seed, trial.n_jobs, model.seed, model.n_jobs) == (99, 1, 5, -1)
-    assert for_trial(model, 99, ["seed"]).seed == 5
+    assert trial_copy(model, 99, ["seed"]).seed == 5
 
 
 def test_threads_are_no_part_of_what_an_estimator_is() -> None:

@@ -9,7 +9,9 @@
     report.html         one self-contained page to look at, unless it is not wanted
     summary.json        settings, seed, versions, data, held-out scores, timings, the command
 
-The directory appears whole or not at all, and replaces nothing but an earlier run's.
+The directory appears whole or not at all, and replaces nothing but an earlier run's. A search leaves, beside
+these, search.jsonl (every finished trial; the same command goes on from it after a kill) and cells.csv (one
+row a cell, best first).
 """
 
 from __future__ import annotations
@@ -30,21 +32,18 @@ from dissensus.errors import DataError, ParameterError, bad_parameter
 from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
 from dissensus.io.results import SUMMARY, is_ours, output_directory, write_csv, write_pieces, write_summary
+from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.params import PROCESS_BYTES, size_words
-from dissensus.selection.compare import (
-    HeldOut,
-    build_model,
-    choose_model,
-    compare,
-    name_of,
-    title_of,
-)
+from dissensus.selection.compare import HeldOut, choose_model, compare
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dissensus.selection.select import Selection
+
 LABELS, ANNOTATORS, MODEL, REPORT = "labels.csv", "annotators.csv", "model.safetensors", "report.html"
+CELLS = "cells.csv"
 PIECE = 1 << 16  # items written at a time
 PAGE_BYTES = 100  # a label, about, to make the page
 WRITING = 0.95  # share of the work that is behind when files are written
@@ -243,6 +242,33 @@ def write_run(
         return write_summary(folder, content | {"seconds": seconds, "report_missing": missing})
 
 
+def write_selection(
+    selection: Selection,
+    annotations: Annotations,
+    directory: Path,
+    *,
+    command: str = "",
+    source: str = "",
+    page: Mapping[str, Any] | None = None,
+    progress: ShowProgress = None,
+) -> dict[str, Any]:
+    """Write the table and the winner, all or none, and give back the summary.
+
+    ``page`` are settings of :func:`dissensus.write_report`; None: no page.
+    """
+    run = Run(annotations, selection.model, [], True, selection.seed, {"search": selection.seconds})
+    found = {key: value for key, value in selection.to_dict().items() if key != "cells"}
+    with output_directory(directory) as folder:
+        write_csv(selection.to_frame(), folder / CELLS)
+        write_fitted(run, folder)
+        missing = None
+        if page is not None:
+            known = {"held_out": None, "selection": selection, "command": command, "progress": progress}
+            missing = try_page(run, folder / REPORT, **known, **page)
+        content = summary(run, command=command, source=source)
+        return write_summary(folder, content | {"search": found, "report_missing": missing})
+
+
 def _too_large_for_a_page(annotations: Annotations) -> str | None:
     """Why there is no page, where it would break the limit of memory."""
     allowed, needed = current().memory, PROCESS_BYTES + PAGE_BYTES * annotations.n_labels
@@ -297,7 +323,7 @@ def open_run(place: Path) -> SavedRun:
         return SavedRun(load(place), {}, None)
     if not is_ours(place):
         raise DataError(f"{place}: is no directory that dissensus wrote; name one, or a *.safetensors file")
-    cells = place / "cells.csv"
+    cells = place / CELLS
     rows = None
     if cells.is_file():
         with cells.open(newline="", encoding="utf-8") as file:

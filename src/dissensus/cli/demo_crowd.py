@@ -17,9 +17,10 @@ from dissensus.evaluation.intervals import Interval, bootstrap_interval
 from dissensus.execution.progress import ShowProgress
 from dissensus.io.results import output_directory, write_summary
 from dissensus.metrics import accuracy, kl
+from dissensus.models import name_of
 from dissensus.models.base import Model
 from dissensus.models.empirical import EmpiricalDistribution
-from dissensus.selection.compare import HeldOut, choose_model, name_of
+from dissensus.selection.compare import HeldOut, choose_model
 from dissensus.workflow import Run, write_run
 
 CROWD: dict[str, Any] = {

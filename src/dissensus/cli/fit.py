@@ -118,7 +118,7 @@ def _show(run: Run, gold_accuracy: float | None) -> None:
 
 
 def _held_out_rows(run: Run) -> tuple[list[list[Any]], int]:
-    from dissensus.selection.compare import title_of
+    from dissensus.models import title_of
 
     rows = [[title_of(row.model), row.score, row.score_items, f"{row.seconds:.2f}"] for row in run.held_out]
     scores = [row.score for row in run.held_out]

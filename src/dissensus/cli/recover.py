@@ -72,7 +72,7 @@ class Comparison:
         return {text: self._group(text) for text in self.model or USUAL_MODELS}
 
     def _group(self, text: str) -> list[Model]:
-        from dissensus.selection.compare import build_model
+        from dissensus.models import build_model
 
         name, *settings = shlex.split(text) or [""]
         given = dict(map(parse_setting, settings))

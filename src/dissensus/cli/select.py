@@ -84,7 +84,7 @@ class Grid:
 
     def estimator(self) -> Model:
         """The model, with the settings that stay the same."""
-        from dissensus.selection.compare import build_model
+        from dissensus.models import build_model
 
         fixed = {"inference": self.inference, "n_restarts": self.restarts}
         given = {name: value for name, value in fixed.items() if value is not None}
@@ -92,7 +92,7 @@ class Grid:
 
     def values(self, estimator: Model) -> dict[str, list[Any]]:
         """What is tried: the numbers of clusters the model has, and every ``--grid``."""
-        from dissensus.selection.compare import check_known
+        from dissensus.models import check_known
 
         known = estimator.get_params(deep=False)
         sizes = {setting: getattr(self, option) for option, setting in SIZES.items()}
@@ -143,8 +143,8 @@ def select(
     values = grid.values(estimator)
     cluster.check()
     from dissensus.io.results import claimed
-    from dissensus.selection.files import write_selection
     from dissensus.selection.select import select as search
+    from dissensus.workflow import write_selection
 
     annotations = features.attached(reading.read(file))
     dev = None if grid.dev is None else features.attached(reading.read(grid.dev))

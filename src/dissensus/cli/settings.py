@@ -81,7 +81,7 @@ class Settings:
 
     def check(self) -> None:
         """Refuse an unknown model or a setting outside its rule before any file is read."""
-        from dissensus.selection.compare import build_model
+        from dissensus.models import build_model
 
         if self.model != "auto":
             build_model(self.model, self.chosen(), seed=self.seed, n_jobs=self.jobs)

@@ -37,7 +37,7 @@ from dissensus.execution.progress import Clock, Progress, ShowProgress, shown
 from dissensus.execution.tasks import workers
 from dissensus.metrics import Floats
 from dissensus.models.base import as_annotations
-from dissensus.selection.grid import for_trial, stream_seed, with_settings
+from dissensus.params import stream_seed, trial_copy, with_settings
 
 Models = Mapping[str, Any] | Sequence[Any]
 
@@ -83,7 +83,7 @@ def attempt(material: Material, task: Task) -> tuple[Floats, float]:
     """Fit one model to what one draw shows it: its KL on every item, and the seconds it took."""
     design = material.design
     seed = stream_seed(design.seed, task.name, task.place, task.labels_shown, task.draw)
-    model = for_trial(material.groups[task.name][task.place], seed, ())
+    model = trial_copy(material.groups[task.name][task.place], seed, ())
     shown = design.shown(task.labels_shown, task.draw)
     started = time.perf_counter()
     estimate = model.fit(shown).label_distributions_
@@ -271,7 +271,7 @@ def _groups(models: Models, weight_by: str | None) -> dict[str, list[Any]]:
 
 def _prepared(model: Any, weight_by: str | None) -> Any:
     if isinstance(model, str):
-        from dissensus.selection.compare import build_model
+        from dissensus.models import build_model
 
         model = build_model(model, {})
     wanted = {} if weight_by is None else {"weight_by": weight_by}

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import TYPE_CHECKING
+import inspect
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from dissensus.errors import ParameterError
 
@@ -31,6 +33,9 @@ FEATURE_MODELS = {
     "ldlnm": ("models.ldlnm.model", "LDLNM"),
 }
 
+RUN_SETTINGS = ("seed", "n_jobs")  # settings of a run rather than of a model
+CLUSTER_SETTINGS = {"n_item_clusters": "n_items", "n_annotator_clusters": "n_annotators"}
+
 
 def model_class(name: str) -> type[Model]:
     """The class of a model, by its name on the command line or its class name."""
@@ -43,3 +48,51 @@ def model_class(name: str) -> type[Model]:
     near = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise ParameterError(f"there is no model {name!r}; {hint}known: {', '.join(known)}")
+
+
+def build_model(
+    name: str, settings: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None
+) -> Model:
+    """A model by name, its settings checked; seed and n_jobs go to those that have such a setting."""
+    kind = model_class(name)
+    known = kind._param_names()
+    check_known(name, settings, known)
+    shared = dict(zip(RUN_SETTINGS, (seed, n_jobs), strict=True))
+    wanted = {key: value for key, value in shared.items() if value is not None and key in known}
+    model = kind(**(wanted | dict(settings)))
+    model.check_params()
+    return model
+
+
+def name_of(model: Model) -> str:
+    """The model's name on the command line."""
+    title = type(model).__name__
+    known = MODELS | FEATURE_MODELS
+    return next((short for short, (_, name) in known.items() if name == title), title)
+
+
+def title_of(model: Model) -> str:
+    """The model in a few words: its name, its numbers of clusters, and settings that are not the default.
+
+    >>> from dissensus.models.fmm import FMM
+    >>> title_of(FMM(n_item_clusters=16, assignment="hard"))
+    'fmm 16 assignment=hard'
+    """
+    given, usual = model.get_params(deep=False), inspect.signature(type(model).__init__).parameters
+    sizes = [str(given[name]) for name in CLUSTER_SETTINGS if name in given]
+    others = [
+        f"{name}={value}"
+        for name, value in given.items()
+        if name not in {*CLUSTER_SETTINGS, *RUN_SETTINGS} and value != usual[name].default
+    ]
+    return " ".join([name_of(model), *(["×".join(sizes)] if sizes else []), *others])
+
+
+def check_known(model: str, settings: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a setting that the model does not have, with the near one that it has."""
+    for setting in settings:
+        if setting not in known:
+            near = difflib.get_close_matches(setting, known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            has = ", ".join(known) or "none"
+            raise ParameterError(f"the model {model} has no setting {setting!r}; {hint}it has: {has}")

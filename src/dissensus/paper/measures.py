@@ -21,7 +21,7 @@ from dissensus.numerics import Array
 from dissensus.paper.cells import Arrays, Cell, FinishedCells
 from dissensus.paper.columns import GUIDES, INSIDE, learner_of, shipped
 from dissensus.paper.datasets import Dataset, shares
-from dissensus.selection.grid import key_of, stream_seed
+from dissensus.params import key_of, stream_seed
 from dissensus.selection.select import Selection, select
 
 Numbers = dict[str, Any]

@@ -13,6 +13,7 @@ from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
 from dissensus.execution.progress import Progress, silent
+from dissensus.models import title_of
 from dissensus.models.base import Model
 from dissensus.report import words
 from dissensus.report.clusters import cluster_content
@@ -29,7 +30,7 @@ from dissensus.report.people import (
 )
 from dissensus.report.places import Projection, map_content
 from dissensus.report.quality import COUNTS_TITLE, quality_content
-from dissensus.selection.compare import HeldOut, title_of
+from dissensus.selection.compare import HeldOut
 
 if TYPE_CHECKING:
     from dissensus.annotators.verdicts import AnnotatorVerdicts

@@ -14,9 +14,9 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.metrics import entropy_rows
+from dissensus.models import title_of
 from dissensus.models.base import Model
 from dissensus.numerics import Array, normalised
-from dissensus.selection.compare import title_of
 
 LENS = {"n_item_clusters": 6, "n_annotator_clusters": 3}  # the small PGM that looks for groups
 FEWEST_ANNOTATORS = 4  # below that, looking for groups among them is idle

@@ -21,11 +21,12 @@ from dissensus.errors import DataError
 from dissensus.execution.progress import ShowProgress, shown
 from dissensus.io.atomic import atomic_path
 from dissensus.io.results import finite
+from dissensus.models import title_of
 from dissensus.models.base import Model, as_annotations
 from dissensus.report.content import Request, gather
 from dissensus.report.items import texts_of
 from dissensus.report.places import Projection
-from dissensus.selection.compare import HeldOut, title_of
+from dissensus.selection.compare import HeldOut
 
 SCRIPTS = ("base", "table", "items", "annotators", "clusters", "map", "fitting", "page")
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.execution.progress import Progress
+from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.report import words
-from dissensus.selection.compare import HeldOut, build_model, compare, name_of, title_of
+from dissensus.selection.compare import HeldOut, compare
 
 COUNTS_TITLE = "smoothed counts"
 # what every model is held against: its name on the command line, its name on the page, its settings

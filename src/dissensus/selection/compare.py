@@ -6,10 +6,8 @@ probability of each hidden label. What counts is the mean log-probability per la
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from dissensus.data.annotations import Annotations
-from dissensus.errors import DataError, ParameterError
+from dissensus.errors import DataError
 from dissensus.execution.blocks import executor
 from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
-from dissensus.models import FEATURE_MODELS, MODELS, model_class
+from dissensus.models import CLUSTER_SETTINGS, build_model, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.params import size_words
 
@@ -45,8 +43,6 @@ FALLBACK = "empirical"  # where there are too few labels to choose by
 FEWEST_HIDDEN = 20  # hidden pairs that a choice needs
 MOST_LABELS = 200_000  # labels that a choice is based on
 HIDING_BYTES = 32  # a label, to cut labels into two parts: their pairs, an order of those, and copies of rows
-SHARED = ("seed", "n_jobs")  # settings of a run rather than of a model
-CLUSTER_SETTINGS = {"n_item_clusters": "n_items", "n_annotator_clusters": "n_annotators"}
 
 
 @dataclass(frozen=True)
@@ -151,44 +147,6 @@ def _compared(
         return pool.map(trial, models)
 
 
-def build_model(
-    name: str, settings: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None
-) -> Model:
-    """A model by name, its settings checked; seed and n_jobs go to those that have such a setting."""
-    kind = model_class(name)
-    known = kind._param_names()
-    check_known(name, settings, known)
-    shared = dict(zip(SHARED, (seed, n_jobs), strict=True))
-    wanted = {key: value for key, value in shared.items() if value is not None and key in known}
-    model = kind(**(wanted | dict(settings)))
-    model.check_params()
-    return model
-
-
-def name_of(model: Model) -> str:
-    """The model's name on the command line."""
-    title = type(model).__name__
-    known = MODELS | FEATURE_MODELS
-    return next((short for short, (_, name) in known.items() if name == title), title)
-
-
-def title_of(model: Model) -> str:
-    """The model in a few words: its name, its numbers of clusters, and settings that are not the default.
-
-    >>> from dissensus.models.fmm import FMM
-    >>> title_of(FMM(n_item_clusters=16, assignment="hard"))
-    'fmm 16 assignment=hard'
-    """
-    given, usual = model.get_params(deep=False), inspect.signature(type(model).__init__).parameters
-    sizes = [str(given[name]) for name in CLUSTER_SETTINGS if name in given]
-    others = [
-        f"{name}={value}"
-        for name, value in given.items()
-        if name not in {*CLUSTER_SETTINGS, *SHARED} and value != usual[name].default
-    ]
-    return " ".join([name_of(model), *(["×".join(sizes)] if sizes else []), *others])
-
-
 def _sample(annotations: Annotations, seed: int) -> Annotations:
     """Items drawn at random until they have ``MOST_LABELS`` labels; all of them where there are no more."""
     if annotations.n_labels <= MOST_LABELS:
@@ -204,13 +162,3 @@ def _applies(model: Model, annotations: Annotations) -> bool:
     return all(
         getattr(model, setting, 1) <= getattr(annotations, size) for setting, size in CLUSTER_SETTINGS.items()
     )
-
-
-def check_known(model: str, settings: Iterable[str], known: Collection[str]) -> None:
-    """Refuse a setting that the model does not have, with the near one that it has."""
-    for setting in settings:
-        if setting not in known:
-            near = difflib.get_close_matches(setting, known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            has = ", ".join(known) or "none"
-            raise ParameterError(f"the model {model} has no setting {setting!r}; {hint}it has: {has}")

@@ -18,7 +18,8 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.fingerprint import fingerprint
 from dissensus.data.pairs import pair_items, pairs_per_item, random_places, take_pairs
 from dissensus.errors import DataError, bad_parameter
-from dissensus.selection.grid import Settings, plain
+from dissensus.params import plain
+from dissensus.selection.grid import Settings
 from dissensus.selection.information import InformationCriterion
 
 Criterion = Callable[[Any, Annotations, int], float]

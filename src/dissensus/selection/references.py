@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from dissensus.data.annotations import Annotations
+from dissensus.params import with_settings
 from dissensus.selection.criteria import Criterion, DevItems, HeldOutLabels
-from dissensus.selection.grid import Settings, with_settings
+from dissensus.selection.grid import Settings
 from dissensus.selection.information import InformationCriterion
 from dissensus.selection.trials import Candidate
 

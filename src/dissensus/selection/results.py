@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dissensus.selection.grid import label_of
+from dissensus.params import settings_words
 from dissensus.selection.trials import Candidate, Outcome, Outcomes, rank
 
 
@@ -49,7 +49,7 @@ class Cell:
         return _standard_error(self.scores)
 
     def __str__(self) -> str:
-        return label_of(self.settings)
+        return settings_words(self.settings)
 
 
 class Gain(NamedTuple):

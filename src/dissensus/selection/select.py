@@ -23,8 +23,9 @@ from dissensus.errors import ParameterError, bad_parameter
 from dissensus.execution.progress import ShowProgress, shown
 from dissensus.execution.resources import current
 from dissensus.models.base import as_annotations
+from dissensus.params import described, plain, settings_words, with_settings
 from dissensus.selection.criteria import Criterion, criterion_of, criterion_record
-from dissensus.selection.grid import Grid, cells_of, described, label_of, plain, with_settings
+from dissensus.selection.grid import Grid, cells_of
 from dissensus.selection.journal import open_journal
 from dissensus.selection.references import References, reference_candidates
 from dissensus.selection.results import Cell, Gain, Stability, gain, ranked, stability
@@ -105,7 +106,7 @@ class Selection:
         }
 
     def __repr__(self) -> str:
-        found = f"winner: {label_of(self.params)}, score {self.winner.score:.4f}"
+        found = f"winner: {settings_words(self.params)}, score {self.winner.score:.4f}"
         return f"Selection({len(self.cells)} cells, {found})"
 
 

@@ -19,8 +19,9 @@ import numpy as np
 from dissensus.data.annotations import Annotations
 from dissensus.execution.progress import Clock, Progress
 from dissensus.execution.tasks import Workers, workers
+from dissensus.params import key_of, plain, settings_words, stream_seed, trial_copy
 from dissensus.selection.criteria import Criterion
-from dissensus.selection.grid import for_trial, key_of, label_of, plain, size_of, stream_seed
+from dissensus.selection.grid import size_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Candidate:
         return key_of([self.group, self.settings])
 
     def __str__(self) -> str:
-        return f"{self.group} {label_of(self.settings)}".strip()
+        return f"{self.group} {settings_words(self.settings)}".strip()
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Material:
 def attempt(material: Material, trial: Trial) -> Outcome:
     """Fit and judge one candidate."""
     candidate = trial.candidate
-    estimator = for_trial(candidate.estimator, trial.fit_seed, candidate.settings)
+    estimator = trial_copy(candidate.estimator, trial.fit_seed, candidate.settings)
     started = time.perf_counter()
     score = float(material.criterion(estimator, material.annotations, trial.split_seed))
     return Outcome(trial.fit_seed, score, time.perf_counter() - started)
