@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, rel_entr, xlog1py, xlogy
 
 from dissensus.errors import DataError, bad_parameter
+from dissensus.numerics import Array, row_shares
 
-Floats = NDArray[np.float64]
 Ties = Literal["share", "first", "any"]
 Settings = ParamSpec("Settings")
 
@@ -28,10 +28,10 @@ _SUM_TOLERANCE = 1e-3  # rows written to a file with four digits still count as 
 _TIE_TOLERANCE = 1e-9  # 0.1 + 0.2 ties with 0.3
 _BLOCK = 4_000_000  # numbers a temporary array may hold
 
-_ROWS_OF: dict[Callable[..., float], Callable[..., Floats]] = {}
+_ROWS_OF: dict[Callable[..., float], Callable[..., Array]] = {}
 
 
-def _mean_of(rows: Callable[Settings, Floats]) -> Callable[Settings, float]:
+def _mean_of(rows: Callable[Settings, Array]) -> Callable[Settings, float]:
     """The metric whose value is the mean over items of ``rows``."""
 
     @functools.wraps(rows)
@@ -44,19 +44,19 @@ def _mean_of(rows: Callable[Settings, Floats]) -> Callable[Settings, float]:
     return metric
 
 
-def rows_of(metric: Callable[..., float]) -> Callable[..., Floats] | None:
+def rows_of(metric: Callable[..., float]) -> Callable[..., Array] | None:
     """The function giving one number per item whose mean is ``metric``; None where there is none."""
     return _ROWS_OF.get(metric)
 
 
-def _numbers(values: ArrayLike, name: str) -> Floats:
+def _numbers(values: ArrayLike, name: str) -> Array:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(f"{name}: numbers are needed, rows of equal length") from None
 
 
-def check_distributions(values: ArrayLike, name: str) -> Floats:
+def check_distributions(values: ArrayLike, name: str) -> Array:
     """The values as an (items, classes) float array, or a DataError that names the first bad row."""
     array = _numbers(values, name)
     if array.ndim != 2 or 0 in array.shape:
@@ -72,7 +72,7 @@ def check_distributions(values: ArrayLike, name: str) -> Floats:
     return array
 
 
-def _pair(gold: ArrayLike, predicted: ArrayLike) -> tuple[Floats, Floats]:
+def _pair(gold: ArrayLike, predicted: ArrayLike) -> tuple[Array, Array]:
     """Both sides checked and of one shape."""
     g, p = check_distributions(gold, "gold"), check_distributions(predicted, "predicted")
     if g.shape != p.shape:
@@ -82,7 +82,7 @@ def _pair(gold: ArrayLike, predicted: ArrayLike) -> tuple[Floats, Floats]:
     return g, p
 
 
-def _smoothed(gold: ArrayLike, predicted: ArrayLike, smoothing: float) -> tuple[Floats, Floats]:
+def _smoothed(gold: ArrayLike, predicted: ArrayLike, smoothing: float) -> tuple[Array, Array]:
     if not smoothing >= 0:
         raise bad_parameter("a divergence", "smoothing", "a float >= 0", smoothing)
     g, p = _pair(gold, predicted)
@@ -91,7 +91,7 @@ def _smoothed(gold: ArrayLike, predicted: ArrayLike, smoothing: float) -> tuple[
 
 def kl_rows(
     gold: ArrayLike, predicted: ArrayLike, *, smoothing: float = 1e-5, renormalise: bool = False
-) -> Floats:
+) -> Array:
     """KL(gold ‖ predicted) of each item, in nats, with ``smoothing`` added to every entry of both sides.
 
     As the paper's authors do, the smoothed rows are used as they are. Both then sum to 1 + P·smoothing, so
@@ -100,56 +100,56 @@ def kl_rows(
     """
     g, p = _smoothed(gold, predicted, smoothing)
     # KL_m = Σ_c g_mc log(g_mc / p_mc)
-    divergence: Floats = rel_entr(g, p).sum(axis=1)
+    divergence: Array = rel_entr(g, p).sum(axis=1)
     return divergence / (1 + smoothing * g.shape[1]) if renormalise else divergence
 
 
 def reverse_kl_rows(
     gold: ArrayLike, predicted: ArrayLike, *, smoothing: float = 1e-5, renormalise: bool = False
-) -> Floats:
+) -> Array:
     """KL(predicted ‖ gold) of each item, smoothed as in :func:`kl_rows`."""
     return kl_rows(predicted, gold, smoothing=smoothing, renormalise=renormalise)
 
 
-def cross_entropy_rows(gold: ArrayLike, predicted: ArrayLike, *, smoothing: float = 1e-5) -> Floats:
+def cross_entropy_rows(gold: ArrayLike, predicted: ArrayLike, *, smoothing: float = 1e-5) -> Array:
     """−Σ_c g_c log p_c of each item, smoothed as in :func:`kl_rows`: KL plus the entropy of gold."""
     g, p = _smoothed(gold, predicted, smoothing)
-    entropies: Floats = -xlogy(g, p).sum(axis=1)
+    entropies: Array = -xlogy(g, p).sum(axis=1)
     return entropies
 
 
-def jensen_shannon_rows(gold: ArrayLike, predicted: ArrayLike, *, base: float | None = None) -> Floats:
+def jensen_shannon_rows(gold: ArrayLike, predicted: ArrayLike, *, base: float | None = None) -> Array:
     """Jensen–Shannon divergence of each item, at most log 2 nats; ``base=2`` gives bits, at most one."""
     if base is not None and not base > 1:
         raise bad_parameter("jensen_shannon", "base", "None or a float > 1", base)
     g, p = _pair(gold, predicted)
     middle = (g + p) / 2
     # JS_m = ½ KL(g_m ‖ ½(g_m + p_m)) + ½ KL(p_m ‖ ½(g_m + p_m))
-    divergence: Floats = (rel_entr(g, middle) + rel_entr(p, middle)).sum(axis=1) / 2
+    divergence: Array = (rel_entr(g, middle) + rel_entr(p, middle)).sum(axis=1) / 2
     return divergence if base is None else divergence / np.log(base)
 
 
 def jensen_shannon_distance_rows(
     gold: ArrayLike, predicted: ArrayLike, *, base: float | None = None
-) -> Floats:
+) -> Array:
     """Square root of the Jensen–Shannon divergence of each item: the form that is a metric."""
     # Rounding may leave a divergence of equal rows a hair below zero.
     return np.sqrt(np.maximum(jensen_shannon_rows(gold, predicted, base=base), 0))
 
 
-def manhattan_rows(gold: ArrayLike, predicted: ArrayLike) -> Floats:
+def manhattan_rows(gold: ArrayLike, predicted: ArrayLike) -> Array:
     """Σ_c |g_c − p_c| of each item, from 0 to 2."""
     g, p = _pair(gold, predicted)
-    distance: Floats = np.abs(g - p).sum(axis=1)
+    distance: Array = np.abs(g - p).sum(axis=1)
     return distance
 
 
-def total_variation_rows(gold: ArrayLike, predicted: ArrayLike) -> Floats:
+def total_variation_rows(gold: ArrayLike, predicted: ArrayLike) -> Array:
     """Half the Manhattan distance of each item: how far apart the two sides can be on any set of classes."""
     return manhattan_rows(gold, predicted) / 2
 
 
-def wasserstein_rows(gold: ArrayLike, predicted: ArrayLike, *, positions: ArrayLike | None = None) -> Floats:
+def wasserstein_rows(gold: ArrayLike, predicted: ArrayLike, *, positions: ArrayLike | None = None) -> Array:
     """Earth mover's distance of each item when the classes, in their order, lie on a line.
 
     They lie one apart, unless ``positions`` gives their (increasing) places.
@@ -159,18 +159,18 @@ def wasserstein_rows(gold: ArrayLike, predicted: ArrayLike, *, positions: ArrayL
     if gaps.shape != (g.shape[1] - 1,) or not (gaps > 0).all():
         raise bad_parameter("wasserstein", "positions", f"{g.shape[1]} increasing numbers", positions)
     # W_m = Σ_c |G_mc − P_mc| (x_{c+1} − x_c), capitals the cumulative sums
-    distance: Floats = np.abs((g - p).cumsum(axis=1)[:, :-1]) @ gaps
+    distance: Array = np.abs((g - p).cumsum(axis=1)[:, :-1]) @ gaps
     return distance
 
 
-def entropy_rows(distributions: ArrayLike) -> Floats:
+def entropy_rows(distributions: ArrayLike) -> Array:
     """Entropy of each row, in nats."""
     p = check_distributions(distributions, "distributions")
-    entropies: Floats = -xlogy(p, p).sum(axis=1)
+    entropies: Array = -xlogy(p, p).sum(axis=1)
     return entropies
 
 
-def entropy_difference_rows(gold: ArrayLike, predicted: ArrayLike, *, signed: bool = False) -> Floats:
+def entropy_difference_rows(gold: ArrayLike, predicted: ArrayLike, *, signed: bool = False) -> Array:
     """|H(predicted) − H(gold)| of each item; ``signed`` drops the bars: positive means too undecided."""
     g, p = _pair(gold, predicted)
     difference = entropy_rows(p) - entropy_rows(g)
@@ -211,7 +211,7 @@ def _scores(values: ArrayLike, name: str) -> tuple[NDArray[Any], int]:
     return array, array.shape[1]
 
 
-def _top_classes(scores: NDArray[Any], n_classes: int, ties: Ties) -> Floats:
+def _top_classes(scores: NDArray[Any], n_classes: int, ties: Ties) -> Array:
     """(items, classes) weights of the most likely classes of each item, by the rule for ties."""
     if scores.ndim == 1:
         tied = np.equal.outer(scores, np.arange(n_classes))
@@ -219,13 +219,13 @@ def _top_classes(scores: NDArray[Any], n_classes: int, ties: Ties) -> Floats:
         tied = scores >= scores.max(axis=1, keepdims=True) * (1 - _TIE_TOLERANCE)
     if ties == "first":
         tied &= tied.cumsum(axis=1) == 1
-    weights: Floats = tied.astype(np.float64)
-    return weights if ties == "any" else weights / weights.sum(axis=1, keepdims=True)
+    weights: Array = tied.astype(np.float64)
+    return weights if ties == "any" else row_shares(weights)
 
 
 def _hard_pair(
     gold: ArrayLike, predicted: ArrayLike, ties: Ties, n_classes: int | None = None
-) -> tuple[Floats, Floats]:
+) -> tuple[Array, Array]:
     """The top classes of both sides as (items, classes) weights; a tied prediction is an even draw."""
     if ties not in ("share", "first", "any"):
         raise bad_parameter("a metric on labels", "ties", "'share', 'first' or 'any'", ties)
@@ -237,7 +237,7 @@ def _hard_pair(
     return _top_classes(g, width, ties), _top_classes(p, width, "share" if ties == "any" else ties)
 
 
-def accuracy_rows(gold: ArrayLike, predicted: ArrayLike, *, ties: Ties = "share") -> Floats:
+def accuracy_rows(gold: ArrayLike, predicted: ArrayLike, *, ties: Ties = "share") -> Array:
     """Whether the most likely predicted class is the most likely gold class, item by item.
 
     Either side may be distributions, counts or class codes. Where t gold classes tie for the top, a
@@ -246,13 +246,13 @@ def accuracy_rows(gold: ArrayLike, predicted: ArrayLike, *, ties: Ties = "share"
     A prediction that ties is an even draw among its classes; with ``"first"``, the first of them.
     """
     g, p = _hard_pair(gold, predicted, ties)
-    agreement: Floats = (g * p).sum(axis=1)
+    agreement: Array = (g * p).sum(axis=1)
     return agreement
 
 
 def onehot_accuracy_rows(
     gold: ArrayLike, predicted: ArrayLike, *, ties: Ties = "first", n_classes: int | None = None
-) -> Floats:
+) -> Array:
     """Share of equal elements between the one-hot vectors of gold and prediction, item by item.
 
     The paper's FMM and LDL-NM columns: of P elements a wrong answer misses only two, so it still scores
@@ -260,11 +260,11 @@ def onehot_accuracy_rows(
     """
     g, p = _hard_pair(gold, predicted, ties, n_classes)
     # a_onehot = 1 − (1 − a)·2/P
-    agreement: Floats = 1 - (1 - (g * p).sum(axis=1)) * 2 / g.shape[1]
+    agreement: Array = 1 - (1 - (g * p).sum(axis=1)) * 2 / g.shape[1]
     return agreement
 
 
-def _f1_by_class(gold: ArrayLike, predicted: ArrayLike, ties: Ties) -> tuple[Floats, Floats, Floats]:
+def _f1_by_class(gold: ArrayLike, predicted: ArrayLike, ties: Ties) -> tuple[Array, Array, Array]:
     """F1 of each class, its share of gold, and its mass on both sides together."""
     if ties == "any":
         raise bad_parameter("an F1 metric", "ties", "'share' or 'first'", ties)
@@ -287,7 +287,7 @@ def weighted_f1(gold: ArrayLike, predicted: ArrayLike, *, ties: Ties = "share") 
     return float(scores @ share)
 
 
-def log_probability_rows(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
+def log_probability_rows(probabilities: ArrayLike, labels: ArrayLike) -> Array:
     """Log-probability of each held-out label, given one row of class probabilities per label.
 
     A label that was given probability zero scores −inf.
@@ -300,7 +300,7 @@ def log_probability_rows(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
         return np.log(p[np.arange(len(p)), codes])
 
 
-def sampling_floor_rows(distributions: ArrayLike, n_labels: ArrayLike, *, smoothing: float = 1e-5) -> Floats:
+def sampling_floor_rows(distributions: ArrayLike, n_labels: ArrayLike, *, smoothing: float = 1e-5) -> Array:
     """The KL that the true distribution of each item is expected to score against ``n_labels`` labels of it.
 
     No prediction does better on average. The smoothed KL is a sum over classes, and the count of one class
@@ -318,21 +318,21 @@ def sampling_floor_rows(distributions: ArrayLike, n_labels: ArrayLike, *, smooth
     return floor
 
 
-def _expected_kl(p: Floats, n: int, smoothing: float) -> Floats:
+def _expected_kl(p: Array, n: int, smoothing: float) -> Array:
     """E KL(k/n ‖ p), smoothed, over k ~ Multinomial(n, p), for each row of p."""
     k = np.arange(n + 1)
     q = p[:, :, None]  # items, classes, count of the class
     # log Binomial(k; n, q)
     log_mass = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) + xlogy(k, q) + xlog1py(n - k, -q)
-    expected: Floats = (np.exp(log_mass) * rel_entr(k / n + smoothing, q + smoothing)).sum(axis=(1, 2))
+    expected: Array = (np.exp(log_mass) * rel_entr(k / n + smoothing, q + smoothing)).sum(axis=(1, 2))
     return expected
 
 
-def lewidi_cross_entropy_rows(gold: ArrayLike, predicted: ArrayLike) -> Floats:
+def lewidi_cross_entropy_rows(gold: ArrayLike, predicted: ArrayLike) -> Array:
     """LeWiDi 2023's cross-entropy: predictions clipped to [1e-12, 1 − 1e-12], then 1e-9 added in the log."""
     g, p = _pair(gold, predicted)
-    log_p: Floats = np.log(np.clip(p, 1e-12, 1 - 1e-12) + 1e-9)
-    entropies: Floats = -(g * log_p).sum(axis=1)
+    log_p: Array = np.log(np.clip(p, 1e-12, 1 - 1e-12) + 1e-9)
+    entropies: Array = -(g * log_p).sum(axis=1)
     return entropies
 
 

@@ -33,6 +33,12 @@ def normalised(mass: Array) -> Array:
     return np.asarray(np.divide(mass, sums, out=uniform, where=sums > 0))
 
 
+def row_shares(counts: NDArray[Any], empty: float = 0.0) -> Array:
+    """Counts as shares of their row; a row without counts is ``empty`` throughout."""
+    sums = counts.sum(axis=-1, keepdims=True)
+    return np.asarray(np.divide(counts, sums, out=np.full(counts.shape, empty), where=sums > 0))
+
+
 def safe_log(chances: Array) -> Array:
     """log, with 0 taken as the smallest positive float so that 0 · log 0 stays 0."""
     return np.asarray(np.log(np.maximum(chances, np.finfo(np.float64).tiny)))

@@ -20,7 +20,8 @@ from scipy.sparse import csr_array, diags_array
 from scipy.special import expit, gammaincc, gammaln, logsumexp, rel_entr, xlogy
 
 from dissensus.errors import DataError, bad_parameter
-from dissensus.evaluation.agreement import Floats, LabelTable, Pairs, pairs_in_pieces, shares
+from dissensus.evaluation.agreement import LabelTable, Pairs, pairs_in_pieces, shares
+from dissensus.numerics import Array
 
 _LOYAL = (1.0, 3.0, 10.0, 30.0, 100.0)  # labels that the crowd's ways are worth against an annotator's own
 _RARE = 0.02  # share of annotators who make sense in a way that is not the crowd's
@@ -30,8 +31,8 @@ _ROUNDS = 20
 class Confusion(NamedTuple):
     """Labels against consensus, annotator by annotator."""
 
-    joint: Floats  # (annotators, classes, classes) J_a[label, consensus]
-    squares: Floats  # (annotators, classes) Σ over a's labels of q_t², q the consensus
+    joint: Array  # (annotators, classes, classes) J_a[label, consensus]
+    squares: Array  # (annotators, classes) Σ over a's labels of q_t², q the consensus
 
 
 def information_per_label(
@@ -40,7 +41,7 @@ def information_per_label(
     label: ArrayLike | None = None,
     *,
     consensus: ArrayLike | None = None,
-) -> Floats:
+) -> Array:
     """For each annotator, the mutual information of label and consensus, in nats per label.
 
     Few labels make any table look informative: n labels drawn from a hat show about
@@ -51,7 +52,7 @@ def information_per_label(
     return _information(_confusion(pairs_in_pieces(item, annotator, label), consensus))
 
 
-def agreement_and_information(annotations: LabelTable) -> tuple[Floats, Floats]:
+def agreement_and_information(annotations: LabelTable) -> tuple[Array, Array]:
     """``agreement_with_others`` and ``information_per_label`` in one pass over the labels."""
     table = _confusion(pairs_in_pieces(annotations), None)
     # The others' shares of an item sum to one, so J_a sums to a's labels that can be compared.
@@ -59,7 +60,7 @@ def agreement_and_information(annotations: LabelTable) -> tuple[Floats, Floats]:
     return shares(agreed, table.joint.sum(axis=(1, 2))), _information(table)
 
 
-def _information(table: Confusion) -> Floats:
+def _information(table: Confusion) -> Array:
     """Mutual information of every annotator's table, in nats a label, drawn to zero by its noise."""
     n = table.joint.sum(axis=(1, 2))
     seen = n > 0
@@ -70,7 +71,7 @@ def _information(table: Confusion) -> Floats:
     return information
 
 
-def _mutual_information(table: Confusion) -> tuple[Floats, Floats, Floats]:
+def _mutual_information(table: Confusion) -> tuple[Array, Array, Array]:
     """Plug-in mutual information of each annotator's table, and what labels from a hat would show.
 
     Those would show about ``bias`` · χ²/degrees, χ² with ``degrees`` degrees of freedom.
@@ -79,7 +80,7 @@ def _mutual_information(table: Confusion) -> tuple[Floats, Floats, Floats]:
     p = table.joint.sum(axis=2) / n[:, None]  # annotators, labels
     r = table.joint.sum(axis=1) / n[:, None]  # annotators, consensus
     # I = Σ_ct J_ct log(J_ct / p_c r_t)
-    found: Floats = rel_entr(table.joint / n[:, None, None], p[:, :, None] * r[:, None, :]).sum(axis=(1, 2))
+    found: Array = rel_entr(table.joint / n[:, None, None], p[:, :, None] * r[:, None, :]).sum(axis=(1, 2))
     # Over all ways of dealing the labels to the items Var(J_ct) = p_c (1 − p_c) Var(q_t) / (n − 1),
     # and to second order I = ½ Σ_ct (J_ct − p_c r_t)² / p_c r_t: E I = (R − 1) Σ_t Var(q_t)/r_t / 2(n − 1).
     spread = np.maximum(table.squares / n[:, None] - r**2, 0)
@@ -89,7 +90,7 @@ def _mutual_information(table: Confusion) -> tuple[Floats, Floats, Floats]:
     return found, bias, np.maximum(labels * classes, 1).astype(np.float64)
 
 
-def _shrunk(estimates: Floats, variance: Floats, n: Floats) -> Floats:
+def _shrunk(estimates: Array, variance: Array, n: Array) -> Array:
     """Estimates drawn to zero by their noise, against what is usual among this crowd's labels."""
     # τ² = mean over labels of (x² − v); x τ² / (τ² + v)
     usual = max(float(np.average(estimates**2 - variance, weights=n)), 0.0)
@@ -104,7 +105,7 @@ def spam_score(
     *,
     consensus: ArrayLike | None = None,
     prior: float = 0.1,
-) -> Floats:
+) -> Array:
     """For each annotator, the probability that the labels have nothing to do with the items.
 
     Three accounts of an annotator's labels are weighed.
@@ -135,22 +136,22 @@ def spam_score(
     return score
 
 
-def _log_evidence_of_spam(labels: Floats, share: Floats) -> Floats:
+def _log_evidence_of_spam(labels: Array, share: Array) -> Array:
     """log ½[Π_c share_c^n_c + DM(n; P·share)] of each annotator's label counts n."""
     common = xlogy(labels, share).sum(axis=1)
     own = _dirichlet_multinomial(labels, share.size * share)
-    evidence: Floats = np.logaddexp(common, own) - np.log(2)
+    evidence: Array = np.logaddexp(common, own) - np.log(2)
     return evidence
 
 
-def _log_evidence_of_crowd(joint: Floats, crowd: Floats) -> Floats:
+def _log_evidence_of_crowd(joint: Array, crowd: Array) -> Array:
     """log of the mean over loyalties s of Π_t DM(J_·t; s·crowd_·t)."""
     evidence = [_dirichlet_multinomial(joint.swapaxes(1, 2), s * crowd.T).sum(axis=1) for s in _LOYAL]
-    mean: Floats = logsumexp(evidence, axis=0) - np.log(len(_LOYAL))
+    mean: Array = logsumexp(evidence, axis=0) - np.log(len(_LOYAL))
     return mean
 
 
-def _log_odds_against_chance(table: Confusion) -> Floats:
+def _log_odds_against_chance(table: Confusion) -> Array:
     """log of the most that the mutual information can speak against chance: −log(−e p log p).
 
     p is the chance of as much information from a hat. Sellke, Bayarri & Berger (2001).
@@ -164,12 +165,12 @@ def _log_odds_against_chance(table: Confusion) -> Floats:
     return odds
 
 
-def _dirichlet_multinomial(counts: Floats, alpha: Floats) -> Floats:
+def _dirichlet_multinomial(counts: Array, alpha: Array) -> Array:
     """Log-probability of a sequence of labels with these counts (last axis), shares ~ Dirichlet(alpha)."""
     total = alpha.sum(axis=-1)
     # log Γ(A)/Γ(A + n) + Σ_c log Γ(α_c + n_c)/Γ(α_c)
     rising = (gammaln(alpha + counts) - gammaln(alpha)).sum(axis=-1)
-    evidence: Floats = rising + gammaln(total) - gammaln(total + counts.sum(axis=-1))
+    evidence: Array = rising + gammaln(total) - gammaln(total + counts.sum(axis=-1))
     return evidence
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import lookalikes, quoted
 from dissensus.metrics import accuracy_rows, entropy_rows
+from dissensus.numerics import row_shares
 
 _MOST_CLASSES = 20  # classes listed in the text
 
@@ -150,7 +151,7 @@ def mean_entropy(annotations: Annotations) -> float:
     counts = annotations.counts
     counts = counts[counts.sum(axis=1) > 0]
     # H_m = −Σ_p (c_mp / c_m) log (c_mp / c_m)
-    return float(entropy_rows(counts / counts.sum(axis=1, keepdims=True)).mean()) if len(counts) else 0.0
+    return float(entropy_rows(row_shares(counts)).mean()) if len(counts) else 0.0
 
 
 def repeated_pairs(annotations: Annotations) -> tuple[int, int]:

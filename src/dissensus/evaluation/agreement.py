@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, triu
 
 from dissensus.errors import DataError, bad_parameter
+from dissensus.numerics import Array
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 Level = Literal["nominal", "ordinal", "interval"]
 
@@ -89,7 +89,7 @@ def krippendorff_alpha(
     return float(1 - (totals.sum() - 1) * (coincidences * distances).sum() / expected)
 
 
-def _coincidences(by_class: NDArray[Any]) -> Floats:
+def _coincidences(by_class: NDArray[Any]) -> Array:
     """(classes, classes): how often two labels of one item were c and k, each item weighing as its labels."""
     P = len(by_class)
     together, alone = np.zeros((P, P)), np.zeros(P)
@@ -101,7 +101,7 @@ def _coincidences(by_class: NDArray[Any]) -> Floats:
     return together - np.diag(alone)
 
 
-def _squared_distances(totals: Floats, level: Level) -> Floats:
+def _squared_distances(totals: Array, level: Level) -> Array:
     """(classes, classes): δ² of two classes."""
     if level == "nominal":
         return 1 - np.eye(len(totals))
@@ -167,7 +167,7 @@ def _check_codes(**columns: ArrayLike) -> list[NDArray[Any]]:
     return list(arrays.values())
 
 
-def _blocks(by_class: NDArray[Any]) -> Iterator[tuple[Floats, Floats]]:
+def _blocks(by_class: NDArray[Any]) -> Iterator[tuple[Array, Array]]:
     """The (classes, items) table some items at a time, as floats, with each item's number of labels."""
     P, M = by_class.shape
     step = max(1, _BLOCK // P)
@@ -251,8 +251,8 @@ class CohenTable(NamedTuple):
     first: Codes  # annotator codes, first < second
     second: Codes
     n_items: Codes  # items that both labelled
-    agreement: Floats  # share of those items on which they agree
-    kappa: Floats  # NaN where both gave one and the same class throughout
+    agreement: Array  # share of those items on which they agree
+    kappa: Array  # NaN where both gave one and the same class throughout
 
     @property
     def mean(self) -> float:
@@ -309,7 +309,7 @@ def _labels_of_annotators(pairs: Pairs, chosen: NDArray[np.bool_]) -> list[csr_a
 
 def agreement_with_others(
     item: LabelTable | ArrayLike, annotator: ArrayLike | None = None, label: ArrayLike | None = None
-) -> Floats:
+) -> Array:
     """For each annotator, the chance that another's label on the same item, drawn at random, equals theirs.
 
     The mean over the annotator's labels on items that others labelled too; NaN where there are none.
@@ -326,7 +326,7 @@ def agreement_with_others(
     return shares(agreed, totals)
 
 
-def shares(part: Floats, whole: Floats) -> Floats:
+def shares(part: Array, whole: Array) -> Array:
     """part / whole, NaN where there is nothing."""
-    found: Floats = np.divide(part, whole, out=np.full(whole.size, np.nan), where=whole > 0)
+    found: Array = np.divide(part, whole, out=np.full(whole.size, np.nan), where=whole > 0)
     return found

@@ -22,8 +22,8 @@ from dissensus.io.columns import find_column, shown
 from dissensus.io.tables import Table, open_table
 from dissensus.metrics import check_distributions
 from dissensus.models.base import Model
+from dissensus.numerics import Array, row_shares
 
-Array = NDArray[np.float64]
 PREFIX = "p_"  # of a column that holds a class's probability
 
 
@@ -122,7 +122,7 @@ def of_labels(annotations: Annotations, name: str) -> Estimates:
     """The empirical distribution of every item that has labels."""
     counts = annotations.counts
     labelled = np.flatnonzero(counts.sum(axis=1))
-    chances = counts[labelled] / counts[labelled].sum(axis=1, keepdims=True)
+    chances = row_shares(counts[labelled])
     items = _texts(annotations.items[labelled])
     return Estimates(name, items, list(map(str, annotations.classes)), chances, None)
 

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dissensus.errors import DataError, bad_parameter
-from dissensus.metrics import Floats, rows_of
+from dissensus.metrics import rows_of
+from dissensus.numerics import Array
 
 _BLOCK = 4_000_000  # numbers a temporary array may hold
 
@@ -96,7 +97,7 @@ def bootstrap_mean(
     groups = _check(len(values), items, level, n_boot)
     sums, sizes = np.bincount(groups, values), np.bincount(groups)
     rng = np.random.default_rng(seed)
-    means: list[Floats] = []
+    means: list[Array] = []
     for draws in _blocks(n_boot, len(sums)):
         drawn = rng.integers(len(sums), size=(draws, len(sums)))
         # mean of a resample = Σ of its items' sums / Σ of its items' sizes
@@ -148,7 +149,7 @@ def _blocks(n_boot: int, n_items: int) -> list[int]:
     return [size] * whole + [rest] * bool(rest)
 
 
-def _interval(value: float, scores: Floats, level: float) -> Interval:
+def _interval(value: float, scores: Array, level: float) -> Interval:
     """The middle ``level`` of the scores, rounded outwards to two of them."""
     # A resample may have no score (one class left, say): it says nothing of where the score lies.
     ordered = np.sort(scores[~np.isnan(scores)])

@@ -35,8 +35,8 @@ from dissensus.evaluation.reservation import (
 )
 from dissensus.execution.progress import Clock, Progress, ShowProgress, shown
 from dissensus.execution.tasks import workers
-from dissensus.metrics import Floats
 from dissensus.models.base import as_annotations
+from dissensus.numerics import Array
 from dissensus.params import stream_seed, trial_copy, with_settings
 
 Models = Mapping[str, Any] | Sequence[Any]
@@ -55,7 +55,7 @@ class Recovered:
     name: str
     model: str  # its settings, as Python would write them
     labels_shown: int
-    rows: Floats  # (draws, items): KL of each item in each draw
+    rows: Array  # (draws, items): KL of each item in each draw
     kl: Interval  # over items and draws
     efficiency: float  # raw labels per item that the counts need; ∞ beyond the pool, 0 below one
     seconds: float  # of one fit, on average
@@ -79,7 +79,7 @@ class Material:
     groups: Mapping[str, Sequence[Any]]
 
 
-def attempt(material: Material, task: Task) -> tuple[Floats, float]:
+def attempt(material: Material, task: Task) -> tuple[Array, float]:
     """Fit one model to what one draw shows it: its KL on every item, and the seconds it took."""
     design = material.design
     seed = stream_seed(design.seed, task.name, task.place, task.labels_shown, task.draw)
@@ -115,7 +115,7 @@ class Recovery:
         """KL of ``first`` minus KL of ``second`` (groups, or "counts"), on the same resamples."""
         return self.resamples.interval(self._rows(first, labels_shown) - self._rows(second, labels_shown))
 
-    def _rows(self, name: str, labels_shown: int) -> Floats:
+    def _rows(self, name: str, labels_shown: int) -> Array:
         if name == COUNTS and not any(one.name == COUNTS for one in self.results):
             return self.counts[labels_shown - 1].rows
         return self.best(name, labels_shown).rows
@@ -283,7 +283,7 @@ def _prepared(model: Any, weight_by: str | None) -> Any:
 
 def _run(
     material: Material, tasks: Sequence[Task], n_jobs: int, executor: Executor | None, tell: Progress
-) -> dict[Task, tuple[Floats, float]]:
+) -> dict[Task, tuple[Array, float]]:
     """Every fit, the last number of labels (the most) first."""
     clock, done = Clock(tell, len(tasks)), {}
     with workers(material, len(tasks), n_jobs=n_jobs, executor=executor) as pool:
@@ -296,7 +296,7 @@ def _run(
 def _recovered(
     task: Task,
     groups: Mapping[str, Sequence[Any]],
-    done: Mapping[Task, tuple[Floats, float]],
+    done: Mapping[Task, tuple[Array, float]],
     n_draws: int,
     resamples: Resamples,
     curve: Sequence[float],

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dissensus.errors import bad_parameter
 from dissensus.evaluation.intervals import Interval
-from dissensus.metrics import Floats
+from dissensus.numerics import Array
 
 BLOCK = 100  # resamples that are weighed at a time
 
@@ -45,7 +45,7 @@ class Resamples:
         rng = np.random.default_rng([self.seed, 1])
         return rng.multinomial(self.n_draws, np.full(self.n_draws, 1 / self.n_draws), size=self.n_boot)
 
-    def interval(self, rows: Floats) -> Interval:
+    def interval(self, rows: Array) -> Interval:
         """The mean of some numbers (draws, items), and the middle ``level`` of its resamples."""
         blocks = np.array_split(np.arange(self.n_boot), -(-self.n_boot // BLOCK))
         # mean of a resample = Σ_d u_d Σ_m v_m x_dm / (D M)

@@ -15,8 +15,9 @@ from dissensus.data.pairs import pairs_per_item, random_places, take_pairs
 from dissensus.errors import DataError
 from dissensus.evaluation.intervals import Interval
 from dissensus.evaluation.resampling import Resamples
-from dissensus.metrics import Floats, kl_rows, sampling_floor
+from dissensus.metrics import kl_rows, sampling_floor
 from dissensus.models.empirical import GRID
+from dissensus.numerics import Array, row_shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +51,11 @@ class Design:
         return take_pairs(self.pool, places < n_labels)
 
     @cached_property
-    def reference(self) -> Floats:
+    def reference(self) -> Array:
         """(items, classes): the reserved labels' own distributions."""
-        counts = self.reserved.counts
-        return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+        return row_shares(self.reserved.counts)
 
-    def divergence(self, estimate: Any) -> Floats:
+    def divergence(self, estimate: Any) -> Array:
         """(items,): KL(reserved ‖ estimate)."""
         return kl_rows(self.reference, estimate, smoothing=self.smoothing)
 
@@ -65,8 +65,7 @@ class Design:
 
         The truth is unknown; all labels of an item, shown and reserved, stand in for it.
         """
-        counts = self.reserved.counts + self.pool.counts
-        everything = counts / counts.sum(axis=1, keepdims=True)
+        everything = row_shares(self.reserved.counts + self.pool.counts)
         return sampling_floor(everything, self.reserved.counts.sum(axis=1), smoothing=self.smoothing)
 
 
@@ -95,7 +94,7 @@ class CountsPoint:
 
     labels_shown: int
     smoothing: float
-    rows: Floats  # (draws, items)
+    rows: Array  # (draws, items)
     kl: Interval
 
 
@@ -110,10 +109,9 @@ def counts_curve(design: Design, n_draws: int, resamples: Resamples) -> tuple[Co
     return tuple(points)
 
 
-def additive(counts: NDArray[np.int64], smoothing: float) -> Floats:
+def additive(counts: NDArray[np.int64], smoothing: float) -> Array:
     """q_mp = (c_mp + s) / (n_m + P s)."""
-    smoothed = counts + smoothing
-    return np.asarray(smoothed / smoothed.sum(axis=1, keepdims=True))
+    return row_shares(counts + smoothing)
 
 
 def best_in_hindsight(design: Design, tables: Sequence[NDArray[np.int64]]) -> float:

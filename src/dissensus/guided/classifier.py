@@ -26,7 +26,7 @@ from dissensus.guided.guides import ItemClusters, Projection
 from dissensus.learners.base import Dev, hold_out
 from dissensus.metrics import kl
 from dissensus.models.base import Model, in_classes
-from dissensus.numerics import Array
+from dissensus.numerics import Array, row_shares
 from dissensus.params import ANY, NONE, SEED, Params, choice, real
 
 PRIOR_LABELS: Array = np.exp2(np.arange(9.0))  # S tried: 1, 2, 4, …, 256 labels
@@ -253,9 +253,7 @@ class GuidedClassifier(Params):
 
 def empirical(y: Annotations) -> Array:
     """(items, classes): each item's labels as shares, NaN where there are none."""
-    counts = y.counts.astype(np.float64)
-    sums = counts.sum(axis=1, keepdims=True)
-    return np.asarray(np.divide(counts, sums, out=np.full_like(counts, np.nan), where=sums > 0))
+    return row_shares(y.counts, empty=np.nan)
 
 
 def fitted_guide(guide: Any, X: Any, y: Annotations) -> Any:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.execution.blocks import Executor
 from dissensus.models.base import Array, Model
+from dissensus.numerics import row_shares
 from dissensus.params import NONE, real
 
 GRID = np.geomspace(1e-3, 1e2, 101)  # amounts tried; neighbours differ by 12 %
@@ -65,7 +66,7 @@ class EmpiricalDistribution(Model):
         labelled = annotations.counts.any(axis=1, keepdims=True)
         # q_mp = (c_mp + s) / (n_m + P s)
         smoothed = np.where(labelled, annotations.counts + self.smoothing_, self.prior_distribution_)
-        self.label_distributions_ = smoothed / smoothed.sum(axis=1, keepdims=True)
+        self.label_distributions_ = row_shares(smoothed)
 
     def _transform(self, new: Annotations, fitted: Self) -> None:
         self.smoothing_ = fitted.smoothing_

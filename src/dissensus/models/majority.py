@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.execution.blocks import Executor
 from dissensus.models.base import Array, Model
+from dissensus.numerics import row_shares
 
 
 class MajorityVote(Model):
@@ -43,4 +44,4 @@ class MajorityVote(Model):
 def winners(counts: NDArray[Any]) -> Array:
     """Each row's most frequent classes, with equal shares of one."""
     top = counts == counts.max(axis=1, keepdims=True)
-    return np.asarray(top / top.sum(axis=1, keepdims=True))
+    return row_shares(top)

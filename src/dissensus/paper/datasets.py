@@ -23,7 +23,7 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.fingerprint import fingerprint
 from dissensus.errors import DataError
 from dissensus.io import read_annotations
-from dissensus.numerics import Array
+from dissensus.numerics import Array, row_shares
 
 PARTS = ("train", "dev", "test")
 SHARES = {"train": 0.5, "dev": 0.25, "test": 0.25}
@@ -83,7 +83,7 @@ class Dataset:
 
 def shares(part: Annotations) -> Array:
     """(items, classes): the empirical distributions."""
-    return np.asarray(part.counts / part.counts.sum(axis=1, keepdims=True))
+    return row_shares(part.counts)
 
 
 # ---- finding ------------------------------------------------------------------------------------------

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_parameter, require
 from dissensus.io.atomic import atomic_path
+from dissensus.numerics import Array
 from dissensus.params import n_cores
-
-Array = NDArray[np.float64]
 
 MOST_COLOURS = 24  # more distinct values than these, and numbers get a continuous scale
 

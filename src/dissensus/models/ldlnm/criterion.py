@@ -9,6 +9,7 @@ from dissensus.data.annotations import Annotations
 from dissensus.features.features import features_of
 from dissensus.metrics import kl
 from dissensus.models.base import in_classes
+from dissensus.numerics import row_shares
 
 
 @dataclass(frozen=True)
@@ -31,5 +32,5 @@ def divergence(model: Any, part: Annotations) -> float:
     """KL(empirical ‖ predicted), 1e-5 on both sides, over the labelled items of a part."""
     known = in_classes(part, model.class_vocabulary_)
     some = known[known.counts.sum(axis=1) > 0]
-    gold = some.counts / some.counts.sum(axis=1, keepdims=True)
+    gold = row_shares(some.counts)
     return kl(gold, model.label_distributions(features_of(some)))

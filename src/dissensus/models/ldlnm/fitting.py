@@ -31,6 +31,7 @@ from dissensus.models.ldlnm.inference import (
 from dissensus.models.ldlnm.network import Weights
 from dissensus.models.ldlnm.tensors import inputs, shape_of, side_by_side, stored_embeddings, weights_of
 from dissensus.models.ldlnm.training import Schedule, TrainingSet, train
+from dissensus.numerics import row_shares
 
 if TYPE_CHECKING:
     from dissensus.models.ldlnm.model import LDLNM
@@ -92,12 +93,12 @@ def training_set(
     )
     N, P = annotations.n_annotators, annotations.n_classes
     own = np.bincount(annotator * P + label, minlength=N * P).reshape(N, P)
-    of_items = _shares(annotations.counts) if y_I is None else y_I
+    of_items = row_shares(annotations.counts) if y_I is None else y_I
     if of_items.shape != (annotations.n_items, P):
         raise DataError(
             f"item distributions of shape {of_items.shape} for {annotations.n_items} items, {P} classes"
         )
-    targets = np.concatenate([np.eye(P)[label], of_items[item], _shares(own)[annotator]], axis=1)
+    targets = np.concatenate([np.eye(P)[label], of_items[item], row_shares(own)[annotator]], axis=1)
     weights = (*model.loss_weights[:2], model.loss_weights[2] if model.annotators else 0.0)
     return TrainingSet(
         torch.from_numpy(x * np.float32(model.feature_scale_)).to(device),
@@ -106,11 +107,6 @@ def training_set(
         torch.tensor(targets, dtype=torch.float32, device=device),
         None if weights == (1.0, 1.0, 1.0) else torch.tensor(weights, device=device).view(3, 1),
     )
-
-
-def _shares(counts: NDArray[np.int64]) -> Array:
-    """Rows that sum to one; a row of zeros stays zero."""
-    return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
 
 
 def _scale(x: NDArray[np.float32]) -> float:
@@ -132,7 +128,7 @@ def _without_some_items(
     _, held = hold_out(len(labelled), model.seed, model.dev_size)
     held = labelled[held]
     kept = annotations.take_rows(~np.isin(annotations.item, held))
-    return kept, (x[held], _shares(annotations.counts[held]))
+    return kept, (x[held], row_shares(annotations.counts[held]))
 
 
 def dev_loss(model: LDLNM, dev: Any, annotations: Annotations, device: torch.device) -> DevLoss:
@@ -145,7 +141,7 @@ def dev_loss(model: LDLNM, dev: Any, annotations: Annotations, device: torch.dev
     if (codes[labelled] >= 0).all():
         return label_loss(model, held, codes, device)
     x = features_of(held, model=model.embedding)
-    return distribution_loss(model, x[labelled], _shares(held.counts[labelled]), device)
+    return distribution_loss(model, x[labelled], row_shares(held.counts[labelled]), device)
 
 
 def _checked_pair(model: LDLNM, dev: Any) -> tuple[NDArray[np.float32], Array]:

@@ -13,6 +13,7 @@ from dissensus.errors import DataError
 from dissensus.features.features import as_features
 from dissensus.learners.torch_tools import pick_device, to_numpy
 from dissensus.models.ldlnm.network import Shape, Weights
+from dissensus.numerics import row_shares
 
 if TYPE_CHECKING:
     from dissensus.models.base import Array
@@ -75,5 +76,4 @@ def side_by_side(z: Tensor) -> NDArray[Any]:
 
 def as_rows(chances: Tensor) -> Array:
     """float32 probabilities as float64 rows that sum to one."""
-    rows = to_numpy(chances).astype(np.float64)
-    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
+    return row_shares(to_numpy(chances).astype(np.float64))

@@ -40,7 +40,7 @@ from dissensus.models.pgm.joint import Parameters, Priors
 from dissensus.models.pgm.learning import Learner, MaximumPosterior, VariationalBayes
 from dissensus.models.pgm.message_em import MessageEM, State
 from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials
-from dissensus.numerics import Array, normalised, one_hot_rows, safe_log, softmax_rows
+from dissensus.numerics import Array, normalised, one_hot_rows, row_shares, safe_log, softmax_rows
 from dissensus.params import NONE, SEED, choice, integer, real
 
 PAPER_PRIOR = 2.0
@@ -370,5 +370,4 @@ def _pseudo_labels(item_prior: Any, prior_labels: float) -> Array | None:
     sound = np.isfinite(table) & (table >= 0)
     if not sound.all():
         raise bad_parameter("PGM", "item_prior", "probabilities, all >= 0", float(table[~sound][0]))
-    sums = table.sum(axis=1, keepdims=True)
-    return np.asarray(prior_labels * np.divide(table, sums, out=np.zeros_like(table), where=sums > 0))
+    return prior_labels * row_shares(table)
