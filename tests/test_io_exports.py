@@ -229,7 +229,7 @@ def test_several_questions_are_named_and_one_is_picked(tmp_path: Path) -> None:
 
 
 def test_a_mistyped_question_suggests_the_near_one(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no question 'mod'; did you mean 'mood'\? It has mood, topic"):
+    with pytest.raises(DataError, match=r"no question 'mod'; did you mean 'mood'\? it has mood, topic"):
         load_export(two_questions(tmp_path), question="mod")
     table = samples.toloka(tmp_path).path
     with pytest.raises(DataError, match=r"no question 'reslut'; did you mean 'result'\?"):

@@ -419,7 +419,7 @@ def test_columns_are_given(write: Callable[..., Path]) -> None:
     found = ds.read_annotations(path, item="c", annotator=" B ", label="a")
     assert rows_of(found) == [("3", "2", "1")]
     with pytest.raises(
-        DataError, match=r"there is no column 'lable'; did you mean 'label'\? It has a, b, c, label"
+        DataError, match=r"there is no column 'lable'; did you mean 'label'\? it has a, b, c, label"
     ):
         ds.read_annotations(path, item="a", annotator="b", label="lable")
     with pytest.raises(DataError, match="must be three columns, got a, a, label"):

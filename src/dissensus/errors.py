@@ -16,6 +16,7 @@ A message is one line: what is wrong, where, and what to do about it.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Collection, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -61,7 +62,34 @@ def require(module: str, extra: str) -> ModuleType:
         ) from None
 
 
+# ---- words that messages share ------------------------------------------------------------------------
+
+
 def bad_parameter(owner: object, name: str, rule: str, value: Any) -> ParameterError:
     """One error form for every setting: name, owner, rule, what came."""
     title = owner if isinstance(owner, str) else type(owner).__name__
     return ParameterError(f"The {name!r} parameter of {title} must be {rule}. Got {value!r} instead.")
+
+
+def bad_choice(owner: object, name: str, known: Collection[str], value: str) -> ParameterError:
+    """The same where a setting is one of some words: the nearest of them is named."""
+    hint = did_you_mean(value, known).rstrip()
+    return bad_parameter(owner, name, f"one of {', '.join(known)}" + (f" ({hint})" if hint else ""), value)
+
+
+def nearest(given: str, known: Iterable[str], least: float = 0.6) -> str | None:
+    """The known name that looks most like the given one, if any does."""
+    import difflib
+
+    return next(iter(difflib.get_close_matches(given, list(known), 1, least)), None)
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """``did you mean 'near'? ``, or nothing where no known name is near."""
+    near = nearest(given, known)
+    return "" if near is None else f"did you mean {near!r}? "
+
+
+def system_words(error: BaseException) -> str:
+    """Why the operating system refused, in its own words, without the file it names."""
+    return (getattr(error, "strerror", None) or " ".join(str(error).split()) or "it is empty").lower()

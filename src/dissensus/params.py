@@ -72,6 +72,13 @@ ANY = Rule("anything", lambda _: True)
 SEED = integer(0)
 
 
+def check_rules(owner: object, rules: Mapping[str, Rule], /, **given: Any) -> None:
+    """Hold every given value against the rule of its name."""
+    for name, value in given.items():
+        if not rules[name].holds(value):
+            raise bad_parameter(owner, name, rules[name].words, value)
+
+
 class Params:
     """Base of everything that has settings."""
 
@@ -113,10 +120,7 @@ class Params:
 
     def check_params(self) -> None:
         """Hold every setting against its rule."""
-        for name, rule in self._rules.items():
-            value = getattr(self, name)
-            if not rule.holds(value):
-                raise bad_parameter(self, name, rule.words, value)
+        check_rules(self, self._rules, **{name: getattr(self, name) for name in self._rules})
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn's own helpers (``check_is_fitted``, pipelines) ask of an estimator."""

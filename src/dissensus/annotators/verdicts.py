@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 from dissensus.annotators.groups import CROWD, INFORMATIVE, MEMBER, SPAM, Difference, Group, Views, find_views
 from dissensus.annotators.informativeness import information_per_label, spam_score
 from dissensus.data.annotations import Annotations
-from dissensus.errors import bad_parameter
 from dissensus.evaluation.agreement import agreement_with_others
 from dissensus.execution.blocks import executor
 from dissensus.models.base import as_annotations, make_frame
 from dissensus.numerics import Array
-from dissensus.params import SEED, Rule, integer
+from dissensus.params import SEED, check_rules, integer
 
 if TYPE_CHECKING:
     from dissensus.models.base import Model
@@ -35,6 +34,7 @@ __all__ = ["AnnotatorVerdicts", "Difference", "Group", "annotator_verdicts"]
 
 VERDICTS = ("typical", "minority view", "spam", "too few labels")
 SURE = 0.1  # spam score below which labels surely tell something
+_RULES = {"min_labels": integer(1), "max_groups": integer(1), "seed": SEED}
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,7 +91,7 @@ def annotator_verdicts(
     them the verdict is "too few labels". ``max_groups`` bounds the number of groups looked for. ``model``, a
     fitted one, lends its annotator clusters as a column; it has no say in the verdicts.
     """
-    _check(min_labels=(min_labels, integer(1)), max_groups=(max_groups, integer(1)), seed=(seed, SEED))
+    check_rules("annotator_verdicts", _RULES, min_labels=min_labels, max_groups=max_groups, seed=seed)
     known = as_annotations(annotations)
     agreement = agreement_with_others(known)
     shared = _on_shared_items(known)
@@ -100,12 +100,6 @@ def annotator_verdicts(
         views = find_views(shared, max_groups, seed, pool)
     _hear_again(views, facts, known)
     return _judged(known, facts, views, facts.n_compared < min_labels, _clusters(model, known))
-
-
-def _check(**settings: tuple[Any, Rule]) -> None:
-    for name, (value, rule) in settings.items():
-        if not rule.holds(value):
-            raise bad_parameter("annotator_verdicts", name, rule.words, value)
 
 
 class _Facts(NamedTuple):

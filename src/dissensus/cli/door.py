@@ -21,7 +21,7 @@ import typer
 from typer.core import TyperGroup
 
 from dissensus.cli import INTERRUPTED
-from dissensus.errors import DissensusError
+from dissensus.errors import DissensusError, system_words
 from dissensus.execution.progress import printable
 
 DONE, BROKEN, BAD_INPUT = 0, 1, 2
@@ -106,7 +106,7 @@ def _usage(error: typer.TyperException) -> str:
 def _system(error: OSError) -> str:
     """What the operating system refused, and for which file."""
     where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{(error.strerror or str(error)).lower()}; check the path and its permissions"
+    return f"{where}{system_words(error)}; check the path and its permissions"
 
 
 def _unexpected(error: Exception, words: Sequence[str]) -> str:

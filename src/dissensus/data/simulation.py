@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import Vocabulary
 from dissensus.errors import bad_parameter
-from dissensus.params import SEED, integer, real
+from dissensus.params import SEED, check_rules, choice, integer, real
 
 Array = NDArray[np.float64]
 Load = Literal["even", "long-tail"]
@@ -151,10 +151,7 @@ def _check(values: dict[str, object]) -> None:
     counts = ("n_items", "n_annotators", "n_item_clusters", "n_annotator_clusters", "labels_per_item")
     rules = {name: integer(1) for name in counts} | {"n_classes": integer(2), "seed": SEED}
     rules |= {name: real(0.0, open_low=True) for name in ("alpha", "gamma", "tau")}
-    for name, rule in rules.items():
-        if not rule.holds(values[name]):
-            raise bad_parameter("simulate", name, rule.words, values[name])
-    if values["load"] not in ("even", "long-tail"):
-        raise bad_parameter("simulate", "load", "one of 'even', 'long-tail'", values["load"])
+    rules["load"] = choice("even", "long-tail")
+    check_rules("simulate", rules, **{name: values[name] for name in rules})
     if int(values["labels_per_item"]) > int(values["n_annotators"]):  # type: ignore[call-overload]
         raise bad_parameter("simulate", "labels_per_item", "at most n_annotators", values["labels_per_item"])

@@ -6,7 +6,6 @@ an item. Each calls for its own measures; others can be named.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.data.annotations import Annotations
-from dissensus.errors import DataError, ParameterError
+from dissensus.errors import DataError, ParameterError, did_you_mean
 from dissensus.evaluation.estimates import Estimates, class_columns, of_labels, of_model, read_estimates
 from dissensus.evaluation.intervals import Interval, bootstrap_interval, bootstrap_mean
 from dissensus.io.columns import has_column
@@ -174,6 +173,5 @@ def _read_labels(path: Path) -> Annotations:
 def _check_metrics(names: Sequence[str]) -> None:
     for name in names:
         if name not in METRICS:
-            near = difflib.get_close_matches(name, METRICS, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            hint = did_you_mean(name, METRICS)
             raise ParameterError(f"there is no metric {name!r}; {hint}known: {', '.join(METRICS)}")

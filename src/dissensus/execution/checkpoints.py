@@ -26,7 +26,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError
+from dissensus.errors import DataError, system_words
 from dissensus.execution.messages import FiledState, Kept, arrays_of
 from dissensus.execution.progress import Progress, in_words
 from dissensus.io.atomic import sync
@@ -131,7 +131,7 @@ class FiledBook(Book[State]):
 
 def cannot_write(folder: Path, error: OSError) -> DataError:
     """The line for a place that does not take checkpoints."""
-    reason = (error.strerror or str(error)).lower()
+    reason = system_words(error)
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     remedy = (
         "make room there and run the same again: it goes on from the last one"

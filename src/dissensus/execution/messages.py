@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError
+from dissensus.errors import DataError, system_words
 
 Array = NDArray[np.float64]
 
@@ -132,8 +132,8 @@ def read_array(path: Path) -> Array:
         return np.asarray(np.lib.format.open_memmap(path, mode="r").view(np.ndarray))
     except (OSError, ValueError, EOFError) as error:
         raise DataError(
-            f"{path}: the messages of a round cannot be read ({_reason(error)}); run again, with scratch= "
-            "(--scratch) on a disk that everyone who works on them reaches"
+            f"{path}: the messages of a round cannot be read ({system_words(error)}); run again, with "
+            "scratch= (--scratch) on a disk that everyone who works on them reaches"
         ) from error
 
 
@@ -154,13 +154,9 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
 def cannot_keep(folder: Path, error: OSError) -> DataError:
     """The line for a place that does not take what a fit has to keep."""
     return DataError(
-        f"{folder}: the messages of a round cannot be written ({_reason(error)}); make room there, or name "
-        "another place with scratch= (--scratch)"
+        f"{folder}: the messages of a round cannot be written ({system_words(error)}); make room there, or "
+        "name another place with scratch= (--scratch)"
     )
-
-
-def _reason(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or " ".join(str(error).split()) or "it is empty").lower()
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from dissensus.execution.desk import Desk
 from dissensus.execution.memory import Plan, planned
 from dissensus.execution.progress import PROGRESS, ShowProgress, shown
 from dissensus.execution.scratch import alone_in, scratch_below
-from dissensus.params import Rule, choice, integer, n_bytes, n_cores
+from dissensus.params import Rule, check_rules, choice, integer, n_bytes, n_cores
 
 if TYPE_CHECKING:
     from dissensus.data.annotations import Annotations
@@ -142,13 +142,6 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, str | os.PathLike)
 
 
-def _check(**settings: Any) -> None:
-    """Hold every setting against its rule."""
-    for name, value in settings.items():
-        if not _RULES[name].holds(value):
-            raise bad_parameter("resources", name, _RULES[name].words, value)
-
-
 PLAIN = Resources()
 _current: ContextVar[Resources] = ContextVar("resources", default=PLAIN)
 
@@ -210,7 +203,9 @@ def resources(
     progress
         True or False, a function told (what, share of the iterations done), or None: a bar on a terminal.
     """
-    _check(
+    check_rules(
+        "resources",
+        _RULES,
         n_workers=n_workers,
         tls=tls,
         scratch=scratch,

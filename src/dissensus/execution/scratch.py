@@ -17,6 +17,7 @@ from pathlib import Path
 from dissensus.errors import DataError
 from dissensus.execution.checkpoints import cannot_write
 from dissensus.execution.messages import cannot_keep
+from dissensus.io.atomic import take_lock
 
 PREFIX = "dissensus-messages-"
 LOCK = "lock"  # held while the folder is in use
@@ -45,7 +46,7 @@ def _held(folder: Path) -> Iterator[None]:
     """Locked first and named then: nobody finds a lock that is not held."""
     handle = os.open(folder / f".{LOCK}", os.O_CREAT | os.O_RDWR)
     try:
-        _lock(handle)
+        take_lock(handle)
         (folder / f".{LOCK}").rename(folder / LOCK)
         yield
     finally:
@@ -74,7 +75,7 @@ def _taken(folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
             handle = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR)
-            free = _lock(handle, where_there_are_none=True)
+            free = take_lock(handle)
             if free and os.fstat(handle).st_nlink:
                 return handle
             os.close(handle)
@@ -85,25 +86,12 @@ def _taken(folder: Path) -> int:
     )
 
 
-def _lock(handle: int, *, where_there_are_none: bool = False) -> bool:
-    """Take the lock, if it is free."""
-    try:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):  # the system has no such locks, or the disk
-        return where_there_are_none
-    return True
-
-
 def _remove_abandoned(parent: Path) -> None:
     for lock in parent.glob(f"{PREFIX}*/{LOCK}"):
         with suppress(OSError):
             handle = os.open(lock, os.O_RDWR)
             try:
-                if _lock(handle):
+                if take_lock(handle, where_there_are_none=False):
                     shutil.rmtree(lock.parent, ignore_errors=True)
             finally:
                 os.close(handle)

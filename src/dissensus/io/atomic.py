@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dissensus.errors import DataError
+from dissensus.errors import DataError, system_words
 
 # What a disk says when it cannot take more: the writer's own errors pass through unchanged.
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
@@ -87,11 +87,15 @@ def gone_afterwards(path: str | os.PathLike[str], temporary: Path) -> Iterator[N
         ours = error.filename is not None and str(temporary) in str(error.filename)
         parent = error.filename is not None and str(temporary).startswith(str(error.filename))
         if ours or parent or error.errno in _DISK_ERRORS:
-            reason = (error.strerror or str(error)).lower()
-            raise DataError(f"{path}: cannot be written ({reason}); choose another place to write") from error
+            raise cannot_be_written(path, error) from error
         raise
     finally:
         _remove(temporary)
+
+
+def cannot_be_written(path: str | os.PathLike[str], error: OSError) -> DataError:
+    """The line for a place that takes nothing."""
+    return DataError(f"{path}: cannot be written ({system_words(error)}); choose another place to write")
 
 
 def _remove(temporary: Path) -> None:
@@ -144,3 +148,19 @@ def _move_in(temporary: Path, target: Path) -> None:
             file.replace(place)
         sync(target)
     sync(target.parent)
+
+
+def take_lock(handle: int, *, where_there_are_none: bool = True) -> bool:
+    """Hold an open file for ourselves, if it is free; the lock is gone with the process, however it ends.
+
+    Where the system or the disk knows no locks, two runs in one place are the user's to avoid.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        return where_there_are_none
+    return True

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Sequence
 
 from dissensus.data.vocabulary import quoted
-from dissensus.errors import DataError
+from dissensus.errors import DataError, did_you_mean, nearest
 
 # What people call each column, surest names first. Case, white space and hyphens do not matter ("Worker ID"
 # is worker_id), and a plain word stands for its id as well (task for task_id).
@@ -101,17 +100,14 @@ def _given_column(columns: Sequence[str], given: str, where: str) -> str:
     alike = [name for name in columns if name.strip().casefold() == given.strip().casefold()]
     if len(alike) == 1:
         return alike[0]
-    close = difflib.get_close_matches(given, columns, n=1)
-    hint = f"; did you mean {quoted(close[0])}?" if close else ";"
-    raise DataError(f"{where}: there is no column {quoted(given)}{hint} It has {shown(columns)}")
+    hint = did_you_mean(given, columns)
+    raise DataError(f"{where}: there is no column {quoted(given)}; {hint}it has {shown(columns)}")
 
 
 def _not_found(free: Sequence[str], columns: Sequence[str], role: str, where: str) -> DataError:
     others = [other for other in ("item", "annotator", "label") if other != role]
     unknown = [name for name in free if not any(has_column([name], other) for other in others)]
-    near = next(
-        (name for name in unknown if difflib.get_close_matches(_full(name), _known(role), 1, 0.75)), None
-    )
+    near = next((name for name in unknown if nearest(_full(name), _known(role), 0.75)), None)
     example = near if near is not None else next(iter(unknown), "NAME")
     option = _OPTIONS[role]
     hint = f"did you mean {quoted(near)}? S" if near is not None else "s"

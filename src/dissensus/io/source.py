@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import mmap
 import os
 import re
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dissensus.errors import DataError
+from dissensus.errors import DataError, nearest, system_words
 
 GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"
@@ -137,8 +136,8 @@ def _explained(name: str, place: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise DataError(f"{name}: no such file; {_near_file(place)}") from None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise DataError(f"{name}: cannot be read ({reason.lower()}); check the name and its rights") from None
+        reason = system_words(error)
+        raise DataError(f"{name}: cannot be read ({reason}); check the name and its rights") from None
 
 
 def _near_file(place: Path) -> str:
@@ -147,5 +146,5 @@ def _near_file(place: Path) -> str:
         names = [file.name for file in folder.iterdir()]
     except OSError:
         return f"there is no folder {str(folder)!r} either; check the path"
-    close = difflib.get_close_matches(place.name, names, n=1)
-    return f"did you mean {str(folder / close[0])!r}?" if close else "check the name"
+    close = nearest(place.name, names)
+    return "check the name" if close is None else f"did you mean {str(folder / close)!r}?"

@@ -7,14 +7,13 @@ annotations in every format.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from dissensus.errors import DataError, bad_parameter
+from dissensus.errors import DataError, bad_choice
 from dissensus.io.source import BOM, PARQUET_MAGIC, Source, open_source
 
 FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
@@ -85,10 +84,7 @@ def open_file(source: Source, format: str | None = None) -> StreamedTable:
         return DelimitedTable(source, "\t" if format == "tsv" else None)
     from dissensus.io import exports
 
-    known = (*FORMATS, *exports.FORMATS)
-    close = difflib.get_close_matches(kind, known, n=1)
-    rule = f"one of {', '.join(known)}" + (f" (did you mean {close[0]!r}?)" if close else "")
-    raise bad_parameter("read_annotations", "format", rule, kind)
+    raise bad_choice("read_annotations", "format", (*FORMATS, *exports.FORMATS), kind)
 
 
 def recognise_format(source: Source) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, require
+from dissensus.errors import DataError, require, system_words
 from dissensus.learners.base import Array, Dev, Learner, as_texts, batches, own_dev
 from dissensus.metrics import kl
 from dissensus.params import ANY, NONE, SEED, integer, real
@@ -46,7 +46,9 @@ def read_glove(path: Path, lexicon: list[str]) -> dict[str, NDArray[np.float32]]
                 if word in wanted:
                     found[word] = _numbers(rest, path, number)
     except OSError as error:
-        raise DataError(f"{path}: the word vectors cannot be read ({error.strerror}); check glove=") from None
+        raise DataError(
+            f"{path}: the word vectors cannot be read ({system_words(error)}); check glove="
+        ) from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text ({error.reason}); give a GloVe text file") from None
     if len({len(vector) for vector in found.values()}) > 1:

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dissensus.errors import ParameterError
+from dissensus.errors import ParameterError, did_you_mean
 
 if TYPE_CHECKING:
     from dissensus.models.base import Model
@@ -45,8 +44,7 @@ def model_class(name: str) -> type[Model]:
             found: type[Model] = getattr(importlib.import_module(f"dissensus.{module}"), title)
             return found
     known = (*MODELS, *FEATURE_MODELS)
-    near = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    hint = did_you_mean(name.lower(), known)
     raise ParameterError(f"there is no model {name!r}; {hint}known: {', '.join(known)}")
 
 
@@ -92,7 +90,6 @@ def check_known(model: str, settings: Iterable[str], known: Collection[str]) -> 
     """Refuse a setting that the model does not have, with the near one that it has."""
     for setting in settings:
         if setting not in known:
-            near = difflib.get_close_matches(setting, known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            hint = did_you_mean(setting, known)
             has = ", ".join(known) or "none"
             raise ParameterError(f"the model {model} has no setting {setting!r}; {hint}it has: {has}")

@@ -8,7 +8,6 @@ train, a quarter to dev and to test, as the paper's are.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.fingerprint import fingerprint
-from dissensus.errors import DataError
+from dissensus.errors import DataError, did_you_mean
 from dissensus.io import read_annotations
 from dissensus.numerics import Array, row_shares
 
@@ -130,8 +129,7 @@ def check_sets(names: Sequence[str], known: dict[str, DatasetFiles], folder: Pat
     """Refuse a dataset that is not there, with the nearest name that is."""
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+            hint = did_you_mean(name, known).rstrip() or f"it has {', '.join(known)}"
             raise DataError(f"{folder}: has no dataset {name!r}; {hint}")
 
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dissensus.errors import DataError
-from dissensus.io.atomic import atomic_path
+from dissensus.errors import DataError, system_words
+from dissensus.io.atomic import atomic_path, take_lock
 
 FILE = "search.jsonl"
 FORMAT = "dissensus search 1"
@@ -38,7 +38,7 @@ class Journal:
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+            reason = system_words(error)
             raise DataError(
                 f"{self.path}: cannot be written ({reason}); what is there is kept: make room and run again"
             ) from error
@@ -53,7 +53,8 @@ def open_journal(directory: Path, header: Mapping[str, Any]) -> Iterator[Journal
         with atomic_path(path) as temporary:
             temporary.write_bytes(_encoded(header))
     with path.open("r+b") as file:
-        _lock(file, path)
+        if not take_lock(file.fileno()):
+            raise DataError(f"{path}: another search is writing here; wait for it, or choose another")
         first, *lines = _read(file, path)
         _check_same(first, header, path)
         yield Journal(path, file, lines)
@@ -61,18 +62,6 @@ def open_journal(directory: Path, header: Mapping[str, Any]) -> Iterator[Journal
 
 def _encoded(line: Mapping[str, Any]) -> bytes:
     return json.dumps(line, ensure_ascii=False).encode() + b"\n"
-
-
-def _lock(file: BinaryIO, path: Path) -> None:
-    """Hold the file for ourselves; the lock is gone with the process, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # Windows has none; two searches in one place are then the user's to avoid
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise DataError(f"{path}: another search is writing here; wait for it, or choose another") from None
 
 
 def _read(file: BinaryIO, path: Path) -> list[Line]:

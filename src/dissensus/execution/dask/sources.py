@@ -12,7 +12,7 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.blocks import Codes, Labels, labels_of
-from dissensus.errors import DataError
+from dissensus.errors import DataError, system_words
 
 COLUMNS = ("item", "annotator", "label")
 
@@ -87,7 +87,7 @@ def source_of(annotations: Annotations, scratch: Path) -> Source:
                 np.lib.format.write_array(file, getattr(annotations, name), allow_pickle=False)
     except OSError as error:
         raise DataError(
-            f"{folder}: labels cannot be written for the workers ({(error.strerror or str(error)).lower()}); "
+            f"{folder}: labels cannot be written for the workers ({system_words(error)}); "
             "make room there, or name another place with scratch= (--scratch)"
         ) from error
     return FolderSource(str(folder), key, annotations.n_annotators, annotations.n_classes)

@@ -7,13 +7,12 @@ format is recognised from the content, or named; of several questions one is cho
 from __future__ import annotations
 
 import csv
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from dissensus.errors import DataError, bad_parameter
+from dissensus.errors import DataError, bad_choice, bad_parameter
 from dissensus.io.exports import (
     argilla,
     crowd,
@@ -84,7 +83,7 @@ def load_export(
     path = Path(path)
     name = format if format is not None else _recognised(path)
     if name not in FORMATS:
-        raise _unknown_format(name)
+        raise bad_choice("load_export", "format", FORMATS, name)
     if several not in ("keep", "error"):
         raise bad_parameter("load_export", "several", "'keep' or 'error'", several)
     if not path.exists():
@@ -107,9 +106,3 @@ def _recognised(path: Path) -> str:
     if name is None:
         raise DataError(f"{path}: is no export that is known; name it with --format ({', '.join(FORMATS)})")
     return name
-
-
-def _unknown_format(name: str) -> Exception:
-    close = difflib.get_close_matches(name, FORMATS, n=1)
-    rule = f"one of {', '.join(FORMATS)}" + (f" (did you mean {close[0]!r}?)" if close else "")
-    return bad_parameter("load_export", "format", rule, name)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO, cast
 
-from dissensus.errors import DataError
+from dissensus.errors import DataError, system_words
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -38,7 +38,7 @@ def open_text(path: Path, member: IO[bytes] | None = None) -> Iterator[TextIO]:
     except (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error):
         raise DataError(f"{path}: the compressed file is damaged or cut short; export it again") from None
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
+        raise DataError(f"{path}: cannot be read ({system_words(error)})") from None
 
 
 def _open_bytes(path: Path) -> BinaryIO:

@@ -6,7 +6,6 @@ labels cost twelve bytes each plus the distinct ids and texts.
 
 from __future__ import annotations
 
-import difflib
 import re
 from array import array
 from collections import Counter
@@ -18,7 +17,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from dissensus.errors import DataError
+from dissensus.errors import DataError, did_you_mean
 from dissensus.io.exports.answers import NotALabelError, as_id, as_text, whole_text
 from dissensus.io.exports.files import listed
 
@@ -254,6 +253,4 @@ def _counted(left_out: Mapping[str, int]) -> list[str]:
 
 def _near(wanted: str, names: list[str]) -> str:
     """What to type instead: the nearest name, and all of them."""
-    close = difflib.get_close_matches(wanted, names, n=1)
-    hint = f"; did you mean {close[0]!r}? It has" if close else "; it has"
-    return f"{hint} {listed(names)}"
+    return f"; {did_you_mean(wanted, names)}it has {listed(names)}"

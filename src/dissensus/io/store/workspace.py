@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dissensus.errors import DataError
-from dissensus.io.atomic import gone_afterwards, sync
+from dissensus.io.atomic import cannot_be_written, gone_afterwards, sync, take_lock
 from dissensus.io.store.manifest import MANIFEST, OURS, is_store, read_manifest
 
 
@@ -70,20 +70,15 @@ def _locked(folder: Path, store: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise DataError(f"{store}: cannot be written ({reason}); choose another place to write") from error
+        raise cannot_be_written(store, error) from error
     try:
-        import fcntl
-    except ImportError:  # Windows has none; two packings into one store are then the user's to avoid
+        handle = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows lets no folder be opened; two packings are then the user's to avoid
         yield
         return
-    handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise DataError(f"{store}: another packing is at work on it; wait for its end") from None
-    try:
+        if not take_lock(handle):
+            raise DataError(f"{store}: another packing is at work on it; wait for its end")
         yield
     finally:
         os.close(handle)

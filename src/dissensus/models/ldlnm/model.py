@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import Codes
-from dissensus.errors import DataError, ParameterError, bad_parameter, require
+from dissensus.errors import DataError, ParameterError, require
 from dissensus.execution.blocks import Executor
 from dissensus.features.features import check_features, features_of
 from dissensus.metrics import check_distributions
 from dissensus.models.base import Array, Model
-from dissensus.params import ANY, NONE, SEED, Rule, choice, integer, real
+from dissensus.params import ANY, NONE, SEED, Rule, check_rules, choice, integer, real
 
 if TYPE_CHECKING:
     from dissensus.models.ldlnm.inference import Inferred
@@ -257,7 +257,7 @@ class LDLNM(Model):
         self._check_weights()
         head, reduce = self._own_unless("head", head), self._own_unless("reduce", reduce)
         weight_by = self._own_unless("weight_by", weight_by)
-        _check("LDLNM.label_distributions", {"dropout_seed": SEED | NONE}, dropout_seed=dropout_seed)
+        check_rules("LDLNM.label_distributions", {"dropout_seed": SEED | NONE}, dropout_seed=dropout_seed)
         from dissensus.learners.torch_tools import seeded, threads
         from dissensus.models.ldlnm.inference import ensemble
         from dissensus.models.ldlnm.tensors import (
@@ -287,7 +287,7 @@ class LDLNM(Model):
         if given is None:
             own: str = getattr(self, name)
             return own
-        _check("LDLNM.label_distributions", self._rules, **{name: given})
+        check_rules("LDLNM.label_distributions", self._rules, **{name: given})
         return given
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
@@ -356,7 +356,7 @@ class LDLNM(Model):
             )
         targets = check_distributions(distributions, "distributions")
         settings = (rate, decay, max_steps, sigma, n_starts, backtracking, tol, seed)
-        _check("LDLNM.infer_annotators", INFERENCE, **dict(zip(INFERENCE, settings, strict=True)))
+        check_rules("LDLNM.infer_annotators", INFERENCE, **dict(zip(INFERENCE, settings, strict=True)))
         with threads(self.n_threads):
             return infer(self, inputs(self, features), targets, *settings)
 
@@ -377,13 +377,6 @@ class LDLNM(Model):
         if not hasattr(self, "weights_"):
             self._check_fitted()
         require("torch", "text")
-
-
-def _check(owner: str, rules: Mapping[str, Rule], **given: Any) -> None:
-    """Hold what a method was given against the rules."""
-    for name, value in given.items():
-        if not rules[name].holds(value):
-            raise bad_parameter(owner, name, rules[name].words, value)
 
 
 def _features_by_id(new: Annotations, fitted: LDLNM) -> NDArray[np.float32]:

@@ -41,7 +41,7 @@ from dissensus.models.pgm.learning import Learner, MaximumPosterior, Variational
 from dissensus.models.pgm.message_em import MessageEM, State
 from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials
 from dissensus.numerics import Array, normalised, one_hot_rows, row_shares, safe_log, softmax_rows
-from dissensus.params import NONE, SEED, choice, integer, real
+from dissensus.params import NONE, SEED, check_rules, choice, integer, real
 
 PAPER_PRIOR = 2.0
 DEFAULT_ITERATIONS = {"bp": 200, "vb": 200, "annealing": 600}
@@ -359,9 +359,7 @@ class PGM(Model):
 
 def _pseudo_labels(item_prior: Any, prior_labels: float) -> Array | None:
     """(items, classes): every row of probabilities as so many labels."""
-    rule = real(0.0)
-    if not rule.holds(prior_labels):
-        raise bad_parameter("PGM", "prior_labels", rule.words, prior_labels)
+    check_rules("PGM", {"prior_labels": real(0.0)}, prior_labels=prior_labels)
     if item_prior is None:
         return None
     table = np.asarray(item_prior, dtype=np.float64, order="C")
