@@ -12,10 +12,10 @@ import numpy as np
 
 import dissensus as ds
 from dissensus.data.blocks import shards_of
-from dissensus.execution.blocks import executor
-from dissensus.models.pgm.joint import Priors
+from dissensus.execution.run import Run
+from dissensus.execution.threads import executor
 from dissensus.models.pgm.kernels import PairLayout, messages
-from dissensus.models.pgm.learning import MaximumPosterior
+from dissensus.models.pgm.parameters import MaximumPosterior, Priors
 from dissensus.models.pgm.propagation import Graph
 from timing import best_seconds, verdict
 
@@ -40,7 +40,7 @@ def main() -> int:
     status = 0
     for n_jobs in (1, 2):
         with executor(n_jobs) as pool:
-            graph = Graph.of(annotations, pool, keep_cavities=False)
+            graph = Graph.of(annotations, Run(pool), keep_cavities=False)
             w, z = (rng.dirichlet(np.ones(12), n) for n in (annotations.n_items, annotations.n_annotators))
             start = graph.start(w, z)
             learner = MaximumPosterior(Priors())

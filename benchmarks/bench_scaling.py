@@ -24,7 +24,7 @@ SIZES = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 def measure(n_labels: int) -> None:
     """One fit of a few iterations; what it cost per iteration, and at most in memory beyond the data."""
     import dissensus as ds
-    from dissensus.execution.blocks import executor
+    from dissensus.execution.threads import executor
     from dissensus.models.pgm.kernels import PairBlock
 
     annotations = ds.simulate(

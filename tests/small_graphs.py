@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import dissensus as ds
 from dissensus.data.vocabulary import Vocabulary
-from dissensus.execution.blocks import Serial
+from dissensus.execution.run import Run
 from dissensus.models.pgm.propagation import Graph, Potentials
 
 Array = NDArray[np.float64]
@@ -104,7 +104,7 @@ def random_parameters(
 
 
 def graph_of(annotations: ds.Annotations, *, mean_field: bool = False) -> Graph:
-    return Graph.of(annotations, Serial(), mean_field=mean_field)
+    return Graph.of(annotations, Run(), mean_field=mean_field)
 
 
 def logs(theta: Array, psi: Array, omega: Array) -> Potentials:

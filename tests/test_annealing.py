@@ -23,7 +23,7 @@ from dissensus.models.pgm.annealing import (
     random_start,
     sweep,
 )
-from dissensus.models.pgm.joint import Parameters, Priors, block_counts, log_joint, log_prior
+from dissensus.models.pgm.parameters import Parameters, Priors, block_counts, log_joint, log_prior
 from dissensus.numerics import softmax_rows
 from small_graphs import crowd, enumerated
 

@@ -16,7 +16,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
 from dissensus.data import blocks
-from dissensus.execution.blocks import Serial
+from dissensus.execution.run import Run
 from dissensus.models.cbcc import LEAST, MOST, Communities, expected_logs, fixed_point, memberships
 from dissensus.models.confusion import Crowd
 from dissensus.models.pgm.propagation import Graph
@@ -107,10 +107,10 @@ def test_a_round_with_tight_communities_is_pgms_mean_field_round() -> None:
     )
     w = rng.dirichlet(np.ones(3), size=100)
     tied = Communities(psi, omega, 1e7 * theta.transpose(1, 0, 2))
-    members = Crowd.of(CROWD, Serial())
+    members = Crowd.of(CROWD, Run())
     z, _ = memberships(members.counts(w), tied)
     following, _ = members.posterior(expected_logs(members.counts(w), z, tied), np.log(psi))
-    graph = Graph.of(CROWD, Serial(), mean_field=True)
+    graph = Graph.of(CROWD, Run(), mean_field=True)
     beliefs = graph.round(graph.start(w, z), logs(theta, psi, omega))
     np.testing.assert_allclose(following, beliefs.w, rtol=1e-4, atol=1e-9)
 

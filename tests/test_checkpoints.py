@@ -34,8 +34,9 @@ from dissensus.data.blocks import blocks_of
 from dissensus.errors import DataError
 from dissensus.execution import checkpoints, scratch
 from dissensus.execution import resources as resourcing
-from dissensus.execution.checkpoints import STATE, Book, FiledBook
+from dissensus.execution.checkpoints import STATE, Checkpoints
 from dissensus.execution.resources import Resources
+from dissensus.execution.run import Ascent
 from dissensus.execution.scratch import LOCK, alone_in
 from dissensus.models.base import Model
 
@@ -96,7 +97,7 @@ def test_messages_on_disk_and_stopped_again_and_again(name: str, tmp_path: Path)
     assert [path.name[:5] for path in tmp_path.iterdir()] == ["pgm-" + pages(tmp_path)[0].parts[-3][4]]
 
 
-def test_each_restart_has_a_book_of_its_own(tmp_path: Path) -> None:
+def test_each_restart_has_checkpoints_of_its_own(tmp_path: Path) -> None:
     alone = ds.PGM(3, 2, n_restarts=3, max_iter=4, tol=0.0).fit(crowd())
     model = ds.PGM(3, 2, n_restarts=3, max_iter=4, tol=0.0)
     stopped_at(6, tmp_path, model, checkpoint_every=1)
@@ -129,7 +130,7 @@ def test_the_end_is_found_by_who_was_stopped_just_before_it(
         raise StoppedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(FiledBook, "close", stop)
+        patch.setattr(Ascent, "_stop", stop)
         with pytest.raises(StoppedError):
             run(tmp_path, MODELS["fmm"](), checkpoint_every=1)
     assert differing(run(tmp_path, MODELS["fmm"](), checkpoint_every=1), alone) == []
@@ -263,7 +264,7 @@ def test_checkpoints_in_use_are_not_forgotten(tmp_path: Path) -> None:
         MODELS["fmm"]().fit(crowd())
         (folder,) = tmp_path.iterdir()
         with alone_in(folder):
-            Resources(books={folder}).forget()
+            Resources(used={folder}).forget()
             assert pages(folder) != []
         found.forget()
     assert list(tmp_path.iterdir()) == []
@@ -429,9 +430,9 @@ def test_a_state_comes_back_as_it_lay_in_memory(tmp_path: Path) -> None:
     for axes in ((0, 1, 2), (0, 2, 1), (2, 0, 1), (2, 1, 0)):
         table = rng.random((3, 4, 5)).transpose(axes)
         state = Outer(Inner(table, 0.1 + 0.2), (1 / 3, -np.inf), np.asarray(np.nextafter(1, 2)))
-        book = FiledBook(tmp_path / str(axes), Outer, 1)
-        book.note(state, [0.1, float("nan")], 9, 1)
-        page = book.latest()
+        kept = Checkpoints(tmp_path / str(axes), Outer, 1)
+        kept.write(state, [0.1, float("nan")], "")
+        page = kept.latest()
         assert page is not None
         found = page.state
         assert found.inner.table.tobytes(order="A") == table.tobytes(order="A")
@@ -445,28 +446,32 @@ def test_a_state_comes_back_as_it_lay_in_memory(tmp_path: Path) -> None:
 
 
 def test_two_pages_stay(tmp_path: Path) -> None:
-    book = FiledBook(tmp_path, Inner, 2)
+    ascent = Ascent(Checkpoints(tmp_path, Inner, 2), 1, None, np.random.default_rng(0))
     state = Inner(np.zeros(2), 0.0)
-    for n in range(1, 8):
-        book.note(state, [0.0] * n, 9, 1)
+    for n in ascent.iterations(8, 0.0):
+        ascent.advance(state, float(n), state)
+        if n == 6:
+            break
     assert [page.name for page in pages(tmp_path)] == ["step-000008", "step-000012"]
-    book.close(state, [0.0] * 8, "tolerance")
+    ascent.advance(state, 6.0, state)  # the objective does not move
     assert [page.name for page in pages(tmp_path)] == ["step-000012", "step-000017"]
 
 
 def test_progress_tells_the_rate_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([100.0, 102.0, 104.0])
-    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr("dissensus.execution.run.time.monotonic", lambda: next(clock))
     progress = Counting()
-    book: Book[Inner] = Book(progress)
-    for n in (3, 4, 5):
-        book.note(Inner(np.zeros(1), 0.0), [0.0] * n, 10, 3_000_000)
+    ascent: Ascent[float] = Ascent(None, 3_000_000, progress, np.random.default_rng(0))
+    for n in ascent.iterations(10, 0.0):
+        ascent.advance(0.0, float(n), 0.0)
+        if n == 2:
+            break
     assert progress.words == [
-        "iteration 3 of at most 10",
-        "iteration 4 of at most 10, 1,500,000 labels a second, at most 12 s left",
-        "iteration 5 of at most 10, 1,500,000 labels a second, at most 10 s left",
+        "iteration 1 of at most 10",
+        "iteration 2 of at most 10, 1,500,000 labels a second, at most 16 s left",
+        "iteration 3 of at most 10, 1,500,000 labels a second, at most 14 s left",
     ]
-    assert progress.shares == [0.3, 0.4, 0.5]
+    assert progress.shares == [0.1, 0.2, 0.3]
 
 
 def test_what_is_compared_differs_between_models_and_seeds() -> None:

@@ -17,8 +17,8 @@ import dissensus as ds
 from cli_help import failure, run
 from dissensus.data import blocks
 from dissensus.errors import DataError
-from dissensus.execution import checkpoints
 from dissensus.execution import resources as resourcing
+from dissensus.execution.run import Ascent
 
 ITERATIONS = 12
 FIT = ["--model", "pgm", "-k", "4", "-l", "3", "--held-out", "0", "--no-report"]
@@ -27,20 +27,21 @@ FIT += ["-s", f"max_iter={ITERATIONS}", "-s", "tol=0"]
 # The program, which kills itself when the fit has noted so many iterations.
 VICTIM = """
 import os, signal, sys
-from dissensus.execution import checkpoints
+from dissensus.execution.run import Ascent
 from dissensus.cli import main
 
 left = int(sys.argv.pop(1))
-note = checkpoints.FiledBook.note
+advance = Ascent.advance
 
-def dying(book, *given):
+def dying(ascent, *given):
     global left
-    note(book, *given)
+    following = advance(ascent, *given)
     left -= 1
     if not left:
         os.kill(os.getpid(), signal.SIGKILL)
+    return following
 
-checkpoints.FiledBook.note = dying
+Ascent.advance = dying
 main()
 """
 
@@ -238,14 +239,15 @@ def test_a_fit_killed_while_it_writes_goes_on_too(
 def test_an_interrupted_fit_says_where_it_goes_on(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    note = checkpoints.FiledBook.note
+    advance = Ascent.advance
 
-    def interrupted(book: Any, state: Any, trace: Any, *given: Any) -> None:
-        note(book, state, trace, *given)
-        if len(trace) == moment:
+    def interrupted(ascent: Any, *given: Any) -> Any:
+        following = advance(ascent, *given)
+        if len(ascent.trace) == moment:
             raise KeyboardInterrupt
+        return following
 
-    monkeypatch.setattr(checkpoints.FiledBook, "note", interrupted)
+    monkeypatch.setattr(Ascent, "advance", interrupted)
     words = ["fit", votes, *FIT, "--checkpoint", tmp_path / "keep", "-o", tmp_path / "out"]
     moment = 1  # before the first checkpoint
     assert failure(*words, code=130) == "interrupted; nothing was written"

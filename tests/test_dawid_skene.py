@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import dissensus as ds
 from dissensus.data import blocks
 from dissensus.errors import ParameterError
-from dissensus.execution.blocks import Serial
+from dissensus.execution.run import Run
 from dissensus.models.confusion import Crowd, shares, votes
 from small_graphs import crowd
 
@@ -68,7 +68,7 @@ def crowd_matrix(annotations: ds.Annotations) -> Array:
 
 
 def test_the_e_step_by_hand() -> None:
-    w, evidence = Crowd.of(PAIR, Serial()).posterior(np.log(MATRICES), np.log([0.5, 0.5]))
+    w, evidence = Crowd.of(PAIR, Run()).posterior(np.log(MATRICES), np.log([0.5, 0.5]))
     # item 0: ½·.8·.9 = .36 against ½·.4·.3 = .06; item 1: ½·.8·.1 = .04 against ½·.4·.7 = .14
     np.testing.assert_allclose(w, [[6 / 7, 1 / 7], [2 / 9, 7 / 9]], rtol=1e-12)
     np.testing.assert_allclose(evidence, math.log(0.42) + math.log(0.18), rtol=1e-12)
@@ -76,7 +76,7 @@ def test_the_e_step_by_hand() -> None:
 
 def test_the_m_step_by_hand() -> None:
     w = np.array([[6 / 7, 1 / 7], [2 / 9, 7 / 9]])
-    counts = Crowd.of(PAIR, Serial()).counts(w)
+    counts = Crowd.of(PAIR, Run()).counts(w)
     right, wrong = 6 / 7 + 2 / 9, 1 / 7 + 7 / 9
     np.testing.assert_allclose(counts[0], [[right, 0], [wrong, 0]], rtol=1e-12)
     np.testing.assert_allclose(counts[1], [[6 / 7, 2 / 9], [1 / 7, 7 / 9]], rtol=1e-12)
@@ -106,12 +106,12 @@ def test_the_e_step_equals_enumeration() -> None:
         total += joint
         for m in range(5):
             expected[m, t[m]] += joint
-    w, evidence = Crowd.of(annotations, Serial()).posterior(np.log(matrices), np.log(psi))
+    w, evidence = Crowd.of(annotations, Run()).posterior(np.log(matrices), np.log(psi))
     np.testing.assert_allclose(w, expected / total, rtol=1e-10)
     np.testing.assert_allclose(evidence, math.log(total), rtol=1e-12)
     np.testing.assert_allclose(w[4], psi, rtol=1e-12)
     np.testing.assert_allclose(
-        Crowd.of(annotations, Serial()).counts(w), counts_by_hand(annotations, w), rtol=1e-10
+        Crowd.of(annotations, Run()).counts(w), counts_by_hand(annotations, w), rtol=1e-10
     )
 
 

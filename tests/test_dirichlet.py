@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 from scipy.stats import beta, dirichlet, gamma
 
-from dissensus.models.pgm.dirichlet import (
+from dissensus.models.pgm.parameters import (
     LEAST,
     MOST,
     Hyperprior,

@@ -17,9 +17,17 @@ from dissensus.data import blocks
 from dissensus.data.simulation import Simulation
 from dissensus.errors import ParameterError
 from dissensus.models import fmm
-from dissensus.models.pgm.dirichlet import expected_log
-from dissensus.models.pgm.joint import Parameters, Priors, log_joint, log_prior
-from dissensus.models.pgm.learning import HYPERPRIORS, Learned, MaximumPosterior, VariationalBayes
+from dissensus.models.pgm.parameters import (
+    HYPERPRIORS,
+    Learned,
+    MaximumPosterior,
+    Parameters,
+    Priors,
+    VariationalBayes,
+    expected_log,
+    log_joint,
+    log_prior,
+)
 from dissensus.models.pgm.propagation import Potentials, Statistics
 from small_graphs import (
     crowd,
@@ -323,7 +331,7 @@ def test_nothing_is_found_once_labels_are_dealt_out_anew(planted: Simulation, in
 @pytest.mark.parametrize("inference", ["bp", "vb", "annealing"])
 def test_hard_and_soft_labels_and_annotators(inference: str) -> None:
     for population, assignment in itertools.product(("labels", "annotators"), ("soft", "hard")):
-        settings: dict[str, Any] = {"population": population, "assignment": assignment, "max_iter": 15}
+        settings: dict[str, Any] = {"weight_by": population, "assignment": assignment, "max_iter": 15}
         model = ds.PGM(3, 2, inference=inference, **settings).fit(CROWD)
         load = np.bincount(CROWD.annotator, minlength=20)
         by_load = sum(load[n] * model.annotator_clusters_[n] for n in range(20)) / load.sum()
@@ -585,7 +593,7 @@ def test_damping_ends_where_undamped_messages_end() -> None:
 
 def test_potentials_with_evidence_are_rows_of_items() -> None:
     """What an item prior becomes: log ψ_k + S Σ_p h_mp log Q_kp, worked by hand."""
-    from dissensus.models.pgm.message_em import with_evidence
+    from dissensus.models.pgm.propagation import with_evidence
 
     theta = np.array([[[0.9, 0.1], [0.5, 0.5]], [[0.2, 0.8], [0.4, 0.6]]])
     potentials = Potentials(np.log(theta), np.log([0.3, 0.7]), np.log([0.5, 0.5]))
@@ -599,7 +607,7 @@ def test_potentials_with_evidence_are_rows_of_items() -> None:
 
 
 def test_an_objective_that_keeps_swinging_is_told_from_one_that_calms_down() -> None:
-    from dissensus.models.pgm.message_em import swings
+    from dissensus.models.pgm.model import swings
 
     assert swings([0.0, 1.0, 0.0, 1.0, 0.0, 1.0])
     assert not swings([0.0, 1.0, 0.0, 1.0, 0.0])  # too short to tell

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 import dissensus as ds
 from dissensus.data import blocks
-from dissensus.execution import blocks as engine
+from dissensus.execution import threads as engine
+from dissensus.execution.run import Run
 from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials
 from small_graphs import (
     Row,
@@ -365,7 +366,7 @@ def test_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
     for n_jobs in (1, 2, 3):
         with engine.executor(n_jobs) as pool:
-            graph = Graph.of(CROWD, pool)
+            graph = Graph.of(CROWD, Run(pool))
             beliefs = graph.settle(graph.start(*start), potentials, rounds=6, tol=0.0)
             mass = graph.statistics(beliefs, potentials.theta).label_mass
             results.append(

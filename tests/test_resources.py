@@ -25,9 +25,9 @@ from cluster_help import (
 )
 from dissensus.data.blocks import blocks_of
 from dissensus.errors import DataError, ParameterError
-from dissensus.execution import blocks as engine
 from dissensus.execution import resources as resourcing
 from dissensus.execution import scratch
+from dissensus.execution import threads as engine
 from dissensus.execution.memory import Plan
 from dissensus.selection import compare as auto
 

@@ -12,10 +12,10 @@ import pytest
 from dissensus.errors import DataError
 from dissensus.execution.messages import (
     BlockState,
-    DiskPlace,
+    DiskSlot,
     FiledState,
     InMemory,
-    Kept,
+    MemoryState,
     OnDisk,
     write_array,
 )
@@ -25,25 +25,25 @@ TABLE = np.arange(12.0).reshape(4, 3) / 7
 
 def test_in_memory_the_state_itself_is_kept() -> None:
     shelf = InMemory(np.float32)
-    shelved = shelf.round(2)
-    state = BlockState(TABLE, None, None)
-    assert len(shelved.places) == 2
-    assert shelved.places[0].keep(state) is state
-    assert shelved.places[0].dtype is np.float32
+    stored = shelf.round(2)
+    state = MemoryState(TABLE, None, None)
+    assert len(stored.slots) == 2
+    assert stored.slots[0].keep(state) is state
+    assert stored.slots[0].dtype is np.float32
 
 
 @pytest.mark.parametrize(
     "state",
     [
-        BlockState(TABLE, None, None),
-        BlockState(TABLE, TABLE[:2].astype(np.float32), None),
-        BlockState(TABLE, np.asfortranarray(TABLE), TABLE[:0]),
+        MemoryState(TABLE, None, None),
+        MemoryState(TABLE, TABLE[:2].astype(np.float32), None),
+        MemoryState(TABLE, np.asfortranarray(TABLE), TABLE[:0]),
     ],
     ids=["beliefs", "single precision", "all, as they lie"],
 )
-def test_on_disk_arrays_come_back_as_they_were(state: BlockState, tmp_path: Path) -> None:
-    shelved = OnDisk(tmp_path).round(1)
-    kept = pickle.loads(pickle.dumps(shelved.places[0].keep(state)))  # as a task brings it home
+def test_on_disk_arrays_come_back_as_they_were(state: MemoryState, tmp_path: Path) -> None:
+    stored = OnDisk(tmp_path).round(1)
+    kept = pickle.loads(pickle.dumps(stored.slots[0].keep(state)))  # as a task brings it home
     for name in ("w", "nu", "incoming"):
         before, after = getattr(state, name), getattr(kept, name)
         assert (before is None) is (after is None)
@@ -53,17 +53,17 @@ def test_on_disk_arrays_come_back_as_they_were(state: BlockState, tmp_path: Path
 
 
 def test_a_share_of_the_blocks_stays_in_memory(tmp_path: Path) -> None:
-    places = OnDisk(tmp_path, in_memory=0.5).round(5).places
-    assert [isinstance(place, DiskPlace) for place in places] == [False, False, True, True, True]
+    slots = OnDisk(tmp_path, in_memory=0.5).round(5).slots
+    assert [isinstance(place, DiskSlot) for place in slots] == [False, False, True, True, True]
 
 
 def test_a_round_goes_with_the_last_who_holds_it(tmp_path: Path) -> None:
     shelf = OnDisk(tmp_path)
     first, second = shelf.round(1), shelf.round(1)
-    for shelved in (first, second):
-        shelved.places[0].keep(BlockState(TABLE, None, None))
-    held = first.keeper
-    del first, second, shelved
+    for stored in (first, second):
+        stored.slots[0].keep(MemoryState(TABLE, None, None))
+    held = first.files
+    del first, second, stored
     gc.collect()
     assert len(list(tmp_path.iterdir())) == 1
     del held
@@ -72,9 +72,9 @@ def test_a_round_goes_with_the_last_who_holds_it(tmp_path: Path) -> None:
 
 
 def test_a_step_that_runs_twice_leaves_one_file(tmp_path: Path) -> None:
-    place = DiskPlace(str(tmp_path / "block-0"))
-    once: Kept = place.keep(BlockState(TABLE, None, None))
-    assert place.keep(BlockState(TABLE, None, None)) == once
+    place = DiskSlot(str(tmp_path / "block-0"))
+    once: BlockState = place.keep(MemoryState(TABLE, None, None))
+    assert place.keep(MemoryState(TABLE, None, None)) == once
     assert [path.name for path in tmp_path.iterdir()] == ["block-0.w.npy"]
 
 

@@ -23,7 +23,7 @@ from dissensus.annotators.views import (
     deviations,
     learned,
 )
-from dissensus.execution.blocks import Serial
+from dissensus.execution.threads import Local
 from dissensus.models.pgm.propagation import Statistics
 
 SHARES = np.array([0.5, 0.3, 0.2])
@@ -91,7 +91,7 @@ def test_chances_are_the_three_equations(kinds, people, ways):
 
 def settled(annotations, kinds, people, ways):
     """Beliefs after enough rounds with the parameters held."""
-    scene = Scene(annotations, Serial())
+    scene = Scene(annotations, Local())
     fit = scene.started(kinds, people, ways, np.tile(ways.omega, (annotations.n_annotators, 1)))
     for _ in range(6):
         fit = scene.heard(fit)
@@ -170,7 +170,7 @@ def test_evidence_does_not_fall_while_learning():
     # Loops and expectations beforehand leave no theorem; on a large crowd the climb is steady all the same.
     from experiments.mixed_crowd import mixed_crowd
 
-    scene = Scene(mixed_crowd(60, 40, seed=3).annotations, Serial())
+    scene = Scene(mixed_crowd(60, 40, seed=3).annotations, Local())
     climbed = [scene.alone(rounds).evidence for rounds in (2, 4, 8, 16, 32)]
     assert (np.diff(climbed) > -1e-3 * np.abs(climbed[0])).all()
     assert climbed[-1] > climbed[0]
@@ -183,7 +183,7 @@ def test_deviations_find_who_turns_one_class_into_another():
     turned = (crowd.annotator < 10) & (crowd.label == 2)
     label = np.where(turned, 4, crowd.label)
     crowd = Annotations.from_arrays(crowd.item, crowd.annotator, label, classes=list(range(5)))
-    scene = Scene(crowd, Serial())
+    scene = Scene(crowd, Local())
     table = deviations(scene, scene.alone(30))
     assert table[:10, 2, 4].min() > table[10:, 2, 4].mean() + 3 * table[10:, 2, 4].std()
     assert np.abs(table[10:].mean(axis=0)).max() < 1.0  # labels, of sixty

@@ -24,7 +24,7 @@ from scipy.special import entr
 from dissensus.annotators.informativeness import information_per_label
 from dissensus.annotators.views import LEAST_CONTESTED, Fit, Scene, guesses
 from dissensus.data.annotations import Annotations
-from dissensus.execution.blocks import Executor
+from dissensus.execution.threads import Executor
 from dissensus.numerics import Array
 
 MARGIN = 5.0  # nats by which a fit with a group must be worth more

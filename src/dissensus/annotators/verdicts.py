@@ -22,7 +22,7 @@ from dissensus.annotators.groups import CROWD, INFORMATIVE, MEMBER, SPAM, Differ
 from dissensus.annotators.informativeness import information_per_label, spam_score
 from dissensus.data.annotations import Annotations
 from dissensus.evaluation.agreement import agreement_with_others
-from dissensus.execution.blocks import executor
+from dissensus.execution.threads import executor
 from dissensus.models.base import as_annotations, make_frame
 from dissensus.numerics import Array
 from dissensus.params import SEED, check_rules, integer

@@ -30,8 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
-from dissensus.execution.blocks import Executor
-from dissensus.execution.messages import Kept
+from dissensus.execution.messages import BlockState
+from dissensus.execution.run import Run
+from dissensus.execution.threads import Executor
 from dissensus.models.pgm.kernels import PairBlock, cavity, messages
 from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials, Statistics
 from dissensus.numerics import Array, normalised, safe_log, softmax_rows
@@ -219,7 +220,7 @@ class Scene:
     @cached_property
     def graph(self) -> Graph:
         """Items and annotators, linked by labels."""
-        return Graph.of(self.annotations, self.pool)
+        return Graph.of(self.annotations, Run(self.pool))
 
     @cached_property
     def shares(self) -> Array:
@@ -309,7 +310,7 @@ def deviations(scene: Scene, fit: Fit) -> Array:
 
 def _deviations_step(
     block: PairBlock,
-    state: Kept,
+    state: BlockState,
     z: Array,
     answers: Array,
     crowd: Array,

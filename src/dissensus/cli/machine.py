@@ -102,7 +102,7 @@ class Machine(Cluster):
             try:
                 yield found
             except KeyboardInterrupt:
-                if not any(folder.is_dir() for folder in found.books):
+                if not any(folder.is_dir() for folder in found.used):
                     raise
                 raise StoppedError(
                     f"interrupted; {self.checkpoint} keeps the fit: run the same again to go on"

@@ -1,4 +1,4 @@
-"""A fit's book: its state every few iterations, so that a run that was stopped goes on where it was.
+"""A fit's checkpoints: its state every few iterations, so that a run that was stopped goes on where it was.
 
 A checkpoint is a folder that takes its name when it is whole. It holds the numbers of the state and the
 objective so far (a safetensors file behind its checksum), and the messages of every block, which on one disk
@@ -15,7 +15,6 @@ import json
 import os
 import re
 import shutil
-import time
 import typing
 import zlib
 from collections.abc import Mapping, Sequence
@@ -27,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, system_words
-from dissensus.execution.messages import FiledState, Kept, arrays_of
-from dissensus.execution.progress import Progress, in_words
+from dissensus.execution.messages import BlockState, FiledState, arrays_of
 from dissensus.io.atomic import sync
 
 State = TypeVar("State")
@@ -40,75 +38,32 @@ KEPT = 2  # the last one, and the one before, whose files a state may still look
 
 
 @dataclass(frozen=True)
-class Page(Generic[State]):
-    """What a book holds: a state, the objectives up to it, and why the fit stopped, if it did."""
+class Checkpoint(Generic[State]):
+    """A state, the objectives up to it, and why the fit stopped, if it did."""
 
     state: State
     trace: tuple[float, ...]
     stopped: str
 
 
-class Book(Generic[State]):
-    """Nothing is kept; progress is told."""
+class Checkpoints(Generic[State]):
+    """The checkpoints of one fit, in a folder of their own."""
 
-    def __init__(self, progress: Progress | None = None) -> None:
-        self._progress = progress
-        self._began: tuple[float, int] | None = None
-
-    def latest(self) -> Page[State] | None:
-        """The last page of an earlier run, if there is one."""
-        return None
-
-    def note(self, state: State, trace: Sequence[float], max_iter: int, n_labels: int) -> None:
-        """After every iteration: the state to go on with."""
-        self._tell(len(trace), max_iter, n_labels)
-
-    def close(self, state: State, trace: Sequence[float], stopped: str) -> None:
-        """At the end: the state that was found."""
-
-    def _tell(self, done: int, max_iter: int, n_labels: int) -> None:
-        if self._progress is None:
-            return
-        now = time.monotonic()
-        if self._began is None:
-            self._began = now, done
-        since, first = self._began
-        words = f"iteration {done} of at most {max_iter}"
-        if done > first:
-            seconds = (now - since) / (done - first)
-            left = in_words(seconds * (max_iter - done))
-            words += f", {n_labels / seconds:,.0f} labels a second, at most {left} left"
-        self._progress(words, done / max_iter)
-
-
-class FiledBook(Book[State]):
-    """A page every few iterations, in a folder."""
-
-    def __init__(self, folder: Path, kind: type[State], every: int, progress: Progress | None = None) -> None:
-        super().__init__(progress)
+    def __init__(self, folder: Path, kind: type[State], every: int) -> None:
+        self.every = every  # iterations between two
         self._folder = folder
         self._kind = kind
-        self._every = every
 
-    def latest(self) -> Page[State] | None:
-        """The last page; what a killed run left half written is removed."""
+    def latest(self) -> Checkpoint[State] | None:
+        """The last one, if there is one; what a killed run left half written is removed."""
         for left in self._folder.glob(".step-*"):
             shutil.rmtree(left, ignore_errors=True)
-        pages = self._pages()
-        return None if not pages else _read(pages[-1], self._kind)
+        found = self._written()
+        return None if not found else _read(found[-1], self._kind)
 
-    def note(self, state: State, trace: Sequence[float], max_iter: int, n_labels: int) -> None:
-        """A page, where it is time for one; after the last iteration nobody goes on with the state."""
-        if len(trace) % self._every == 0 and len(trace) < max_iter:
-            self._write(state, trace, "")
-        super().note(state, trace, max_iter, n_labels)
-
-    def close(self, state: State, trace: Sequence[float], stopped: str) -> None:
-        """The last page."""
-        self._write(state, trace, stopped)
-
-    def _write(self, state: State, trace: Sequence[float], stopped: str) -> None:
-        # The last page follows the one that was noted after the same iteration.
+    def write(self, state: State, trace: Sequence[float], stopped: str) -> None:
+        """Keep a state: the one to go on with or, where the fit has ``stopped``, the one that was found."""
+        # The last one follows the one that was written after the same iteration.
         target = self._folder / f"step-{2 * len(trace) + bool(stopped):06d}"
         temporary = target.with_name(f".{target.name}")
         try:
@@ -120,10 +75,10 @@ class FiledBook(Book[State]):
             raise cannot_write(self._folder, error) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        for page in self._pages()[:-KEPT]:
-            shutil.rmtree(page, ignore_errors=True)
+        for old in self._written()[:-KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
 
-    def _pages(self) -> list[Path]:
+    def _written(self) -> list[Path]:
         if not self._folder.is_dir():
             return []
         return sorted(path for path in self._folder.iterdir() if STEP.fullmatch(path.name))
@@ -147,7 +102,7 @@ def cannot_write(folder: Path, error: OSError) -> DataError:
 def _write(folder: Path, state: Any, trace: Sequence[float], stopped: str) -> None:
     from safetensors.numpy import save
 
-    arrays, blocks = {"trace": np.array(trace, np.float64)}, list[Kept]()
+    arrays, blocks = {"trace": np.array(trace, np.float64)}, list[BlockState]()
     _take_apart(state, "state", arrays, blocks)
     axes = {name: _axes(array) for name, array in arrays.items()}
     content = {
@@ -163,7 +118,7 @@ def _write(folder: Path, state: Any, trace: Sequence[float], stopped: str) -> No
         sync(file)
 
 
-def _read(folder: Path, kind: type[State]) -> Page[State]:
+def _read(folder: Path, kind: type[State]) -> Checkpoint[State]:
     from safetensors.numpy import load
 
     try:
@@ -180,7 +135,7 @@ def _read(folder: Path, kind: type[State]) -> Page[State]:
         ) from None
     arrays = {name: _as_it_lay(tensor, content["axes"][name]) for name, tensor in tensors.items()}
     trace = tuple(arrays.pop("trace").tolist())
-    return Page(_put_together(kind, "state", arrays, blocks), trace, content["stopped"])
+    return Checkpoint(_put_together(kind, "state", arrays, blocks), trace, content["stopped"])
 
 
 def _seal(numbers: bytes) -> bytes:
@@ -206,7 +161,7 @@ def _stem(folder: Path, number: int) -> str:
 Print = list[int]  # how many bytes a file has, and their checksum
 
 
-def _put_block(block: Kept, stem: str) -> dict[str, Print]:
+def _put_block(block: BlockState, stem: str) -> dict[str, Print]:
     """A print of each array; files get a second name where the disk allows it, arrays are written."""
     arrays = block.arrays if isinstance(block, FiledState) else tuple(arrays_of(block))
     target = FiledState(stem, arrays)
@@ -245,10 +200,10 @@ def _block(stem: str, prints: Mapping[str, Print]) -> FiledState:
 # ---- states as arrays ---------------------------------------------------------------------------------
 
 
-def _take_apart(value: Any, name: str, arrays: dict[str, NDArray[Any]], blocks: list[Kept]) -> None:
+def _take_apart(value: Any, name: str, arrays: dict[str, NDArray[Any]], blocks: list[BlockState]) -> None:
     for part in dataclasses.fields(value):
         field, own = getattr(value, part.name), f"{name}.{part.name}"
-        if part.name == "keeper":
+        if part.name == "files":
             continue
         if part.name == "states":
             blocks.extend(field)
@@ -258,12 +213,14 @@ def _take_apart(value: Any, name: str, arrays: dict[str, NDArray[Any]], blocks: 
             arrays[own] = np.asarray(field, dtype=np.float64)
 
 
-def _put_together(kind: Any, name: str, arrays: dict[str, NDArray[Any]], blocks: tuple[Kept, ...]) -> Any:
+def _put_together(
+    kind: Any, name: str, arrays: dict[str, NDArray[Any]], blocks: tuple[BlockState, ...]
+) -> Any:
     hints = typing.get_type_hints(kind)
     given: dict[str, Any] = {}
     for part in dataclasses.fields(kind):
         hint, own = hints[part.name], f"{name}.{part.name}"
-        if part.name == "keeper":
+        if part.name == "files":
             continue
         if part.name == "states":
             given[part.name] = blocks

@@ -8,9 +8,7 @@ the system's to keep or drop, and are not counted.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from dissensus.data.blocks import SHARD_LABELS, shards_a_block
 from dissensus.errors import DataError
@@ -18,7 +16,6 @@ from dissensus.params import PROCESS_BYTES, size_words
 
 if TYPE_CHECKING:
     from dissensus.data.annotations import Annotations
-    from dissensus.models.base import Model
 
 
 # ---- what a fit takes ---------------------------------------------------------------------------------
@@ -43,29 +40,21 @@ class Plan:
 
 
 def planned(
-    model: Model,
-    annotations: Annotations,
-    memory: int,
-    dtype: Any,
-    *,
-    n_threads: int,
-    n_workers: int = 0,
-    **given: Any,
+    name: str, needs: Needs, n_labels: int, memory: int, *, n_threads: int, n_workers: int = 0
 ) -> Plan:
     """What a fit may keep in so much memory, or an error that says what it would need.
 
-    ``n_threads`` are those that work on blocks: here, or all of a cluster's ``n_workers`` processes, whose
-    messages are on disk in any case. ``given`` is what the fit is given beside the annotations.
+    ``name`` is the model's. ``n_threads`` are those that work on blocks: here, or all of a cluster's
+    ``n_workers`` processes, whose messages are on disk in any case.
     """
-    needs = model._needs(annotations, np.dtype(dtype).itemsize, **given)
     least = PROCESS_BYTES * (1 + n_workers) + needs.fixed + n_threads * needs.working
     if least > memory:
         raise DataError(
-            f"{type(model).__name__} on {annotations.n_labels:,} labels needs {size_words(least)} of memory "
+            f"{name} on {n_labels:,} labels needs {size_words(least)} of memory "
             f"at least, and {size_words(memory)} are allowed; allow as much with memory= (--memory), or use "
             "fewer clusters, threads or workers"
         )
-    layouts = needs.laid_out * annotations.n_labels
+    layouts = needs.laid_out * n_labels
     # A block may be worked on by any worker, so each of them must have room for what it keeps.
     in_process = (memory - least) // max(n_workers, 1)
     if layouts > in_process:

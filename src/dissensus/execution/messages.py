@@ -24,7 +24,7 @@ from dissensus.errors import DataError, system_words
 Array = NDArray[np.float64]
 
 
-class Kept(Protocol):
+class BlockState(Protocol):
     """What a block keeps, in memory or on disk."""
 
     @property
@@ -44,7 +44,7 @@ class Kept(Protocol):
 
 
 @dataclass(frozen=True)
-class BlockState:
+class MemoryState:
     """What a block keeps, in memory."""
 
     w: Array
@@ -79,7 +79,7 @@ class FiledState:
         return Path(f"{self.stem}.{array}.npy")
 
 
-class Place(Protocol):
+class Slot(Protocol):
     """Where one block's next state goes."""
 
     @property
@@ -87,30 +87,30 @@ class Place(Protocol):
         """The precision of messages."""
         ...
 
-    def keep(self, state: BlockState) -> Kept:
+    def keep(self, state: MemoryState) -> BlockState:
         """Keep it, and say where it is."""
         ...
 
 
 @dataclass(frozen=True)
-class MemoryPlace:
+class MemorySlot:
     """Nowhere but in the caller's hands."""
 
     dtype: Any = np.float64
 
-    def keep(self, state: BlockState) -> Kept:
+    def keep(self, state: MemoryState) -> BlockState:
         """The state itself."""
         return state
 
 
 @dataclass(frozen=True)
-class DiskPlace:
+class DiskSlot:
     """Files in the folder of a round."""
 
     stem: str
     dtype: Any = np.float64
 
-    def keep(self, state: BlockState) -> Kept:
+    def keep(self, state: MemoryState) -> BlockState:
         """Write the arrays, each under another name until it is whole."""
         arrays = arrays_of(state)
         kept = FiledState(self.stem, tuple(arrays))
@@ -119,7 +119,7 @@ class DiskPlace:
         return kept
 
 
-def arrays_of(state: Kept) -> dict[str, Array]:
+def arrays_of(state: BlockState) -> dict[str, Array]:
     """What a state has, by name."""
     every = {"w": state.w, "nu": state.nu, "incoming": state.incoming}
     return {name: array for name, array in every.items() if array is not None}
@@ -161,14 +161,14 @@ def cannot_keep(folder: Path, error: OSError) -> DataError:
 
 @dataclass(frozen=True)
 class Round:
-    """Places for the states of one round; whoever holds the states holds ``keeper`` with them."""
+    """Slots for the states of one round; whoever holds the states holds ``files`` with them."""
 
-    places: Sequence[Place]
-    keeper: object = None  # files of the round are gone when nobody holds this any more
+    slots: Sequence[Slot]
+    files: object = None  # the files of the round are removed when nobody holds this any more
 
 
-class Shelf(Protocol):
-    """Gives every round of every block a place."""
+class MessageStorage(Protocol):
+    """Gives every round of every block a slot."""
 
     @property
     def dtype(self) -> Any:
@@ -176,7 +176,7 @@ class Shelf(Protocol):
         ...
 
     def round(self, n_blocks: int) -> Round:
-        """Places for the coming round, one a block."""
+        """Slots for the coming round, one a block."""
         ...
 
 
@@ -187,8 +187,8 @@ class InMemory:
     dtype: Any = np.float64
 
     def round(self, n_blocks: int) -> Round:
-        """Places for the coming round, one a block."""
-        return Round([MemoryPlace(self.dtype)] * n_blocks)
+        """Slots for the coming round, one a block."""
+        return Round([MemorySlot(self.dtype)] * n_blocks)
 
 
 class OnDisk:
@@ -203,7 +203,7 @@ class OnDisk:
         self.in_memory = in_memory
 
     def round(self, n_blocks: int) -> Round:
-        """Places for the coming round, one a block."""
+        """Slots for the coming round, one a block."""
         folder = self.folder / f"round-{uuid.uuid4().hex[:12]}"
         try:
             folder.mkdir(parents=True)
@@ -211,8 +211,8 @@ class OnDisk:
             raise cannot_keep(folder.parent, error) from error
         here = int(self.in_memory * n_blocks)
         stems = [str(folder / f"block-{number:05d}") for number in range(here, n_blocks)]
-        places: list[Place] = [MemoryPlace(self.dtype)] * here
-        return Round(places + [DiskPlace(stem, self.dtype) for stem in stems], _Folder(folder))
+        slots: list[Slot] = [MemorySlot(self.dtype)] * here
+        return Round(slots + [DiskSlot(stem, self.dtype) for stem in stems], _Folder(folder))
 
 
 class _Folder:

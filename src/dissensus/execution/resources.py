@@ -22,22 +22,21 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from dissensus._version import __version__
+from dissensus.data.annotations import Annotations
+from dissensus.data.fingerprint import fingerprint
 from dissensus.errors import DataError, bad_parameter
-from dissensus.execution.blas import one_blas_thread
-from dissensus.execution.blocks import Executor, executor
-from dissensus.execution.desk import Desk
-from dissensus.execution.memory import Plan, planned
+from dissensus.execution.memory import Needs, Plan, planned
+from dissensus.execution.messages import InMemory, MessageStorage, OnDisk
 from dissensus.execution.progress import PROGRESS, ShowProgress, shown
+from dissensus.execution.run import Run
 from dissensus.execution.scratch import alone_in, scratch_below
+from dissensus.execution.threads import Executor, executor, one_blas_thread
 from dissensus.params import Rule, check_rules, choice, integer, n_bytes, n_cores
-
-if TYPE_CHECKING:
-    from dissensus.data.annotations import Annotations
-    from dissensus.models.base import Model
 
 PRECISIONS = {"double": np.float64, "single": np.float32}
 
@@ -53,72 +52,106 @@ class Resources:
     checkpoint_every: int = 5
     precision: str = "double"
     progress: ShowProgress = False
-    books: set[Path] = field(default_factory=set)  # folders of checkpoints that fits have used
+    used: set[Path] = field(default_factory=set)  # folders of checkpoints that fits have used
 
     @contextmanager
-    def executor(
-        self, model: Model, annotations: Annotations, given: Mapping[str, Any]
-    ) -> Iterator[Executor]:
-        """What a fit of this model on these annotations runs on."""
-        n_jobs = getattr(model, "n_jobs", 1)
-        plan = self._plan(model, annotations, n_jobs, given)
+    def run(
+        self, annotations: Annotations, identity: Identity, needs: Needs | None = None, n_jobs: int = -1
+    ) -> Iterator[Run]:
+        """What one fit on these annotations runs on; ``needs`` say what it takes, where memory is limited."""
+        plan = self._plan(annotations, identity.name, needs, n_jobs)
         checkpoints = None
         with ExitStack() as stack:
             if self.checkpoint is not None:
-                checkpoints = _once(lambda: self._book(model, annotations, given, stack))
-            remote = self.client is not None
+                checkpoints = _once(lambda: self._checkpoints(annotations, identity, stack))
             place = self.scratch or self.checkpoint
-            scratch = stack.enter_context(scratch_below(place)) if remote or plan.messages < 1 else None
-            told = None if self.progress is False else stack.enter_context(shown(self.progress))
-            desk = Desk(
-                scratch,
-                0.0 if remote else plan.messages,
-                PRECISIONS[self.precision],
-                checkpoints,
-                self.checkpoint_every,
-                told,
+            on_disk = self.client is not None or plan.messages < 1
+            scratch = stack.enter_context(scratch_below(place)) if on_disk else None
+            storage = self._storage(scratch, plan)
+            progress = None if self.progress is False else stack.enter_context(shown(self.progress))
+            executor = stack.enter_context(self._executor(n_jobs, plan, scratch))
+            yield Run(
+                executor, annotations.n_labels, storage, checkpoints, self.checkpoint_every, progress
             )
-            if scratch is not None and remote:
-                from dissensus.execution.dask.executor import Dask
 
-                stack.enter_context(one_blas_thread())
-                pool = Dask(self.client, desk, scratch, plan.laid_out)
-                stack.callback(pool.close)
-                yield pool
-            else:
-                yield stack.enter_context(executor(n_jobs, desk, plan.laid_out))
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a message's number."""
+        return np.dtype(PRECISIONS[self.precision]).itemsize
+
+    def _storage(self, scratch: Path | None, plan: Plan) -> MessageStorage:
+        """Messages stay in memory, but for those that would not fit, or that others must reach."""
+        dtype = PRECISIONS[self.precision]
+        if scratch is None:
+            return InMemory(dtype)
+        return OnDisk(scratch, dtype, 0.0 if self.client is not None else plan.messages)
+
+    @contextmanager
+    def _executor(self, n_jobs: int, plan: Plan, scratch: Path | None) -> Iterator[Executor]:
+        if self.client is None or scratch is None:
+            with executor(n_jobs, plan.laid_out) as local:
+                yield local
+            return
+        from dissensus.execution.dask.executor import Dask
+
+        with one_blas_thread():
+            remote = Dask(self.client, scratch, plan.laid_out)
+            try:
+                yield remote
+            finally:
+                remote.close()
 
     def forget(self) -> None:
         """Remove the checkpoints of the fits so far, once what they found is safe elsewhere."""
-        for folder in self.books:
+        for folder in self.used:
             with suppress(DataError), alone_in(folder):
                 shutil.rmtree(folder, ignore_errors=True)
-        self.books.clear()
+        self.used.clear()
 
-    def _book(
-        self, model: Model, annotations: Annotations, given: Mapping[str, Any], stack: ExitStack
-    ) -> Path:
+    def _checkpoints(self, annotations: Annotations, identity: Identity, stack: ExitStack) -> Path:
         """Where this very fit, and no other run, keeps its checkpoints."""
         assert self.checkpoint is not None
-        folder = self.checkpoint / _identity(model, annotations, given, self.precision)
+        folder = self.checkpoint / identity.folder(annotations, self.precision)
         stack.enter_context(alone_in(folder))
-        self.books.add(folder)
+        self.used.add(folder)
         return folder
 
-    def _plan(self, model: Model, annotations: Annotations, n_jobs: int, given: Mapping[str, Any]) -> Plan:
-        if self.memory is None:
+    def _plan(self, annotations: Annotations, name: str, needs: Needs | None, n_jobs: int) -> Plan:
+        if self.memory is None or needs is None:
             return Plan()
-        dtype = PRECISIONS[self.precision]
         if self.client is None:
             n_threads = n_cores() if n_jobs == -1 else n_jobs
-            return planned(model, annotations, self.memory, dtype, n_threads=n_threads, **given)
+            return planned(name, needs, annotations.n_labels, self.memory, n_threads=n_threads)
         from dissensus.execution.dask.connection import running_workers
 
         workers = running_workers(self.client)
         n_threads = sum(workers.values())
         return planned(
-            model, annotations, self.memory, dtype, n_threads=n_threads, n_workers=len(workers), **given
+            name, needs, annotations.n_labels, self.memory, n_threads=n_threads, n_workers=len(workers)
         )
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What tells one fit from another: the model's name, its settings, and what it is given beside labels."""
+
+    name: str
+    settings: Mapping[str, Any]
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def folder(self, annotations: Annotations, precision: str) -> str:
+        """A name that is the same for the same model, settings, labels and precision."""
+        stored = annotations.stored
+        content = {
+            "version": __version__,
+            "model": self.name,
+            "settings": {name: repr(value) for name, value in self.settings.items() if name != "n_jobs"},
+            "labels": fingerprint(annotations) if stored is None else stored.seal,
+            "given": {name: _digest(value) for name, value in self.given.items()},
+            "precision": precision,
+        }
+        whole = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return f"{self.name.lower()}-{whole[:16]}"
 
 
 _DIRECTORY = Rule(
@@ -244,25 +277,6 @@ def _once(make: Callable[[], Path]) -> Callable[[], Path]:
             return made()
 
     return ask
-
-
-def _identity(model: Model, annotations: Annotations, given: Mapping[str, Any], precision: str) -> str:
-    """A name for a fit that is the same for the same model, settings, labels and precision."""
-    from dissensus._version import __version__
-    from dissensus.data.fingerprint import fingerprint
-
-    settings = {name: value for name, value in model.get_params(deep=False).items() if name != "n_jobs"}
-    stored = annotations.stored
-    content = {
-        "version": __version__,
-        "model": type(model).__name__,
-        "settings": {name: repr(value) for name, value in settings.items()},
-        "labels": fingerprint(annotations) if stored is None else stored.seal,
-        "given": {name: _digest(value) for name, value in given.items()},
-        "precision": precision,
-    }
-    whole = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    return f"{type(model).__name__.lower()}-{whole[:16]}"
 
 
 def _digest(value: Any) -> str:

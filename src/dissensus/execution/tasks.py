@@ -20,8 +20,8 @@ from contextlib import closing, contextmanager
 from typing import Any, Protocol, TypeVar
 
 from dissensus.errors import DissensusError, bad_parameter
-from dissensus.execution.blas import one_blas_thread
 from dissensus.execution.resources import Resources, current, using
+from dissensus.execution.threads import one_blas_thread
 from dissensus.params import n_cores
 
 Task = TypeVar("Task")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from dissensus.errors import DataError
-from dissensus.execution.blocks import executor
+from dissensus.execution.threads import executor
 from dissensus.features.features import as_features
 from dissensus.learners.base import Array, Dev, Learner, check_head
 from dissensus.metrics import kl

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import Codes, Vocabulary
 from dissensus.errors import DataError, NotFittedError
-from dissensus.execution.blocks import Executor, executor
 from dissensus.execution.memory import Needs
-from dissensus.execution.resources import current
+from dissensus.execution.resources import Identity, current
+from dissensus.execution.run import Run
+from dissensus.execution.threads import one_blas_thread
 from dissensus.models.clusters import ClusterView
 from dissensus.params import Params
 
@@ -65,8 +66,11 @@ class Model(Params):
         known = self._checked(annotations)
         twin = type(self)(**self.get_params(deep=False))
         twin._remember(known)
-        with current().executor(self, known, given) as pool:
-            twin._fit(known, pool, **given)
+        resources = current()
+        needs = None if resources.memory is None else self._needs(known, resources.itemsize, **given)
+        identity = Identity(type(self).__name__, self.get_params(deep=False), given)
+        with resources.run(known, identity, needs, getattr(self, "n_jobs", 1)) as run:
+            twin._fit(known, run, **given)
         twin._settle()
         # scikit-learn's searches hang a note of their own on an estimator, and want it back after the fit.
         notes = {name: value for name, value in vars(self).items() if name.startswith("_")}
@@ -78,7 +82,7 @@ class Model(Params):
         for name in self._arrays:
             setattr(self, name, np.asarray(getattr(self, name), order="C"))
 
-    def _fit(self, annotations: Annotations, pool: Executor) -> None:
+    def _fit(self, annotations: Annotations, run: Run) -> None:
         raise NotImplementedError
 
     def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
@@ -122,7 +126,7 @@ class Model(Params):
         moved = copy.copy(self)
         moved._remember(known)
         moved.class_vocabulary_ = self.class_vocabulary_
-        with executor() as _:
+        with one_blas_thread():
             moved._transform(self._in_own_classes(known), self)
         return moved
 

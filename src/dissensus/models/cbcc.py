@@ -26,9 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
 from dissensus.data.annotations import Annotations
-from dissensus.execution.blocks import Executor, Serial
-from dissensus.execution.checkpoints import Book
-from dissensus.models.ascent import Climb, best_restart, climb
+from dissensus.execution.run import Run
 from dissensus.models.clusters import ClusterView
 from dissensus.models.confusion import ConfusionModel, Crowd, Expected, log_chances, votes
 from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax_rows
@@ -47,7 +45,7 @@ class Communities:
 
 
 @dataclass(frozen=True)
-class Fit:
+class State:
     """What is expected of the items' true classes, and what was learned from it."""
 
     expected: Expected
@@ -132,39 +130,30 @@ class CBCC(ConfusionModel):
         self.seed = seed
         self.n_jobs = n_jobs
 
-    def _fit(self, annotations: Annotations, pool: Executor) -> None:
-        crowd = Crowd.of(annotations, pool)
-
-        def step(state: Fit) -> tuple[Fit, float]:
-            expected, communities = state.expected, state.communities
-            z, annotator_terms = memberships(expected.counts, communities)
-            bound = float(annotator_terms.sum()) + self._own_terms(expected, communities)
-            learned = Communities(
-                normalised(expected.item_mass),
-                normalised(column_sums(z)),
-                fixed_point(expected.counts, z, communities.a, self.concentration),
-            )
-            # z is kept while π's posterior moves with a: each of the three updates can only raise the bound.
-            logs = expected_logs(expected.counts, z, learned)
-            return Fit(crowd.expect(logs, log_chances(learned.psi)), learned, logs), bound
-
-        def run(rng: np.random.Generator, book: Book[Fit]) -> Climb[Fit]:
-            def start() -> Fit:
+    def _fit(self, annotations: Annotations, run: Run) -> None:
+        crowd = Crowd.of(annotations, run)
+        restarts = run.restarts(State, self.n_restarts, self.seed)
+        for restart in restarts:
+            state = restart.resumed
+            if state is None:
                 expected = crowd.guessed(votes)
-                return Fit(expected, self._first_communities(expected, rng), np.zeros(0))
-
-            return climb(
-                step,
-                start,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                n_labels=annotations.n_labels,
-                book=book,
-            )
-
-        # Threads go to the blocks of large data, to the restarts of small ones.
-        outer = pool if len(crowd.work.blocks) < 2 else Serial(pool.desk)
-        best = best_restart(run, self.n_restarts, self.seed, outer, kind=Fit)
+                state = State(expected, self._first_communities(expected, restart.rng), np.zeros(0))
+            for _ in restart.iterations(self.max_iter, self.tol):
+                expected, communities = state.expected, state.communities
+                # annotators: each one's community, and what that adds to the bound (3)
+                z, annotator_terms = memberships(expected.counts, communities)
+                bound = float(annotator_terms.sum()) + self._own_terms(expected, communities)
+                # M: shares, and the communities' matrices by one step of Minka's fixed point
+                learned = Communities(
+                    normalised(expected.item_mass),
+                    normalised(column_sums(z)),
+                    fixed_point(expected.counts, z, communities.a, self.concentration),
+                )
+                # E: z is kept while π's posterior moves with a: each update can only raise the bound
+                logs = expected_logs(expected.counts, z, learned)
+                following = State(crowd.expect(logs, log_chances(learned.psi)), learned, logs)
+                state = restart.advance(state, bound, following)
+        best = restarts.best
         found, log_psi = best.state, log_chances(best.state.communities.psi)
         self.posterior_ = crowd.posterior(found.logs, log_psi)[0] if found.logs.size else crowd.guess(votes)
         self._keep(found.expected.counts, found.communities)

@@ -24,8 +24,9 @@ from scipy.special import xlogy
 from dissensus.data.annotations import Annotations
 from dissensus.data.blocks import Block, Labels
 from dissensus.data.vocabulary import Codes
-from dissensus.execution.blocks import Executor, Work
 from dissensus.execution.memory import Needs, block_labels
+from dissensus.execution.run import Run
+from dissensus.execution.threads import Work
 from dissensus.models.base import Model
 from dissensus.models.clusters import ClusterView
 from dissensus.models.majority import winners
@@ -142,10 +143,10 @@ class Crowd:
     class_counts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, annotations: Annotations, pool: Executor) -> Crowd:
+    def of(cls, annotations: Annotations, run: Run) -> Crowd:
         """Lay out the blocks of some annotations."""
         shape = annotations.n_items, annotations.n_annotators, annotations.n_classes
-        return cls(pool.over(annotations, CellLayout.of), shape, annotations.class_counts)
+        return cls(run.over(annotations, CellLayout.of), shape, annotations.class_counts)
 
     def posterior(self, log_matrices: Array, log_psi: Array) -> tuple[Array, float]:
         """P(t_m = k | labels) of every item (1), and Σ_m log P(labels of m)."""
@@ -297,12 +298,10 @@ class ConfusionModel(Model):
     def _transform(self, new: Annotations, fitted: Self) -> None:
         """Fitted annotators keep their matrices and fitted items their posteriors; labels between two of
         them are taken to be those of the fit. New annotators start from the population's matrix."""
-        from dissensus.execution.blocks import Serial
-
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
         annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
         fresh = (item[new.item] < 0) | (annotator[new.annotator] < 0)
-        crowd = Crowd.of(new.take_rows(fresh), Serial())
+        crowd = Crowd.of(new.take_rows(fresh), Run())
         log_psi = safe_log(np.vstack([fitted.posterior_, fitted.psi_])[item])
         matrices = np.concatenate([fitted.confusion_, fitted.crowd_confusion_[None]])[annotator]
         for _ in range(TRANSFORM_ROUNDS):

@@ -23,8 +23,7 @@ from scipy.special import xlogy
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import bad_parameter
-from dissensus.execution.blocks import Executor
-from dissensus.models.ascent import climb
+from dissensus.execution.run import Run
 from dissensus.models.confusion import ConfusionModel, Crowd, Expected, log_chances, shares, votes
 from dissensus.numerics import Array, normalised, safe_log
 from dissensus.params import choice, integer, real
@@ -71,34 +70,31 @@ class DawidSkene(ConfusionModel):
         """Learn from annotations; ``item_prior`` (items, classes) multiplies the class shares ψ."""
         return self._run_fit(annotations, item_prior=item_prior)
 
-    def _fit(self, annotations: Annotations, pool: Executor, item_prior: Any = None) -> None:
-        crowd = Crowd.of(annotations, pool)
+    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
+        crowd = Crowd.of(annotations, run)
         given = self._checked_prior(item_prior, annotations)
         log_given = log_chances(given)
         anchor = self._anchor(crowd.guessed(votes).counts.sum(axis=0))
-
-        def learned(found: Expected) -> Skills:
-            return Skills(normalised(found.item_mass), self._learn(found.counts, anchor))
-
-        def step(state: Skills) -> tuple[Skills, float]:
-            log_psi = log_chances(state.psi) + log_given
-            found = crowd.expect(safe_log(self._matrices(state.annotators)), log_psi)
-            return learned(found), found.evidence + self._log_prior(state.annotators, anchor)
-
-        best = climb(
-            step,
-            lambda: learned(crowd.guessed(shares, given)),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            n_labels=annotations.n_labels,
-            book=pool.desk.book("fit", Skills),
-        )
-        self.psi_ = best.state.psi
-        self.confusion_ = self._matrices(best.state.annotators)
+        ascent = run.ascent(Skills)
+        skills = ascent.resumed
+        if skills is None:
+            skills = self._learned(crowd.guessed(shares, given), anchor)
+        for _ in ascent.iterations(self.max_iter, self.tol):
+            # E: every item's true class, and the expected counts
+            log_psi = log_chances(skills.psi) + log_given
+            expected = crowd.expect(safe_log(self._matrices(skills.annotators)), log_psi)
+            objective = expected.evidence + self._log_prior(skills.annotators, anchor)
+            # M: the class shares and annotators that maximise the expected log-posterior
+            skills = ascent.advance(skills, objective, self._learned(expected, anchor))
+        self.psi_ = skills.psi
+        self.confusion_ = self._matrices(skills.annotators)
         log_psi = log_chances(self.psi_) + log_given
         self.posterior_, _ = crowd.posterior(safe_log(self.confusion_), log_psi)
-        self.trace_, self.stopped_ = best.trace, best.stopped
+        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
         self._finish(annotations.annotator_load)
+
+    def _learned(self, expected: Expected, anchor: Array) -> Skills:
+        return Skills(normalised(expected.item_mass), self._learn(expected.counts, anchor))
 
     def _checked_prior(self, item_prior: Any, annotations: Annotations) -> Array:
         """(items, classes), or one row of ones where nothing is known beforehand."""

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
-from dissensus.execution.blocks import Executor
+from dissensus.execution.run import Run
 from dissensus.features.features import as_features, check_features, features_of
 from dissensus.learners.softmax import PATH, PATIENCE, minimise, predict, spread
 from dissensus.models.base import Array, Model
@@ -183,8 +183,8 @@ class DirichletRegression(Model):
         """
         return self._run_fit(annotations, features=features)
 
-    def _fit(self, annotations: Annotations, pool: Executor, features: Any = None) -> None:
-        del pool
+    def _fit(self, annotations: Annotations, run: Run, features: Any = None) -> None:
+        del run
         X = self._features(annotations, features)
         labelled = np.flatnonzero(annotations.counts.any(axis=1))
         shares = normalised(annotations.counts[labelled].astype(np.float64))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
-from dissensus.execution.blocks import Executor
+from dissensus.execution.run import Run
 from dissensus.models.base import Array, Model
 from dissensus.numerics import row_shares
 from dissensus.params import NONE, real
@@ -54,7 +54,7 @@ class EmpiricalDistribution(Model):
     def __init__(self, smoothing: float | None = None) -> None:
         self.smoothing = smoothing
 
-    def _fit(self, annotations: Annotations, pool: Executor) -> None:
+    def _fit(self, annotations: Annotations, run: Run) -> None:
         counts = annotations.counts
         chosen = best_smoothing(counts) if self.smoothing is None else self.smoothing
         self.smoothing_ = np.asarray(float(chosen))

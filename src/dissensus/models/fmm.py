@@ -19,10 +19,9 @@ from scipy.special import xlogy
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.blocks import Block, Labels
-from dissensus.execution.blocks import Executor, Serial, Work, total
-from dissensus.execution.checkpoints import Book
 from dissensus.execution.memory import Needs, block_labels
-from dissensus.models.ascent import Climb, best_restart, climb
+from dissensus.execution.run import Run
+from dissensus.execution.threads import Work, total
 from dissensus.models.base import Array, Model
 from dissensus.models.clusters import ClusterView
 from dissensus.numerics import normalised, one_hot_rows, safe_log, softmax_rows
@@ -151,30 +150,23 @@ class FMM(Model):
             working=24 * in_block + 8 * (3 * K + 2 * P) * M * in_block // E,
         )
 
-    def _fit(self, annotations: Annotations, pool: Executor) -> None:
-        work = pool.over(annotations, counts_of)
-
-        def step(state: Mixture) -> tuple[Mixture, float]:
-            parts = work.map(e_step, theta=state.theta, psi=state.psi)
-            label_mass, item_mass, log_likelihood = total(parts)
-            objective = log_likelihood + log_prior(state.theta, state.psi, self.alpha, self.gamma)
-            return Mixture(*m_step(label_mass, item_mass, self.alpha, self.gamma)), objective
-
-        def run(rng: np.random.Generator, book: Book[Mixture]) -> Climb[Mixture]:
-            K = self.n_item_clusters
-            start = Mixture(initial_theta(annotations, K, self.alpha, rng), np.full(K, 1.0 / K))
-            return climb(
-                step,
-                lambda: start,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                n_labels=annotations.n_labels,
-                book=book,
-            )
-
-        # Threads go to the blocks of large data, to the restarts of small ones.
-        outer = pool if len(work.blocks) < 2 else Serial(pool.desk)
-        best = best_restart(run, self.n_restarts, self.seed, outer, kind=Mixture)
+    def _fit(self, annotations: Annotations, run: Run) -> None:
+        work, K = run.over(annotations, counts_of), self.n_item_clusters
+        restarts = run.restarts(Mixture, self.n_restarts, self.seed)
+        for restart in restarts:
+            mixture = restart.resumed
+            if mixture is None:
+                theta = initial_theta(annotations, K, self.alpha, restart.rng)
+                mixture = Mixture(theta, np.full(K, 1.0 / K))
+            for _ in restart.iterations(self.max_iter, self.tol):
+                # E: every item's cluster, and the expected counts
+                parts = work.map(e_step, theta=mixture.theta, psi=mixture.psi)
+                label_mass, item_mass, log_likelihood = total(parts)
+                objective = log_likelihood + log_prior(mixture.theta, mixture.psi, self.alpha, self.gamma)
+                # M: the parameters that maximise the expected log-posterior
+                following = Mixture(*m_step(label_mass, item_mass, self.alpha, self.gamma))
+                mixture = restart.advance(mixture, objective, following)
+        best = restarts.best
         self.theta_, self.psi_ = best.state.theta, best.state.psi
         self.trace_, self.stopped_ = best.trace, best.stopped
         self._assign(work)
@@ -195,4 +187,4 @@ class FMM(Model):
         return ClusterView(self.item_clusters_, None, self.theta_[:, None], self.psi_, one, one, self.theta_)
 
     def _transform(self, new: Annotations, fitted: Self) -> None:
-        self._assign(Serial().over(new, counts_of))
+        self._assign(Run().over(new, counts_of))

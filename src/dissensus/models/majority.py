@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
-from dissensus.execution.blocks import Executor
+from dissensus.execution.run import Run
 from dissensus.models.base import Array, Model
 from dissensus.numerics import row_shares
 
@@ -22,7 +22,7 @@ class MajorityVote(Model):
     so the held-out log-likelihood of a majority vote is usually −∞: it makes no claim about disagreement.
     """
 
-    def _fit(self, annotations: Annotations, pool: Executor) -> None:
+    def _fit(self, annotations: Annotations, run: Run) -> None:
         self.prior_distribution_ = winners(annotations.counts.sum(axis=0, keepdims=True))[0]
         self._vote(annotations)
         self.trace_, self.stopped_ = np.zeros(0), "closed form"

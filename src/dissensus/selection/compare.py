@@ -16,9 +16,9 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
-from dissensus.execution.blocks import executor
 from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
+from dissensus.execution.threads import executor
 from dissensus.models import CLUSTER_SETTINGS, build_model, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.params import size_words

@@ -63,13 +63,13 @@ def penalty(fitted: Any, annotations: Annotations) -> float:
 
 def log_evidence(fitted: Any, annotations: Annotations) -> float:
     """log P(labels | Θ, ψ, Ω) by messages run until they settle, from the prior shares."""
-    from dissensus.execution.blocks import Serial
+    from dissensus.execution.run import Run
     from dissensus.models.pgm.propagation import Graph, Potentials
     from dissensus.numerics import safe_log
 
     known = fitted.cluster_view()
     potentials = Potentials(safe_log(known.theta), safe_log(known.psi), safe_log(known.omega))
-    graph = Graph.of(annotations, Serial(), keep_cavities=False)
+    graph = Graph.of(annotations, Run(), keep_cavities=False)
     M, N = annotations.n_items, annotations.n_annotators
     start = graph.start(np.tile(known.psi, (M, 1)), np.tile(known.omega, (N, 1)))
     settled = graph.settle(start, potentials, rounds=ROUNDS, tol=1e-8 * annotations.n_labels)
@@ -78,7 +78,7 @@ def log_evidence(fitted: Any, annotations: Annotations) -> float:
 
 def log_complete(fitted: Any, annotations: Annotations) -> float:
     """log P(labels, ŵ, ẑ | Θ, ψ, Ω)."""
-    from dissensus.models.pgm.joint import block_counts
+    from dissensus.models.pgm.parameters import block_counts
     from dissensus.numerics import safe_log
 
     known = fitted.cluster_view()

@@ -18,12 +18,11 @@ from typing import Any, TypeVar
 from dissensus.data.annotations import Annotations
 from dissensus.data.blocks import blocks_of
 from dissensus.errors import ClusterError
-from dissensus.execution.blocks import Layout, in_one_order
 from dissensus.execution.dask.connection import tell_workers
 from dissensus.execution.dask.sources import source_of
 from dissensus.execution.dask.worker import FiledTable, Task, forget, run_blocks
-from dissensus.execution.desk import Desk
 from dissensus.execution.messages import cannot_keep, write_array
+from dissensus.execution.threads import Layout, in_one_order
 
 Result = TypeVar("Result")
 
@@ -36,8 +35,7 @@ TRIES = 6  # how often a round's open tasks are sent before the cluster is given
 class Dask:
     """The threads of a cluster's workers."""
 
-    def __init__(self, client: Any, desk: Desk, scratch: Path, most_labels: int | None = None) -> None:
-        self.desk = desk
+    def __init__(self, client: Any, scratch: Path, most_labels: int | None = None) -> None:
         self._client = client
         self._scratch = scratch
         self._most_labels = most_labels
@@ -45,11 +43,7 @@ class Dask:
 
     def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
         """One after the other, here: each of them has the whole cluster to itself."""
-        return list(self.mapped(step, over))
-
-    def mapped(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
-        """The same, one at a time."""
-        return (step(element) for element in over)
+        return [step(element) for element in over]
 
     def over(self, annotations: Annotations, layout: Layout) -> RemoteWork:
         """The annotations' blocks, ready for steps."""

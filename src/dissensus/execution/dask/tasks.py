@@ -87,7 +87,7 @@ def run_task(
     content: tuple[str, bytes], step: Callable[[Any, Task], Result], task: Task, used: Resources
 ) -> Result:
     """One task, with BLAS on one thread."""
-    from dissensus.execution.blas import one_blas_thread
+    from dissensus.execution.threads import one_blas_thread
 
     with using(used), one_blas_thread():
         return step(_shared(*content), task)

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.data.blocks import Block, Labels
-from dissensus.execution.blas import one_blas_thread
-from dissensus.execution.blocks import Layout
 from dissensus.execution.dask.sources import Source
 from dissensus.execution.messages import read_array
+from dissensus.execution.threads import Layout, one_blas_thread
 
 MOST_SOURCES = 2  # labels that a worker keeps laid out at the same time
 

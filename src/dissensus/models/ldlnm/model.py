@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import Codes
 from dissensus.errors import DataError, ParameterError, require
-from dissensus.execution.blocks import Executor
+from dissensus.execution.run import Run
 from dissensus.features.features import check_features, features_of
 from dissensus.metrics import check_distributions
 from dissensus.models.base import Array, Model
@@ -194,12 +194,12 @@ class LDLNM(Model):
     def _fit(
         self,
         annotations: Annotations,
-        pool: Executor,
+        run: Run,
         features: Any = None,
         dev: Any = None,
         item_distributions: Any = None,
     ) -> None:
-        del pool
+        del run
         require("torch", "text")
         from dissensus.learners.torch_tools import threads
         from dissensus.models.ldlnm.fitting import fit_network

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
-from dissensus.models.pgm.joint import Parameters, Priors, block_counts, log_joint
-from dissensus.models.pgm.message_em import item_evidence
+from dissensus.models.pgm.parameters import Parameters, Priors, block_counts, log_joint
+from dissensus.models.pgm.propagation import item_evidence
 from dissensus.numerics import Array, safe_log
 
 Clusters = NDArray[np.intp]

@@ -10,15 +10,17 @@ with π = Ω (every annotator counts the same) or in proportion to how much each
 
 One model, three ways to learn it:
 
-* ``"bp"``: EM, the clusters' posteriors by belief propagation (propagation.py; Algorithm 3);
+* ``"bp"``: EM, the clusters' posteriors by belief propagation (propagation.py; Algorithm 3), the M-step in
+  parameters.py;
 * ``"annealing"``: simulated annealing on the complete state (annealing.py; Algorithm 2);
-* ``"vb"``: Dirichlet posteriors over the parameters, the same messages (learning.py, dirichlet.py).
+* ``"vb"``: Dirichlet posteriors over the parameters (parameters.py), the same messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -28,23 +30,48 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.blocks import SHARD_LABELS
 from dissensus.data.vocabulary import Codes
 from dissensus.errors import bad_parameter
-from dissensus.execution.blocks import Executor, Serial
-from dissensus.execution.checkpoints import Book
 from dissensus.execution.memory import Needs, block_labels
-from dissensus.models.ascent import Climb, best_restart
+from dissensus.execution.run import Run
 from dissensus.models.base import Model
 from dissensus.models.clusters import ClusterView
 from dissensus.models.fmm import assigned, initial_theta
 from dissensus.models.pgm import annealing
-from dissensus.models.pgm.joint import Parameters, Priors
-from dissensus.models.pgm.learning import Learner, MaximumPosterior, VariationalBayes
-from dissensus.models.pgm.message_em import MessageEM, State
-from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials
+from dissensus.models.pgm.parameters import (
+    Learned,
+    MaximumPosterior,
+    MStep,
+    Parameters,
+    Priors,
+    VariationalBayes,
+)
+from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials, with_evidence
 from dissensus.numerics import Array, normalised, one_hot_rows, row_shares, safe_log, softmax_rows
 from dissensus.params import NONE, SEED, check_rules, choice, integer, real
 
 PAPER_PRIOR = 2.0
 DEFAULT_ITERATIONS = {"bp": 200, "vb": 200, "annealing": 600}
+BP_TOL = 1e-4  # change of the beliefs at which the rounds of an iteration end
+AUTO_DAMPING = 0.5  # share of the old message that is kept once messages are found to swing
+SWINGS = 4  # changes of direction in a row that count as swinging
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a fit by messages is: beliefs, what was learned for them, and how it has gone so far."""
+
+    beliefs: Beliefs
+    learned: Learned
+    objectives: tuple[float, ...] = ()  # the last few, oldest first
+    damping: float = 0.0
+
+
+def swings(objectives: Sequence[float]) -> bool:
+    """Has the objective turned at every step of late, without the turns getting smaller?"""
+    changes = np.diff(objectives)
+    if len(changes) <= SWINGS:
+        return False
+    turned = (np.sign(changes[1:]) * np.sign(changes[:-1]) < 0).all()
+    return bool(turned and abs(changes[-1]) > 0.5 * abs(changes[0]))
 
 
 class PGM(Model):
@@ -54,7 +81,8 @@ class PGM(Model):
     ``"annealing"`` (the paper's) and learned by empirical Bayes for ``"vb"``. ``m_step="product"`` multiplies
     node beliefs (the paper's M-step), ``"pairwise"`` uses the belief of each pair (exact EM's).
     ``messages="mean-field"`` replaces belief propagation by its coarser relative. Settings that steer the
-    fit: ``bp_rounds`` of messages per iteration; ``damping``, the share of the old message that is kept
+    fit: ``bp_rounds`` of messages per iteration, fewer once beliefs move by at most ``bp_tol`` (None: 1e-4);
+    ``damping``, the share of the old message that is kept
     (None: 0, and more once the objective is found to swing; ``damping_`` says what was in force at the end).
     Annealing's temperature is T(t) = 1/(t+1)^``cooling``; ``best_states_`` holds its ``n_best`` best states.
     """
@@ -69,7 +97,7 @@ class PGM(Model):
         "m_step": choice("product", "pairwise"),
         "messages": choice("bp", "mean-field"),
         "bp_rounds": integer(1),
-        "bp_tol": real(0.0),
+        "bp_tol": real(0.0) | NONE,
         "damping": real(0.0, 0.95) | NONE,
         "max_iter": integer(1) | NONE,
         "tol": real(0.0),
@@ -119,7 +147,7 @@ class PGM(Model):
         m_step: str = "product",
         messages: str = "bp",
         bp_rounds: int = 1,
-        bp_tol: float = 1e-4,
+        bp_tol: float | None = None,
         damping: float | None = None,
         max_iter: int | None = None,
         tol: float = 1e-5,
@@ -153,8 +181,12 @@ class PGM(Model):
         self.n_jobs = n_jobs
 
     def check_params(self) -> None:
-        """The rules, and that the closed forms' priors are at least 1."""
+        """The rules, that the closed forms' priors are at least 1, and that every setting has an effect."""
         super().check_params()
+        for name, reason in self._without_effect().items():
+            default = inspect.signature(type(self)).parameters[name].default
+            if getattr(self, name) != default:
+                raise bad_parameter(self, name, f"{default!r} {reason}", getattr(self, name))
         if self.inference == "vb":
             return
         for name in ("alpha", "gamma", "tau"):
@@ -162,6 +194,18 @@ class PGM(Model):
             if value is not None and value < 1:
                 rule = f"a float >= 1 with inference={self.inference!r}, whose closed forms need it"
                 raise bad_parameter(self, name, rule, value)
+
+    def _without_effect(self) -> dict[str, str]:
+        """Settings that nothing would come of, and why."""
+        if self.inference == "annealing":
+            steering = ("m_step", "messages", "bp_rounds", "bp_tol", "damping")
+            return dict.fromkeys(steering, "with inference='annealing', which passes no messages")
+        idle = dict.fromkeys(
+            ("n_best", "cooling"), f"with inference={self.inference!r}, which does not anneal"
+        )
+        if self.bp_rounds == 1:
+            idle["bp_tol"] = "with bp_rounds=1, since nothing follows the one round"
+        return idle
 
     # ---- fitting --------------------------------------------------------------------------------------
 
@@ -193,59 +237,67 @@ class PGM(Model):
             working=itemsize * in_block * L * (1 + kept) + 8 * (3 * K * M * in_block // E + 2 * N * L),
         )
 
-    def _fit(self, annotations: Annotations, pool: Executor, evidence: Array | None = None) -> None:
+    def _fit(self, annotations: Annotations, run: Run, evidence: Array | None = None) -> None:
         shape = (annotations.n_items, annotations.n_classes)
         if evidence is not None and evidence.shape != shape:
             raise bad_parameter(self, "item_prior", f"of shape {shape}", evidence.shape)
         learn = self._fit_annealing if self.inference == "annealing" else self._fit_messages
-        learn(annotations, pool, evidence)
+        learn(annotations, run, evidence)
         self.population_weights_ = self._weights(annotations.annotator_load)
         self.prior_distribution_ = self.psi_ @ self._cluster_distributions()
         self._describe_items()
 
-    def _fit_messages(self, annotations: Annotations, pool: Executor, evidence: Array | None) -> None:
+    def _fit_messages(self, annotations: Annotations, run: Run, evidence: Array | None) -> None:
+        """EM with its E-step by messages (Algorithm 3): maximum posterior, or variational Bayes.
+
+        The objective is Bethe's log-evidence plus what the priors add; under mean field, and with pairwise
+        counts and settled messages on a tree, it is a bound or the evidence itself and never falls. Elsewhere
+        it is neither, and may swing: when it keeps swinging without calming down, messages are damped.
+        """
         pairwise = self.m_step == "pairwise"
-        graph = Graph.of(
-            annotations,
-            pool,
-            mean_field=self.messages == "mean-field",
-            keep_cavities=pairwise,
-            shelf=pool.desk.shelf(),
-        )
-        load = annotations.annotator_load.astype(np.float64)
-        em = MessageEM(
-            graph, self._learner(), pairwise, self.bp_rounds, self.bp_tol, self.damping, load, evidence
-        )
-
-        def run(rng: np.random.Generator, book: Book[State]) -> Climb[State]:
-            def beginning() -> Beliefs:
-                alike, z = self._first_guess(annotations, rng)
-                return graph.start_by(alike, z)
-
-            return em.climb(
-                beginning,
-                max_iter=self._iterations(),
-                tol=self.tol,
-                n_labels=annotations.n_labels,
-                book=book,
-            )
-
-        # Threads go to the blocks of large data, to the restarts of small ones.
-        outer = pool if len(graph.blocks) < 2 else Serial(pool.desk)
-        best = best_restart(run, self.n_restarts, self.seed, outer, kind=State)
-        learned = best.state.learned
-        self._keep(learned.parameters, best.state.beliefs.w, best.state.beliefs.z)
-        self.alpha_, self.gamma_, self.tau_ = learned.alpha, learned.gamma, learned.tau
+        graph = Graph.of(annotations, run, mean_field=self.messages == "mean-field", keep_cavities=pairwise)
+        m_step, load = self._m_step(), annotations.annotator_load.astype(np.float64)
+        rounds, bp_tol = self.bp_rounds, BP_TOL if self.bp_tol is None else self.bp_tol
+        restarts = run.restarts(State, self.n_restarts, self.seed)
+        for restart in restarts:
+            state = restart.resumed
+            if state is None:
+                beliefs = graph.start_by_counts(*self._first_guess(annotations, restart.rng))
+                learned = m_step.learn(graph.statistics(beliefs, None), None)
+                damping = float(self.damping or 0.0)
+                potentials = with_evidence(learned.potentials, evidence, beliefs.z.T @ load)
+                state = State(
+                    graph.settle(beliefs, potentials, rounds, bp_tol, damping), learned, (), damping
+                )
+            for _ in restart.iterations(self._iterations(), self.tol):
+                beliefs, theta = state.beliefs, state.learned.potentials.theta
+                # E: what the beliefs make of the labels, and what that is worth
+                statistics = graph.statistics(beliefs, theta if pairwise else None)
+                objective = graph.evidence(beliefs, statistics.pair_terms) + state.learned.prior_term
+                objectives = (*state.objectives, objective)[-(SWINGS + 2) :]
+                # M: Section "maxeq", or Dirichlet posteriors
+                learned = m_step.learn(statistics, state.learned)
+                # messages: Section "belief"
+                damping = state.damping
+                if self.damping is None and not damping and swings(objectives):
+                    damping = AUTO_DAMPING
+                potentials = with_evidence(learned.potentials, evidence, beliefs.z.T @ load)
+                beliefs = graph.settle(beliefs, potentials, rounds, bp_tol, damping)
+                state = restart.advance(state, objective, State(beliefs, learned, objectives, damping))
+        best = restarts.best
+        self._keep(best.state.learned.parameters, best.state.beliefs.w, best.state.beliefs.z)
+        self.alpha_, self.gamma_, self.tau_ = best.state.learned.priors
         self.damping_ = np.asarray(best.state.damping)
         self.trace_, self.stopped_ = best.trace, best.stopped
 
-    def _fit_annealing(self, annotations: Annotations, pool: Executor, evidence: Array | None) -> None:
+    def _fit_annealing(self, annotations: Annotations, run: Run, evidence: Array | None) -> None:
+        """Simulated annealing on the complete state (Algorithm 2)."""
         priors = self._priors()
         K, L = self.n_item_clusters, self.n_annotator_clusters
 
-        def run(rng: np.random.Generator) -> annealing.Annealed:
-            alike, z = self._first_guess(annotations, rng)
-            w = alike(annotations.counts.astype(np.float64))
+        def annealed(rng: np.random.Generator) -> annealing.Annealed:
+            theta, psi, z = self._first_guess(annotations, rng)
+            w = assigned(annotations.counts.astype(np.float64), theta, psi)
             start = annealing.random_start(annotations, w.argmax(1), z.argmax(1), K, L, priors)
             return annealing.anneal(
                 annotations,
@@ -260,7 +312,7 @@ class PGM(Model):
             )
 
         streams = [np.random.default_rng([self.seed, restart]) for restart in range(self.n_restarts)]
-        best = max(pool.map(run, streams), key=lambda annealed: annealed.best[0][0])
+        best = max(run.map(annealed, streams), key=lambda found: found.best[0][0])
         _, state = best.best[0]
         items, annotators = annealing.conditionals(annotations, state, evidence)
         self._keep(state.parameters, softmax_rows(items)[0], softmax_rows(annotators)[0])
@@ -272,21 +324,18 @@ class PGM(Model):
     def _iterations(self) -> int:
         return self.max_iter or DEFAULT_ITERATIONS[self.inference]
 
-    def _first_guess(
-        self, annotations: Annotations, rng: np.random.Generator
-    ) -> tuple[Callable[[Array], Array], Array]:
-        """How items are compared with random items' labels (their counts in, beliefs out), and annotators'
-        beliefs at random."""
+    def _first_guess(self, annotations: Annotations, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+        """Θ (K, P) of random items' labels and uniform ψ, to compare items with; annotators at random."""
         K, L = self.n_item_clusters, self.n_annotator_clusters
         theta = initial_theta(annotations, K, PAPER_PRIOR, rng)
         z = rng.dirichlet(np.full(L, 0.3), size=annotations.n_annotators)
-        return partial(assigned, theta=theta, psi=np.full(K, 1.0 / K)), normalised(z)
+        return theta, np.full(K, 1.0 / K), normalised(z)
 
     def _priors(self) -> Priors:
         given = (self.alpha, self.gamma, self.tau)
         return Priors(*(PAPER_PRIOR if value is None else value for value in given))
 
-    def _learner(self) -> Learner:
+    def _m_step(self) -> MStep:
         if self.inference == "vb":
             return VariationalBayes(self.alpha, self.gamma, self.tau)
         return MaximumPosterior(self._priors())
@@ -350,7 +399,7 @@ class PGM(Model):
             safe_log(np.vstack([fitted.item_clusters_, fitted.psi_])[item]),
             safe_log(np.vstack([fitted.annotator_clusters_, fitted.omega_])[annotator]),
         )
-        graph = Graph.of(new.take_rows(fresh), Serial(), keep_cavities=False)
+        graph = Graph.of(new.take_rows(fresh), Run(), keep_cavities=False)
         start = graph.start(np.exp(potentials.psi), np.exp(potentials.omega))
         beliefs = graph.settle(start, potentials, rounds=50, tol=1e-9 * max(new.n_labels, 1))
         self.item_clusters_, self.annotator_clusters_ = beliefs.w, beliefs.z

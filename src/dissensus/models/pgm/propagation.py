@@ -15,7 +15,7 @@ Because ν_e = F ŵ_e and ẑ_e ∝ z_n / ν_e, the pair's own terms need no ext
 s_e = Σ_l z_n(l) / ν_e(l) they are Z_e = 1 / s_e and b_e(k, l) = F_akl ŵ_e(k) z_n(l) / ν_e(l).
 
 A block of items owns its pairs' messages and its items' beliefs, which stay where the block is worked on
-(shelf.py); it is given Θ, ψ, Ω and the annotators' beliefs, and returns additive statistics.
+(execution/messages.py); it is given Θ, ψ, Ω and the annotators' beliefs, and returns additive statistics.
 ``mean_field=True`` replaces (1) and (2) by their mean-field counterparts (z in place of ẑ, the
 expected logarithm in place of the logarithm of the expectation).
 """
@@ -23,7 +23,7 @@ expected logarithm in place of the logarithm of the expectation).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -33,10 +33,12 @@ from scipy.special import rel_entr, xlogy
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.blocks import Block
-from dissensus.execution.blocks import Executor, Work, total
-from dissensus.execution.messages import BlockState, InMemory, Kept, Place, Shelf
+from dissensus.execution.messages import BlockState, InMemory, MemoryState, MessageStorage, Slot
+from dissensus.execution.run import Run
+from dissensus.execution.threads import Work, total
+from dissensus.models.fmm import assigned
 from dissensus.models.pgm.kernels import PairBlock, PairLayout, cavity, class_counts, messages, pair_counts
-from dissensus.numerics import Array, column_sums, softmax_rows
+from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax_rows
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,33 @@ class Potentials:
     omega: Array  # (L,), or (N, L)
 
 
+def with_evidence(potentials: Potentials, evidence: Array | None, mass: Array) -> Potentials:
+    """Item potentials of their own where something is known of the items beforehand."""
+    if evidence is None:
+        return potentials
+    own = item_evidence(evidence, normalised(np.exp(potentials.theta)), mass)
+    return replace(potentials, psi=potentials.psi + own)
+
+
+def item_evidence(evidence: Array, theta: Array, mass: Array) -> Array:
+    """(items, K): Σ_p h_mp log Σ_l π_l Θ_klp, the pseudo-labels h_m as those of an average annotator.
+
+    ``mass`` (annotator clusters) weighs the clusters: π ∝ mass.
+    """
+    average = np.einsum("l,klp->kp", normalised(mass), theta)
+    return np.asarray(evidence @ safe_log(average).T)
+
+
 @dataclass(frozen=True)
 class Beliefs:
     """Posterior of every item's and annotator's cluster, and the messages behind them."""
 
     z: Array  # (N, L)
-    states: tuple[Kept, ...]  # of each block: its items' beliefs, and the messages
+    states: tuple[BlockState, ...]  # of each block: its items' beliefs, and the messages
     item_mass: Array  # (K,): Σ_m w_mk
     node_terms: float  # Σ_m log Z_m + Σ_n log Z_n
     change: float  # summed KL of these beliefs from the previous ones; NaN where not measured
-    keeper: object = None  # of the states: see shelf.Round
+    files: object = None  # of the states: see messages.Round
 
     @cached_property
     def w(self) -> Array:
@@ -83,12 +102,13 @@ class Graph:
     n_annotators: int
     mean_field: bool = False
     keep_cavities: bool = True  # pairwise beliefs need them; without, a pair costs half the memory
-    shelf: Shelf = field(default_factory=InMemory)
+    storage: MessageStorage = field(default_factory=InMemory)
 
     @classmethod
-    def of(cls, annotations: Annotations, pool: Executor, **settings: Any) -> Self:
+    def of(cls, annotations: Annotations, run: Run, **settings: Any) -> Self:
         """The graph of some annotations."""
-        return cls(pool.over(annotations, PairBlock.of), annotations.n_annotators, **settings)
+        work = run.over(annotations, PairBlock.of)
+        return cls(work, annotations.n_annotators, storage=run.storage, **settings)
 
     @property
     def blocks(self) -> Sequence[Block]:
@@ -101,17 +121,16 @@ class Graph:
         """Beliefs given, messages that say nothing yet."""
         return self._begun(_given_step, z, (w[block.place] for block in self.blocks))
 
-    def start_by(self, responsibilities: Callable[[Array], Array], z: Array) -> Beliefs:
-        """Items by their own label counts (items, classes), annotators given."""
-        nothing = (None for _ in self.blocks)
-        return self._begun(_counted_step, z, nothing, responsibilities=responsibilities)
+    def start_by_counts(self, theta: Array, psi: Array, z: Array) -> Beliefs:
+        """Items by comparing their own label counts with Θ (K, P), annotators given."""
+        return self._begun(_counted_step, z, (None for _ in self.blocks), theta=theta, psi=psi)
 
     def _begun(self, step: Callable[..., Any], z: Array, own: Iterable[Any], **common: Any) -> Beliefs:
-        shelved = self.shelf.round(len(self.blocks))
-        parts = list(self.work.map(step, zip(own, shelved.places, strict=True), **common))
+        stored = self.storage.round(len(self.blocks))
+        parts = list(self.work.map(step, zip(own, stored.slots, strict=True), **common))
         (item_mass,) = total((mass,) for _, mass in parts)
         states = tuple(state for state, _ in parts)
-        return Beliefs(z, states, item_mass, -np.inf, np.inf, shelved.keeper)
+        return Beliefs(z, states, item_mass, -np.inf, np.inf, stored.files)
 
     def round(
         self, beliefs: Beliefs, potentials: Potentials, damping: float = 0.0, *, measure: bool = True
@@ -122,10 +141,10 @@ class Graph:
         """
         psi = potentials.psi
         own_psi = [psi] * len(self.blocks) if psi.ndim == 1 else [psi[block.place] for block in self.blocks]
-        shelved = self.shelf.round(len(self.blocks))
+        stored = self.storage.round(len(self.blocks))
         parts = self.work.map(
             _mean_field_step if self.mean_field else _round_step,
-            zip(beliefs.states, own_psi, shelved.places, strict=True),
+            zip(beliefs.states, own_psi, stored.slots, strict=True),
             z=beliefs.z,
             theta=potentials.theta,
             damping=damping,
@@ -144,10 +163,10 @@ class Graph:
         z, annotator_terms = softmax_rows(logits + potentials.omega)
         change = moved + rel_entr(z, beliefs.z).sum() if measure else np.nan
         node_terms = float(annotator_terms.sum()) + item_terms
-        return Beliefs(z, tuple(states), item_mass, node_terms, float(change), shelved.keeper)
+        return Beliefs(z, tuple(states), item_mass, node_terms, float(change), stored.files)
 
     def settle(
-        self, beliefs: Beliefs, potentials: Potentials, *, rounds: int, tol: float, damping: float = 0.0
+        self, beliefs: Beliefs, potentials: Potentials, rounds: int, tol: float, damping: float = 0.0
     ) -> Beliefs:
         """Rounds until the summed KL between successive beliefs is at most ``tol``."""
         for _ in range(rounds):
@@ -166,12 +185,16 @@ class Graph:
         label_mass, pair_terms = total(parts)
         return Statistics(label_mass, beliefs.item_mass, column_sums(beliefs.z), pair_terms)
 
-    def evidence(self, beliefs: Beliefs) -> float:
-        """log Z in Bethe's form (3); under mean field, its lower bound."""
+    def evidence(self, beliefs: Beliefs, pair_terms: float | None = None) -> float:
+        """log Z in Bethe's form (3); under mean field, its lower bound.
+
+        ``pair_terms`` are those of :meth:`statistics`, where they are known already.
+        """
         if self.mean_field:
             return beliefs.node_terms
-        parts = self.work.map(_pair_terms_step, beliefs.states, z=beliefs.z)
-        return beliefs.node_terms - float(total(parts)[0])
+        if pair_terms is None:
+            (pair_terms,) = total(self.work.map(_pair_terms_step, beliefs.states, z=beliefs.z))
+        return beliefs.node_terms - float(pair_terms)
 
 
 # ---- the steps of a block -----------------------------------------------------------------------------
@@ -181,7 +204,7 @@ class Graph:
 class RoundPart:
     """What one block adds to a round."""
 
-    state: Kept
+    state: BlockState
     who: NDArray[np.int32]
     logits: Array  # (who, L): Σ_e log ν_e(l), or its mean-field counterpart
     item_mass: Array  # (K,)
@@ -189,18 +212,18 @@ class RoundPart:
     moved: float
 
 
-def _given_step(block: PairBlock, own: tuple[Array, Place]) -> tuple[Kept, Array]:
-    w, place = own
-    return place.keep(BlockState(w, None, None)), column_sums(w)
+def _given_step(block: PairBlock, own: tuple[Array, Slot]) -> tuple[BlockState, Array]:
+    w, slot = own
+    return slot.keep(MemoryState(w, None, None)), column_sums(w)
 
 
 def _counted_step(
-    block: PairBlock, own: tuple[None, Place], responsibilities: Callable[[Array], Array]
-) -> tuple[Kept, Array]:
-    return _given_step(block, (responsibilities(block.counts()), own[1]))
+    block: PairBlock, own: tuple[None, Slot], theta: Array, psi: Array
+) -> tuple[BlockState, Array]:
+    return _given_step(block, (assigned(block.counts(), theta, psi), own[1]))
 
 
-def _pair_terms_step(block: PairBlock, state: Kept, z: Array) -> tuple[float]:
+def _pair_terms_step(block: PairBlock, state: BlockState, z: Array) -> tuple[float]:
     """Σ_e log Z_e = −Σ_e log s_e."""
     nu, terms = _messages_of(block, state, z), 0.0
     for layout, pairs in zip(block.layouts, block.pairs, strict=True):
@@ -209,13 +232,13 @@ def _pair_terms_step(block: PairBlock, state: Kept, z: Array) -> tuple[float]:
     return (terms,)
 
 
-def _messages_of(block: PairBlock, state: Kept, z: Array) -> Array:
+def _messages_of(block: PairBlock, state: BlockState, z: Array) -> Array:
     """(pairs, L): the messages to annotators; ones before the first round."""
     nu = state.nu
     return np.ones((block.n_pairs, z.shape[1])) if nu is None else nu
 
 
-def _counts_step(block: PairBlock, state: Kept, z: Array, theta: Array | None) -> tuple[Array, float]:
+def _counts_step(block: PairBlock, state: BlockState, z: Array, theta: Array | None) -> tuple[Array, float]:
     w, nu, incoming = state.w, _messages_of(block, state, z), state.incoming
     z = z.astype(nu.dtype, copy=False)
     parts = (
@@ -248,16 +271,16 @@ def _shard_counts(
 
 def _round_step(
     block: PairBlock,
-    own: tuple[Kept, Array, Place],
+    own: tuple[BlockState, Array, Slot],
     z: Array,
     theta: Array,
     damping: float,
     keep_cavities: bool,
     measure: bool,
 ) -> RoundPart:
-    state, psi, place = own
-    before = _messages_of(block, state, z).astype(place.dtype, copy=False)
-    z = z.astype(place.dtype, copy=False)
+    state, psi, slot = own
+    before = _messages_of(block, state, z).astype(slot.dtype, copy=False)
+    z = z.astype(slot.dtype, copy=False)
     nu = np.empty_like(before)
     cavities = np.empty_like(before) if keep_cavities else None
     w = np.empty((block.n_items, theta.shape[0]))
@@ -265,11 +288,11 @@ def _round_step(
     item_terms = 0.0
     shards = zip(block.layouts, block.items, block.pairs, block.places, strict=True)
     for layout, items, pairs, places in shards:
-        factors, scale = layout.factors(theta, place.dtype)
+        factors, scale = layout.factors(theta, slot.dtype)
         incoming, sums = cavity(z, layout.annotator, before[pairs])
         mu = messages(layout, factors, incoming)
         w[items], terms = softmax_rows(layout.to_items @ np.log(mu) + (psi if psi.ndim == 1 else psi[items]))
-        outgoing, left_sums = cavity(w[items].astype(place.dtype, copy=False), layout.item, mu)
+        outgoing, left_sums = cavity(w[items].astype(slot.dtype, copy=False), layout.item, mu)
         new = messages(layout, factors.transpose(0, 2, 1), outgoing, out=nu[pairs])
         new /= left_sums[:, None]
         if damping:
@@ -282,13 +305,13 @@ def _round_step(
         if cavities is not None:
             cavities[pairs] = incoming
     moved = float(rel_entr(w, state.w).sum()) if measure else 0.0
-    kept = place.keep(BlockState(w, nu, cavities))
+    kept = slot.keep(MemoryState(w, nu, cavities))
     return RoundPart(kept, block.who, logits, column_sums(w), item_terms, moved)
 
 
 def _mean_field_step(
     block: PairBlock,
-    own: tuple[Kept, Array, Place],
+    own: tuple[BlockState, Array, Slot],
     z: Array,
     theta: Array,
     damping: float,
@@ -296,7 +319,7 @@ def _mean_field_step(
     measure: bool,
 ) -> RoundPart:
     del damping, keep_cavities  # mean field passes no messages
-    state, psi, place = own
+    state, psi, slot = own
     K, L, P = theta.shape
     w = np.empty((block.n_items, K))
     logits = np.zeros((len(block.who), L))
@@ -313,5 +336,5 @@ def _mean_field_step(
         item_terms += float((w[items] * own_psi).sum() - xlogy(w[items], w[items]).sum())
         logits[places] += layout.to_annotators @ nu
     moved = float(rel_entr(w, state.w).sum()) if measure else 0.0
-    kept = place.keep(BlockState(w, None, None))
+    kept = slot.keep(MemoryState(w, None, None))
     return RoundPart(kept, block.who, logits, column_sums(w), item_terms, moved)

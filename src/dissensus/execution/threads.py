@@ -1,13 +1,13 @@
-"""Work on labels in blocks: the unit that is mapped over, on threads here and on the workers of a cluster.
+"""Steps over blocks, in this process: one after the other, or on threads.
 
-A step returns additive statistics of its block (`data/blocks.py`), and whoever asked for them adds them in
-the order of the blocks: the result is the same to the last bit whatever executes the steps, and however many
-at once.
+A step returns additive statistics of its block, and whoever asked for them adds them in the order of the
+blocks: the result is the same to the last bit whatever executes the steps, and however many at once.
 """
 
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,20 +20,18 @@ import numpy as np
 
 from dissensus.data.blocks import Block, Labels, blocks_of, labels_of
 from dissensus.errors import bad_parameter
-from dissensus.execution.blas import one_blas_thread
 from dissensus.params import n_cores
 
 if TYPE_CHECKING:
     from dissensus.data.annotations import Annotations
-    from dissensus.execution.desk import Desk
 
 Result = TypeVar("Result")
 
-
-# ---- what runs over them ------------------------------------------------------------------------------
-
 # What a step is given of a block's labels; built once, where the block is worked on.
 Layout = Callable[[Block, Labels], Any]
+
+
+# ---- what runs ----------------------------------------------------------------------------------------
 
 
 class Work(Protocol):
@@ -55,17 +53,8 @@ class Work(Protocol):
 class Executor(Protocol):
     """What steps run on."""
 
-    @property
-    def desk(self) -> Desk:
-        """What a fit has at hand beside its labels."""
-        ...
-
     def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
         """The step's result for every element, in their order."""
-        ...
-
-    def mapped(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
-        """The same, one at a time."""
         ...
 
     def over(self, annotations: Annotations, layout: Layout) -> Work:
@@ -73,40 +62,18 @@ class Executor(Protocol):
         ...
 
 
-class Serial:
-    """One after the other, in this thread."""
+class Local:
+    """This process: the calling thread or, with a pool, several.
 
-    def __init__(self, desk: Desk | None = None, most_labels: int | None = None) -> None:
-        self.desk = desk or _plain_desk()
-        self._most_labels = most_labels
-
-    def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
-        """The step's result for every element, in their order."""
-        return list(self.mapped(step, over))
-
-    def mapped(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
-        """The same, one at a time."""
-        return (step(element) for element in over)
-
-    def over(self, annotations: Annotations, layout: Layout) -> Work:
-        """The annotations' blocks, ready for steps."""
-        return LocalWork(annotations, layout, self.mapped, self._most_labels)
-
-
-class Threads:
-    """A pool of threads; NumPy and BLAS release the interpreter's lock where it matters."""
+    Layouts of the first ``most_labels`` labels stay in memory (None: all).
+    """
 
     def __init__(
-        self,
-        pool: ThreadPoolExecutor,
-        n_threads: int,
-        desk: Desk | None = None,
-        most_labels: int | None = None,
+        self, n_threads: int = 1, pool: ThreadPoolExecutor | None = None, most_labels: int | None = None
     ) -> None:
-        self.desk = desk or _plain_desk()
-        self._most_labels = most_labels
+        self.n_threads = n_threads
         self._pool = pool
-        self._n_threads = n_threads
+        self._most_labels = most_labels
 
     def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
         """The step's result for every element, in their order."""
@@ -114,45 +81,44 @@ class Threads:
 
     def mapped(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
         """The same, one at a time; never many more than there are threads wait to be taken."""
-        if len(over) < 2:
-            yield from map(step, over)
-            return
-        # A thread should see what the caller sees of its context (resources).
-        waiting = deque(self._submit(step, element) for element in over[: 2 * self._n_threads])
-        following = iter(over[2 * self._n_threads :])
+        if self._pool is None or len(over) < 2:
+            return map(step, over)
+        return self._on_threads(self._pool, step, over)
+
+    def _on_threads(
+        self, pool: ThreadPoolExecutor, step: Callable[[Any], Result], over: Sequence[Any]
+    ) -> Iterator[Result]:
+        def submitted(element: Any) -> Future[Result]:
+            # A thread should see what the caller sees of its context (resources).
+            return pool.submit(copy_context().run, step, element)
+
+        waiting = deque(map(submitted, over[: 2 * self.n_threads]))
+        following = iter(over[2 * self.n_threads :])
         try:
             while waiting:
                 result = waiting.popleft().result()
-                waiting.extend(self._submit(step, element) for element in itertools.islice(following, 1))
+                waiting.extend(map(submitted, itertools.islice(following, 1)))
                 yield result
         finally:
             for future in waiting:
                 future.cancel()
 
-    def _submit(self, step: Callable[[Any], Result], element: Any) -> Future[Result]:
-        return self._pool.submit(copy_context().run, step, element)
-
-    def over(self, annotations: Annotations, layout: Layout) -> Work:
+    def over(self, annotations: Annotations, layout: Layout) -> LocalWork:
         """The annotations' blocks, ready for steps."""
-        return LocalWork(annotations, layout, self.mapped, self._most_labels)
+        most_labels = annotations.n_labels if self._most_labels is None else self._most_labels
+        return LocalWork(self, annotations, layout, most_labels)
 
 
 class LocalWork:
     """Blocks that are worked on in this process; the layouts of the first of them stay in memory."""
 
-    def __init__(
-        self,
-        annotations: Annotations,
-        layout: Layout,
-        mapped: Callable[..., Iterator[Any]],
-        most_labels: int | None = None,
-    ) -> None:
+    def __init__(self, local: Local, annotations: Annotations, layout: Layout, most_labels: int) -> None:
         self.blocks = blocks_of(annotations)
         self._labels = labels_of(annotations)
         self._build = layout
         self._layouts: dict[int, Any] = {}
-        self._mapped = mapped
-        self._most_labels = annotations.n_labels if most_labels is None else most_labels
+        self._local = local
+        self._most_labels = most_labels
 
     def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
         """``step(layout, own, **common)`` of every block, in their order."""
@@ -161,7 +127,7 @@ class LocalWork:
         def run(number: int) -> Result:
             return step(self._layout(number), *own[number : number + 1], **common)
 
-        return self._mapped(run, range(len(self.blocks)))
+        return self._local.mapped(run, range(len(self.blocks)))
 
     def _layout(self, number: int) -> Any:
         found = self._layouts.get(number)
@@ -173,30 +139,17 @@ class LocalWork:
 
 
 @contextmanager
-def executor(
-    n_jobs: int = -1, desk: Desk | None = None, most_labels: int | None = None
-) -> Iterator[Executor]:
-    """An executor on ``n_jobs`` threads (−1: all cores), BLAS held to one thread meanwhile.
-
-    Layouts of ``most_labels`` labels stay in memory (None: all).
-
-    One thread each is both reproducible and faster.
-    """
+def executor(n_jobs: int = -1, most_labels: int | None = None) -> Iterator[Local]:
+    """``n_jobs`` threads (−1: all cores), BLAS held to one thread meanwhile: reproducible, and faster."""
     if n_jobs != -1 and n_jobs < 1:
         raise bad_parameter("executor", "n_jobs", "an int >= 1, or -1 for all cores", n_jobs)
     n_threads = n_cores() if n_jobs == -1 else n_jobs
     with one_blas_thread():
         if n_threads == 1:
-            yield Serial(desk, most_labels)
+            yield Local(most_labels=most_labels)
             return
         with ThreadPoolExecutor(n_threads) as pool:
-            yield Threads(pool, n_threads, desk, most_labels)
-
-
-def _plain_desk() -> Desk:
-    from dissensus.execution.desk import Desk
-
-    return Desk()
+            yield Local(n_threads, pool, most_labels)
 
 
 def in_one_order(common: dict[str, Any]) -> dict[str, Any]:
@@ -207,9 +160,35 @@ def in_one_order(common: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# ---- sums ---------------------------------------------------------------------------------------------
-
-
 def total(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Add the blocks' statistics, entry by entry, in their order."""
     return reduce(lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), parts)
+
+
+# ---- BLAS ---------------------------------------------------------------------------------------------
+
+_changing = threading.Lock()
+_limit: Any = None
+_n_inside = 0
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS on one thread while anybody in this process is inside: with more it may sum in another order.
+
+    The first to come sets it, the last restores.
+    """
+    from threadpoolctl import threadpool_limits
+
+    global _limit, _n_inside
+    with _changing:
+        if _n_inside == 0:
+            _limit = threadpool_limits(limits=1, user_api="blas")
+        _n_inside += 1
+    try:
+        yield
+    finally:
+        with _changing:
+            _n_inside -= 1
+            if _n_inside == 0:
+                _limit.restore_original_limits()

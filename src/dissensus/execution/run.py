@@ -1,0 +1,164 @@
+"""What a fit uses while it runs: blocks to map over, restarts, iterations, checkpoints, progress.
+
+The loop of a model stands in the model's own file. What is here is used by the loop and never calls it back::
+
+    restarts = run.restarts(State, n_restarts, seed)
+    for restart in restarts:
+        state = restart.resumed                     # of an earlier run that was stopped, or None
+        if state is None:
+            state = ...                             # start
+        for _ in restart.iterations(max_iter, tol):
+            ...                                     # expectation, objective, maximisation
+            state = restart.advance(state, objective, following)
+    best = restarts.best                            # best.state, best.trace, best.stopped
+
+A fit without restarts takes the one ``run.ascent(State)``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from dissensus.execution.checkpoints import Checkpoints
+from dissensus.execution.messages import InMemory, MessageStorage
+from dissensus.execution.progress import Progress, in_words
+from dissensus.execution.threads import Executor, Layout, Local, Result, Work
+from dissensus.numerics import Array
+
+if TYPE_CHECKING:
+    from dissensus.data.annotations import Annotations
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one fit runs on, and where it keeps things meanwhile."""
+
+    executor: Executor = field(default_factory=Local)
+    n_labels: int = 1
+    storage: MessageStorage = field(default_factory=InMemory)  # for messages between rounds
+    checkpoints: Callable[[], Path] | None = None  # where this very fit keeps its own; None: nowhere
+    checkpoint_every: int = 5  # iterations between two checkpoints
+    progress: Progress | None = None
+
+    def over(self, annotations: Annotations, layout: Layout) -> Work:
+        """The annotations' blocks, laid out for steps."""
+        return self.executor.over(annotations, layout)
+
+    def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
+        """The step's result for every element, in their order."""
+        return self.executor.map(step, over)
+
+    def ascent(
+        self, kind: type[State], name: str = "fit", rng: np.random.Generator | None = None
+    ) -> Ascent[State]:
+        """The iterations of one fit whose states are of a kind."""
+        kept = (
+            None
+            if self.checkpoints is None
+            else Checkpoints(self.checkpoints() / name, kind, self.checkpoint_every)
+        )
+        return Ascent(kept, self.n_labels, self.progress, rng or np.random.default_rng(0))
+
+    def restarts(self, kind: type[State], n_restarts: int, seed: int) -> Restarts[State]:
+        """Fits from several starts, one after the other; the best is kept."""
+        return Restarts(self, kind, n_restarts, seed)
+
+
+class Restarts(Generic[State]):
+    """Ascents from several starts. Restart r draws from its own stream of random numbers."""
+
+    best: Ascent[State]  # the one that ended highest, the first of several
+
+    def __init__(self, run: Run, kind: type[State], n_restarts: int, seed: int) -> None:
+        self._run = run
+        self._kind = kind
+        self._n_restarts = n_restarts
+        self._seed = seed
+
+    def __iter__(self) -> Iterator[Ascent[State]]:
+        for number in range(self._n_restarts):
+            rng = np.random.default_rng([self._seed, number])
+            ascent = self._run.ascent(self._kind, f"restart-{number}", rng)
+            yield ascent
+            if number == 0 or ascent.trace[-1] > self.best.trace[-1]:
+                self.best = ascent
+
+
+class Ascent(Generic[State]):
+    """Iterations of one fit until its objective settles: what was found, and how it came about."""
+
+    state: State  # the state whose objective is the trace's last, once the iterations are over
+    stopped: str  # "tolerance" or "max_iter"; empty while iterations go on
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints[State] | None,
+        n_labels: int,
+        progress: Progress | None,
+        rng: np.random.Generator,
+    ) -> None:
+        self.rng = rng
+        self._checkpoints = checkpoints
+        self._n_labels = max(n_labels, 1)
+        self._progress = progress
+        self._began: tuple[float, int] | None = None
+        found = None if checkpoints is None else checkpoints.latest()
+        self.resumed = None if found is None else found.state
+        self.stopped = "" if found is None else found.stopped
+        self._objectives = [] if found is None else list(found.trace)
+        if found is not None:
+            self.state = found.state
+
+    @property
+    def trace(self) -> Array:
+        """The objective at every iteration."""
+        return np.array(self._objectives)
+
+    def iterations(self, max_iter: int, tol: float) -> Iterator[int]:
+        """Until the objective per label changes by at most ``tol``, ``max_iter`` of them at most."""
+        self._max_iter, self._tol = max_iter, tol
+        while not self.stopped:
+            yield len(self._objectives)
+
+    def advance(self, state: State, objective: float, following: State) -> State:
+        """At the end of an iteration: the state it began with, that state's objective, and what follows.
+
+        Returns the state to go on with; after the last iteration, the one whose objective is the last.
+        """
+        objectives = self._objectives
+        objectives.append(objective)
+        if len(objectives) > 1 and abs(objectives[-1] - objectives[-2]) <= self._tol * self._n_labels:
+            return self._stop(state, "tolerance")
+        last = len(objectives) == self._max_iter
+        if self._checkpoints is not None and len(objectives) % self._checkpoints.every == 0 and not last:
+            self._checkpoints.write(following, objectives, "")
+        self._tell(len(objectives))
+        return self._stop(state, "max_iter") if last else following
+
+    def _stop(self, state: State, why: str) -> State:
+        self.state, self.stopped = state, why
+        if self._checkpoints is not None:
+            self._checkpoints.write(state, self._objectives, why)
+        return state
+
+    def _tell(self, done: int) -> None:
+        if self._progress is None:
+            return
+        now = time.monotonic()
+        if self._began is None:
+            self._began = now, done
+        since, first = self._began
+        words = f"iteration {done} of at most {self._max_iter}"
+        if done > first:
+            seconds = (now - since) / (done - first)
+            left = in_words(seconds * (self._max_iter - done))
+            words += f", {self._n_labels / seconds:,.0f} labels a second, at most {left} left"
+        self._progress(words, done / self._max_iter)
