@@ -185,7 +185,6 @@ def known_posterior(annotations: Any, annotator: np.ndarray) -> np.ndarray:
 
 def overhead() -> dict[str, Any]:
     """Seconds that a round of four shards takes on two Dask workers beyond the same round here."""
-    from dissensus.execution.desk import Desk
 
     import dissensus as ds
     from dissensus.data import blocks
@@ -199,7 +198,7 @@ def overhead() -> dict[str, Any]:
     z = np.random.default_rng(0).dirichlet(np.ones(8), annotations.n_annotators)
     took = {}
     with connected("local", n_workers=2) as client, tempfile.TemporaryDirectory() as folder:
-        for name, pool in (("here", engine.Local()), ("Dask", Dask(client, Desk(), Path(folder)))):
+        for name, pool in (("here", engine.Local()), ("Dask", Dask(client, Path(folder)))):
             work = pool.over(annotations, PairBlock.of)
             times = []
             for _ in range(60):

@@ -66,6 +66,12 @@ def planned(
     return Plan(min(1.0, room / needs.messages, 2 * (room - needs.fixed) / needs.messages))
 
 
+def threads_that_fit(needs: Needs, memory: int, n_cores: int) -> int:
+    """How many threads may work on blocks at once in so much memory; one at least."""
+    room = memory - PROCESS_BYTES - needs.fixed
+    return max(1, min(n_cores, room // max(needs.working, 1)))
+
+
 def block_labels(annotations: Annotations) -> int:
     """Labels of a block, about."""
     n_shards = -(-annotations.n_labels // SHARD_LABELS)

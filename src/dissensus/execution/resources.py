@@ -30,7 +30,7 @@ from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
 from dissensus.data.fingerprint import fingerprint
 from dissensus.errors import DataError, bad_parameter
-from dissensus.execution.memory import Needs, Plan, planned
+from dissensus.execution.memory import Needs, Plan, planned, threads_that_fit
 from dissensus.execution.messages import InMemory, MessageStorage, OnDisk
 from dissensus.execution.progress import PROGRESS, ShowProgress, shown
 from dissensus.execution.run import Run
@@ -59,6 +59,8 @@ class Resources:
         self, annotations: Annotations, identity: Identity, needs: Needs | None = None, n_jobs: int = -1
     ) -> Iterator[Run]:
         """What one fit on these annotations runs on; ``needs`` say what it takes, where memory is limited."""
+        if n_jobs == -1 and self.memory is not None and needs is not None and self.client is None:
+            n_jobs = threads_that_fit(needs, self.memory, n_cores())
         plan = self._plan(annotations, identity.name, needs, n_jobs)
         checkpoints = None
         with ExitStack() as stack:
