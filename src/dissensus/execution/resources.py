@@ -72,9 +72,7 @@ class Resources:
             storage = self._storage(scratch, plan)
             progress = None if self.progress is False else stack.enter_context(shown(self.progress))
             executor = stack.enter_context(self._executor(n_jobs, plan, scratch))
-            yield Run(
-                executor, annotations.n_labels, storage, checkpoints, self.checkpoint_every, progress
-            )
+            yield Run(executor, annotations.n_labels, storage, checkpoints, self.checkpoint_every, progress)
 
     @property
     def itemsize(self) -> int:
