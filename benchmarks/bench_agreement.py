@@ -18,10 +18,13 @@ from nltk.metrics.agreement import AnnotationTask
 
 from dissensus.annotators import informativeness
 from dissensus.evaluation import agreement
+from timing import best_seconds
 
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
 P, LABELS_PER_ITEM, LIMIT, PATIENCE = 5, 5, 3.0, 5.0
 LEVELS = ("nominal", "ordinal")
+
+seconds = partial(best_seconds, clock=time.process_time)  # others' load counts little
 
 
 def crowd(n_labels: int, seed: int = 0) -> Columns:
@@ -33,17 +36,6 @@ def crowd(n_labels: int, seed: int = 0) -> Columns:
     own = rng.integers(P, size=n_labels // LABELS_PER_ITEM)
     label = np.where(rng.random(n_labels) < 0.6, own[item], rng.integers(P, size=n_labels))
     return item, annotator, label
-
-
-def seconds(*tasks: Callable[[], object], repeats: int = 1) -> list[float]:
-    """Best processor time of each task over some runs, the tasks taking turns: others' load counts little."""
-    best = [float("inf")] * len(tasks)
-    for _ in range(repeats):
-        for number, task in enumerate(tasks):
-            start = time.process_time()
-            task()
-            best[number] = min(best[number], time.process_time() - start)
-    return best
 
 
 def peak_megabytes(task: Callable[[], object]) -> float:
@@ -117,7 +109,7 @@ def beside(
     for n_labels in samples:
         columns = crowd(n_labels)
         (ours,) = seconds(partial(agreement.krippendorff_alpha, columns[0], columns[2]), repeats=5)
-        (theirs,) = seconds(partial(peer, columns))
+        (theirs,) = seconds(partial(peer, columns), repeats=1)
         difference = abs(peer(columns) - agreement.krippendorff_alpha(columns[0], columns[2]))
         assert difference < 1e-6, f"{name} and this library differ by {difference}"
         held = f", {peak_megabytes(partial(peer, columns)):,.0f} MB" if memory else ""

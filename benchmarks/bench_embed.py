@@ -7,13 +7,12 @@ start in a fresh process, as a user's would.
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from timing import verdict
+from timing import data_option, verdict
 
 LEAST_RATIO = 20.0
 
@@ -37,7 +36,7 @@ def run(data: Path, cache: str) -> tuple[int, float, float, bool]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("DISSENSUS_DATA", "../shared/data")))
+    data_option(parser)
     options = parser.parse_args()
     if not (options.data / "jq1").is_dir():
         print(f"{options.data} has no jq1; set DISSENSUS_DATA or --data")

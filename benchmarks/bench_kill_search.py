@@ -24,6 +24,7 @@ from pathlib import Path
 import dissensus as ds
 from dissensus.paper.datasets import read_dataset
 from dissensus.selection.journal import FILE
+from timing import data_option
 
 
 def search(data: Path, largest: int, directory: Path) -> None:
@@ -72,7 +73,7 @@ def kill_once(command: list[str], directory: Path, after: int, delay: float) -> 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("DISSENSUS_DATA", "../shared/data")))
+    data_option(parser)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--largest", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)

@@ -13,7 +13,6 @@ only if asked for, and goes on in the same directory after a kill.
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import sys
 import time
@@ -27,7 +26,7 @@ import dissensus as ds
 from dissensus.features.features import features_of
 from dissensus.models.ldlnm.criterion import DevDistributions
 from dissensus.paper.datasets import read_dataset
-from timing import verdict
+from timing import data_option, verdict
 
 LEAST_RATIO, MOST_MINUTES = 3.0, 20.0
 SIZES = range(3, 21)
@@ -145,7 +144,7 @@ def search(parts: dict[str, ds.Annotations], directory: Path | None) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("DISSENSUS_DATA", "../shared/data")))
+    data_option(parser)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--search", action="store_true")
     parser.add_argument("--directory", type=Path)

@@ -9,7 +9,6 @@ making data frames are not in it. GLAD and MACE run where there are at most 30,0
 from __future__ import annotations
 
 import argparse
-import os
 import time
 import warnings
 from collections.abc import Callable
@@ -23,6 +22,7 @@ import dissensus as ds
 from dissensus.io.atomic import atomic_path
 from dissensus.paper.datasets import read_dataset
 from dissensus.paper.tables import line, table
+from timing import data_option
 
 SLOW_PEERS_MOST_LABELS = 30_000
 OURS: dict[str, Callable[[ds.Annotations], object]] = {
@@ -127,7 +127,7 @@ def page(results: dict[str, dict[str, tuple[float, float] | None]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("DISSENSUS_DATA", "../shared/data")))
+    data_option(parser)
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/results/peers.md"))
     parser.add_argument("--most-labels", type=int, default=10**9)
     given = parser.parse_args()

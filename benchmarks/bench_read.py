@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +20,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv
+
+from timing import in_fresh_process, peak_bytes
 
 LIMIT = 1.5  # times pyarrow's own
 LABELS_PER_ITEM = 10
@@ -69,14 +69,8 @@ def measure(reader: str, path: str) -> None:
     start, processor = time.perf_counter(), time.process_time()
     n_labels = READERS[reader](path)
     seconds, processor = time.perf_counter() - start, time.process_time() - processor
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"labels": n_labels, "seconds": seconds, "processor": processor, "peak": peak}))
-
-
-def in_fresh_process(reader: str, path: Path) -> dict[str, float]:
-    command = [sys.executable, __file__, "--reader", reader, "--file", str(path)]
-    finished = subprocess.run(command, check=True, capture_output=True, text=True)
-    return dict(json.loads(finished.stdout))
+    found = {"labels": n_labels, "seconds": seconds, "processor": processor, "peak": peak_bytes()}
+    print(json.dumps(found))
 
 
 def compare(path: Path, rounds: int) -> float:
@@ -84,7 +78,7 @@ def compare(path: Path, rounds: int) -> float:
     found: dict[str, list[dict[str, float]]] = {reader: [] for reader in READERS}
     for _ in range(rounds):
         for reader in READERS:
-            found[reader].append(in_fresh_process(reader, path))
+            found[reader].append(in_fresh_process(__file__, "--reader", reader, "--file", path))
     assert len({run["labels"] for runs in found.values() for run in runs}) == 1
     for reader, runs in found.items():
         best, work = (min(run[key] for run in runs) for key in ("seconds", "processor"))

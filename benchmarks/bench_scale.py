@@ -35,14 +35,14 @@ MEMORY = "12GB"
 PEER_SECONDS, PEER_BYTES = 400, 20 * 10**9
 LIMITS = {"Dawid–Skene": 8.0, "PGM 8×8": 60.0}
 DASK_LABELS = 10**6
-PLANTED_LABELS, PLANTED = 10**7, (6, 4)
+CLUSTER_LABELS, PLANTED = 10**7, (6, 4)
 
 
 # ---- single measurements, each in a process of its own --------------------------------------------------
 
 
 def write(n_labels: int, n_classes: int, folder: str) -> dict[str, Any]:
-    """The files of a crowd, and the items' planted clusters beside them."""
+    """The files of a crowd, and the items' true clusters beside them."""
     np.save(f"{folder}.npy", Crowd(n_labels, n_classes).write(Path(folder)))
     return {}
 
@@ -150,8 +150,8 @@ def precision(store: str) -> dict[str, Any]:
     }
 
 
-def planted(store: str, clusters: str) -> dict[str, Any]:
-    """How well planted clusters are found: PGM of their number, the best of three starts."""
+def found_again(store: str, clusters: str) -> dict[str, Any]:
+    """How well the true clusters are found: PGM of their number, the best of three starts."""
     from sklearn.metrics import adjusted_rand_score
 
     import dissensus as ds
@@ -159,7 +159,7 @@ def planted(store: str, clusters: str) -> dict[str, Any]:
     annotations = ds.open_annotations(store)
     fitted = ds.PGM(*PLANTED, n_restarts=3, max_iter=60, n_jobs=2).fit(annotations)
     item = np.load(clusters)[annotations.items.astype(np.int64)]
-    _, annotator, _, _ = Crowd(annotations.n_labels, annotations.n_classes).planted()
+    _, annotator, _, _ = Crowd(annotations.n_labels, annotations.n_classes).parameters()
     annotator = annotator[annotations.annotators.astype(np.int64)]
     found = fitted.annotator_clusters_.argmax(axis=1)
     busy = annotations.annotator_load >= 20
@@ -174,7 +174,7 @@ def planted(store: str, clusters: str) -> dict[str, Any]:
 
 def known_posterior(annotations: Any, annotator: np.ndarray) -> np.ndarray:
     """(items, K): log P(w_m, labels) with Θ and the annotators' clusters known: nobody does better."""
-    theta, *_ = Crowd(annotations.n_labels, annotations.n_classes).planted()
+    theta, *_ = Crowd(annotations.n_labels, annotations.n_classes).parameters()
     logs = np.log(theta)
     posterior = np.empty((annotations.n_items, len(theta)))
     for k in range(len(theta)):
@@ -223,7 +223,7 @@ MEASUREMENTS = {
     "fit one thread": lambda model, source: fit_one_thread(model, source),
     "fit on Dask": lambda model, source, n: fit(model, source, cluster="local", n_workers=int(n)),
     "peer": peer,
-    "planted": planted,
+    "found_again": found_again,
     "precision": precision,
     "overhead": overhead,
 }
@@ -402,13 +402,13 @@ def single(folder: Path, say: Any) -> None:
 
 
 def found_again(folder: Path, say: Any) -> None:
-    """The planted clusters, if the size was among those measured."""
-    store = folder / f"{PLANTED_LABELS}-5.store"
+    """The true clusters found again, if the size was among those measured."""
+    store = folder / f"{CLUSTER_LABELS}-5.store"
     if not store.exists():
         return
-    one = measured("planted", store, folder / f"{PLANTED_LABELS}-5.npy")
+    one = measured("found_again", store, folder / f"{CLUSTER_LABELS}-5.npy")
     K, L = PLANTED
-    say(f"Planted clusters at {PLANTED_LABELS:,} labels, PGM {K} × {L} (adjusted Rand index): "
+    say(f"Planted clusters at {CLUSTER_LABELS:,} labels, PGM {K} × {L} (adjusted Rand index): "
         f"annotators {one['annotators']:.3f}, those with 20 labels or more ({one['busy_share']:.0%}) "
         f"{one['busy']:.3f}; items, of five labels each, {one['items']:.3f}, and {one['ceiling']:.3f} for "
         f"who knows the parameters and every annotator's cluster.")  # fmt: skip

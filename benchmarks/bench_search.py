@@ -10,16 +10,14 @@ processors' seconds stand beside it: divided by the cores they are what a quiet 
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import sys
 import time
-from pathlib import Path
 
 import dissensus as ds
 from dissensus.paper.datasets import read_dataset
 from dissensus.params import n_cores
-from timing import verdict
+from timing import data_option, verdict
 
 LIMITS = {"bp": 60.0, "vb": 90.0, "annealing": 180.0}  # seconds on two cores; the paper took 7 and 9 hours
 
@@ -44,7 +42,7 @@ def search(inference: str, annotations: ds.Annotations, largest: int) -> tuple[f
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("DISSENSUS_DATA", "../shared/data")))
+    data_option(parser)
     parser.add_argument("--inference", nargs="+", choices=LIMITS, default=list(LIMITS))
     parser.add_argument("--largest", type=int, default=20)
     given = parser.parse_args()

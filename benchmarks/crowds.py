@@ -19,7 +19,7 @@ A_FILE = 10_000_000  # labels
 
 @dataclass(frozen=True)
 class Crowd:
-    """A planted crowd; labels are drawn when they are written."""
+    """A simulated crowd; labels are drawn when they are written."""
 
     n_labels: int
     n_classes: int
@@ -38,7 +38,7 @@ class Crowd:
         """N."""
         return max(50, self.n_labels // PER_ANNOTATOR)
 
-    def planted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.random.Generator]:
+    def parameters(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.random.Generator]:
         """Θ, the annotators' clusters and loads, and the generator that draws the rest."""
         rng = np.random.default_rng(self.seed)
         K, L = self.n_item_clusters, self.n_annotator_clusters
@@ -49,7 +49,7 @@ class Crowd:
 
     def write(self, folder: Path) -> np.ndarray:
         """Parquet files of labels, items in an order that is not that of their ids; the items' clusters."""
-        theta, z, weights, rng = self.planted()
+        theta, z, weights, rng = self.parameters()
         K, L, P = theta.shape
         names = pa.array([f"class {p}" for p in range(P)])
         number = rng.permutation(self.n_items)  # an item's id

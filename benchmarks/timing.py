@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -12,15 +14,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def best_seconds(*tasks: Callable[[], object], repeats: int = 5) -> list[float]:
-    """Best wall time of each task over some rounds, the tasks taking turns."""
+def best_seconds(
+    *tasks: Callable[[], object], repeats: int = 5, clock: Callable[[], float] = time.perf_counter
+) -> list[float]:
+    """Best time of each task over some rounds, the tasks taking turns; wall time unless told otherwise."""
     best = [float("inf")] * len(tasks)
     for _ in range(repeats):
         for number, task in enumerate(tasks):
-            start = time.perf_counter()
+            start = clock()
             task()
-            best[number] = min(best[number], time.perf_counter() - start)
+            best[number] = min(best[number], clock() - start)
     return best
+
+
+def data_option(parser: argparse.ArgumentParser) -> None:
+    """Let the command line say where the datasets are."""
+    usual = Path(os.environ.get("DISSENSUS_DATA", "../shared/data"))
+    parser.add_argument("--data", type=Path, default=usual, help="folder of the datasets")
 
 
 def peak_bytes() -> int:
