@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.testing import CliRunner
 
-from dissensus.cli.commands import app
+from dissensus.cli import application
+
+COMMANDS: dict[str, Any] = vars(typer.main.get_command(application()))["commands"]
 
 
 def run(*words: Any, code: int = 0) -> Any:
     """Run a command in this process and insist on its exit code."""
-    result = CliRunner().invoke(app, [str(word) for word in words], prog_name="dissensus")
+    result = CliRunner().invoke(application(), [str(word) for word in words], prog_name="dissensus")
     assert result.exit_code == code, f"{result.stdout}\n{result.stderr}"
     return result
 

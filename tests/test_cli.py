@@ -26,9 +26,19 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.fixture(scope="module")
+def refined(crowd: Path) -> tuple[Path, Any]:
+    """The crowd refined by the model chosen for it: the directory, and what was printed as JSON."""
+    place = crowd.parent / "refined"
+    return place, json.loads(run("fit", crowd / "annotations.csv", "-o", place, "--json").stdout)
+
+
 @pytest.fixture(autouse=True)
 def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+FMM = ["--model", "fmm", "-k", 3, "--test-size", 0, "--no-report"]  # a fit that takes no time
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -81,17 +91,18 @@ def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_control_characters_in_the_data_do_not_reach_the_terminal() -> None:
     votes = write_votes(Path("votes.csv"), "i,a,\x1b[31mred\nj,a,x\n")
     assert "\x1b" not in run("describe", votes).stdout
-    assert "\x1b" not in failure("fit", votes, "--labels", "x,y")
+    assert "\x1b" not in failure("fit", votes, "--classes", "x,y")
 
 
 # ---- fit ----------------------------------------------------------------------------------------------
 
 
-def test_fit_writes_labels_annotators_model_and_summary(crowd: Path) -> None:
-    run("fit", crowd / "annotations.csv", "-o", "refined")
+def test_fit_writes_labels_annotators_model_and_summary(refined: tuple[Path, Any]) -> None:
+    place, printed = refined
     files = {"labels.csv", "annotators.csv", "model.safetensors", "report.html", "summary.json"}
-    assert set(tree(Path("refined"))) == files
-    labels = read_csv(Path("refined/labels.csv"))
+    assert set(tree(place)) == files
+    assert printed == json.loads((place / "summary.json").read_text())
+    labels = read_csv(place / "labels.csv")
     classes = ["c1", "c2", "c3", "c4"]
     assert list(labels[0]) == ["item", "label", *(f"p_{name}" for name in classes), "entropy", "n_labels"]
     assert len(labels) == 80
@@ -100,21 +111,27 @@ def test_fit_writes_labels_annotators_model_and_summary(crowd: Path) -> None:
         assert chances.sum() == pytest.approx(1, rel=1e-5)
         assert float(row["entropy"]) == pytest.approx(-(chances * np.log(chances)).sum(), rel=1e-4)
         assert row["n_labels"] == "5"
-    annotators = read_csv(Path("refined/annotators.csv"))
+    annotators = read_csv(place / "annotators.csv")
     assert sum(int(row["n_labels"]) for row in annotators) == 400
 
 
-def test_the_saved_model_is_the_one_behind_the_labels(crowd: Path) -> None:
-    run("fit", crowd / "annotations.csv", "-o", "refined")
-    model = dissensus.load("refined/model.safetensors")
-    written = [row["label"] for row in read_csv(Path("refined/labels.csv"))]
+def test_the_saved_model_is_the_one_behind_the_labels(refined: tuple[Path, Any]) -> None:
+    model = dissensus.load(refined[0] / "model.safetensors")
+    written = [row["label"] for row in read_csv(refined[0] / "labels.csv")]
     assert list(model.predict()) == written
+
+
+def test_auto_says_which_candidates_it_compared(refined: tuple[Path, Any]) -> None:
+    summary = refined[1]
+    scores = [-math.inf if row["score"] is None else row["score"] for row in summary["held_out"]]
+    best = summary["held_out"][scores.index(max(scores))]
+    assert (summary["model"], summary["settings"]) == (best["model"], best["settings"])
 
 
 def test_agreement_with_the_others_by_hand() -> None:
     # a: on i the other says x (agrees), on j the other says x, a said y. b likewise. c is alone on k.
     write_votes(Path("votes.csv"), "i,a,x\ni,b,x\nj,a,y\nj,b,x\nk,c,x\n")
-    run("fit", "votes.csv", "-m", "majority", "--held-out", 0)
+    run("fit", "votes.csv", "-m", "majority", "--test-size", 0, "--no-report")
     rows = read_csv(Path("votes-refined/annotators.csv"))
     assert [row["agreement"] for row in rows] == ["0.5", "0.5", ""]
 
@@ -134,29 +151,16 @@ def test_the_summary_says_what_was_done(crowd: Path) -> None:
     assert set(summary["seconds"]) == {"compare", "fit", "write", "report"}
 
 
-def test_json_on_standard_output_is_the_summary(crowd: Path) -> None:
-    result = run("fit", crowd / "annotations.csv", "-o", "refined", "--json")
-    assert json.loads(result.stdout) == json.loads(Path("refined/summary.json").read_text())
-
-
-def test_auto_says_which_candidates_it_compared(crowd: Path) -> None:
-    result = run("fit", crowd / "annotations.csv", "-o", "refined", "--json")
-    summary = json.loads(result.stdout)
-    scores = [-math.inf if row["score"] is None else row["score"] for row in summary["held_out"]]
-    best = summary["held_out"][scores.index(max(scores))]
-    assert (summary["model"], summary["settings"]) == (best["model"], best["settings"])
-
-
 def test_the_same_seed_gives_the_same_labels(crowd: Path) -> None:
     for place in ("one", "two"):
-        run("fit", crowd / "annotations.csv", "-o", place, "--model", "fmm", "--seed", 3)
+        run("fit", crowd / "annotations.csv", "-o", place, *FMM, "--seed", 3)
     assert Path("one/labels.csv").read_bytes() == Path("two/labels.csv").read_bytes()
 
 
 @pytest.mark.parametrize("model", [*MODELS, *FEATURE_MODELS])
 def test_every_model_runs(crowd: Path, model: str) -> None:
     np.save("features.npy", np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32))
-    words = ["--model", model, "-o", model, "--held-out", 0, "--features", "features.npy", "--no-report"]
+    words = ["--model", model, "-o", model, "--test-size", 0, "--features", "features.npy", "--no-report"]
     words += ["--set", "epochs=2"] if model == "ldlnm" else []
     run("fit", crowd / "annotations.csv", *words)
     assert json.loads(Path(model, "summary.json").read_text())["model"] == model
@@ -164,13 +168,13 @@ def test_every_model_runs(crowd: Path, model: str) -> None:
 
 def test_the_output_is_named_after_the_file(crowd: Path) -> None:
     Path("votes.v2.csv").write_bytes((crowd / "annotations.csv").read_bytes())
-    run("fit", "votes.v2.csv", "--model", "majority")
+    run("fit", "votes.v2.csv", *FMM)
     assert Path("votes.v2-refined/labels.csv").is_file()
 
 
 def test_class_counts_have_no_annotators_to_write() -> None:
     Path("counts.csv").write_text("item,yes,no\ni,3,1\nj,0,4\nk,2,2\n")
-    run("fit", "counts.csv", "--layout", "counts")
+    run("fit", "counts.csv", "--layout", "counts", "--no-report")
     assert not Path("counts-refined/annotators.csv").exists()
     assert [row["n_labels"] for row in read_csv(Path("counts-refined/labels.csv"))] == ["4", "4", "4"]
 
@@ -178,17 +182,17 @@ def test_class_counts_have_no_annotators_to_write() -> None:
 def test_gold_labels_are_held_against_the_result() -> None:
     write_votes(Path("votes.csv"), "i,a,x\ni,b,x\nj,a,y\nj,b,y\n")
     Path("gold.csv").write_text("item,label\ni,x\nj,x\n")
-    result = run("fit", "votes.csv", "--gold", "gold.csv", "-m", "majority", "--held-out", 0)
+    result = run("fit", "votes.csv", "--gold", "gold.csv", "-m", "majority", "--test-size", 0, "--no-report")
     assert "Gold labels: 50.0% right" in result.stdout
 
 
 def test_the_label_order_is_given_with_commas_or_one_by_one() -> None:
     write_votes(Path("votes.csv"), "i,a,low\nj,a,high\n")
     for place, option in {
-        "a": ["--labels", "high,mid,low"],
-        "b": ["--labels", "high", "--labels", "low"],
+        "a": ["--classes", "high,mid,low"],
+        "b": ["--classes", "high", "--classes", "low"],
     }.items():
-        run("fit", "votes.csv", "-o", place, "-m", "majority", "--held-out", 0, *option)
+        run("fit", "votes.csv", "-o", place, "-m", "majority", "--test-size", 0, "--no-report", *option)
     columns = [
         [name for name in read_csv(Path(place, "labels.csv"))[0] if name[:2] == "p_"] for place in "ab"
     ]
@@ -206,12 +210,12 @@ BAD = {
     "a mistyped setting": (["fit", "votes.csv", "-m", "fmm", "--set", "alfa=2"], "did you mean 'alpha'?"),
     "a setting outside its rule": (["fit", "votes.csv", "-m", "fmm", "-k", "0"], "must be an int >= 1"),
     "a setting the model lacks": (["fit", "votes.csv", "-m", "majority", "-k", "3"], "has no setting"),
-    "a setting for no model": (["fit", "votes.csv", "-k", "3"], "name the model"),
+    "a setting for no model": (["fit", "votes.csv", "-k", "3"], "name the --model"),
     "a setting without a value": (["fit", "votes.csv", "-m", "fmm", "--set", "alpha"], "name=value"),
     "no number": (["fit", "votes.csv", "-m", "fmm", "-k", "three"], "--item-clusters"),
     "a policy that is none": (["fit", "votes.csv", "--duplicates", "kep"], "'keep'"),
-    "a label outside the set": (["fit", "votes.csv", "--labels", "x,z"], "'y' is not in the label set"),
-    "a share beyond one": (["fit", "votes.csv", "--held-out", "1.5"], "'held_out' parameter of refine"),
+    "a label outside the set": (["fit", "votes.csv", "--classes", "x,z"], "'y' is not in the label set"),
+    "a share beyond one": (["fit", "votes.csv", "--test-size", "1.5"], "'test_size' parameter of refine"),
     "somebody's directory": (["fit", "votes.csv", "-o", "thesis"], "was not written by dissensus"),
     "a file to write into": (["fit", "votes.csv", "-o", "votes.csv"], "is a file"),
     "features of other items": (["fit", "votes.csv", "--features", "f.npy"], "f.npy"),
@@ -256,7 +260,7 @@ def test_a_failure_while_writing_leaves_nothing(crowd: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("dissensus.models.base.Model.save", full_disk)
-    line = failure("fit", crowd / "annotations.csv", "-m", "majority", "--held-out", 0, "-o", "refined")
+    line = failure("fit", crowd / "annotations.csv", "-m", "majority", "--test-size", 0, "-o", "refined")
     assert "no space left on device" in line
     assert tree(Path()) == {}
     assert not Path("refined").exists()
@@ -277,7 +281,7 @@ def test_describe_counts_by_hand() -> None:
 
 def test_notes_go_to_standard_error() -> None:
     votes = write_votes(Path("votes.csv"), "i,a,yes\ni,b,Yes\n")
-    result = run("fit", votes, "-m", "majority", "--held-out", 0, "--json")
+    result = run("fit", votes, "-m", "majority", "--test-size", 0, "--json")
     assert "note: " in result.stderr
     json.loads(result.stdout)
 
@@ -319,7 +323,7 @@ def test_score_of_labels_against_gold_by_hand() -> None:
 
 
 def test_score_of_a_model_on_hidden_labels_equals_the_library(crowd: Path) -> None:
-    run("fit", crowd / "annotations.csv", "-m", "pgm", "-k", 3, "-l", 2, "-o", "refined", "--held-out", 0)
+    run("fit", crowd / "annotations.csv", *FMM, "-m", "pgm", "-l", 2, "-o", "refined")
     found = json.loads(run("score", "refined/model.safetensors", crowd / "annotations.csv", "--json").stdout)
     model = dissensus.load("refined/model.safetensors")
     labels = dissensus.read_annotations(crowd / "annotations.csv")
@@ -342,7 +346,7 @@ def test_refined_labels_are_closer_to_the_truth_than_raw_counts(crowd: Path) -> 
         "raw": ["-m", "empirical", "-s", "smoothing=0"],
         "fmm": ["-m", "fmm", "-k", 3],
     }.items():
-        run("fit", crowd / "annotations.csv", *words, "-o", place, "--held-out", 0)
+        run("fit", crowd / "annotations.csv", *words, "-o", place, "--test-size", 0, "--no-report")
         scored = run("score", f"{place}/labels.csv", crowd / "population.csv", "--json")
         values.append(json.loads(scored.stdout)["values"]["kl"]["value"])
     assert values[1] < values[0]
@@ -350,10 +354,10 @@ def test_refined_labels_are_closer_to_the_truth_than_raw_counts(crowd: Path) -> 
 
 def test_a_page_is_written_unless_it_is_not_wanted(crowd: Path) -> None:
     words = ["fit", crowd / "annotations.csv", "-m", "fmm", "-k", 3, "-o", "refined"]
-    run(*words, "--title", "Pilot <1>", "--held-out", 0)
+    run(*words, "--title", "Pilot <1>", "--test-size", 0)
     page = Path("refined/report.html").read_text(encoding="utf-8")
     assert "<title>Pilot &lt;1&gt;" in page
-    run(*words, "--no-report", "--held-out", 0)
+    run(*words, "--no-report", "--test-size", 0)
     assert not Path("refined/report.html").exists()
 
 
@@ -361,7 +365,7 @@ def test_a_page_that_cannot_be_made_does_not_cost_the_fit(
     crowd: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dissensus.report.page.page", lambda _: 1 / 0)
-    result = run("fit", crowd / "annotations.csv", "-m", "majority", "--held-out", 0, "-o", "refined")
+    result = run("fit", crowd / "annotations.csv", "-m", "majority", "--test-size", 0, "-o", "refined")
     assert (
         "note: no report (ZeroDivisionError: division by zero); try again with: dissensus report refined"
         in result.stderr
@@ -503,7 +507,7 @@ def test_import_of_class_counts_keeps_the_counts() -> None:
 
 
 def test_export_writes_weighted_rows(crowd: Path) -> None:
-    run("fit", crowd / "annotations.csv", "-m", "fmm", "-o", "refined", "--held-out", 0)
+    run("fit", crowd / "annotations.csv", *FMM, "-o", "refined")
     run("export", "refined/model.safetensors", "-o", "rows.csv", "--format", "weighted")
     weights: dict[str, float] = {}
     for row in read_csv(Path("rows.csv")):
@@ -523,7 +527,7 @@ def test_the_demo_shows_that_refining_helps_and_where_the_labels_are() -> None:
 
 
 def test_two_questions_of_an_export_get_two_directories() -> None:
-    from dissensus.cli.writing import stem
+    from dissensus.cli.options import stem
 
     assert stem(Path("project-1.json"), "tone of voice?") == "project-1-tone-of-voice"
     assert stem(Path("votes.csv.gz")) == "votes"

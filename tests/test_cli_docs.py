@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 
-from cli_help import run
-from dissensus.cli.commands import app
+from cli_help import COMMANDS, run
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
-COMMANDS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
 
 
 def section(title: str) -> str:

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 import dissensus as ds
-from cli_help import failure, run
+from cli_help import COMMANDS, failure, run
 from dissensus.data import blocks
 from dissensus.errors import DataError
 from dissensus.execution import resources as resourcing
 from dissensus.execution.run import Ascent
 
 ITERATIONS = 12
-FIT = ["--model", "pgm", "-k", "4", "-l", "3", "--held-out", "0", "--no-report"]
+FIT = ["--model", "pgm", "-k", "4", "-l", "3", "--test-size", "0", "--no-report"]
 FIT += ["-s", f"max_iter={ITERATIONS}", "-s", "tol=0"]
 
 # The program, which kills itself when the fit has noted so many iterations.
@@ -87,6 +87,29 @@ def test_every_option_reaches_the_library(
     }
 
 
+def test_every_core_is_used_unless_fewer_are_asked_for() -> None:
+    for name, command in COMMANDS.items():
+        jobs = next((one for one in command.params if one.name == "jobs"), None)
+        assert jobs is None or jobs.default == -1, name
+
+
+@pytest.mark.parametrize("command", ["fit", "select", "recover"])
+def test_a_local_cluster_has_a_worker_a_core(
+    command: str, votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, Any] = {}
+
+    @contextmanager
+    def noted(**given: Any) -> Iterator[resourcing.Resources]:
+        seen.update(given)
+        raise DataError("far enough")
+        yield
+
+    monkeypatch.setattr(resourcing, "resources", noted)
+    assert failure(command, votes, "--cluster", "local", "-o", tmp_path / "out") == "far enough"
+    assert (seen["cluster"], seen["n_workers"]) == ("local", -1)
+
+
 @pytest.mark.parametrize("command", ["select", "recover"])
 def test_a_search_says_what_its_cluster_shares(
     command: str, votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -150,7 +173,7 @@ def test_hiding_labels_does_not_break_the_limit_in_silence(
     hiding = [word if word != "0" else "0.2" for word in FIT[:8]]
     line = failure("fit", votes, *hiding, "--memory", "1GB", "-o", tmp_path / "out")
     assert "hiding labels to judge a model by takes 750MB of memory beside the fit" in line
-    assert "--held-out 0" in line
+    assert "--test-size 0" in line
     run("fit", votes, *FIT, "--memory", "1GB", "-o", tmp_path / "out")
 
 

@@ -364,7 +364,7 @@ def test_missing_files_and_folders(tmp_path: Path, write: Callable[..., Path]) -
 def test_a_label_outside_the_declared_set_is_named(write: Callable[..., Path]) -> None:
     path = write(HEADER + 'a,b,"yes"\n\nc,d,mabye\n')
     with pytest.raises(
-        DataError, match=r"line 4: label 'mabye' is not in the label set; add it with --labels"
+        DataError, match=r"line 4: label 'mabye' is not in the label set; add it with classes="
     ):
         ds.read_annotations(path, classes=["no", "yes"])
     assert list(ds.read_annotations(path, classes=["yes", "mabye", "no"]).classes) == ["yes", "mabye", "no"]

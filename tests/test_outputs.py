@@ -130,14 +130,11 @@ def test_json_has_no_words_for_infinity(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["majority", "dawid-skene"])
-def test_labels_written_some_items_at_a_time_are_the_models_frame(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_written_some_items_at_a_time_are_the_models_frame(kind: str, tmp_path: Path) -> None:
     items = ['a "b"', "c,d", "é", "x\ny", "1"] * 4
     labels = ["yes", "no", "1,5"] * 6 + ["no", "yes"]
     crowd = Annotations.from_arrays(items, [f"a{n % 7}" for n in range(20)], labels)
     model = build_model(kind, {}).fit(crowd)
     write_csv(model.to_frame(), tmp_path / "whole.csv")
-    monkeypatch.setattr("dissensus.workflow.PIECE", 2)
-    write_pieces(label_pieces(model), tmp_path / "pieces.csv")
+    write_pieces(label_pieces(model, 2), tmp_path / "pieces.csv")
     assert (tmp_path / "pieces.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()

@@ -224,7 +224,7 @@ def test_held_out_scores_of_a_run_are_taken_over(sample: ds.Annotations) -> None
 def test_scores_on_other_hidden_labels_are_not_mixed_in(sample: ds.Annotations) -> None:
     from dissensus.workflow import refine
 
-    run = refine(sample, "fmm", {"n_item_clusters": 4}, held_out=0.3)
+    run = refine(sample, "fmm", {"n_item_clusters": 4}, test_size=0.3)
     table = held_out_table(run.model, sample, run.held_out, 0.2, 0)
     assert {row["n"] for row in table} == {run.held_out[0].n_hidden}
 

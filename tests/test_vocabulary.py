@@ -98,7 +98,7 @@ def test_a_declared_order_is_kept_and_closed() -> None:
     assert list(vocabulary) == ["lo", "mid", "hi"]
     assert codes.tolist() == [0, 2, 0]
     with pytest.raises(
-        DataError, match=r"line 3: label 'mabye' is not in the label set; add it with --labels"
+        DataError, match=r"line 3: label 'mabye' is not in the label set; add it with classes="
     ):
         encode(["yes", "no", "mabye"], "label", order=["no", "yes"], place=lambda row: f"line {row + 1}")
 

@@ -9,9 +9,9 @@
     report.html         one self-contained page to look at, unless it is not wanted
     summary.json        settings, seed, versions, data, held-out scores, timings, the command
 
-The directory appears whole or not at all, and replaces nothing but an earlier run's. A search leaves, beside
-these, search.jsonl (every finished trial; the same command goes on from it after a kill) and cells.csv (one
-row a cell, best first).
+A finished search has its table beside them (cells.csv, best first) and the record from which the same command
+goes on after a kill (search.jsonl); a measured recovery has recovery.csv and summary.json. A directory
+appears whole or not at all, and replaces nothing but an earlier result.
 """
 
 from __future__ import annotations
@@ -40,14 +40,16 @@ from dissensus.selection.compare import HeldOut, choose_model, compare
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dissensus.evaluation.recovery import Recovery
     from dissensus.selection.select import Selection
 
 LABELS, ANNOTATORS, MODEL, REPORT = "labels.csv", "annotators.csv", "model.safetensors", "report.html"
 CELLS = "cells.csv"
+TEST_SIZE = 0.2  # share of the (item, annotator) pairs that is hidden to judge models by
+COMPARED, FITTED = 0.9, 0.95  # shares of the work that are behind after the comparison and after the fit
+YARDSTICK = "empirical"  # every model's held-out score stands beside the smoothed counts'
 PIECE = 1 << 16  # items written at a time
 PAGE_BYTES = 100  # a label, about, to make the page
-WRITING = 0.95  # share of the work that is behind when files are written
-YARDSTICK = "empirical"  # every model's held-out score stands beside the smoothed counts'
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,10 @@ class Run:
     chosen: bool  # True: the model was chosen by held-out likelihood
     seed: int
     seconds: dict[str, float] = field(default_factory=dict)
-    test_size: float = 0.2  # share of the pairs that was hidden
+    test_size: float = TEST_SIZE
+
+
+# ---- choosing and fitting -----------------------------------------------------------------------------
 
 
 def refine(
@@ -70,23 +75,26 @@ def refine(
     *,
     seed: int = 0,
     n_jobs: int = -1,
-    held_out: float = 0.2,
+    test_size: float = TEST_SIZE,
     progress: ShowProgress = None,
 ) -> Run:
     """Fit the named model to all labels, or the one that best foresees hidden ones (``"auto"``).
 
-    ``held_out`` is the share of (item, annotator) pairs hidden for the comparison; 0 leaves it out for a
+    ``test_size`` is the share of (item, annotator) pairs hidden for the comparison; 0 leaves it out for a
     named model.
     """
-    if not 0 <= held_out < 1:
-        raise bad_parameter("refine", "held_out", "a float >= 0 and < 1", held_out)
+    if not 0 <= test_size < 1:
+        raise bad_parameter("refine", "test_size", "a float >= 0 and < 1", test_size)
+    if model == "auto" and settings:
+        raise ParameterError(f"{', '.join(settings)}: name the model= that should take this")
+
     seconds: dict[str, float] = {}
     with shown(progress) as tell:
         with _timed("compare", seconds):
-            wanted, table = _decide(annotations, model, settings or {}, seed, n_jobs, held_out, tell)
-        with _timed("fit", seconds), _told(f"fitting {title_of(wanted)} to all labels", bool(table), tell):
+            wanted, table = _decide(annotations, model, settings or {}, seed, n_jobs, test_size, tell)
+        with _timed("fit", seconds), _fit_told(wanted, COMPARED if table else 0.0, tell):
             fitted = wanted.fit(annotations)
-    return Run(annotations, fitted, table, model == "auto", seed, seconds, held_out or 0.2)
+    return Run(annotations, fitted, table, model == "auto", seed, seconds, test_size or TEST_SIZE)
 
 
 def _decide(
@@ -95,32 +103,33 @@ def _decide(
     settings: Mapping[str, Any],
     seed: int,
     n_jobs: int,
-    held_out: float,
+    test_size: float,
     tell: Progress,
 ) -> tuple[Model, list[HeldOut]]:
-    def most(what: str, share: float) -> None:
-        tell(what, 0.9 * share)
+    """The model to fit to all labels, and how it and others foresaw hidden ones."""
 
+    def comparing(what: str, share: float) -> None:
+        tell(what, COMPARED * share)
+
+    shared: dict[str, Any] = {"test_size": test_size or TEST_SIZE, "n_jobs": n_jobs, "progress": comparing}
     if name == "auto":
-        if settings:
-            raise ParameterError(f"{', '.join(settings)}: name the model that should take this, with --model")
-        return choose_model(annotations, seed, test_size=held_out or 0.2, n_jobs=n_jobs, progress=most)
+        return choose_model(annotations, seed, **shared)
     wanted = build_model(name, settings, seed=seed, n_jobs=n_jobs)
-    if not held_out:
+    if not test_size:
         return wanted, []
-    rivals = [wanted] if name_of(wanted) == YARDSTICK else [wanted, build_model(YARDSTICK, {})]
-    return wanted, compare(annotations, rivals, seed, test_size=held_out, progress=most)
+    rivals = [wanted] if name == YARDSTICK else [wanted, build_model(YARDSTICK, {})]
+    return wanted, compare(annotations, rivals, seed, **shared)
 
 
 @contextmanager
-def _told(what: str, compared: bool, tell: Progress) -> Iterator[None]:
-    """The fit's iterations are what is left of the work: all of it, or a tenth after a comparison."""
-    used, first = current(), 0.9 if compared else 0.0
-    tell(what, first)
+def _fit_told(model: Model, behind: float, tell: Progress) -> Iterator[None]:
+    """Tell of a fit inside the block: its iterations are what is left of the work."""
+    used, what = current(), f"fitting {title_of(model)} to all labels"
+    tell(what, behind)
     with shown(used.progress) as tell_iteration:
 
         def both(words: str, share: float) -> None:
-            tell(what, first + (WRITING - first) * share)
+            tell(what, behind + (FITTED - behind) * share)
             tell_iteration(words, share)
 
         with using(replace(used, progress=both)):
@@ -134,7 +143,116 @@ def _timed(what: str, seconds: dict[str, float]) -> Iterator[None]:
     seconds[what] = round(time.perf_counter() - started, 3)
 
 
-# ---- what a run knows ---------------------------------------------------------------------------------
+# ---- writing ------------------------------------------------------------------------------------------
+
+
+def write_run(
+    run: Run,
+    directory: Path,
+    *,
+    command: str = "",
+    source: str = "",
+    force: bool = False,
+    page: Mapping[str, Any] | None = None,
+    progress: ShowProgress = None,
+) -> dict[str, Any]:
+    """Write the run's files, all or none, and give back its summary.
+
+    ``page`` are settings of :func:`dissensus.write_report` (an empty mapping does); None: no page.
+    """
+    looks = None if page is None else {"held_out": run.held_out, **page}
+    with output_directory(directory, force) as folder, shown(progress) as tell:
+        return _write_fit(run, folder, {"command": command, "source": source}, looks, tell)
+
+
+def write_selection(
+    selection: Selection,
+    annotations: Annotations,
+    directory: Path,
+    *,
+    command: str = "",
+    source: str = "",
+    page: Mapping[str, Any] | None = None,
+    progress: ShowProgress = None,
+) -> dict[str, Any]:
+    """Write a search's table and its winner, fitted to all labels; otherwise as :func:`write_run`."""
+    run = Run(annotations, selection.model, [], True, selection.seed, {"search": selection.seconds})
+    found = {key: value for key, value in selection.to_dict().items() if key != "cells"}
+    looks = None if page is None else {"held_out": None, "selection": selection, **page}
+    notice = {"command": command, "source": source, "search": found}
+    with output_directory(directory) as folder, shown(progress) as tell:
+        write_csv(selection.to_frame(), folder / CELLS)
+        return _write_fit(run, folder, notice, looks, tell)
+
+
+def write_recovery(
+    recovery: Recovery, directory: Path, *, command: str = "", source: str = "", force: bool = False
+) -> dict[str, Any]:
+    """Write a recovery's table, a row for every model and R, and everything behind it, all or none."""
+    with output_directory(directory, force) as folder:
+        write_csv(recovery.to_frame(every=True), folder / "recovery.csv")
+        content = {"command": command, "source": source, "recovery": recovery.to_dict()}
+        return write_summary(folder, content)
+
+
+def _write_fit(
+    run: Run, folder: Path, notice: Mapping[str, Any], looks: Mapping[str, Any] | None, tell: Progress
+) -> dict[str, Any]:
+    """Labels, annotators (where there are any), the model, the page and the summary."""
+    seconds, missing = dict(run.seconds), None
+    tell("writing labels, annotators and the model", FITTED)
+    with _timed("write", seconds):
+        write_pieces(label_pieces(run.model), folder / LABELS)
+        if not run.annotations.anonymous:
+            write_csv(annotator_table(run), folder / ANNOTATORS)
+        run.model.save(folder / MODEL)
+    if looks is not None:
+        with _timed("report", seconds):
+            shown = {"command": notice["command"], "progress": tell, **looks}
+            missing = _too_large_for_a_page(run.annotations) or _try_page(run, folder / REPORT, shown)
+    content = summary(run) | {**notice, "seconds": seconds, "report_missing": missing}
+    return write_summary(folder, content)
+
+
+def _too_large_for_a_page(annotations: Annotations) -> str | None:
+    """Why there is no page, where it would break the limit of memory."""
+    allowed, needed = current().memory, PROCESS_BYTES + PAGE_BYTES * annotations.n_labels
+    if allowed is None or needed <= allowed:
+        return None
+    return f"it takes some {size_words(needed)} of memory, and {size_words(allowed)} are allowed"
+
+
+def _try_page(run: Run, path: Path, settings: Mapping[str, Any]) -> str | None:
+    """The run as one page; why there is none, where it cannot be made: that must not cost the fit."""
+    from dissensus.report.page import write_report
+
+    try:
+        write_report(
+            run.model, run.annotations, path, **{"seed": run.seed, "test_size": run.test_size, **settings}
+        )
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+# ---- what is written ----------------------------------------------------------------------------------
+
+
+def label_pieces(model: Model, size: int = PIECE) -> Iterator[pa.Table]:
+    """The rows of ``model.to_frame()``, some items at a time; ids stay in Arrow's hands."""
+    import pyarrow as pa
+
+    from dissensus.metrics import entropy_rows
+
+    ids, names = model.item_vocabulary_.arrow, model.class_vocabulary_.arrow
+    decision = model._decision()
+    for first in range(0, max(len(ids), 1), size):
+        rows = slice(first, first + size)
+        chances = model.label_distributions_[rows]
+        best = pa.array(decision[rows].argmax(axis=1))
+        columns = {"item": ids[rows], "label": names.take(best)}
+        columns |= {f"p_{name}": chances[:, p] for p, name in enumerate(model.classes_)}
+        yield pa.table(columns | {"entropy": entropy_rows(chances), "n_labels": model.n_labels_[rows]})
 
 
 def annotator_table(run: Run) -> Any:
@@ -161,23 +279,6 @@ def annotator_table(run: Run) -> Any:
     )
 
 
-def label_pieces(model: Model) -> Iterator[pa.Table]:
-    """The rows of ``model.to_frame()``, some items at a time; ids stay in Arrow's hands."""
-    import pyarrow as pa
-
-    from dissensus.metrics import entropy_rows
-
-    ids, names = model.item_vocabulary_.arrow, model.class_vocabulary_.arrow
-    decision = model._decision()
-    for first in range(0, max(len(ids), 1), PIECE):
-        rows = slice(first, first + PIECE)
-        chances = model.label_distributions_[rows]
-        best = pa.array(decision[rows].argmax(axis=1))
-        columns = {"item": ids[rows], "label": names.take(best)}
-        columns |= {f"p_{name}": chances[:, p] for p, name in enumerate(model.classes_)}
-        yield pa.table(columns | {"entropy": entropy_rows(chances), "n_labels": model.n_labels_[rows]})
-
-
 def gold_accuracy(run: Run) -> float | None:
     """Share of the items with a gold label to which the model gives it; None without gold."""
     from dissensus.metrics import accuracy
@@ -190,13 +291,11 @@ def gold_accuracy(run: Run) -> float | None:
     return accuracy(gold[known], given[run.model._decision()[known].argmax(axis=1)])
 
 
-def summary(run: Run, *, command: str = "", source: str = "") -> dict[str, Any]:
+def summary(run: Run) -> dict[str, Any]:
     """Everything needed to know what was done, as plain values."""
     from dissensus.data.description import describe
 
     return {
-        "command": command,
-        "source": source,
         "model": name_of(run.model),
         "chosen_by": "held-out likelihood" if run.chosen else "name",
         "settings": run.model.get_params(deep=False),
@@ -212,91 +311,6 @@ def summary(run: Run, *, command: str = "", source: str = "") -> dict[str, Any]:
     }
 
 
-# ---- writing ------------------------------------------------------------------------------------------
-
-
-def write_run(
-    run: Run,
-    directory: Path,
-    *,
-    command: str = "",
-    source: str = "",
-    force: bool = False,
-    page: Mapping[str, Any] | None = None,
-    progress: ShowProgress = None,
-) -> dict[str, Any]:
-    """Write the run's files, all or none, and give back its summary.
-
-    ``page`` are settings of :func:`dissensus.write_report` (an empty mapping does); None: no page.
-    """
-    with output_directory(directory, force) as folder, shown(progress) as tell:
-        seconds = dict(run.seconds)
-        tell("writing labels, annotators and the model", WRITING)
-        with _timed("write", seconds):
-            write_fitted(run, folder)
-        missing = None if page is None else _too_large_for_a_page(run.annotations)
-        if page is not None and missing is None:
-            with _timed("report", seconds):
-                missing = try_page(run, folder / REPORT, command=command, progress=tell, **page)
-        content = summary(run, command=command, source=source)
-        return write_summary(folder, content | {"seconds": seconds, "report_missing": missing})
-
-
-def write_selection(
-    selection: Selection,
-    annotations: Annotations,
-    directory: Path,
-    *,
-    command: str = "",
-    source: str = "",
-    page: Mapping[str, Any] | None = None,
-    progress: ShowProgress = None,
-) -> dict[str, Any]:
-    """Write the table and the winner, all or none, and give back the summary.
-
-    ``page`` are settings of :func:`dissensus.write_report`; None: no page.
-    """
-    run = Run(annotations, selection.model, [], True, selection.seed, {"search": selection.seconds})
-    found = {key: value for key, value in selection.to_dict().items() if key != "cells"}
-    with output_directory(directory) as folder:
-        write_csv(selection.to_frame(), folder / CELLS)
-        write_fitted(run, folder)
-        missing = None
-        if page is not None:
-            known = {"held_out": None, "selection": selection, "command": command, "progress": progress}
-            missing = try_page(run, folder / REPORT, **known, **page)
-        content = summary(run, command=command, source=source)
-        return write_summary(folder, content | {"search": found, "report_missing": missing})
-
-
-def _too_large_for_a_page(annotations: Annotations) -> str | None:
-    """Why there is no page, where it would break the limit of memory."""
-    allowed, needed = current().memory, PROCESS_BYTES + PAGE_BYTES * annotations.n_labels
-    if allowed is None or needed <= allowed:
-        return None
-    return f"it takes some {size_words(needed)} of memory, and {size_words(allowed)} are allowed"
-
-
-def write_fitted(run: Run, folder: Path) -> None:
-    """Labels, annotators (where there are any) and the model."""
-    write_pieces(label_pieces(run.model), folder / LABELS)
-    if not run.annotations.anonymous:
-        write_csv(annotator_table(run), folder / ANNOTATORS)
-    run.model.save(folder / MODEL)
-
-
-def try_page(run: Run, path: Path, **settings: Any) -> str | None:
-    """The run as one page; why there is none, where it cannot be made: that must not cost the fit."""
-    from dissensus.report.page import write_report
-
-    known: dict[str, Any] = {"held_out": run.held_out, "seed": run.seed, "test_size": run.test_size}
-    try:
-        write_report(run.model, run.annotations, path, **(known | settings))
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return None
-
-
 # ---- reading back -------------------------------------------------------------------------------------
 
 
@@ -310,7 +324,7 @@ class SavedRun:
 
     def evidence(self) -> dict[str, Any]:
         """What the page shows beside the model, by the names of :func:`dissensus.write_report`."""
-        known = {"seed": 0, "command": "", "test_size": 0.2}
+        known = {"seed": 0, "command": "", "test_size": TEST_SIZE}
         same = {name: self.summary.get(name, usual) for name, usual in known.items()}
         return {"held_out": self.summary.get("held_out") or None, "selection": self.cells, **same}
 
@@ -323,9 +337,13 @@ def open_run(place: Path) -> SavedRun:
         return SavedRun(load(place), {}, None)
     if not is_ours(place):
         raise DataError(f"{place}: is no directory that dissensus wrote; name one, or a *.safetensors file")
-    cells = place / CELLS
-    rows = None
-    if cells.is_file():
-        with cells.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    return SavedRun(load(place / MODEL), json.loads((place / SUMMARY).read_text(encoding="utf-8")), rows)
+    known = json.loads((place / SUMMARY).read_text(encoding="utf-8"))
+    return SavedRun(load(place / MODEL), known, _rows(place / CELLS))
+
+
+def _rows(table: Path) -> list[dict[str, str]] | None:
+    """A CSV file's rows; None where it is not there."""
+    if not table.is_file():
+        return None
+    with table.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))

@@ -1,19 +1,42 @@
-"""The command line: a door. A command parses, calls one library function, and prints.
+"""The command line. A command parses, calls one library function, and prints.
 
 Only typer is loaded to show help; numbers, tables and colours are loaded by the command that needs them.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
 import threading
 from types import FrameType
+from typing import TYPE_CHECKING
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    import typer
+
+__all__ = ["application", "main"]
 
 INTERRUPTED, TERMINATED = 130, 143
+
+#: A module a command, in the order in which help lists them.
+COMMANDS = (
+    "describe",
+    "fit",
+    "report",
+    "annotators",
+    "select",
+    "recover",
+    "score",
+    "models",
+    "import_",
+    "export",
+    "pack",
+    "simulate",
+    "demo",
+    "reproduce",
+)
 
 
 def main() -> None:
@@ -21,7 +44,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGINT, _interrupt)
     try:
-        from dissensus.cli.commands import app
+        app = application()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     try:
@@ -30,6 +53,15 @@ def main() -> None:
         if done.code == INTERRUPTED:
             _leave_at_once()
         raise
+
+
+def application() -> typer.Typer:
+    """The application with every command; each module adds its own when it is imported."""
+    for name in COMMANDS:
+        importlib.import_module(f"dissensus.cli.{name}")
+    from dissensus.cli.app import app
+
+    return app
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dissensus.cli.app import app, example
-from dissensus.cli.bundles import unbundled
-from dissensus.cli.reading import LabelFile, Reading
-from dissensus.cli.settings import Jobs, Seed
+from dissensus.cli.options import Json, LabelFile, Reading, unbundled
+from dissensus.cli.settings import ALL_CORES, Jobs, Seed
 from dissensus.cli.terminal import count, say, show_json, show_table
-from dissensus.cli.writing import Json
 from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ def annotators(
         int, typer.Option("--min-labels", metavar="N", help="Labels that a verdict needs.")
     ] = 10,
     seed: Seed = 0,
-    jobs: Jobs = 1,
+    jobs: Jobs = ALL_CORES,
     as_json: Json = False,
 ) -> None:
     """Tell spam from minority views, annotator by annotator, with the evidence."""

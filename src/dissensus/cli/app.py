@@ -1,15 +1,38 @@
-"""The application: its name, its greeting, and the options that stand before any command."""
+"""The application, and the one way out of it: whatever happens inside, one line comes out and an exit code.
+
+====  ==========================================================================
+0     done
+1     an error in dissensus itself (``--debug`` shows where)
+2     the input, an option or the place to write is at fault; nothing was written
+130   interrupted with Ctrl-C; nothing was written (a search keeps what is finished)
+143   terminated (SIGTERM); likewise
+====  ==========================================================================
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+import shlex
+import sys
+import traceback
+from collections.abc import Callable, Collection, Sequence
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from dissensus._version import __version__
-from dissensus.cli.door import EXIT_CODES, Door
+from dissensus.cli import INTERRUPTED
 from dissensus.cli.terminal import say
+from dissensus.errors import DissensusError, system_words
+from dissensus.execution.progress import printable
 
+DONE, BROKEN, BAD_INPUT = 0, 1, 2
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 an error in dissensus itself; 2 bad input, option or output place; "
+    "130 interrupted; 143 terminated. Unless it is 0, no result was written."
+)
 GREETING = (
     f"dissensus {__version__}: from disagreeing labels to the distribution a population would give",
     "",
@@ -19,9 +42,125 @@ GREETING = (
     "",
     "All commands: dissensus --help    One command: dissensus fit --help",
 )
+# Settings of the library whose option has another name than theirs; "_" is "-" in all of them.
+OPTION_OF = {
+    "item": "item_column",
+    "annotator": "annotator_column",
+    "label": "label_column",
+    "n_jobs": "jobs",
+    "n_draws": "draws",
+}
+
+
+class StoppedError(Exception):
+    """Ctrl-C where there is more to say than that nothing was written."""
+
+
+class OneWayOut(TyperGroup):
+    """The command group, with every way out leading through :func:`guarded`."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a command line and exit (``standalone_mode=False``: return, and let errors through)."""
+        words = list(sys.argv[1:] if args is None else args)
+        debug = "--debug" in words
+        if debug:
+            # Where it stands does not matter: it is easiest typed at the end of the line that failed.
+            words = ["--debug", *(word for word in words if word != "--debug")]
+
+        def run() -> Any:
+            return super(OneWayOut, self).main(
+                words, prog_name, complete_var, standalone_mode=False, obj=words, **extra
+            )
+
+        if not standalone_mode:
+            return run()
+        sys.exit(guarded(run, words, debug, self._options(words)))
+
+    def _options(self, words: Sequence[str]) -> set[str]:
+        """Every option of the command that these words call."""
+        command = next((self.commands[word] for word in words if word in self.commands), self)
+        return {name for parameter in command.params for name in parameter.opts}
+
+
+def guarded(run: Callable[[], Any], words: Sequence[str], debug: bool, options: Collection[str] = ()) -> int:
+    """Run, and turn whatever was raised into one line on standard error and an exit code."""
+    try:
+        code = run()
+        sys.stdout.flush()
+    except DissensusError as error:
+        return _fail(in_shell_words(str(error), options), BAD_INPUT)
+    except typer.TyperException as error:
+        return _fail(_usage(error), BAD_INPUT)
+    except StoppedError as error:
+        return _fail(str(error), INTERRUPTED)
+    except typer.Abort:
+        code = INTERRUPTED
+    except OSError as error:
+        return _fail(_system(error), BAD_INPUT)
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return _fail(_unexpected(error, words), BROKEN)
+    if code == INTERRUPTED:
+        return _fail("interrupted; nothing was written", INTERRUPTED)
+    return code if isinstance(code, int) else DONE
+
+
+def _fail(message: str, code: int) -> int:
+    sys.stderr.write(f"dissensus: {printable(' '.join(message.split()))}\n")
+    return code
+
+
+def in_shell_words(message: str, options: Collection[str]) -> str:
+    """A message of the library with its settings as the command's options.
+
+    >>> in_shell_words("hide none (test_size=0), or allow more memory=", {"--test-size", "--memory"})
+    'hide none (--test-size 0), or allow more --memory'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found["name"], found["text"] or found["value"]
+        flag = f"--{OPTION_OF.get(name, name).replace('_', '-')}"
+        if flag not in options:
+            return found[0]
+        return flag if value is None else f"{flag} {value}"
+
+    return re.sub(r"(?<=[ (])(?P<name>[a-z_]+)=(?:'(?P<text>[^']*)'|(?P<value>[\w.,]*\w))?", option, message)
+
+
+def _usage(error: typer.TyperException) -> str:
+    """What is wrong with the command line, and where its help is."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "dissensus"
+    message = error.format_message().rstrip(".")
+    gap = "" if message.endswith("?") else ";"
+    return f"{message[0].lower()}{message[1:]}{gap} see: {command} --help"
+
+
+def _system(error: OSError) -> str:
+    """What the operating system refused, and for which file."""
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{system_words(error)}; check the path and its permissions"
+
+
+def _unexpected(error: Exception, words: Sequence[str]) -> str:
+    command = shlex.join(["dissensus", "--debug", *(word for word in words if word != "--debug")])
+    what = f"{type(error).__name__}: {error}".rstrip(": ")
+    return f"this should not have happened ({what}); please report it with what this prints: {command}"
+
+
+# ---- the application ----------------------------------------------------------------------------------
 
 app = typer.Typer(
-    cls=Door,
+    cls=OneWayOut,
     name="dissensus",
     invoke_without_command=True,
     rich_markup_mode="rich",
@@ -53,6 +192,6 @@ def start(
     ] = False,
 ) -> None:
     """From the disagreeing labels of many annotators to the label distribution a population would give."""
-    del version, debug  # the first acts through its callback, the second in the door
+    del version, debug  # the first acts through its callback, the second on the way out
     if context.invoked_subcommand is None:
         say(*GREETING)

@@ -1,20 +1,41 @@
-"""``dissensus demo``: the main job on a crowd whose truth is known."""
+"""``dissensus demo``: the main job on a crowd whose truth is known.
+
+Items and annotators are drawn from the paper's generative process, a few labels an item. The population's
+distribution of every item is known, since the process is; the models see the labels alone. How close do raw
+counts, and each model, come to it?
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dissensus.cli.app import app, example
-from dissensus.cli.bundles import unbundled
+from dissensus.cli.options import Json, Output, command_line, unbundled
+from dissensus.cli.simulate import write_simulation
 from dissensus.cli.terminal import say, show_json, show_table
-from dissensus.cli.writing import Json, Output, command_line
-from dissensus.execution.progress import shown
+from dissensus.execution.progress import ShowProgress, shown
 
 if TYPE_CHECKING:
-    from dissensus.cli.demo_crowd import Demo
+    from dissensus.data.simulation import Simulation
+    from dissensus.evaluation.intervals import Interval
+    from dissensus.models.base import Model
+    from dissensus.selection.compare import HeldOut
+    from dissensus.workflow import Run
+
+CROWD: dict[str, Any] = {
+    "n_items": 600,
+    "n_annotators": 60,
+    "n_classes": 4,
+    "n_item_clusters": 6,
+    "n_annotator_clusters": 3,
+    "labels_per_item": 5,
+    "alpha": 0.3,
+}
 
 
 @app.command(epilog=example("dissensus demo", "dissensus demo --seed 3 -o demo-output"))
@@ -27,26 +48,105 @@ def demo(
 ) -> None:
     """Simulate a crowd whose truth is known, refine its labels, and show how close each model comes."""
     directory = output.directory("demo-output")
-    from dissensus.cli.demo_crowd import demo as run_demo
-    from dissensus.cli.demo_crowd import write_demo
-
     with shown() as progress:
-        found = run_demo(seed, progress=progress)
+        found = contest(seed, progress=progress)
         progress(f"writing {directory}", 0.95)
-        summary = write_demo(found, directory, command=command_line(context), force=output.force)
+        summary = write_contest(found, directory, command=command_line(context), force=output.force)
     if as_json:
         show_json(summary)
     else:
         _show(found, directory)
 
 
-def _show(found: Demo, directory: Path) -> None:
+@dataclass(frozen=True)
+class Contender:
+    """A fitted model against the truth."""
+
+    name: str
+    model: Model
+    kl: Interval  # KL(population ‖ estimate) in nats
+    accuracy: float  # share of items whose most likely class is the population's
+    score: float | None  # mean log-probability of hidden labels
+
+    def as_row(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {
+            "name": self.name,
+            "settings": self.model.get_params(deep=False),
+            "kl": self.kl._asdict(),
+            "accuracy": self.accuracy,
+            "score": self.score,
+        }
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The crowd, the contenders in order of their distance to the truth, and the run to be written."""
+
+    simulation: Simulation
+    contenders: list[Contender]
+    run: Run
+
+
+def contest(seed: int, *, progress: ShowProgress) -> Contest:
+    """Simulate a crowd, fit the best settings of every model, and hold each against the population."""
+    from dissensus.data.simulation import simulate
+    from dissensus.models import name_of
+    from dissensus.models.empirical import EmpiricalDistribution
+    from dissensus.selection.compare import choose_model
+    from dissensus.workflow import Run
+
+    simulation = simulate(**CROWD, seed=seed)
+    annotations = simulation.annotations
+    chosen, table = choose_model(annotations, seed, progress=progress)
+    contenders = [_contender("raw counts", EmpiricalDistribution(smoothing=0.0), None, simulation)]
+    contenders += [
+        _contender(name_of(row.model), row.model, row.score, simulation) for row in best_of_each(table)
+    ]
+    # The chosen model is one of the contenders, and fitted with them.
+    run = Run(annotations, chosen, table, True, seed)
+    return Contest(simulation, sorted(contenders, key=lambda one: one.kl.value), run)
+
+
+def best_of_each(table: Sequence[HeldOut]) -> list[HeldOut]:
+    """Of every kind of model, the settings with the highest held-out score."""
+    best: dict[type, HeldOut] = {}
+    for row in table:
+        kind = type(row.model)
+        if kind not in best or row.score > best[kind].score:
+            best[kind] = row
+    return list(best.values())
+
+
+def _contender(name: str, model: Model, score: float | None, simulation: Simulation) -> Contender:
+    from dissensus.evaluation.intervals import bootstrap_interval
+    from dissensus.metrics import accuracy, kl
+
+    fitted = model.fit(simulation.annotations)
+    estimate, truth = fitted.label_distributions_, simulation.population
+    return Contender(name, fitted, bootstrap_interval(kl, truth, estimate), accuracy(truth, estimate), score)
+
+
+def write_contest(found: Contest, directory: Path, *, command: str, force: bool) -> dict[str, Any]:
+    """Write the crowd, the refined labels and the comparison, all or none."""
+    from dissensus.io.results import output_directory, write_summary
+    from dissensus.workflow import write_run
+
+    looks = {"title": "A simulated crowd"}
+    with output_directory(directory, force) as folder:
+        write_simulation(found.simulation, folder / "crowd", settings=CROWD, command=command)
+        write_run(found.run, folder / "refined", command=command, source="crowd/annotations.csv", page=looks)
+        rows = [contender.as_row() for contender in found.contenders]
+        return write_summary(folder, {"command": command, "crowd": CROWD, "contenders": rows})
+
+
+def _show(found: Contest, directory: Path) -> None:
     crowd = found.simulation.annotations
     K, L, _ = found.simulation.theta.shape
     R = crowd.n_labels // crowd.n_items
     say(
-        f"A simulated crowd: {crowd.n_items:,} items of {K} kinds, {R} labels each,",
-        f"by {crowd.n_annotators} annotators of {L} kinds. What would the whole population answer?",
+        f"A simulated crowd: {crowd.n_items:,} items in {K} clusters, {R} labels each,",
+        f"by {crowd.n_annotators} annotators in {L} clusters. What would the whole population answer?",
         "",
     )
     rows = [

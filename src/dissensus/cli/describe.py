@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dissensus.cli.app import app, example
-from dissensus.cli.bundles import unbundled
-from dissensus.cli.reading import LabelFile, Reading
+from dissensus.cli.options import Json, LabelFile, Reading, unbundled
 from dissensus.cli.terminal import say, show_json
-from dissensus.cli.writing import Json
 from dissensus.execution.progress import shown
 
 
@@ -14,7 +12,7 @@ from dissensus.execution.progress import shown
     epilog=example(
         "dissensus describe votes.csv",
         "dissensus describe votes.csv --gold gold.csv --items tweets.csv --json",
-        "dissensus describe ratings.tsv --item-column page --label-column grade --labels low,mid,high",
+        "dissensus describe ratings.tsv --item-column page --label-column grade --classes low,mid,high",
     )
 )
 @unbundled

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from dissensus.cli.app import app, example
-from dissensus.cli.bundles import unbundled
-from dissensus.cli.features import ItemFeatures
-from dissensus.cli.machine import Machine
-from dissensus.cli.reading import LabelFile, Reading
-from dissensus.cli.report import Page, say_missing
-from dissensus.cli.settings import PANEL, Settings
+from dissensus.cli.options import (
+    ItemFeatures,
+    Json,
+    LabelFile,
+    Output,
+    Page,
+    Reading,
+    command_line,
+    say_missing,
+    say_written,
+    stem,
+    unbundled,
+)
+from dissensus.cli.settings import Machine, Settings, TestSize
 from dissensus.cli.terminal import amounts, count, say, show_json, show_table
-from dissensus.cli.writing import Json, Output, command_line, say_written, stem
 from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.data.annotations import Annotations
     from dissensus.workflow import Run
-
-HeldOutShare = Annotated[
-    float,
-    typer.Option(
-        "--held-out",
-        metavar="SHARE",
-        help="Share of labels hidden to judge the model by; 0: none, for a named model.",
-        rich_help_panel=PANEL,
-    ),
-]
 
 
 @app.command(
@@ -37,7 +34,7 @@ HeldOutShare = Annotated[
         "dissensus fit votes.csv",
         "dissensus fit votes.csv --items tweets.csv --gold gold.csv -o refined",
         "dissensus fit votes.csv --model fmm -k 12 --set alpha=1.5 --restarts 3",
-        "dissensus fit votes.store --model pgm --held-out 0 --no-report --memory 8GB --checkpoint run",
+        "dissensus fit votes.store --model pgm --test-size 0 --no-report --memory 8GB --checkpoint run",
     )
 )
 @unbundled
@@ -50,7 +47,7 @@ def fit(
     features: ItemFeatures,
     page: Page,
     machine: Machine,
-    held_out: HeldOutShare = 0.2,
+    test_size: TestSize = 0.2,
     as_json: Json = False,
 ) -> None:
     """Refine labels: choose a model, fit it, and write label distributions, annotators and the model."""
@@ -70,7 +67,7 @@ def fit(
             settings.chosen(),
             seed=settings.seed,
             n_jobs=settings.jobs,
-            held_out=held_out,
+            test_size=test_size,
             progress=progress,
         )
         summary = write_run(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dissensus.cli.app import app, example
+from dissensus.cli.options import Json
 from dissensus.cli.settings import model_names
 from dissensus.cli.terminal import say, show_json, show_table
-from dissensus.cli.writing import Json
 
 if TYPE_CHECKING:
     from dissensus.models.base import Model

@@ -11,26 +11,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dissensus.cli.app import app, example
-from dissensus.cli.bundles import unbundled
-from dissensus.cli.features import ItemFeatures
-from dissensus.cli.machine import Cluster
-from dissensus.cli.reading import LabelFile, Reading
-from dissensus.cli.settings import Jobs, Seed, parse_setting, parse_values, parse_wholes
+from dissensus.cli.options import (
+    Force,
+    ItemFeatures,
+    Json,
+    LabelFile,
+    Reading,
+    command_line,
+    say_written,
+    unbundled,
+    under,
+)
+from dissensus.cli.settings import (
+    ALL_CORES,
+    CLUSTERS,
+    Cluster,
+    Jobs,
+    Seed,
+    parse_setting,
+    parse_values,
+    parse_wholes,
+)
 from dissensus.cli.terminal import count, note, say, show_json, show_table
-from dissensus.cli.writing import Json, command_line, say_written
 from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.evaluation.recovery import Recovery
     from dissensus.models.base import Model
 
-PANEL = "What is compared"
 USUAL_MODELS = ["fmm", "pgm"]
-SIZES = {"item_clusters": "n_item_clusters", "annotator_clusters": "n_annotator_clusters"}
 
-
-def _option(*flags: str, metavar: str, help: str, **more: Any) -> Any:
-    return typer.Option(*flags, metavar=metavar, help=help, rich_help_panel=PANEL, **more)
+_compared = under("What is compared")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +50,7 @@ class Comparison:
 
     model: Annotated[
         list[str],
-        _option(
+        _compared(
             "--model",
             "-m",
             metavar="'NAME [SETTING=VALUE …]'",
@@ -47,25 +58,25 @@ class Comparison:
         ),
     ] = field(default_factory=list)
     item_clusters: Annotated[
-        str, _option("--item-clusters", "-k", metavar="6,12", help="Numbers tried; the best is shown.")
+        str, _compared("--item-clusters", "-k", metavar="6,12", help="Numbers tried; the best is shown.")
     ] = "6,12"
     annotator_clusters: Annotated[
-        str, _option("--annotator-clusters", "-l", metavar="4,8", help="Likewise, of annotator clusters.")
+        str, _compared("--annotator-clusters", "-l", metavar="4,8", help="Likewise, of annotator clusters.")
     ] = "4,8"
     labels_shown: Annotated[
-        str, _option("--labels-shown", "-r", metavar="1,2,4,8", help="Labels per item that a model sees.")
+        str, _compared("--labels-shown", "-r", metavar="1,2,4,8", help="Labels per item that a model sees.")
     ] = "1,2,4,8"
-    pool: Annotated[int, _option("--pool", metavar="N", help="Labels per item that may be shown.")] = 8
+    pool: Annotated[int, _compared("--pool", metavar="N", help="Labels per item that may be shown.")] = 8
     min_reserved: Annotated[
-        int, _option("--min-reserved", metavar="N", help="Labels per item kept back, at least.")
+        int, _compared("--min-reserved", metavar="N", help="Labels per item kept back, at least.")
     ] = 6
-    draws: Annotated[int, _option("--draws", metavar="N", help="How often labels are drawn.")] = 5
+    draws: Annotated[int, _compared("--draws", metavar="N", help="How often labels are drawn.")] = 5
     weight_by: Annotated[
         str | None,
-        _option("--weight-by", metavar="labels|annotators", help="Whom the population's answer weighs."),
+        _compared("--weight-by", metavar="labels|annotators", help="Whom the population's answer weighs."),
     ] = None
     seed: Seed = 0
-    jobs: Jobs = -1
+    jobs: Jobs = ALL_CORES
 
     def models(self) -> dict[str, list[Model]]:
         """By what was asked for, the models to compare: one for every number of clusters left open."""
@@ -79,7 +90,7 @@ class Comparison:
         known = build_model(name, given).get_params(deep=False)
         left_open = {
             setting: parse_values(getattr(self, option))
-            for option, setting in SIZES.items()
+            for option, setting in CLUSTERS.items()
             if setting in known and setting not in given
         }
         cells = itertools.product(*left_open.values())
@@ -115,17 +126,15 @@ def recover(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Directory to write, if wanted.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Write into a directory that dissensus did not make.")
-    ] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Measure how close models come to labels kept back, and how many raw labels theirs are worth."""
     models = comparison.models()
     cluster.check()
     from dissensus.evaluation.recovery import recover as measure
-    from dissensus.evaluation.recovery_files import write_recovery
     from dissensus.io.results import check_output
+    from dissensus.workflow import write_recovery
 
     if output is not None:
         check_output(output, force)

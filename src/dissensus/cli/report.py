@@ -1,50 +1,18 @@
-"""``dissensus report``, and the page that ``fit`` and ``select`` write at their end."""
+"""``dissensus report``: a fitted model as one page, made again."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from dissensus.cli.app import app, example
-from dissensus.cli.bundles import unbundled
-from dissensus.cli.reading import Reading
-from dissensus.cli.terminal import note, say
+from dissensus.cli.options import Anonymise, Reading, Title, unbundled, under
+from dissensus.cli.terminal import say
 from dissensus.execution.progress import shown
 
-PANEL = "The page"
-
-Title = Annotated[
-    str | None, typer.Option("--title", metavar="TEXT", help="Of the page.", rich_help_panel=PANEL)
-]
-Anonymise = Annotated[
-    bool, typer.Option("--anonymise", help="Hide annotator ids on the page.", rich_help_panel=PANEL)
-]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Page:
-    """Whether a page is written, and how."""
-
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Write report.html.", rich_help_panel=PANEL)
-    ] = True
-    title: Title = None
-    anonymise: Anonymise = False
-
-    def settings(self, name: str, text_column: str | None) -> dict[str, Any] | None:
-        """Settings of ``write_report``; None where no page is wanted."""
-        if not self.report:
-            return None
-        return {"title": self.title or name, "anonymise": self.anonymise, "texts": text_column}
-
-
-def say_missing(reason: str | None, directory: Path, file: Path) -> None:
-    """Where the page could not be made, why, and how to try again."""
-    if reason is not None:
-        note(f"no report ({reason}); try again with: dissensus report {directory} {file} --debug")
+_page = under("The page")
 
 
 @app.command(
@@ -67,12 +35,10 @@ def report(
     title: Title = None,
     anonymise: Anonymise = False,
     text_column: Annotated[
-        str | None,
-        typer.Option("--text-column", metavar="NAME", help="The items' text.", rich_help_panel=PANEL),
+        str | None, _page("--text-column", metavar="NAME", help="The items' text.")
     ] = None,
     projection: Annotated[
-        str,
-        typer.Option("--projection", metavar="pca|tsne", help="Of the map of items.", rich_help_panel=PANEL),
+        str, _page("--projection", metavar="pca|tsne", help="Of the map of items.")
     ] = "auto",
 ) -> None:
     """Write a fitted model as one page to look at: items, annotators, clusters, quality."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,11 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dissensus.cli.app import app, example
-from dissensus.cli.bundles import unbundled
-from dissensus.cli.door import StoppedError
-from dissensus.cli.settings import Jobs
+from dissensus.cli.options import Output, command_line, say_written, unbundled
+from dissensus.cli.settings import ALL_CORES, Jobs, resumable
 from dissensus.cli.terminal import count, note, say
-from dissensus.cli.writing import Output, command_line, say_written
 from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
@@ -79,7 +75,7 @@ def reproduce(
         Path | None,
         typer.Option("--publish", metavar="DIR", help="Write page, tables and figures here too, not cells."),
     ] = None,
-    jobs: Jobs = -1,
+    jobs: Jobs = ALL_CORES,
 ) -> None:
     """Run the paper's evaluation again and write its tables, answers and figures; goes on where it was."""
     directory = output.directory(DEFAULT_DIRECTORY)
@@ -92,7 +88,7 @@ def reproduce(
     request(place, names, parts)
     notice = {"command": command_line(context), "source": str(place)}
     with (
-        _resumable(directory),
+        resumable(directory, f"{directory}/cells keeps what is finished: run the same again to go on"),
         claimed(directory, notice, output.force),
         shown() as progress,
     ):
@@ -115,16 +111,6 @@ def _shown(sets: str | None, only: str | None, repeats: int | None, quick: bool)
     options = {"--sets": sets, "--only": only, "--repeats": repeats}
     given = [f"{option} {value}" for option, value in options.items() if value is not None]
     return " ".join(["dissensus reproduce", *given, *["--quick"] * quick])
-
-
-@contextmanager
-def _resumable(directory: Path) -> Iterator[None]:
-    """Ctrl-C says that what is finished is kept."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        kept = f"{directory}/cells keeps what is finished: run the same again to go on"
-        raise StoppedError(f"interrupted; {kept if directory.exists() else 'nothing was written'}") from None
 
 
 def _show(found: Reproduction, directory: Path) -> None:

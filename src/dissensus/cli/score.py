@@ -8,10 +8,8 @@ from typing import Annotated
 import typer
 
 from dissensus.cli.app import app, example
-from dissensus.cli.bundles import unbundled
-from dissensus.cli.reading import Reading
+from dissensus.cli.options import Json, Reading, unbundled
 from dissensus.cli.terminal import count, note, show_json, show_table
-from dissensus.cli.writing import Json
 
 
 def metric_names(incomplete: str) -> list[str]:

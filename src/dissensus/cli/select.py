@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,13 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dissensus.cli.app import app, example
-from dissensus.cli.bundles import unbundled
-from dissensus.cli.door import StoppedError
-from dissensus.cli.features import ItemFeatures
-from dissensus.cli.machine import Cluster
-from dissensus.cli.reading import LabelFile, Reading
-from dissensus.cli.report import Page, say_missing
+from dissensus.cli.options import (
+    ItemFeatures,
+    Json,
+    LabelFile,
+    Output,
+    Page,
+    Reading,
+    command_line,
+    say_missing,
+    say_written,
+    stem,
+    unbundled,
+    under,
+)
 from dissensus.cli.settings import (
+    ALL_CORES,
+    CLUSTERS,
+    Cluster,
     Inference,
     Jobs,
     Restarts,
@@ -26,23 +35,19 @@ from dissensus.cli.settings import (
     model_names,
     parse_setting,
     parse_values,
+    resumable,
 )
 from dissensus.cli.terminal import amounts, cell, count, say, show_json, show_table
-from dissensus.cli.writing import Json, Output, command_line, say_written, stem
 from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.models.base import Model
     from dissensus.selection.select import Selection
 
-PANEL = "The search"
 SHOWN = 10  # cells in the table
-SIZES = {"item_clusters": "n_item_clusters", "annotator_clusters": "n_annotator_clusters"}
 USUAL = "3:20"
 
-
-def _option(*flags: str, metavar: str, help: str, **more: Any) -> Any:
-    return typer.Option(*flags, metavar=metavar, help=help, rich_help_panel=PANEL, **more)
+_search = under("The search")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,36 +55,36 @@ class Grid:
     """A model, the values to try, and how cells are judged."""
 
     model: Annotated[
-        str, _option("--model", "-m", metavar="NAME", help="A model.", autocompletion=model_names)
+        str, _search("--model", "-m", metavar="NAME", help="A model.", autocompletion=model_names)
     ] = "pgm"
     item_clusters: Annotated[
-        str | None, _option("--item-clusters", "-k", metavar="3:20", help="Numbers of item clusters.")
+        str | None, _search("--item-clusters", "-k", metavar="3:20", help="Numbers of item clusters.")
     ] = None
     annotator_clusters: Annotated[
         str | None,
-        _option("--annotator-clusters", "-l", metavar="3:20", help="Numbers of annotator clusters."),
+        _search("--annotator-clusters", "-l", metavar="3:20", help="Numbers of annotator clusters."),
     ] = None
     grid: Annotated[
         list[str],
-        _option("--grid", "-g", metavar="NAME=VALUES", help="Values of another setting; repeatable."),
+        _search("--grid", "-g", metavar="NAME=VALUES", help="Values of another setting; repeatable."),
     ] = field(default_factory=list)
     criterion: Annotated[
-        str, _option("--criterion", metavar="NAME", help="held-out, dev, bic, icl, evidence, …")
+        str, _search("--criterion", metavar="NAME", help="held-out, dev, bic, icl, evidence, …")
     ] = "held-out"
     dev: Annotated[
-        Path | None, _option("--dev", metavar="FILE", help="Labels of other items, to judge by.")
+        Path | None, _search("--dev", metavar="FILE", help="Labels of other items, to judge by.")
     ] = None
     test_size: Annotated[
-        float, _option("--held-out", metavar="SHARE", help="Share of labels hidden (or dev items).")
+        float, _search("--test-size", metavar="SHARE", help="Share of labels hidden (or dev items).")
     ] = 0.2
     repeats: Annotated[
-        int, _option("--repeats", metavar="N", help="Splits on which the best cells are tried.")
+        int, _search("--repeats", metavar="N", help="Splits on which the best cells are tried.")
     ] = 5
-    finalists: Annotated[int, _option("--finalists", metavar="N", help="Cells that are the best.")] = 10
+    finalists: Annotated[int, _search("--finalists", metavar="N", help="Cells that are the best.")] = 10
     inference: Inference = None
     restarts: Restarts = None
     seed: Seed = 0
-    jobs: Jobs = -1
+    jobs: Jobs = ALL_CORES
     set: SetOption = field(default_factory=list)
 
     def estimator(self) -> Model:
@@ -95,7 +100,7 @@ class Grid:
         from dissensus.models import check_known
 
         known = estimator.get_params(deep=False)
-        sizes = {setting: getattr(self, option) for option, setting in SIZES.items()}
+        sizes = {setting: getattr(self, option) for option, setting in CLUSTERS.items()}
         wanted = {
             name: parse_values(given or USUAL)
             for name, given in sizes.items()
@@ -151,7 +156,7 @@ def select(
     command = command_line(context)
     notice = {"command": command, "source": str(file)}
     with (
-        _resumable(directory),
+        resumable(directory, f"{directory} keeps what is finished: run the same again"),
         claimed(directory, notice, output.force),
         shown() as progress,
         cluster.in_use(grid.jobs),
@@ -177,20 +182,6 @@ def select(
     say(amounts(annotations))
     _show(selection, grid.criterion)
     say_written(directory, summary["files"])
-
-
-@contextmanager
-def _resumable(directory: Path) -> Iterator[None]:
-    """Ctrl-C says that what is finished is kept."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        kept = (
-            f"{directory} keeps what is finished: run the same again"
-            if directory.exists()
-            else "nothing was written"
-        )
-        raise StoppedError(f"interrupted; {kept}") from None
 
 
 def _show(selection: Selection, criterion: str) -> None:

@@ -1,25 +1,32 @@
-"""Which model, and its settings: the common ones by their own option, every one as ``--set name=value``."""
+"""Options that fitting commands share: which model, with which settings, and what the machine may use.
+
+The common settings have an option of their own, every one goes as ``--set name=value``.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
+from dissensus.cli.app import StoppedError
+from dissensus.cli.options import under
 from dissensus.errors import ParameterError
 
-PANEL = "The model"
+if TYPE_CHECKING:
+    from dissensus.execution.resources import Resources
+
+# ---- the model ----------------------------------------------------------------------------------------
 
 # option -> the models' setting it stands for
-COMMON = {
-    "item_clusters": "n_item_clusters",
-    "annotator_clusters": "n_annotator_clusters",
-    "restarts": "n_restarts",
-    "inference": "inference",
-}
+CLUSTERS = {"item_clusters": "n_item_clusters", "annotator_clusters": "n_annotator_clusters"}
+COMMON = {**CLUSTERS, "restarts": "n_restarts", "inference": "inference"}
+
+_model = under("The model")
 
 
 def model_names(incomplete: str) -> list[str]:
@@ -29,21 +36,27 @@ def model_names(incomplete: str) -> list[str]:
     return [name for name in ("auto", *MODELS, *FEATURE_MODELS) if name.startswith(incomplete)]
 
 
-def _option(*flags: str, metavar: str, help: str, **more: Any) -> Any:
-    return typer.Option(*flags, metavar=metavar, help=help, rich_help_panel=PANEL, **more)
-
-
 Inference = Annotated[
-    str | None, _option("--inference", metavar="NAME", help="How the model is learned (pgm).")
+    str | None, _model("--inference", metavar="NAME", help="How the model is learned (pgm).")
 ]
 Restarts = Annotated[
-    int | None, _option("--restarts", metavar="N", help="Fits from different starts; the best stays.")
+    int | None, _model("--restarts", metavar="N", help="Fits from different starts; the best stays.")
 ]
-Seed = Annotated[int, _option("--seed", metavar="N", help="Replays a run.")]
-Jobs = Annotated[int, _option("--jobs", "-j", metavar="N", help="Threads or processes; -1: all cores.")]
+Seed = Annotated[int, _model("--seed", metavar="N", help="Replays a run.")]
+Jobs = Annotated[
+    int, _model("--jobs", "-j", metavar="N", help="Threads or processes; all cores if left out or -1.")
+]
+ALL_CORES = -1
+TestSize = Annotated[
+    float,
+    _model(
+        "--test-size",
+        metavar="SHARE",
+        help="Share of labels hidden to judge the model by; 0: none, for a named model.",
+    ),
+]
 SetOption = Annotated[
-    list[str],
-    _option("--set", "-s", metavar="NAME=VALUE", help="Any setting of the model; repeatable."),
+    list[str], _model("--set", "-s", metavar="NAME=VALUE", help="Any setting of the model; repeatable.")
 ]
 
 
@@ -53,7 +66,7 @@ class Settings:
 
     model: Annotated[
         str,
-        _option(
+        _model(
             "--model",
             "-m",
             metavar="NAME",
@@ -62,15 +75,15 @@ class Settings:
         ),
     ] = "auto"
     item_clusters: Annotated[
-        int | None, _option("--item-clusters", "-k", metavar="K", help="Item clusters.")
+        int | None, _model("--item-clusters", "-k", metavar="K", help="Item clusters.")
     ] = None
     annotator_clusters: Annotated[
-        int | None, _option("--annotator-clusters", "-l", metavar="L", help="Annotator clusters.")
+        int | None, _model("--annotator-clusters", "-l", metavar="L", help="Annotator clusters.")
     ] = None
     inference: Inference = None
     restarts: Restarts = None
     seed: Seed = 0
-    jobs: Jobs = 1
+    jobs: Jobs = ALL_CORES
     set: SetOption = field(default_factory=list)
 
     def chosen(self) -> dict[str, Any]:
@@ -120,3 +133,123 @@ def parse_wholes(text: str) -> list[int]:
     if not all(type(value) is int for value in values):
         raise ParameterError(f"{text}: write whole numbers, as in 1,2,4 or 3:20")
     return values
+
+
+# ---- the machine --------------------------------------------------------------------------------------
+
+_machine = under("The machine")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A Dask cluster, if there should be one, and a place on disk that its workers share."""
+
+    cluster: Annotated[
+        str | None,
+        _machine(
+            "--cluster",
+            metavar="ADDRESS|local",
+            help="A Dask scheduler; local: --jobs processes on this machine.",
+        ),
+    ] = None
+    tls_ca: Annotated[
+        Path | None,
+        _machine("--tls-ca", metavar="FILE", help="Certificate of the authority that the cluster trusts."),
+    ] = None
+    tls_cert: Annotated[Path | None, _machine("--tls-cert", metavar="FILE", help="Our certificate.")] = None
+    tls_key: Annotated[Path | None, _machine("--tls-key", metavar="FILE", help="Our certificate's key.")] = (
+        None
+    )
+    scratch: Annotated[
+        Path | None,
+        _machine(
+            "--scratch",
+            metavar="DIR",
+            help="Where messages go that are not in memory; all workers reach it.",
+        ),
+    ] = None
+
+    def check(self) -> None:
+        """Refuse what cannot be an address, and files of TLS that do not belong together, before any work."""
+        if self.cluster not in (None, "local") and not re.fullmatch(r".+:\d+", self.cluster or ""):
+            raise ParameterError(
+                f"--cluster {self.cluster}: is no address; give it as in tcp://10.0.0.1:8786, or local"
+            )
+        files = self.tls_ca, self.tls_cert, self.tls_key
+        if any(files) and not all(files):
+            raise ParameterError("--tls-ca, --tls-cert and --tls-key belong together; give all three or none")
+        if any(files) and self.cluster in (None, "local"):
+            raise ParameterError(
+                "--tls-ca is for a cluster; give its address, as in --cluster tls://HOST:8786"
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """The same by the library's names."""
+        tls = (self.tls_ca, self.tls_cert, self.tls_key) if self.tls_ca else None
+        return {"cluster": self.cluster, "tls": tls, "scratch": self.scratch}
+
+    @contextmanager
+    def in_use(self, jobs: int) -> Iterator[Resources]:
+        """Every fit inside the block uses it, and shows its iterations."""
+        from dissensus.execution.resources import resources
+
+        with resources(n_workers=jobs, **self.settings()) as found:
+            yield found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine(Cluster):
+    """A cluster, memory, and a place for checkpoints."""
+
+    memory: Annotated[
+        str | None,
+        _machine(
+            "--memory", metavar="SIZE", help="Memory to keep to, such as 8GB; what needs more is refused."
+        ),
+    ] = None
+    checkpoint: Annotated[
+        Path | None,
+        _machine("--checkpoint", metavar="DIR", help="Keep the fit here; a run that was stopped goes on."),
+    ] = None
+    checkpoint_every: Annotated[
+        int, _machine("--checkpoint-every", metavar="N", help="Iterations between two checkpoints.")
+    ] = 5
+    precision: Annotated[
+        Literal["double", "single"],
+        _machine("--precision", metavar="double|single", help="Of the messages; single takes half the room."),
+    ] = "double"
+
+    def check(self) -> None:
+        """Likewise a size that is none."""
+        super().check()
+        if self.memory is not None:
+            from dissensus.params import n_bytes
+
+            n_bytes(self.memory, "fit")
+
+    def settings(self) -> dict[str, Any]:
+        """The same by the library's names."""
+        names = ("memory", "checkpoint", "checkpoint_every", "precision")
+        return super().settings() | {name: getattr(self, name) for name in names}
+
+    @contextmanager
+    def in_use(self, jobs: int) -> Iterator[Resources]:
+        """Likewise; Ctrl-C says where the fit can go on."""
+        with super().in_use(jobs) as found:
+            try:
+                yield found
+            except KeyboardInterrupt:
+                if not any(folder.is_dir() for folder in found.used):
+                    raise
+                raise StoppedError(
+                    f"interrupted; {self.checkpoint} keeps the fit: run the same again to go on"
+                ) from None
+
+
+@contextmanager
+def resumable(directory: Path, kept: str) -> Iterator[None]:
+    """Ctrl-C inside the block says what of a long job is kept, if its directory is there."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise StoppedError(f"interrupted; {kept if directory.exists() else 'nothing was written'}") from None

@@ -1,50 +1,57 @@
-"""``dissensus simulate``: labels from the generative process, with the truth beside them."""
+"""``dissensus simulate``: labels from the generative process, with the truth beside them.
+
+::
+
+    annotations.csv   item, annotator, label
+    population.csv    what the whole population would answer: the columns of a run's labels.csv, and the
+                      cluster each item was drawn from
+    annotators.csv    annotator, n_labels, and the cluster each annotator was drawn from
+    summary.json      the settings, and Θ, ψ, Ω
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dissensus.cli.app import app, example
-from dissensus.cli.bundles import unbundled
+from dissensus.cli.options import Json, Output, command_line, say_written, unbundled, under
 from dissensus.cli.terminal import amounts, say, show_json
-from dissensus.cli.writing import Json, Output, command_line, say_written
 
-PANEL = "The crowd"
+if TYPE_CHECKING:
+    from dissensus.data.simulation import Simulation
 
-
-def _option(*flags: str, metavar: str, help: str) -> Any:
-    return typer.Option(*flags, metavar=metavar, help=help, rich_help_panel=PANEL)
+_crowd = under("The crowd")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crowd:
     """The settings of :func:`dissensus.simulate`, under its own names."""
 
-    n_items: Annotated[int, _option("--n-items", metavar="M", help="Items.")] = 500
-    n_annotators: Annotated[int, _option("--n-annotators", metavar="N", help="Annotators.")] = 100
-    n_classes: Annotated[int, _option("--n-classes", metavar="P", help="Label classes.")] = 4
-    n_item_clusters: Annotated[int, _option("--item-clusters", "-k", metavar="K", help="Item clusters.")] = 5
+    n_items: Annotated[int, _crowd("--n-items", metavar="M", help="Items.")] = 500
+    n_annotators: Annotated[int, _crowd("--n-annotators", metavar="N", help="Annotators.")] = 100
+    n_classes: Annotated[int, _crowd("--n-classes", metavar="P", help="Label classes.")] = 4
+    n_item_clusters: Annotated[int, _crowd("--item-clusters", "-k", metavar="K", help="Item clusters.")] = 5
     n_annotator_clusters: Annotated[
-        int, _option("--annotator-clusters", "-l", metavar="L", help="Annotator clusters.")
+        int, _crowd("--annotator-clusters", "-l", metavar="L", help="Annotator clusters.")
     ] = 3
-    labels_per_item: Annotated[int, _option("--labels-per-item", metavar="R", help="Labels an item.")] = 5
+    labels_per_item: Annotated[int, _crowd("--labels-per-item", metavar="R", help="Labels an item.")] = 5
     load: Annotated[
         str,
-        _option("--load", metavar="even|long-tail", help="How the labels spread over the annotators."),
+        _crowd("--load", metavar="even|long-tail", help="How the labels spread over the annotators."),
     ] = "even"
-    alpha: Annotated[float, _option("--alpha", metavar="A", help="Dirichlet of the label distributions.")] = (
+    alpha: Annotated[float, _crowd("--alpha", metavar="A", help="Dirichlet of the label distributions.")] = (
         0.5
     )
-    gamma: Annotated[float, _option("--gamma", metavar="G", help="Dirichlet of the item cluster sizes.")] = (
+    gamma: Annotated[float, _crowd("--gamma", metavar="G", help="Dirichlet of the item cluster sizes.")] = 5.0
+    tau: Annotated[float, _crowd("--tau", metavar="T", help="Dirichlet of the annotator cluster sizes.")] = (
         5.0
     )
-    tau: Annotated[float, _option("--tau", metavar="T", help="Dirichlet of the annotator cluster sizes.")] = (
-        5.0
-    )
-    seed: Annotated[int, _option("--seed", metavar="N", help="Replays a simulation.")] = 0
+    seed: Annotated[int, _crowd("--seed", metavar="N", help="Replays a simulation.")] = 0
 
 
 @app.command(
@@ -57,7 +64,6 @@ class Crowd:
 def simulate(context: typer.Context, output: Output, crowd: Crowd, as_json: Json = False) -> None:
     """Draw labels from the generative process, and write them with the truth they came from."""
     directory = output.directory("simulated-crowd")
-    from dissensus.cli.simulation_files import write_simulation
     from dissensus.data import simulation
 
     settings = asdict(crowd)
@@ -70,3 +76,49 @@ def simulate(context: typer.Context, output: Output, crowd: Crowd, as_json: Json
         return
     say(amounts(drawn.annotations))
     say_written(directory, summary["files"])
+
+
+def write_simulation(
+    simulation: Simulation,
+    directory: Path,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    command: str = "",
+    force: bool = False,
+) -> dict[str, Any]:
+    """Write labels and truth, all or none, and give back the summary."""
+    from dissensus.io.results import label_table, output_directory, write_csv, write_summary
+
+    with output_directory(directory, force) as folder:
+        write_csv(label_table(simulation.annotations), folder / "annotations.csv")
+        write_csv(population_table(simulation), folder / "population.csv")
+        write_csv(annotator_truth(simulation), folder / "annotators.csv")
+        truth = {name: getattr(simulation, name) for name in ("theta", "psi", "omega")}
+        return write_summary(folder, {"command": command, "settings": dict(settings or {}), "truth": truth})
+
+
+def population_table(simulation: Simulation) -> Any:
+    """One row an item: what the population would answer, and the cluster it was drawn from."""
+    import pandas as pd
+
+    from dissensus.metrics import entropy_rows
+
+    labels, population = simulation.annotations, simulation.population
+    columns = {"item": labels.items, "label": labels.classes[population.argmax(axis=1)]}
+    columns |= {f"p_{name}": population[:, p] for p, name in enumerate(labels.classes)}
+    columns |= {"entropy": entropy_rows(population), "n_labels": labels.counts.sum(axis=1)}
+    return pd.DataFrame(columns | {"cluster": simulation.item_cluster})
+
+
+def annotator_truth(simulation: Simulation) -> Any:
+    """One row an annotator: labels given, and the cluster it was drawn from."""
+    import pandas as pd
+
+    labels = simulation.annotations
+    return pd.DataFrame(
+        {
+            "annotator": labels.annotators,
+            "n_labels": labels.annotator_load,
+            "cluster": simulation.annotator_cluster,
+        }
+    )

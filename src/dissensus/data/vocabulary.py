@@ -307,8 +307,9 @@ def _refuse_strangers(rank: Codes, codes: Codes, distinct: pa.Array, what: str, 
     if len(rows):
         row = int(rows[0])
         value = quoted(distinct[int(codes[row])].as_py())
+        remedy = "classes=" if what == "label" else f"{what}s="
         raise DataError(
-            f"{place(row)}: {what} {value} is not in the {what} set; add it with --{what}s or correct the row"
+            f"{place(row)}: {what} {value} is not in the {what} set; add it with {remedy} or correct the row"
         )
 
 

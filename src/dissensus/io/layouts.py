@@ -226,7 +226,7 @@ def _in_declared_order(table: Table, names: Sequence[str], classes: Sequence[Any
     if stranger is not None:
         raise DataError(
             f"{table.name}: column {quoted(stranger)} is not in the label set; "
-            "add it with --labels or name the class columns with label="
+            "add it with classes= or name the class columns with label="
         )
     missing = next((name for name in declared if name not in names), None)
     if missing is not None:

@@ -84,8 +84,8 @@ def choose_model(
     ``MOST_LABELS`` labels) stands for all.
     """
     if round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
-        return build_model(FALLBACK, {}, seed=seed), []
-    models = [build_model(name, settings, seed=seed) for name, settings in candidates]
+        return build_model(FALLBACK, {}, seed=seed, n_jobs=n_jobs), []
+    models = [build_model(name, settings, seed=seed, n_jobs=n_jobs) for name, settings in candidates]
     fitting = [model for model in models if _applies(model, annotations)]
     sample = _sample(annotations, seed)
     table = compare(sample, fitting, seed, test_size=test_size, n_jobs=n_jobs, progress=progress)
@@ -119,9 +119,8 @@ def _beside(taken: int) -> Iterator[None]:
         return
     if 2 * taken > used.memory:
         raise DataError(
-            f"hiding labels to judge a model by takes {size_words(taken)} of memory beside the fit, "
-            f"and {size_words(used.memory)} are allowed in all; hide none (--held-out 0), or allow more "
-            "(--memory)"
+            f"hiding labels to judge a model by takes {size_words(taken)} of memory beside the fit, and "
+            f"{size_words(used.memory)} are allowed in all; hide none (test_size=0), or allow more memory="
         )
     with using(replace(used, memory=used.memory - taken)):
         yield

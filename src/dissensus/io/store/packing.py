@@ -118,11 +118,9 @@ def _rules(
         order = None if given is None else ordered_vocabulary(Vocabulary(texts(given), "label"), "label")
         return _Rules(order, duplicates or "keep")
     if given is not None and given != (old.classes if old.declared else None):
-        raise DataError(f"{store}: was packed with another label set; leave classes= (--labels) out")
+        raise DataError(f"{store}: was packed with another label set; leave classes= out")
     if duplicates not in (None, old.duplicates):
-        raise DataError(
-            f"{store}: was packed with duplicates={old.duplicates!r}; leave duplicates= (--duplicates) out"
-        )
+        raise DataError(f"{store}: was packed with duplicates={old.duplicates!r}; leave duplicates= out")
     return _Rules(Vocabulary(texts(old.classes), "label") if old.declared else None, old.duplicates)
 
 

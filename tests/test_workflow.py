@@ -33,22 +33,32 @@ def test_the_model_is_fitted_to_all_labels() -> None:
 
 
 def test_without_held_out_labels_nothing_is_compared() -> None:
-    assert refine(simulate(60, 20, 3).annotations, "majority", held_out=0).held_out == []
+    assert refine(simulate(60, 20, 3).annotations, "majority", test_size=0).held_out == []
 
 
 def test_settings_need_a_model() -> None:
-    with pytest.raises(ParameterError, match="n_item_clusters: name the model"):
+    with pytest.raises(ParameterError, match="n_item_clusters: name the model="):
         refine(simulate(60, 20, 3).annotations, settings={"n_item_clusters": 3})
 
 
 def test_a_share_of_one_cannot_be_hidden() -> None:
-    with pytest.raises(ParameterError, match="'held_out' parameter of refine"):
-        refine(simulate(60, 20, 3).annotations, "majority", held_out=1.0)
+    with pytest.raises(ParameterError, match="'test_size' parameter of refine"):
+        refine(simulate(60, 20, 3).annotations, "majority", test_size=1.0)
+
+
+@pytest.mark.parametrize("n_annotators", [20, 1])  # enough to choose a model by, and too few
+def test_the_final_model_uses_as_many_cores_as_the_run(n_annotators: int) -> None:
+    labels = simulate(30, n_annotators, 2, labels_per_item=1 + n_annotators // 5, seed=3).annotations
+    run = refine(labels, n_jobs=1)
+    assert bool(run.held_out) == (n_annotators == 20)
+    for model in (run.model, *(row.model for row in run.held_out)):
+        assert model.get_params(deep=False).get("n_jobs", 1) == 1
+    assert refine(labels, "fmm", {"n_item_clusters": 2}, n_jobs=2).model.get_params()["n_jobs"] == 2
 
 
 def test_what_the_model_knows_of_annotators_joins_their_table() -> None:
     labels = simulate(60, 20, 3, n_annotator_clusters=2, seed=3).annotations
-    run = refine(labels, "pgm", {"n_item_clusters": 3, "n_annotator_clusters": 2}, held_out=0)
+    run = refine(labels, "pgm", {"n_item_clusters": 3, "n_annotator_clusters": 2}, test_size=0)
     table = annotator_table(run)
     assert list(table["annotator"]) == list(labels.annotators)
     assert list(table["n_labels"]) == list(labels.annotator_load)
@@ -60,13 +70,13 @@ def test_items_without_gold_do_not_count_against_the_model() -> None:
 
     labels = Annotations.from_arrays(["i", "j", "k"], ["a", "a", "a"], ["x", "y", "x"])
     gold = pa.table({"item": ["i", "j"], "label": ["x", "x"]})
-    run = refine(labels.with_tables(gold=gold), "majority", held_out=0)
+    run = refine(labels.with_tables(gold=gold), "majority", test_size=0)
     assert gold_accuracy(run) == 0.5
-    assert gold_accuracy(refine(labels, "majority", held_out=0)) is None
+    assert gold_accuracy(refine(labels, "majority", test_size=0)) is None
 
 
 def test_the_summary_lists_the_files_it_was_written_with(tmp_path: Path) -> None:
-    run = refine(simulate(60, 20, 3).annotations, "majority", held_out=0)
+    run = refine(simulate(60, 20, 3).annotations, "majority", test_size=0)
     summary = write_run(run, tmp_path / "out", command="by hand", source="nowhere")
     written = sorted(file.name for file in (tmp_path / "out").iterdir())
     assert summary["files"] == written
@@ -76,7 +86,7 @@ def test_the_summary_lists_the_files_it_was_written_with(tmp_path: Path) -> None
 
 def test_the_page_hides_as_many_labels_as_the_run_did(tmp_path: Path) -> None:
     crowd = simulate(150, 30, 3, seed=1).annotations
-    run = refine(crowd, "fmm", {"n_item_clusters": 3}, held_out=0.3)
+    run = refine(crowd, "fmm", {"n_item_clusters": 3}, test_size=0.3)
     write_run(run, tmp_path / "out", page={})
     assert open_run(tmp_path / "out").evidence()["test_size"] == 0.3
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
@@ -94,7 +104,7 @@ def test_iterations_of_the_fit_move_the_share_that_is_told() -> None:
             crowd,
             "fmm",
             {"n_item_clusters": 3, "max_iter": 4, "tol": 0.0, "n_restarts": 1},
-            held_out=0,
+            test_size=0,
             progress=lambda what, share: told.append((what, round(share, 6))),
         )
     assert len(run.model.trace_) == 4

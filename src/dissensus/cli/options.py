@@ -1,0 +1,293 @@
+"""Options that several commands share, declared once: what is read, and what is written.
+
+A bundle is a frozen dataclass whose fields are typer options. A command that has a parameter of that type
+and is decorated with :func:`unbundled` offers every one of them and receives them as one value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+
+import typer
+
+from dissensus.cli.terminal import note, say
+
+if TYPE_CHECKING:
+    from dissensus.data.annotations import Annotations
+
+
+def unbundled(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with its bundles spread out into single options, as typer wants to see them."""
+    signature = inspect.signature(command, eval_str=True)
+    bundles: dict[str, Any] = {
+        name: parameter.annotation
+        for name, parameter in signature.parameters.items()
+        if dataclasses.is_dataclass(parameter.annotation)
+    }
+
+    @functools.wraps(command)
+    def spread(**given: Any) -> None:
+        for name, bundle in bundles.items():
+            fields = [one.name for one in dataclasses.fields(bundle)]
+            given[name] = bundle(**{one: given.pop(one) for one in fields})
+        command(**given)
+
+    options = [
+        option
+        for name, parameter in signature.parameters.items()
+        for option in (_options(bundles[name]) if name in bundles else [_keyword(parameter)])
+    ]
+    vars(spread)["__signature__"] = inspect.Signature(options)
+    spread.__annotations__ = {option.name: option.annotation for option in options}
+    del spread.__wrapped__  # typer would look behind it
+    return spread
+
+
+def _options(bundle: Any) -> list[inspect.Parameter]:
+    """One keyword parameter for every field, its typer declaration kept."""
+    hints = get_type_hints(bundle, include_extras=True)
+    return [
+        inspect.Parameter(
+            one.name, inspect.Parameter.KEYWORD_ONLY, default=_default(one), annotation=hints[one.name]
+        )
+        for one in dataclasses.fields(bundle)
+    ]
+
+
+def _default(one: dataclasses.Field[Any]) -> Any:
+    if one.default_factory is not dataclasses.MISSING:
+        return one.default_factory()
+    return inspect.Parameter.empty if one.default is dataclasses.MISSING else one.default
+
+
+def _keyword(parameter: inspect.Parameter) -> inspect.Parameter:
+    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+
+
+def under(heading: str) -> Callable[..., Any]:
+    """``typer.Option`` for options that help lists under one heading."""
+    return functools.partial(typer.Option, rich_help_panel=heading)
+
+
+# ---- what is read -------------------------------------------------------------------------------------
+
+_reading = under("Reading the file")
+_feature = under("Item features, for models that use them")
+_DUPLICATES = _reading(
+    "--duplicates", metavar="keep|first|last|error", help="When an annotator labels an item more than once."
+)
+
+LabelFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help="Labels: CSV, TSV, JSONL or Parquet (also gzipped), a tool's export, or a store."
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Where the labels stand in files with one row a label."""
+
+    item_column: Annotated[
+        str | None,
+        _reading(
+            "--item-column", metavar="NAME", help="Column of item ids (found by itself: item, task, …)."
+        ),
+    ] = None
+    annotator_column: Annotated[
+        str | None,
+        _reading(
+            "--annotator-column", metavar="NAME", help="Column of annotator ids (annotator, worker, …)."
+        ),
+    ] = None
+    label_column: Annotated[
+        str | None, _reading("--label-column", metavar="NAME", help="Column of labels (label, answer, …).")
+    ] = None
+    classes: Annotated[
+        list[str],
+        _reading(
+            "--classes",
+            metavar="A,B,…",
+            help="The label set in its order (or repeat the option, a label each).",
+        ),
+    ] = field(default_factory=list)
+    duplicates: Annotated[Literal["keep", "first", "last", "error"] | None, _DUPLICATES] = None
+    format: Annotated[
+        str | None, _reading("--format", metavar="NAME", help="The format, where its content does not tell.")
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """The same by the library's names."""
+        # The label set is one list with commas, or one option each.
+        listed = self.classes[0].split(",") if len(self.classes) == 1 else self.classes
+        return {
+            "item": self.item_column,
+            "annotator": self.annotator_column,
+            "label": self.label_column,
+            "classes": [name.strip() for name in listed] or None,
+            "duplicates": self.duplicates,
+            "format": self.format,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Columns):
+    """Where the labels stand in any file, and what stands beside them."""
+
+    duplicates: Annotated[Literal["keep", "first", "last", "error"], _DUPLICATES] = "keep"
+    items: Annotated[
+        Path | None,
+        _reading("--items", metavar="FILE", help="Table of items: id and columns such as text or split."),
+    ] = None
+    annotators: Annotated[
+        Path | None,
+        _reading("--annotators", metavar="FILE", help="Table of annotators: id and what is known of them."),
+    ] = None
+    gold: Annotated[
+        Path | None, _reading("--gold", metavar="FILE", help="Table of reference labels: item, label.")
+    ] = None
+    question: Annotated[
+        str | None,
+        _reading("--question", metavar="NAME", help="Which question of an export that has several."),
+    ] = None
+    several: Annotated[
+        Literal["keep", "error"],
+        _reading(
+            "--several",
+            metavar="keep|error",
+            help="Of an export: several answers of one annotator to one item.",
+        ),
+    ] = "keep"
+    keep_rejected: Annotated[bool, _reading("--keep-rejected", help="Count rejected assignments too.")] = (
+        False
+    )
+    layout: Annotated[
+        Literal["long", "wide", "counts"] | None,
+        _reading(
+            "--layout",
+            metavar="long|wide|counts",
+            help="One row a label, a column an annotator, or class counts.",
+        ),
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """The same by the library's names."""
+        same = ("items", "annotators", "gold", "question", "several", "keep_rejected", "layout")
+        return super().settings() | {name: getattr(self, name) for name in same}
+
+    def read(self, file: Path, *, aloud: bool = True) -> Annotations:
+        """The labels of a file; what the reader found worth a word is said, if ``aloud``."""
+        from dissensus.io import read_annotations
+
+        annotations = read_annotations(file, **self.settings())
+        for remark in annotations.notes if aloud else ():
+            note(remark)
+        return annotations
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemFeatures:
+    """What is known of items beyond their labels: a text column to embed, or a file of features."""
+
+    text_column: Annotated[
+        str | None, _feature("--text-column", metavar="NAME", help="Embed this column of --items.")
+    ] = None
+    text_model: Annotated[
+        str | None,
+        _feature(
+            "--text-model",
+            metavar="NAME",
+            help="A sentence-transformers model or its path (one that needs no network if left out).",
+        ),
+    ] = None
+    features: Annotated[
+        Path | None,
+        _feature("--features", metavar="FILE", help="Features as .npy, .npz or .parquet, one row an item."),
+    ] = None
+
+    def attached(self, annotations: Annotations) -> Annotations:
+        """The annotations with the features asked for."""
+        if self.features is None and self.text_column is None:
+            return annotations
+        from dissensus.features.features import embed_items, read_features, with_features
+
+        if self.features is not None:
+            return with_features(annotations, read_features(self.features, annotations))
+        return embed_items(annotations, self.text_column or "", model=self.text_model)
+
+
+# ---- what is written ----------------------------------------------------------------------------------
+
+_page = under("The page")
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
+Force = Annotated[bool, typer.Option("--force", help="Write into a directory that dissensus did not make.")]
+Title = Annotated[str | None, _page("--title", metavar="TEXT", help="Of the page.")]
+Anonymise = Annotated[bool, _page("--anonymise", help="Hide annotator ids on the page.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """An output directory and what may be replaced there."""
+
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Directory to write (a name is made if left out)."
+        ),
+    ] = None
+    force: Force = False
+
+    def directory(self, default: str) -> Path:
+        """The place to write, checked before any work is done."""
+        from dissensus.io.results import check_output
+
+        place = self.output or Path(default)
+        check_output(place, self.force)
+        return place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """Whether a page is written, and how."""
+
+    report: Annotated[bool, _page("--report/--no-report", help="Write report.html.")] = True
+    title: Title = None
+    anonymise: Anonymise = False
+
+    def settings(self, name: str, text_column: str | None) -> dict[str, Any] | None:
+        """Settings of ``write_report``; None where no page is wanted."""
+        if not self.report:
+            return None
+        return {"title": self.title or name, "anonymise": self.anonymise, "texts": text_column}
+
+
+def command_line(context: typer.Context) -> str:
+    """The command that is running, as it could be typed again."""
+    return shlex.join(["dissensus", *(context.obj or [])])
+
+
+def stem(file: Path, question: str | None = None) -> str:
+    """The file's name without its suffix, and the question asked of it: ``votes`` of ``votes.csv.gz``."""
+    name = Path(file.resolve().name.removesuffix(".gz")).stem
+    return name if question is None else "-".join([name, *re.findall(r"[\w.]+", question)])
+
+
+def say_written(directory: Path, files: list[str]) -> None:
+    """Which files are where."""
+    say(f"Wrote {directory}/: {', '.join(files)}")
+
+
+def say_missing(reason: str | None, directory: Path, file: Path) -> None:
+    """Where the page could not be made, why, and how to try again."""
+    if reason is not None:
+        note(f"no report ({reason}); try again with: dissensus report {directory} {file} --debug")
