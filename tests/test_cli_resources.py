@@ -251,7 +251,7 @@ def test_a_fit_killed_while_it_writes_goes_on_too(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("dissensus.models.files.write_tensors", full)
+        patch.setattr("dissensus.io.arrays._write_index", full)
         assert "no space left on device" in failure(*words)
     assert not out.exists()
     assert len(list(keep.iterdir())) == 1

@@ -1,10 +1,11 @@
-"""Model files: what was saved comes back, and what is damaged is refused in one line."""
+"""Array files and the models in them: what was saved comes back, what is damaged is refused in one line."""
 
 from __future__ import annotations
 
 import ast
 import json
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from safetensors.numpy import save
 
 import dissensus as ds
 from dissensus.errors import DataError, ModelFileError
-from dissensus.io.arrays import write_tensors
+from dissensus.guided.files import load_model
+from dissensus.io.arrays import FORMAT, HEADER_KEY, read_arrays, write_arrays
 from dissensus.models.base import Model
-from dissensus.models.files import FORMAT_VERSION, HEADER_KEY
 
 SOURCE = Path(ds.__file__).parent
 
@@ -57,15 +58,29 @@ def everything(model: Model) -> dict[str, Any]:
     return arrays | ids | {"type": type(model), "settings": model.get_params()}
 
 
-def with_header(content: bytes, change: Any) -> bytes:
-    """The file with its own JSON header rewritten (the seal is then stale unless it is the point)."""
+def index_of(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """A safetensors file's index, and the bytes of its arrays."""
     size = struct.unpack("<Q", content[:8])[0]
-    outer = json.loads(content[8 : 8 + size])
-    inner = json.loads(outer["__metadata__"][HEADER_KEY])
-    change(inner)
-    outer["__metadata__"][HEADER_KEY] = json.dumps(inner)
-    text = json.dumps(outer).encode()
-    return struct.pack("<Q", len(text)) + text + content[8 + size :]
+    return json.loads(content[8 : 8 + size]), content[8 + size :]
+
+
+def with_texts(content: bytes, change: Any) -> bytes:
+    """The file with the texts in its index changed, and the checksum left as it was."""
+    index, rest = index_of(content)
+    change(index["__metadata__"])
+    text = json.dumps(index).encode()
+    return struct.pack("<Q", len(text)) + text + rest
+
+
+def with_header(content: bytes, change: Any) -> bytes:
+    """The file with its own header changed, and the checksum left as it was."""
+
+    def in_texts(texts: dict[str, str]) -> None:
+        header = json.loads(texts[HEADER_KEY])
+        change(header)
+        texts[HEADER_KEY] = json.dumps(header, sort_keys=True)
+
+    return with_texts(content, in_texts)
 
 
 # ---- what comes back -----------------------------------------------------------------------------------
@@ -97,11 +112,11 @@ def test_arrays_of_no_dimension_keep_it(tmp_path: Path) -> None:
 
 
 def test_the_header_is_plain_json(content: bytes) -> None:
-    size = struct.unpack("<Q", content[:8])[0]
-    header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][HEADER_KEY])
-    assert header["format"] == FORMAT_VERSION
-    assert header["version"] == ds.__version__
-    assert header["model"] == "FMM"
+    texts = index_of(content)[0]["__metadata__"]
+    assert texts["format"] == FORMAT
+    assert texts["version"] == ds.__version__
+    header = json.loads(texts[HEADER_KEY])
+    assert header["class"] == "FMM"
     assert header["settings"]["n_item_clusters"] == 2
 
 
@@ -142,35 +157,38 @@ def test_what_is_no_safetensors_file(foreign: bytes, tmp_path: Path) -> None:
 
 def test_another_programs_safetensors_file(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
-    for metadata in (None, {"format": "pt"}, {HEADER_KEY: "[1, 2]"}):
+    for metadata in (None, {"format": "pt"}):
         path.write_bytes(save({"weight": np.ones((2, 2))}, metadata=metadata))
         assert "not one of dissensus" in refusal(path)
-    path.write_bytes(save({"weight": np.ones((2, 2))}, metadata={HEADER_KEY: "{not json"}))
-    refusal(path)
 
 
 def test_another_version_of_the_format(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
-    path.write_bytes(with_header(content, lambda header: header.update(format=99, version="7.1.0")))
+    path.write_bytes(with_texts(content, lambda texts: texts.update(format="99", version="7.1.0")))
     message = refusal(path)
-    assert f"model format 99, but this version reads {FORMAT_VERSION}" in message
+    assert f"format 99, but this version reads {FORMAT}" in message
     assert "use dissensus 7.1.0 or fit again" in message
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda header: header.update(model="MajorityVote"),
+        lambda header: header.update({"class": "MajorityVote"}),
         lambda header: header["settings"].update(n_item_clusters=9),
-        lambda header: header.update(stopped="max_iter, twice"),
-        lambda header: header.pop("seal"),
-        lambda header: header.update(seal="0" * 64),
+        lambda header: header["facts"].update(stopped="max_iter, twice"),
         lambda header: header.pop("settings"),
     ],
 )
 def test_an_altered_header(content: bytes, change: Any, tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     path.write_bytes(with_header(content, change))
+    assert "has been altered since it was saved" in refusal(path)
+
+
+@pytest.mark.parametrize("change", [{"sha256": "0" * 64}, {"sha256": ""}, {HEADER_KEY: "{not json"}], ids=str)
+def test_an_altered_checksum(content: bytes, change: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(with_texts(content, lambda texts: texts.update(change)))
     assert "has been altered since it was saved" in refusal(path)
 
 
@@ -183,27 +201,59 @@ def test_a_header_rewritten_with_the_same_content_is_the_same_model(
 
 
 @pytest.mark.parametrize("lost", ["theta_", "trace_", "item.bytes", "class.offsets"])
-def test_a_sealed_file_that_lacks_an_array(
-    lost: str, model: ds.FMM, tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_a_whole_file_that_lacks_an_array(lost: str, content: bytes, tmp_path: Path) -> None:
     """As another version of this library might write it: whole, and still not what this one needs."""
+    path = tmp_path / "m"
+    path.write_bytes(content)
+    header, arrays = read_arrays(path)
+    del arrays[lost]
+    write_arrays(path, header, arrays)
+    assert f"damaged or incomplete ('{lost}'" in refusal(path)
 
-    def write_less(path: Path, arrays: dict[str, Any], metadata: dict[str, str]) -> None:
-        write_tensors(path, {name: value for name, value in arrays.items() if name != lost}, metadata)
 
-    monkeypatch.setattr("dissensus.models.files.write_tensors", write_less)
-    monkeypatch.setattr("dissensus.models.files._seal", lambda *_: "unchanged")
-    model.save(tmp_path / "m")
-    assert f"damaged or incomplete ('{lost}'" in refusal(tmp_path / "m")
+def test_a_learner_where_a_model_is_needed(tmp_path: Path) -> None:
+    ds.SoftmaxRegression(0.1).fit(np.eye(3), np.eye(3)).save(tmp_path / "m")
+    with pytest.raises(ModelFileError, match="holds a SoftmaxRegression, and a model of labels is needed"):
+        load_model(tmp_path / "m")
 
 
 def test_arrays_are_written_as_the_safetensors_package_writes_them(tmp_path: Path) -> None:
     kinds = ["u8", "i8", "f8", "f4", "u4", "i4", "f2", "u2", "i2", "i1", "u1", "?"]
     arrays = {f"of {kind}": np.ones((2, 3), kind) for kind in kinds}
     arrays |= {"none": np.zeros(0), "one": np.array(1.5), "b": np.arange(5), "a": np.arange(3)}
-    about = {"dissensus": '{"name": "ü \\n \\u00e9"}'}
-    write_tensors(tmp_path / "file", arrays, about)
-    assert (tmp_path / "file").read_bytes() == save(arrays, metadata=about)
+    write_arrays(tmp_path / "file", {"name": "ü \n é"}, arrays)
+    content = (tmp_path / "file").read_bytes()
+    index, rest = index_of(content)
+    about = index.pop("__metadata__")
+    theirs, their_rest = index_of(save(arrays, metadata=about))
+    assert theirs.pop("__metadata__") == about
+    assert list(index.items()) == list(theirs.items())
+    assert rest == their_rest
+    assert (len(content) - len(rest)) % 8 == 0
+
+
+def test_any_layout_of_an_array_comes_back_as_its_numbers(tmp_path: Path) -> None:
+    square = np.arange(6.0).reshape(2, 3)
+    given = {"C": square, "F": np.asfortranarray(square), "cut": square[:, ::2], "big": square.astype(">f8")}
+    write_arrays(tmp_path / "file", {}, given)
+    for name, array in read_arrays(tmp_path / "file")[1].items():
+        np.testing.assert_array_equal(array, given[name])
+        assert array.flags.c_contiguous
+        assert array.flags.writeable
+        assert array.dtype == np.float64
+    with pytest.raises(DataError, match="words: an array of <U1 cannot be saved; use numbers"):
+        write_arrays(tmp_path / "file", {}, {"words": np.array(["a"])})
+
+
+def test_writing_makes_no_second_copy_of_the_arrays(tmp_path: Path) -> None:
+    arrays = {"wide": np.zeros(2_000_000)}
+    write_arrays(tmp_path / "file", {}, {"small": np.zeros(3)})
+    tracemalloc.start()
+    try:
+        write_arrays(tmp_path / "file", {}, arrays)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_truncated_or_lengthened_file_is_refused(content: bytes, tmp_path: Path) -> None:
@@ -219,7 +269,7 @@ def test_a_truncated_or_lengthened_file_is_refused(content: bytes, tmp_path: Pat
 def test_no_flipped_bit_goes_unnoticed(model: ds.FMM, content: bytes, tmp_path: Path) -> None:
     path, rng = tmp_path / "m.safetensors", np.random.default_rng(0)
     expected, survivors = everything(model), 0
-    for place in rng.permutation(len(content))[:1000]:
+    for place in rng.permutation(len(content))[:400]:
         flipped = bytearray(content)
         flipped[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(flipped)
@@ -230,13 +280,13 @@ def test_no_flipped_bit_goes_unnoticed(model: ds.FMM, content: bytes, tmp_path: 
         survivors += 1
         assert everything(loaded) == expected
     # Only white space may change and leave the model what it was.
-    assert survivors < 50
+    assert survivors < 20
 
 
 def test_mangled_files_are_refused_or_the_same(model: ds.FMM, content: bytes, tmp_path: Path) -> None:
     path, rng = tmp_path / "m.safetensors", np.random.default_rng(1)
     expected = everything(model)
-    for _ in range(500):
+    for _ in range(200):
         mangled = bytearray(content)
         start, length = int(rng.integers(len(content))), int(rng.integers(1, 40))
         kind = rng.integers(4)
@@ -288,6 +338,7 @@ def test_the_search_for_pickles_finds_them() -> None:
 def test_no_pickle_anywhere() -> None:
     files = sorted(SOURCE.rglob("*.py"))
     assert len(files) > 10
-    assert {
-        file.name: found for file in files if (found := unpickling(file.read_text(encoding="utf-8")))
-    } == {"remote.py": {DASKS_OWN}}  # what a driver sends its workers over the cluster's connection: no file
+    found = {file: words for file in files if (words := unpickling(file.read_text(encoding="utf-8")))}
+    # what a driver sends its workers over the cluster's connection: no file
+    assert {file.parent.name for file in found} == {"dask"}
+    assert list(found.values()) == [{DASKS_OWN}]

@@ -87,19 +87,38 @@ def test_a_seed_replays_it(fitted: ds.FineTunedEncoder, tmp_path: Path, monkeypa
 def test_one_file_holds_all_of_it(fitted: ds.FineTunedEncoder, tmp_path: Path):
     texts, _ = sentences(9)
     fitted.save(tmp_path / "e.safetensors")
-    loaded = ds.load_learner(tmp_path / "e.safetensors")
+    loaded = ds.load(tmp_path / "e.safetensors")
     np.testing.assert_allclose(
         loaded.label_distributions(texts), fitted.label_distributions(texts), rtol=1e-6
     )
     assert loaded.epoch_ == fitted.epoch_
+    content = bytearray((tmp_path / "e.safetensors").read_bytes())
+    content[-9] ^= 1
+    (tmp_path / "e.safetensors").write_bytes(content)
+    with pytest.raises(ModelFileError, match="has been altered since it was saved"):
+        ds.load(tmp_path / "e.safetensors")
+
+
+def test_it_is_kept_inside_a_guided_classifier(tiny_model: Path, tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("DISSENSUS_CACHE", str(tmp_path))
+    texts, _ = sentences(20)
+    y = ds.Annotations.from_arrays(np.arange(20), ["a"] * 20, np.arange(20) % 2)
+    guided = ds.GuidedClassifier(ds.FMM(2), ds.FineTunedEncoder(str(tiny_model), epochs=1), project="soft")
+    guided.set_params(prior_labels=2.0).fit(texts, y)
+    guided.save(tmp_path / "guided")
+    loaded = ds.load(tmp_path / "guided")
+    np.testing.assert_allclose(
+        loaded.label_distributions(texts), guided.label_distributions(texts), rtol=1e-6
+    )
+    assert repr(loaded) == repr(guided)
 
 
 @pytest.mark.parametrize("name", ["../outside.json", "weights.bin", "code.py"])
 def test_a_file_that_smuggles_is_refused(fitted: ds.FineTunedEncoder, tmp_path: Path, name: str):
-    arrays, facts = fitted._state()
+    facts, arrays = fitted._state()
     arrays["file:" + name] = np.zeros(3, np.uint8)
     with pytest.raises(ModelFileError, match="which no saved encoder has"):
-        clone(fitted)._restore(arrays, facts)
+        clone(fitted)._restore(facts, arrays)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 import dissensus as ds
-from dissensus.errors import DataError, NotFittedError, ParameterError
+from dissensus.errors import DataError, ModelFileError, NotFittedError, ParameterError
 from dissensus.guided.adapters import weighted_rows
 from dissensus.guided.classifier import PRIOR_LABELS
 from dissensus.guided.guides import ItemClusters, Projection
+from dissensus.io.arrays import read_arrays
 from dissensus.learners.base import Learner, hold_out
 from dissensus.metrics import kl
 from dissensus.models import FEATURE_MODELS, MODELS, model_class
@@ -64,10 +66,6 @@ GUIDES |= {
 }
 
 
-def reads_features(guide: Model) -> bool:
-    return getattr(guide, "uses_features", isinstance(guide, ds.LDLNM))
-
-
 def has_clusters(guide: Model) -> bool:
     return not {"theta_", "confusion_"}.isdisjoint(type(guide)._arrays)
 
@@ -76,7 +74,7 @@ def has_clusters(guide: Model) -> bool:
 PAIRS = [
     (guide, learner)
     for guide, learner in product(GUIDES, LEARNERS)
-    if not (learner == "textcnn" and reads_features(GUIDES[guide]))
+    if not (learner == "textcnn" and GUIDES[guide].uses_features)
 ]
 
 
@@ -142,17 +140,16 @@ TWO_CLASSES = ds.Annotations.from_counts([[3, 1], [1, 3], [2, 2], [4, 0]])
 
 
 @pytest.mark.parametrize(("guide", "learner"), PAIRS)
-def test_every_guide_with_every_kind_of_learner(guide: str, learner: str) -> None:
+def test_every_guide_with_every_kind_of_learner(guide: str, learner: str, tmp_path: Path) -> None:
     features, y = crowd()
     X = np.array(texts_of(features), dtype=object) if learner == "textcnn" else features
     project = "soft" if has_clusters(GUIDES[guide]) else "none"
     built = ds.GuidedClassifier(GUIDES[guide], LEARNERS[learner], project=project)
-    first, again = (clone(built).fit(X[:40], y[:40], dev=(X[40:50], y[40:50])) for _ in range(2))
+    first = clone(built).fit(X[:40], y[:40], dev=(X[40:50], y[40:50]))
     predicted = first.label_distributions(X[50:])
     assert predicted.shape == (10, P)
     assert predicted.min() >= 0
     np.testing.assert_allclose(predicted.sum(axis=1), 1.0, rtol=1e-12)
-    assert predicted.tobytes() == again.label_distributions(X[50:]).tobytes()
     assert predicted.tobytes() == first.predict_proba(X[50:]).tobytes()
     assert first.predict(X[50:]).tolist() == y.classes[predicted.argmax(axis=1)].tolist()
     assert first.refined_.shape == (40, P)
@@ -160,6 +157,29 @@ def test_every_guide_with_every_kind_of_learner(guide: str, learner: str) -> Non
     assert not built.guide.__sklearn_is_fitted__()
     assert not hasattr(built.learner, "n_classes_")
     assert not hasattr(built.learner, "classes_")
+    check_saving(first, X, tmp_path / "guided.safetensors")
+
+
+def check_saving(fitted: ds.GuidedClassifier, X: Any, path: Path) -> None:
+    """What comes back says the same, fits to the same again, and is refused with one bit changed."""
+    if isinstance(fitted.learner_, LogisticRegression):
+        with pytest.raises(
+            DataError, match=r"with LogisticRegression cannot be saved without pickle; take a"
+        ):
+            fitted.save(path)
+        assert not path.exists()
+        return
+    fitted.save(path)
+    loaded = ds.load(path)
+    assert loaded.label_distributions(X).tobytes() == fitted.label_distributions(X).tobytes()
+    assert repr(loaded) == repr(fitted)
+    for name in ("refined_", "prior_labels_", "prior_labels_tried_", "path_kl_", "classes_"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(fitted, name))
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError, match="has been altered since it was saved"):
+        ds.load(path)
 
 
 def test_a_clone_of_a_fitted_one_is_unfitted_and_fits_to_the_same_bits() -> None:
@@ -231,14 +251,14 @@ def test_a_class_that_a_cluster_excludes_is_no_trouble() -> None:
         np.testing.assert_array_equal(got, [[1.0, 0.0], [1.0, 0.0]])  # the second cluster has no share
 
 
-@pytest.mark.parametrize("population", ["labels", "annotators"])
+@pytest.mark.parametrize("weight_by", ["labels", "annotators"])
 @pytest.mark.parametrize("model", [ds.DawidSkene, ds.OneCoin, ds.CBCC])
-def test_every_annotator_is_a_cluster_of_confusion_models(model: Any, population: str) -> None:
+def test_every_annotator_is_a_cluster_of_confusion_models(model: Any, weight_by: str) -> None:
     _, y = crowd()
-    guide = model(weight_by=population).fit(y)
+    guide = model(weight_by=weight_by).fit(y)
     clusters = ItemClusters.of(guide, y.annotator_load)
     assert clusters is not None
-    weights = y.annotator_load if population == "labels" else np.ones(N)
+    weights = y.annotator_load if weight_by == "labels" else np.ones(N)
     by_hand = np.zeros((1, P))
     h = np.array([[0.2, 0.5, 0.3]])
     for k, n in product(range(P), range(N)):
@@ -468,7 +488,7 @@ def test_settings_changed_after_the_fit_wait_for_the_next() -> None:
 
 
 class Reader(ds.FMM):
-    """An FMM that is shown features and has, for every row of them, a prior of its own."""
+    """An FMM that is shown features."""
 
     uses_features = True
     embedding = None
@@ -477,27 +497,51 @@ class Reader(ds.FMM):
         super()._fit(annotations, pool)
         self.seen = annotations.item_column("features")
 
-    def item_prior(self, X: Any) -> Any:
-        first = np.exp(np.asarray(X)[:, 0])
-        return np.stack([first, np.ones_like(first)], axis=1) / (first + 1)[:, None]
 
-
-def test_a_guide_that_reads_features_gets_them_and_its_prior_projects() -> None:
+def test_a_guide_that_reads_features_gets_them() -> None:
     X, y = crowd()
     X = X.astype(np.float32)
-    guided = ds.GuidedClassifier(Reader(2), ds.SoftmaxRegression(0.1), project="soft", prior_labels=2.0).fit(
-        X, y
-    )
+    guided = ds.GuidedClassifier(Reader(2), ds.SoftmaxRegression(0.1)).fit(X, y)
     np.testing.assert_array_equal(np.stack(guided.guide_.seen), X)
-    plain = ds.GuidedClassifier(ds.FMM(2), ds.SoftmaxRegression(0.1), project="soft", prior_labels=2.0).fit(
-        X, y
-    )
-    # Bayes: another prior multiplies the odds of the clusters by the odds of the priors
-    odds = plain.cluster_posteriors(X)[:, 0] / plain.cluster_posteriors(X)[:, 1]
-    psi = plain.guide_.psi_
-    expected = odds * (psi[1] / psi[0]) * np.exp(X[:, 0].astype(float))
-    got = guided.cluster_posteriors(X)
-    np.testing.assert_allclose(got[:, 0] / got[:, 1], expected, rtol=1e-5)
+
+
+def test_a_loaded_one_goes_on_like_the_one_that_was_saved(tmp_path: Path) -> None:
+    X, y = crowd()
+    whole = ds.PGM(K, 2).fit(y)
+    softmax, unlike = ds.SoftmaxRegression(0.1), {"refine": "hard", "annotator_sum": "outside", "seed": 3}
+    for fitted in (
+        ds.GuidedClassifier(refine="none"),
+        ds.GuidedClassifier(ds.PGM(K, 2, seed=1), softmax, project="soft", **unlike),
+        ds.GuidedClassifier(FrozenEstimator(whole), softmax, project="soft", **unlike),
+    ):
+        fitted.fit(X[:40], y[:40])
+        before = fitted.label_distributions(X)
+        fitted.set_params(annotator_sum="inside").save(tmp_path / "guided")
+        loaded = ds.load(tmp_path / "guided")
+        np.testing.assert_array_equal(loaded.label_distributions(X), before)
+        assert loaded.annotator_sum == "inside"
+        again = loaded.fit(X[20:], y[20:]).label_distributions(X)
+        np.testing.assert_array_equal(again, fitted.fit(X[20:], y[20:]).label_distributions(X))
+
+
+def test_a_frozen_guide_is_saved_once(tmp_path: Path) -> None:
+    X, y = crowd()
+    guide = ds.PGM(K, 2).fit(y)
+    ds.GuidedClassifier(FrozenEstimator(guide), ds.SoftmaxRegression(0.1)).fit(X, y).save(tmp_path / "guided")
+    assert not any(name.startswith("guide_/") for name in read_arrays(tmp_path / "guided")[1])
+    loaded = ds.load(tmp_path / "guided")
+    assert loaded.guide_ is loaded.guide.estimator
+    np.testing.assert_array_equal(loaded.guide_.theta_, guide.theta_)
+
+
+def test_a_learner_of_ones_own_is_not_saved(tmp_path: Path) -> None:
+    X, y = crowd()
+    with pytest.raises(DataError, match="a GuidedClassifier with Parrot cannot be saved without pickle"):
+        ds.GuidedClassifier(ds.FMM(K), Parrot()).fit(shares(y), y).save(tmp_path / "guided")
+    with pytest.raises(DataError, match="a GuidedClassifier with Reader cannot be saved without pickle"):
+        ds.GuidedClassifier(Reader(2), ds.SoftmaxRegression(0.1)).fit(X, y).save(tmp_path / "guided")
+    with pytest.raises(NotFittedError):
+        ds.GuidedClassifier().save(tmp_path / "guided")
 
 
 def test_a_frozen_guide_is_not_fitted_again() -> None:
@@ -635,7 +679,9 @@ def test_data_that_cannot_be() -> None:
         guided.fit(X[:9], y[:9], dev=(X[9:], unlabelled(y, 9)[9:]))
     with pytest.raises(DataError, match=r"\Ay has no label to learn from"):
         ds.GuidedClassifier(None, refine="none").fit(X, unlabelled(y, *range(10)))
-    with pytest.raises(DataError, match=r"\Aone labelled item leaves none to choose the prior_labels on"):
+    with pytest.raises(
+        DataError, match=r"\Aone labelled item leaves none to choose on; give prior_labels="
+    ):
         guided.fit(X, unlabelled(y, *range(1, 10)))
     guided.fit(X, y)
     with pytest.raises(DataError, match=r"\Ay has no label to compare with"):

@@ -5,7 +5,7 @@
     DissensusError
     ├── DataError           a table, a row or a column is not what it should be
     ├── ParameterError      a setting is outside its rule (also a ValueError)
-    ├── ModelFileError      a saved model cannot be read
+    ├── ModelFileError      a saved model, learner or state cannot be read
     ├── ClusterError        a cluster, or the way to it, is lost
     ├── NotFittedError      a fitted attribute was asked for before ``fit``
     └── MissingExtraError   an optional package is needed (also an ImportError)
@@ -34,7 +34,7 @@ class ParameterError(DissensusError, ValueError):
 
 
 class ModelFileError(DissensusError):
-    """A model file is damaged, of another version, or not ours."""
+    """A file of arrays is damaged, of another version, or not ours."""
 
 
 class ClusterError(DissensusError):

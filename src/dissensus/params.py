@@ -16,11 +16,12 @@ import math
 import numbers
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from dissensus.errors import ParameterError, bad_parameter
+from dissensus.errors import NotFittedError, ParameterError, bad_parameter
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,10 @@ def check_rules(owner: object, rules: Mapping[str, Rule], /, **given: Any) -> No
 
 
 class Params:
-    """Base of everything that has settings."""
+    """Base of everything that has settings, and that is fitted."""
 
     _rules: ClassVar[Mapping[str, Rule]] = {}
+    _fitted_by: ClassVar[str] = ""  # an attribute that is there once it is fitted
 
     @classmethod
     def _param_names(cls) -> list[str]:
@@ -121,6 +123,26 @@ class Params:
     def check_params(self) -> None:
         """Hold every setting against its rule."""
         check_rules(self, self._rules, **{name: getattr(self, name) for name in self._rules})
+
+    @contextmanager
+    def _twin(self) -> Iterator[Self]:
+        """A fresh twin to fit, whose state becomes this one's when the block ends well.
+
+        A fit that fails or is interrupted leaves the estimator as it was, and nothing of an earlier fit
+        survives a later one.
+        """
+        twin = type(self)(**self.get_params(deep=False))
+        yield twin
+        # scikit-learn's searches hang a note of their own on an estimator, and want it back after the fit.
+        notes = {name: value for name, value in vars(self).items() if name.startswith("_")}
+        self.__dict__ = notes | vars(twin)
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._fitted_by in vars(self)
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn's own helpers (``check_is_fitted``, pipelines) ask of an estimator."""

@@ -331,14 +331,14 @@ class SavedRun:
 
 def open_run(place: Path) -> SavedRun:
     """A run's directory, or a model file, read back."""
-    from dissensus.models.files import load
+    from dissensus.guided.files import load_model
 
     if not place.is_dir():
-        return SavedRun(load(place), {}, None)
+        return SavedRun(load_model(place), {}, None)
     if not is_ours(place):
         raise DataError(f"{place}: is no directory that dissensus wrote; name one, or a *.safetensors file")
     known = json.loads((place / SUMMARY).read_text(encoding="utf-8"))
-    return SavedRun(load(place / MODEL), known, _rows(place / CELLS))
+    return SavedRun(load_model(place / MODEL), known, _rows(place / CELLS))
 
 
 def _rows(table: Path) -> list[dict[str, str]] | None:

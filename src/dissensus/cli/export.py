@@ -53,12 +53,12 @@ def export_labels(
     ] = "text",
 ) -> None:
     """Write refined labels for another tool: tables, Hugging Face, Label Studio, weighted rows."""
+    from dissensus.guided.files import load_model
     from dissensus.io.tables import open_table
     from dissensus.io.write import write_labels
-    from dissensus.models.files import load
     from dissensus.workflow import MODEL
 
-    fitted = load(model / MODEL if model.is_dir() else model)
+    fitted = load_model(model / MODEL if model.is_dir() else model)
     side = None if items is None else open_table(items).everything()
     write_labels(fitted, output, format, items=side, question=question, to_name=to_name)
     say(f"Wrote {output}: {count(len(fitted.items_), 'item')}")

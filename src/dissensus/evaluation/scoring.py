@@ -158,9 +158,9 @@ def _load(path: Path) -> Model | None:
         open_source(path)  # says what is missing, and what is near
     if path.suffix != MODEL_SUFFIX:
         return None
-    from dissensus.models.files import load
+    from dissensus.guided.files import load_model
 
-    return load(path)
+    return load_model(path)
 
 
 def _read_labels(path: Path) -> Annotations:

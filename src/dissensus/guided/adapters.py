@@ -1,4 +1,4 @@
-"""Any learner, taught one label distribution an item.
+"""Any learner behind one signature: it is fitted to one label distribution an item.
 
 Three kinds of learner are told apart by what they offer, and each is given the distributions in its own way:
 
@@ -32,37 +32,37 @@ LEARNERS = (
 )
 
 
-class Pupil(Protocol):
+class Adapter(Protocol):
     """A learner behind one signature."""
 
     def fit(self, X: Any, y: Annotations, targets: Array, dev: Dev | None) -> None:
-        """Teach it the targets, one row an item of y."""
+        """Fit it to the targets, one row an item of y."""
 
     def label_distributions(self, X: Any, n_classes: int) -> Array:
         """(items, classes): what it predicts."""
 
 
-def pupil(learner: Any) -> Pupil:
+def adapter(learner: Any) -> Adapter:
     """The learner behind one signature, or an error that says what a learner is."""
     if isinstance(learner, type) or not hasattr(learner, "fit"):
         raise bad_parameter("GuidedClassifier", "learner", LEARNERS, learner)
     if hasattr(learner, "label_distributions"):
         takes_labels = "item_distributions" in inspect.signature(learner.fit).parameters
-        return LabelPupil(learner) if takes_labels else DistributionPupil(learner)
+        return LabelAdapter(learner) if takes_labels else DistributionAdapter(learner)
     weights = _weight_argument(learner)
     if weights is None or not hasattr(learner, "predict_proba"):
         raise bad_parameter("GuidedClassifier", "learner", LEARNERS, learner)
-    return WeightedPupil(learner, weights)
+    return WeightedAdapter(learner, weights)
 
 
 @dataclass
-class DistributionPupil:
+class DistributionAdapter:
     """A learner that takes distributions."""
 
     learner: Any
 
     def fit(self, X: Any, y: Annotations, targets: Array, dev: Dev | None) -> None:
-        """Teach it the targets."""
+        """Fit it to the targets."""
         del y
         self.learner.fit(X, targets, dev=dev)
 
@@ -73,13 +73,13 @@ class DistributionPupil:
 
 
 @dataclass
-class LabelPupil:
+class LabelAdapter:
     """A model of labels and features, whose items' distributions can be replaced."""
 
     learner: Any
 
     def fit(self, X: Any, y: Annotations, targets: Array, dev: Dev | None) -> None:
-        """Teach it the labels, with the targets as the items' distributions."""
+        """Fit it to the labels, with the targets as the items' distributions."""
         features = as_features(X, self.learner.embedding)
         self.learner.fit(y, features, dev=dev, item_distributions=targets)
 
@@ -90,14 +90,14 @@ class LabelPupil:
 
 
 @dataclass
-class WeightedPupil:
+class WeightedAdapter:
     """A scikit-learn classifier, which takes rows with weights; texts are embedded, except for a Pipeline."""
 
     learner: Any
     weights: str  # the name under which its fit takes sample weights
 
     def fit(self, X: Any, y: Annotations, targets: Array, dev: Dev | None) -> None:
-        """Teach it the targets as weighted rows; it chooses nothing, so dev is not needed."""
+        """Fit it to the targets as weighted rows; it chooses nothing, so dev is not needed."""
         del y, dev
         item, label, weight = weighted_rows(targets)
         with executor() as _:

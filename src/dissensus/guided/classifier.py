@@ -2,7 +2,7 @@
 
 1. *Refine.* The guide, a model of this library, is fitted on the training labels, and every training item
    gets the distribution of its cluster, or of its clusters' posterior, in place of its own few labels.
-2. *Learn.* The learner is taught these distributions from the items' features or texts.
+2. *Learn.* The learner is fitted to these distributions from the items' features or texts.
 3. *Project.* What it predicts for a new item is snapped to the guide's most likely item cluster, or averaged
    over the clusters by how likely each is (:mod:`dissensus.guided.guides`).
 
@@ -11,7 +11,6 @@ Each of the three can be left out, and what is chosen is chosen by the dev items
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, Self
 
 import numpy as np
@@ -19,25 +18,27 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import Vocabulary
-from dissensus.errors import DataError, NotFittedError, ParameterError, bad_parameter
+from dissensus.errors import DataError, ParameterError, bad_parameter
 from dissensus.features.features import as_features, with_features
-from dissensus.guided.adapters import n_rows, pupil, take
+from dissensus.guided.adapters import adapter, n_rows, take
+from dissensus.guided.files import pack_parts, unpack_part
 from dissensus.guided.guides import ItemClusters, Projection
+from dissensus.io.arrays import Arrays, Header, Savable, pack_ids, unpack_ids
 from dissensus.learners.base import Dev, hold_out
 from dissensus.metrics import kl
 from dissensus.models.base import Model, in_classes
 from dissensus.numerics import Array, row_shares
-from dissensus.params import ANY, NONE, SEED, Params, choice, real
+from dissensus.params import ANY, NONE, SEED, choice, real
 
 PRIOR_LABELS: Array = np.exp2(np.arange(9.0))  # S tried: 1, 2, 4, …, 256 labels
 
 
-class GuidedClassifier(Params):
+class GuidedClassifier(Savable):
     """A learner whose training labels are refined, and whose predictions are projected, by a guide.
 
     ``guide`` is a model of this library (None: DirichletRegression(), which reads the features too);
     ``refine="none", project="none"`` asks for none and is the learner on raw labels. ``learner`` is anything
-    that :mod:`dissensus.guided.adapters` can teach (None: SoftmaxRegression()).
+    that :mod:`dissensus.guided.adapters` can adapt (None: SoftmaxRegression()).
     ``refine`` and ``project`` are "none", "hard" (the most likely cluster) or "soft" (averaged over the
     clusters); a guide without item clusters refines by its own distributions either way and cannot project.
     ``annotator_sum`` puts the sum over annotators of the projection "inside" the likelihood of a label or
@@ -57,15 +58,18 @@ class GuidedClassifier(Params):
         "prior_labels": real(0.0, open_low=True) | NONE,
         "seed": SEED,
     }
+    _arrays = ("refined_", "prior_labels_tried_", "path_kl_", "_annotator_load")
+    _fitted_by = "learner_"
 
     guide_: Any  # the fitted guide; None where nothing asks for it
     learner_: Any  # the fitted learner
-    refined_: Array  # (train items, classes): what was taught; NaN for items without labels, left out
+    refined_: Array  # (train items, classes): what the learner learns; NaN for items without labels, left out
     prior_labels_: float | None  # S in use; None where nothing is projected
     prior_labels_tried_: Array  # the S tried, and …
     path_kl_: Array  # … the KL each reached on the items it was chosen on
     class_vocabulary_: Vocabulary
     _projection: Projection | None
+    _annotator_load: NDArray[Any]  # (annotators,): labels each gave
 
     def __init__(
         self,
@@ -89,23 +93,22 @@ class GuidedClassifier(Params):
     # ---- fitting --------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Annotations, dev: tuple[Any, Annotations] | None = None) -> Self:
-        """Refine, and teach the learner; ``dev`` is a pair (X, y) to choose settings on."""
+        """Refine, and fit the learner; ``dev`` is a pair (X, y) to choose settings on."""
         self.check_params()
         _check_items(X, y, "X", "y")
         held = None if dev is None else _shares_of_dev(dev, y.class_vocabulary)
-        twin = type(self)(**self.get_params(deep=False))
-        twin.class_vocabulary_ = y.class_vocabulary
-        clusters = twin._fit_guide(X, y)
-        twin.refined_ = twin._refined(y, clusters)
-        twin._teach(X, y, held)
-        twin._choose_projection(clusters, X, y, held)
-        vars(self).update(vars(twin))
+        with self._twin() as twin:
+            twin.class_vocabulary_, twin._annotator_load = y.class_vocabulary, np.asarray(y.annotator_load)
+            clusters = twin._fit_guide(X, y)
+            twin.refined_ = twin._refined(y, clusters)
+            twin._fit_learner(X, y, held)
+            twin._choose_projection(clusters, X, y, held)
         return self
 
     def check_params(self) -> None:
         """The rules, and that guide and learner can do what is asked of them."""
         super().check_params()
-        pupil(self._learner())
+        adapter(self._learner())
         if not isinstance(_thawed(self.guide), Model | None):
             raise bad_parameter(self, "guide", "a model of this library, or None", self.guide)
 
@@ -133,7 +136,7 @@ class GuidedClassifier(Params):
         if not self._guided:
             return None
         self.guide_ = fitted_guide(self._guide(), X, y)
-        clusters = ItemClusters.of(self.guide_, y.annotator_load)
+        clusters = ItemClusters.of(self.guide_, self._annotator_load)
         if clusters is None and self.project != "none":
             raise ParameterError(
                 f"{type(self._guide()).__name__} has no item clusters to project on; set project='none' or "
@@ -149,16 +152,16 @@ class GuidedClassifier(Params):
         # Y'_m = Y' of arg max_k w_mk, or Σ_k w_mk Y'_k   (Eq. infer)
         return clusters.distributions(clusters.posterior, self.refine)
 
-    def _teach(self, X: Any, y: Annotations, held: Dev | None) -> None:
+    def _fit_learner(self, X: Any, y: Annotations, held: Dev | None) -> None:
         from sklearn.base import clone
 
-        taught = np.flatnonzero(~np.isnan(self.refined_[:, 0]))
-        if not len(taught):
+        refined = np.flatnonzero(~np.isnan(self.refined_[:, 0]))
+        if not len(refined):
             raise DataError("y has no label to learn from; give at least one")
-        if len(taught) < len(y):
-            X, y = take(X, taught), y[taught]
+        if len(refined) < len(y):
+            X, y = take(X, refined), y[refined]
         self.learner_ = clone(self._learner())
-        pupil(self.learner_).fit(X, y, self.refined_[taught], held)
+        adapter(self.learner_).fit(X, y, self.refined_[refined], held)
 
     # ---- how many labels a prediction stands for ------------------------------------------------------
 
@@ -166,35 +169,32 @@ class GuidedClassifier(Params):
         self, clusters: ItemClusters | None, X: Any, y: Annotations, held: Dev | None
     ) -> None:
         """The projection with the prior_labels given, or with the best one for the held items."""
-        self.prior_labels_, self.prior_labels_tried_, self.path_kl_ = (
-            self.prior_labels,
-            np.zeros(0),
-            np.zeros(0),
-        )
+        self.prior_labels_tried_ = self.path_kl_ = np.zeros(0)
         if clusters is None or self.project == "none":
             self.prior_labels_, self._projection = None, None
             return
+        self.prior_labels_ = self.prior_labels
         if self.prior_labels_ is None:
             self.prior_labels_tried_ = PRIOR_LABELS
-            self.path_kl_ = self._rehearse(X, y).path_kl_ if held is None else self._path(clusters, *held)
+            self.path_kl_ = self._path_of_part(X, y) if held is None else self._path(clusters, *held)
             self.prior_labels_ = float(PRIOR_LABELS[self.path_kl_.argmin()])
         self._projection = Projection(clusters, self.project, self.annotator_sum, self.prior_labels_)
 
     def _path(self, clusters: ItemClusters, X: Any, shares: Array) -> Array:
         """KL(shares ‖ projection) at every prior_labels tried."""
-        raw, prior = self._raw(X), self._prior(X)
+        raw = self._raw(X)
         tried = [Projection(clusters, self.project, self.annotator_sum, S) for S in PRIOR_LABELS.tolist()]
-        return np.asarray([kl(shares, projection(raw, prior)) for projection in tried])
+        return np.asarray([kl(shares, projection(raw)) for projection in tried])
 
-    def _rehearse(self, X: Any, y: Annotations) -> Self:
-        """The workflow without a tenth of the labelled items, its prior_labels chosen on these."""
+    def _path_of_part(self, X: Any, y: Annotations) -> Array:
+        """The same of the workflow without a tenth of the labelled items, on these."""
         labelled = np.flatnonzero(y.counts.any(axis=1))
         if len(labelled) < 2:
             raise DataError("one labelled item leaves none to choose on; give prior_labels= or dev=")
         held = labelled[hold_out(len(labelled), self.seed)[1]]
         kept = np.setdiff1d(np.arange(len(y)), held)
-        twin = type(self)(**self.get_params(deep=False))
-        return twin.fit(take(X, kept), y[kept], dev=(take(X, held), y[held]))
+        part = type(self)(**self.get_params(deep=False))
+        return part.fit(take(X, kept), y[kept], dev=(take(X, held), y[held])).path_kl_
 
     # ---- asking ---------------------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class GuidedClassifier(Params):
     def label_distributions(self, X: Any) -> Array:
         """(items, classes): the label distribution predicted for each row of X."""
         raw = self._raw(X)
-        return raw if self._projection is None else self._projection(raw, self._prior(X))
+        return raw if self._projection is None else self._projection(raw)
 
     def predict_proba(self, X: Any) -> Array:
         """The same as :meth:`label_distributions`, under the name that scikit-learn asks for."""
@@ -229,26 +229,48 @@ class GuidedClassifier(Params):
         self._check_fitted()
         if self._projection is None:
             raise ParameterError("this GuidedClassifier was not fitted to project; set project and fit")
-        return self._projection.posteriors(self._raw(X), self._prior(X))
+        return self._projection.posteriors(self._raw(X))
 
     def _raw(self, X: Any) -> Array:
         """What the learner says."""
         self._check_fitted()
         n_rows(X)
-        return pupil(self.learner_).label_distributions(X, len(self.class_vocabulary_))
+        return adapter(self.learner_).label_distributions(X, len(self.class_vocabulary_))
 
-    def _prior(self, X: Any) -> Array | None:
-        """(items, K) where the guide reads it off the features, else None: ψ."""
-        if not hasattr(self.guide_, "item_prior"):
-            return None
-        return np.asarray(self.guide_.item_prior(_features(self.guide_, X)))
+    # ---- keeping it: guide and learner inside the same file -------------------------------------------
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "learner_")
+    def _saved_settings(self) -> Header:
+        settings = self.get_params(deep=False)
+        return {name: settings[name] for name in settings if name not in ("guide", "learner")}
 
-    def _check_fitted(self) -> None:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("this GuidedClassifier is not fitted yet; call fit first")
+    def _state(self) -> tuple[Header, Arrays]:
+        arrays = {name: getattr(self, name) for name in self._arrays}
+        arrays |= pack_ids("class", self.class_vocabulary_)
+        guide = _thawed(self.guide)
+        frozen = guide is not self.guide
+        own_guide = None if frozen and guide is self.guide_ else self.guide_
+        given, frozen_fit = pack_parts({"guide": guide}, fitted=frozen)
+        given |= pack_parts({"learner": self.learner}, fitted=False)[0]
+        learned, fits = pack_parts({"guide_": own_guide, "learner_": self.learner_}, fitted=True)
+        how = None if self._projection is None else self._projection.settings
+        facts = {"projection": how, "frozen": frozen, "parts": given | learned}
+        return facts, arrays | frozen_fit | fits
+
+    def _restore(self, facts: Header, arrays: Arrays) -> None:
+        from sklearn.frozen import FrozenEstimator
+
+        guide, self.learner, own_guide, self.learner_ = (
+            unpack_part(name, facts["parts"], arrays) for name in ("guide", "learner", "guide_", "learner_")
+        )
+        self.guide = FrozenEstimator(guide) if facts["frozen"] else guide
+        self.guide_ = guide if facts["frozen"] and own_guide is None else own_guide
+        for name in self._arrays:
+            setattr(self, name, arrays[name])
+        self.class_vocabulary_ = unpack_ids("class", arrays)
+        how = facts["projection"]
+        clusters = None if how is None else ItemClusters.of(self.guide_, self._annotator_load)
+        self._projection = None if clusters is None else Projection(clusters, **how)
+        self.prior_labels_ = None if self._projection is None else self._projection.prior_labels
 
 
 def empirical(y: Annotations) -> Array:
@@ -263,9 +285,7 @@ def fitted_guide(guide: Any, X: Any, y: Annotations) -> Any:
     own = _thawed(guide)
     frozen = own is not guide
     own = own if frozen else clone(guide)
-    # A guide learns from features too if it says so, or if its fit has a place for them.
-    uses_features = getattr(own, "uses_features", "features" in inspect.signature(own.fit).parameters)
-    known = with_features(y, _features(own, X)) if uses_features else y
+    known = with_features(y, as_features(X, own.embedding)) if own.uses_features else y
     if not frozen:
         return own.fit(known)
     if own.class_vocabulary_ != y.class_vocabulary:
@@ -279,10 +299,6 @@ def _thawed(guide: Any) -> Any:
     from sklearn.frozen import FrozenEstimator
 
     return guide.estimator if isinstance(guide, FrozenEstimator) else guide
-
-
-def _features(guide: Any, X: Any) -> Any:
-    return as_features(X, getattr(guide, "embedding", None))
 
 
 def _check_items(X: Any, y: Any, X_name: str, y_name: str) -> None:

@@ -86,13 +86,16 @@ class Projection:
     annotator_sum: str  # "inside" or "outside"
     prior_labels: float  # S
 
-    def posteriors(self, h: Array, prior: Array | None = None) -> Array:
-        """(n, K): P(k | h) of predicted distributions h (n, P); ``prior`` (n, K) stands in for ψ."""
-        log_prior = log_chances(self.clusters.shares if prior is None else prior)
-        return softmax_rows(
-            self.clusters.log_likelihood(h, self.prior_labels, self.annotator_sum) + log_prior
-        )[0]
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything but the clusters, as a file keeps it."""
+        return {name: getattr(self, name) for name in ("mode", "annotator_sum", "prior_labels")}
 
-    def __call__(self, h: Array, prior: Array | None = None) -> Array:
+    def posteriors(self, h: Array) -> Array:
+        """(n, K): P(k | h) of predicted distributions h (n, P)."""
+        log_likelihood = self.clusters.log_likelihood(h, self.prior_labels, self.annotator_sum)
+        return softmax_rows(log_likelihood + log_chances(self.clusters.shares))[0]
+
+    def __call__(self, h: Array) -> Array:
         """(n, P): the predictions projected, Eq. (12.5) or (12.6)."""
-        return self.clusters.distributions(self.posteriors(h, prior), self.mode)
+        return self.clusters.distributions(self.posteriors(h), self.mode)

@@ -3,48 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, ModelFileError, NotFittedError
+from dissensus.errors import DataError, ModelFileError
+from dissensus.io.arrays import Arrays, Header, Savable
 from dissensus.metrics import check_distributions, kl
-from dissensus.params import Params
+from dissensus.numerics import Array
 
-Array = NDArray[np.float64]
 Dev = tuple[Any, Any]  # X and distributions of the part that choices are made on
 
 DEV_SHARE = 0.1  # of the items, where a learner needs a dev part and got none
 
 
-class Learner(Params):
+class Learner(Savable):
     """Base of every learner.
 
     A learner file gives ``_inputs``, ``_fit`` and ``_predict``, and the names of the arrays it saves.
     """
 
     _arrays: ClassVar[tuple[str, ...]] = ()
+    _fitted_by = "n_classes_"
 
     n_classes_: int
 
     def fit(self, X: Any, distributions: Any, dev: Dev | None = None) -> Self:
-        """Learn from one label distribution an item; ``dev`` is a pair (X, distributions) to choose on.
-
-        The work is done on a fresh twin: a fit that fails leaves the learner as it was.
-        """
+        """Learn from one label distribution an item; ``dev`` is a pair (X, distributions) to choose on."""
         self.check_params()
         targets = check_distributions(distributions, "distributions")
         inputs = self._inputs(X)
         check_rows(inputs, targets, "X", "distributions")
         held = None if dev is None else self._checked_dev(dev, targets.shape[1])
-        twin = type(self)(**self.get_params(deep=False))
-        twin.n_classes_ = targets.shape[1]
-        twin._fit(inputs, targets, held)
-        # scikit-learn's searches hang a note of their own on an estimator, and want it back after the fit.
-        notes = {name: value for name, value in vars(self).items() if name.startswith("_")}
-        self.__dict__ = notes | vars(twin)
+        with self._twin() as twin:
+            twin.n_classes_ = targets.shape[1]
+            twin._fit(inputs, targets, held)
         return self
 
     def label_distributions(self, X: Any) -> Array:
@@ -55,13 +49,6 @@ class Learner(Params):
     def score(self, X: Any, distributions: Any) -> float:
         """−KL(distributions ‖ predictions): higher is better, as scikit-learn expects of a score."""
         return -kl(distributions, self.label_distributions(X))
-
-    def save(self, path: str | Path) -> None:
-        """Write the fitted learner to one safetensors file (no pickle; nothing runs on loading)."""
-        self._check_fitted()
-        from dissensus.learners.files import save_learner
-
-        save_learner(self, Path(path))
 
     # ---- what a learner file fills in ---------------------------------------------------------------
 
@@ -75,12 +62,11 @@ class Learner(Params):
     def _predict(self, X: Any) -> Array:
         raise NotImplementedError
 
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """What a file keeps: arrays, and whatever is JSON."""
-        arrays = {name: np.asarray(getattr(self, name)) for name in self._arrays}
-        return arrays, {"n_classes": self.n_classes_}
+    def _state(self) -> tuple[Header, Arrays]:
+        """What a file keeps: whatever is JSON, and arrays."""
+        return {"n_classes": self.n_classes_}, {name: getattr(self, name) for name in self._arrays}
 
-    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+    def _restore(self, facts: Header, arrays: Arrays) -> None:
         for name in self._arrays:
             setattr(self, name, arrays[name])
         self.n_classes_ = int(facts["n_classes"])
@@ -95,13 +81,6 @@ class Learner(Params):
         inputs = self._inputs(X)
         check_rows(inputs, targets, "dev X", "dev distributions")
         return inputs, targets
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "n_classes_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "n_classes_")
 
 
 def as_texts(X: Any) -> list[str]:

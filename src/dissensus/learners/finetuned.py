@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from dissensus.errors import ModelFileError, require
 from dissensus.execution.progress import PROGRESS, ShowProgress, counted
 from dissensus.features.embedding import embed, load_encoder
-from dissensus.learners.base import Array, Dev, Learner, as_texts, batches, check_head, own_dev
+from dissensus.io.arrays import Arrays, Header
+from dissensus.learners.base import Dev, Learner, as_texts, batches, check_head, own_dev
 from dissensus.learners.softmax import SoftmaxRegression
 from dissensus.metrics import kl
+from dissensus.numerics import Array
 from dissensus.params import ANY, NONE, SEED, integer, real
 
 PREDICT_BATCH = 64
@@ -200,17 +202,17 @@ class FineTunedEncoder(Learner):
 
     # ---- keeping it: the encoder's own files, byte by byte --------------------------------------------
 
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays, facts = super()._state()
+    def _state(self) -> tuple[Header, Arrays]:
+        facts, arrays = super()._state()
         with tempfile.TemporaryDirectory() as folder:
             self.encoder_.save(folder, create_model_card=False)
             for name, content in _files(Path(folder)):
                 arrays[FILE_PREFIX + name] = np.frombuffer(content, np.uint8)
-        return arrays, facts | {"epoch": self.epoch_, "n_threads": self.n_threads_}
+        return facts | {"epoch": self.epoch_, "n_threads": self.n_threads_}, arrays
 
-    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+    def _restore(self, facts: Header, arrays: Arrays) -> None:
         require("torch", "text")
-        super()._restore(arrays, facts)
+        super()._restore(facts, arrays)
         check_head(self.coef_, self.intercept_, self.n_classes_)
         self.epoch_, self.n_threads_ = facts["epoch"], facts["n_threads"]
         with tempfile.TemporaryDirectory() as folder:

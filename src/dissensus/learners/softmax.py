@@ -15,14 +15,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from dissensus.errors import DataError
 from dissensus.execution.threads import executor
 from dissensus.features.features import as_features
-from dissensus.learners.base import Array, Dev, Learner, check_head
+from dissensus.io.arrays import Arrays, Header
+from dissensus.learners.base import Dev, Learner, check_head
 from dissensus.metrics import kl
+from dissensus.numerics import Array
 from dissensus.params import ANY, NONE, SEED, integer, real
 
 PATH = np.geomspace(1.0, 1e-6, 25)  # path tried; neighbours differ by a factor of 1.8
@@ -107,8 +108,8 @@ class SoftmaxRegression(Learner):
             raise DataError(f"X has {X.shape[1]} features and this was fitted on {len(self.coef_)}")
         return predict(X, np.vstack([self.coef_, self.intercept_]))
 
-    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
-        super()._restore(arrays, facts)
+    def _restore(self, facts: Header, arrays: Arrays) -> None:
+        super()._restore(facts, arrays)
         check_head(self.coef_, self.intercept_, self.n_classes_)
 
     # ---- the l2 -------------------------------------------------------------------------------

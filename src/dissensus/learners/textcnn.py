@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, require, system_words
-from dissensus.learners.base import Array, Dev, Learner, as_texts, batches, own_dev
+from dissensus.io.arrays import Arrays, Header
+from dissensus.learners.base import Dev, Learner, as_texts, batches, own_dev
 from dissensus.metrics import kl
+from dissensus.numerics import Array
 from dissensus.params import ANY, NONE, SEED, integer, real
 
 if TYPE_CHECKING:
@@ -222,20 +224,20 @@ class TextCNN(Learner):
 
     # ---- keeping it -----------------------------------------------------------------------------------
 
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def _state(self) -> tuple[Header, Arrays]:
         from dissensus.learners.torch_tools import to_numpy
 
-        arrays, facts = super()._state()
+        facts, arrays = super()._state()
         arrays |= {name: to_numpy(tensor) for name, tensor in self.network_.state_dict().items()}
         arrays["dev_kl_"] = self.dev_kl_
         facts |= {"lexicon": self.lexicon_, "epoch": self.epoch_, "n_threads": self.n_threads_}
-        return arrays, facts
+        return facts, arrays
 
-    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+    def _restore(self, facts: Header, arrays: Arrays) -> None:
         require("torch", "text")
         import torch
 
-        super()._restore(arrays, facts)
+        super()._restore(facts, arrays)
         self.dev_kl_ = arrays.pop("dev_kl_")
         self.lexicon_, self.epoch_, self.n_threads_ = facts["lexicon"], facts["epoch"], facts["n_threads"]
         width = {"": np.empty(arrays["words.weight"].shape[1], np.float32)}

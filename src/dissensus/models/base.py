@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -22,15 +21,17 @@ from dissensus.execution.memory import Needs
 from dissensus.execution.resources import Identity, current
 from dissensus.execution.run import Run
 from dissensus.execution.threads import one_blas_thread
+from dissensus.io.arrays import Arrays, Header, Savable, pack_ids, unpack_ids
 from dissensus.models.clusters import ClusterView
-from dissensus.params import Params
 
 Array = NDArray[np.float64]
 
+VOCABULARIES = ("item", "annotator", "class")
+COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "n_labels_", "trace_")
 SCORE_ROWS = 1 << 16  # label rows scored at a time
 
 
-class Model(Params):
+class Model(Savable):
     """Base of every model.
 
     Fitted attributes: ``label_distributions_`` (items, classes), ``trace_`` (the objective by iteration),
@@ -40,6 +41,8 @@ class Model(Params):
     # Fitted arrays that a saved model keeps, and those that have one row an item.
     _arrays: ClassVar[tuple[str, ...]] = ()
     _needs_annotators: ClassVar[bool] = False
+    _fitted_by = "label_distributions_"
+    uses_features: ClassVar[bool] = False  # whether it also learns from features of the items
 
     label_distributions_: Array
     prior_distribution_: Array  # (classes,): what to expect of an item never seen
@@ -58,23 +61,16 @@ class Model(Params):
         return self._run_fit(annotations)
 
     def _run_fit(self, annotations: Any, **given: Any) -> Self:
-        """Check, fit on ``n_jobs`` threads, and remember whose labels they were.
-
-        The work is done on a fresh twin: a fit that is interrupted leaves the model as it was, and nothing of
-        an earlier fit survives a later one.
-        """
+        """Check, fit on ``n_jobs`` threads, and remember whose labels they were."""
         known = self._checked(annotations)
-        twin = type(self)(**self.get_params(deep=False))
-        twin._remember(known)
         resources = current()
         needs = None if resources.memory is None else self._needs(known, resources.itemsize, **given)
         identity = Identity(type(self).__name__, self.get_params(deep=False), given)
-        with resources.run(known, identity, needs, getattr(self, "n_jobs", 1)) as run:
-            twin._fit(known, run, **given)
-        twin._settle()
-        # scikit-learn's searches hang a note of their own on an estimator, and want it back after the fit.
-        notes = {name: value for name, value in vars(self).items() if name.startswith("_")}
-        self.__dict__ = notes | vars(twin)
+        with self._twin() as twin:
+            twin._remember(known)
+            with resources.run(known, identity, needs, getattr(self, "n_jobs", 1)) as run:
+                twin._fit(known, run, **given)
+            twin._settle()
         return self
 
     def _settle(self) -> None:
@@ -242,21 +238,21 @@ class Model(Params):
         self._check_fitted()
         return None
 
-    def _check_fitted(self) -> None:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
-
     # ---- keeping it -----------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to a safetensors file (no pickle; nothing runs on loading)."""
-        self._check_fitted()
-        from dissensus.models.files import save_model
+    def _state(self) -> tuple[Header, Arrays]:
+        """What a file keeps: the fitted arrays and the ids, and how the fit ended."""
+        arrays = {name: getattr(self, name) for name in (*COMMON_ARRAYS, *self._arrays)}
+        for what in VOCABULARIES:
+            arrays |= pack_ids(what, getattr(self, f"{what}_vocabulary_"))
+        return {"stopped": self.stopped_, "frame_kind": self.frame_kind_}, arrays
 
-        save_model(self, Path(path))
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "label_distributions_" in vars(self)
+    def _restore(self, facts: Header, arrays: Arrays) -> None:
+        for what in VOCABULARIES:
+            setattr(self, f"{what}_vocabulary_", unpack_ids(what, arrays))
+        for name in (*COMMON_ARRAYS, *self._arrays):
+            setattr(self, name, arrays[name])
+        self.stopped_, self.frame_kind_ = facts["stopped"], facts["frame_kind"]
 
     if not TYPE_CHECKING:  # type checkers should go on refusing names that nobody declared
 

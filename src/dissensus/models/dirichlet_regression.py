@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +141,7 @@ class DirichletRegression(Model):
     features (:func:`dissensus.with_features`) or a text, embedded with ``embedding``.
     """
 
-    uses_features: ClassVar[bool] = True
+    uses_features = True
     _rules = {
         "concentration": real(0.0, open_low=True) | NONE,
         "l2": real(0.0) | NONE,

@@ -194,7 +194,7 @@ def quick_worth(model: Model, annotations: Annotations, seed: int) -> dict[str, 
 
 
 def _needs_features(model: Model) -> bool:
-    return getattr(model, "uses_features", False) or "features_" in model._arrays
+    return model.uses_features
 
 
 def _have_features(annotations: Annotations) -> bool:

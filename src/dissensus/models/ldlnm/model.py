@@ -96,6 +96,7 @@ class LDLNM(Model):
         "n_threads_",
     )
     _needs_annotators = True
+    uses_features = True
 
     # The paper's settings; its sizes were searched in {3, …, 20}.
     PAPER: ClassVar[Mapping[str, Any]] = MappingProxyType(
