@@ -679,9 +679,7 @@ def test_data_that_cannot_be() -> None:
         guided.fit(X[:9], y[:9], dev=(X[9:], unlabelled(y, 9)[9:]))
     with pytest.raises(DataError, match=r"\Ay has no label to learn from"):
         ds.GuidedClassifier(None, refine="none").fit(X, unlabelled(y, *range(10)))
-    with pytest.raises(
-        DataError, match=r"\Aone labelled item leaves none to choose on; give prior_labels="
-    ):
+    with pytest.raises(DataError, match=r"\Aone labelled item leaves none to choose on; give prior_labels="):
         guided.fit(X, unlabelled(y, *range(1, 10)))
     guided.fit(X, y)
     with pytest.raises(DataError, match=r"\Ay has no label to compare with"):
