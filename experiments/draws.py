@@ -14,7 +14,7 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.pairs import random_places, take_pairs
-from dissensus.evaluation.reservation import additive
+from dissensus.evaluation.recovery import additive
 from dissensus.features.features import features_of
 from dissensus.guided.classifier import GuidedClassifier
 from dissensus.learners.softmax import SoftmaxRegression

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 import dissensus as ds
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, ParameterError
-from dissensus.evaluation.reservation import additive
+from dissensus.evaluation.recovery import additive
 from dissensus.metrics import kl
 from dissensus.models.dirichlet_regression import (
     Answers,

@@ -16,7 +16,7 @@ import pytest
 import dissensus as ds
 from cli_help import failure, run
 from dissensus.errors import DissensusError
-from dissensus.evaluation.intervals import Interval
+from dissensus.evaluation.bootstrap import Interval
 from dissensus.metrics import entropy, kl
 from dissensus.paper import printed
 from dissensus.paper.answers import Contrast, answers_text, sentence

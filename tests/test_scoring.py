@@ -10,8 +10,7 @@ import pytest
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, ParameterError
-from dissensus.evaluation.estimates import of_labels, read_estimates
-from dissensus.evaluation.scoring import kind_of, score_files
+from dissensus.evaluation.scoring import kind_of, of_labels, read_estimates, score_files
 from dissensus.models.majority import MajorityVote
 
 

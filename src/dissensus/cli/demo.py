@@ -22,7 +22,7 @@ from dissensus.execution.progress import ShowProgress, shown
 
 if TYPE_CHECKING:
     from dissensus.data.simulation import Simulation
-    from dissensus.evaluation.intervals import Interval
+    from dissensus.evaluation.bootstrap import Interval
     from dissensus.models.base import Model
     from dissensus.selection.compare import HeldOut
     from dissensus.workflow import Run
@@ -119,7 +119,7 @@ def best_of_each(table: Sequence[HeldOut]) -> list[HeldOut]:
 
 
 def _contender(name: str, model: Model, score: float | None, simulation: Simulation) -> Contender:
-    from dissensus.evaluation.intervals import bootstrap_interval
+    from dissensus.evaluation.bootstrap import bootstrap_interval
     from dissensus.metrics import accuracy, kl
 
     fitted = model.fit(simulation.annotations)

@@ -19,30 +19,159 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dissensus.data.annotations import Annotations
+from dissensus.data.pairs import pairs_per_item, random_places, take_pairs
 from dissensus.errors import DataError, bad_parameter
-from dissensus.evaluation.intervals import Interval
-from dissensus.evaluation.resampling import Resamples
-from dissensus.evaluation.reservation import (
-    CountsPoint,
-    Design,
-    counts_curve,
-    efficiency_words,
-    label_efficiency,
-)
+from dissensus.evaluation.bootstrap import Interval, Resamples
 from dissensus.execution.progress import Clock, Progress, ShowProgress, shown
 from dissensus.execution.tasks import workers
+from dissensus.metrics import kl_rows, sampling_floor
 from dissensus.models.base import as_annotations
-from dissensus.numerics import Array
+from dissensus.models.empirical import GRID
+from dissensus.numerics import Array, row_shares
 from dissensus.params import stream_seed, trial_copy, with_settings
 
 Models = Mapping[str, Any] | Sequence[Any]
 
 COUNTS = "counts"
 WEIGHTS = ("labels", "annotators")
+
+
+# ---- the labels: reserved, and shown --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The items that take part: reserved labels, and those that may be shown."""
+
+    reserved: Annotations
+    pool: Annotations
+    pool_size: int  # pairs of each item in the pool
+    n_left_out: int  # items with too few pairs
+    seed: int
+    smoothing: float
+
+    @classmethod
+    def of(
+        cls, annotations: Annotations, pool: int, min_reserved: int, seed: int, smoothing: float
+    ) -> Design:
+        """Put ``pool`` random pairs of each item into the pool and reserve the others."""
+        sizes = pairs_per_item(annotations)
+        enough = sizes >= pool + min_reserved
+        if not enough.any():
+            raise _too_few(sizes, pool, min_reserved)
+        items = annotations.take_items(np.flatnonzero(enough))
+        drawable = random_places(items, np.random.default_rng([seed])) < pool
+        left_out = int((~enough).sum())
+        return cls(take_pairs(items, ~drawable), take_pairs(items, drawable), pool, left_out, seed, smoothing)
+
+    def shown(self, n_labels: int, draw: int) -> Annotations:
+        """``n_labels`` pairs of each item; those of a smaller number in the same draw are among them."""
+        places = random_places(self.pool, np.random.default_rng([self.seed, draw + 1]))
+        return take_pairs(self.pool, places < n_labels)
+
+    @cached_property
+    def reference(self) -> Array:
+        """(items, classes): the reserved labels' own distributions."""
+        return row_shares(self.reserved.counts)
+
+    def divergence(self, estimate: Any) -> Array:
+        """(items,): KL(reserved ‖ estimate)."""
+        return kl_rows(self.reference, estimate, smoothing=self.smoothing)
+
+    @cached_property
+    def floor(self) -> float:
+        """The mean KL that the true distributions are expected to score against the reserved labels.
+
+        The truth is unknown; all labels of an item, shown and reserved, stand in for it.
+        """
+        everything = row_shares(self.reserved.counts + self.pool.counts)
+        return sampling_floor(everything, self.reserved.counts.sum(axis=1), smoothing=self.smoothing)
+
+
+def _too_few(sizes: NDArray[np.int64], pool: int, min_reserved: int) -> DataError:
+    """No item takes part; in the proportion asked for, a tenth of the items allow this pool and reserve."""
+    most = int(sizes.max())
+    problem = f"no item has {pool} + {min_reserved} annotators (the most is {most})"
+    if most < 2:
+        return DataError(f"{problem}; give some items two at least: one to show and one to reserve")
+    tenth = int(np.sort(sizes)[::-1][(len(sizes) - 1) // 10])
+    within = tenth if tenth >= 2 else most
+    smaller = min(max(round(within * pool / (pool + min_reserved)), 1), within - 1)
+    shown = [1 << power for power in range(smaller.bit_length())]
+    return DataError(
+        f"{problem}; lower them: pool={smaller}, min_reserved={within - smaller}, labels_shown={shown} "
+        f"leaves {int((sizes >= within).sum()):,} of {len(sizes):,} items"
+    )
+
+
+# ---- smoothed counts ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class CountsPoint:
+    """Smoothed counts of R labels: the smoothing that is best in hindsight, and its KL."""
+
+    labels_shown: int
+    smoothing: float
+    rows: Array  # (draws, items)
+    kl: Interval
+
+
+def counts_curve(design: Design, n_draws: int, resamples: Resamples) -> tuple[CountsPoint, ...]:
+    """For every R up to the pool, the additive smoothing of the grid with the lowest mean KL."""
+    points = []
+    for n_labels in range(1, design.pool_size + 1):
+        tables = [design.shown(n_labels, draw).counts for draw in range(n_draws)]
+        smoothing = best_in_hindsight(design, tables)
+        rows = np.array([design.divergence(additive(table, smoothing)) for table in tables])
+        points.append(CountsPoint(n_labels, smoothing, rows, resamples.interval(rows)))
+    return tuple(points)
+
+
+def additive(counts: NDArray[np.int64], smoothing: float) -> Array:
+    """q_mp = (c_mp + s) / (n_m + P s)."""
+    return row_shares(counts + smoothing)
+
+
+def best_in_hindsight(design: Design, tables: Sequence[NDArray[np.int64]]) -> float:
+    """The smoothing whose smoothed counts are closest to the reserved labels, over all draws.
+
+    Few labels make few different rows of counts, so the KL is summed by row: with g the reference, ε the
+    smoothing and W_up = Σ_{m with counts u} (g_mp + ε), it is − Σ_up W_up log(q_up + ε) up to a constant.
+    """
+    rows, which = np.unique(np.concatenate(tables), axis=0, return_inverse=True)
+    weights = np.zeros(rows.shape)
+    np.add.at(weights, which.ravel(), np.tile(design.reference + design.smoothing, (len(tables), 1)))
+    losses = [-(weights * np.log(additive(rows, s) + design.smoothing)).sum() for s in GRID]
+    return float(GRID[int(np.argmin(losses))])
+
+
+def label_efficiency(kl: float, curve: Sequence[float]) -> float:
+    """How many labels the curve (KL at 1, 2, … labels) needs for ``kl``, read off between its points.
+
+    ∞ where the curve does not come down to it, 0 where one label already does better.
+    """
+    falling = np.minimum.accumulate(np.asarray(curve, dtype=np.float64))
+    if kl < falling[-1]:
+        return float("inf")
+    if kl > falling[0]:
+        return 0.0
+    # np.interp wants rising abscissae: the curve from its end
+    return float(np.interp(kl, falling[::-1], np.arange(len(falling), 0, -1.0)))
+
+
+def efficiency_words(efficiency: float, pool: int) -> str:
+    """As a table shows it: a number between 1 and the pool, or that it lies beyond."""
+    if efficiency == float("inf"):
+        return f"> {pool}"
+    return "< 1" if efficiency == 0.0 else f"{efficiency:.1f}"
 
 
 # ---- the models ---------------------------------------------------------------------------------------
@@ -62,7 +191,7 @@ class Recovered:
 
 
 @dataclass(frozen=True)
-class Task:
+class PlannedFit:
     """One fit."""
 
     name: str
@@ -72,19 +201,19 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Material:
+class Setup:
     """What all fits share."""
 
     design: Design
     groups: Mapping[str, Sequence[Any]]
 
 
-def attempt(material: Material, task: Task) -> tuple[Array, float]:
+def attempt(setup: Setup, planned: PlannedFit) -> tuple[Array, float]:
     """Fit one model to what one draw shows it: its KL on every item, and the seconds it took."""
-    design = material.design
-    seed = stream_seed(design.seed, task.name, task.place, task.labels_shown, task.draw)
-    model = trial_copy(material.groups[task.name][task.place], seed, ())
-    shown = design.shown(task.labels_shown, task.draw)
+    design = setup.design
+    seed = stream_seed(design.seed, planned.name, planned.place, planned.labels_shown, planned.draw)
+    model = trial_copy(setup.groups[planned.name][planned.place], seed, ())
+    shown = design.shown(planned.labels_shown, planned.draw)
     started = time.perf_counter()
     estimate = model.fit(shown).label_distributions_
     return design.divergence(estimate), time.perf_counter() - started
@@ -217,8 +346,8 @@ def recover(
     groups = _groups(models, weight_by)
     design = Design.of(as_annotations(annotations), pool, min_reserved, seed, smoothing)
     resamples = Resamples(n_draws, design.pool.n_items, n_boot, seed)
-    tasks = [
-        Task(name, place, R, draw)
+    plan = [
+        PlannedFit(name, place, R, draw)
         for R in dict.fromkeys(labels_shown)
         for name, group in groups.items()
         for place in range(len(group))
@@ -227,10 +356,10 @@ def recover(
     with shown(progress) as tell:
         tell("smoothed counts", 0.0)
         counts = counts_curve(design, n_draws, resamples)
-        done = _run(Material(design, groups), tasks, n_jobs, executor, tell)
+        done = _run(Setup(design, groups), plan, n_jobs, executor, tell)
     curve = [point.kl.value for point in counts]
     return Recovery(
-        tuple(_recovered(one, groups, done, n_draws, resamples, curve) for one in tasks if not one.draw),
+        tuple(_recovered(one, groups, done, n_draws, resamples, curve) for one in plan if not one.draw),
         counts,
         design.floor,
         pool,
@@ -282,30 +411,32 @@ def _prepared(model: Any, weight_by: str | None) -> Any:
 
 
 def _run(
-    material: Material, tasks: Sequence[Task], n_jobs: int, executor: Executor | None, tell: Progress
-) -> dict[Task, tuple[Array, float]]:
+    setup: Setup, plan: Sequence[PlannedFit], n_jobs: int, executor: Executor | None, tell: Progress
+) -> dict[PlannedFit, tuple[Array, float]]:
     """Every fit, the last number of labels (the most) first."""
-    clock, done = Clock(tell, len(tasks)), {}
-    with workers(material, len(tasks), n_jobs=n_jobs, executor=executor) as pool:
-        for task, found in pool.completed(attempt, sorted(tasks, key=lambda task: -task.labels_shown)):
-            done[task] = found
-            clock.tick(1, f"{len(done)} of {len(tasks)}: {task.name}, {task.labels_shown} labels")
+    clock, done = Clock(tell, len(plan)), {}
+    with workers(setup, len(plan), n_jobs=n_jobs, executor=executor) as pool:
+        for planned, found in pool.completed(
+            attempt, sorted(plan, key=lambda planned: -planned.labels_shown)
+        ):
+            done[planned] = found
+            clock.tick(1, f"{len(done)} of {len(plan)}: {planned.name}, {planned.labels_shown} labels")
     return done
 
 
 def _recovered(
-    task: Task,
+    planned: PlannedFit,
     groups: Mapping[str, Sequence[Any]],
-    done: Mapping[Task, tuple[Array, float]],
+    done: Mapping[PlannedFit, tuple[Array, float]],
     n_draws: int,
     resamples: Resamples,
     curve: Sequence[float],
 ) -> Recovered:
     """All draws of one model and R put together."""
-    found = [done[replace(task, draw=draw)] for draw in range(n_draws)]
+    found = [done[replace(planned, draw=draw)] for draw in range(n_draws)]
     rows = np.array([kl for kl, _ in found])
     kl = resamples.interval(rows)
     seconds = float(np.mean([seconds for _, seconds in found]))
-    model = repr(groups[task.name][task.place])
+    model = repr(groups[planned.name][planned.place])
     efficiency = label_efficiency(kl.value, curve)
-    return Recovered(task.name, model, task.labels_shown, rows, kl, efficiency, seconds)
+    return Recovered(planned.name, model, planned.labels_shown, rows, kl, efficiency, seconds)

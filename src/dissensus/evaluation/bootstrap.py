@@ -8,11 +8,15 @@ Where an array has several rows per item (held-out labels, say), ``items`` gives
 and an item is drawn with all its rows: rows of one item are not independent, and treating them as if they
 were makes intervals too narrow. What two models give to the same held-out labels compares as
 ``bootstrap_mean(log_probability_rows(p, labels) - log_probability_rows(q, labels), items=items)``.
+
+Where numbers come from several random draws too, :class:`Resamples` draws anew among both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +27,7 @@ from dissensus.metrics import rows_of
 from dissensus.numerics import Array
 
 _BLOCK = 4_000_000  # numbers a temporary array may hold
+RESAMPLES_AT_ONCE = 100
 
 
 class Interval(NamedTuple):
@@ -55,33 +60,6 @@ def bootstrap_interval(
         return metric(*resampled, **settings)
 
     return _bootstrap(score, [np.asarray(array) for array in arrays], items, level, n_boot, seed)
-
-
-def bootstrap_difference(
-    metric: Callable[..., float],
-    gold: ArrayLike,
-    first: ArrayLike,
-    second: ArrayLike,
-    *,
-    items: ArrayLike | None = None,
-    level: float = 0.95,
-    n_boot: int = 1000,
-    seed: int = 0,
-    **settings: Any,
-) -> Interval:
-    """metric(gold, first) − metric(gold, second) and its interval, both scored on the same resampled items.
-
-    An interval that holds zero says that these items do not tell the two predictions apart.
-    """
-    rows = rows_of(metric)
-    if rows is not None:
-        differences = rows(gold, first, **settings) - rows(gold, second, **settings)
-        return bootstrap_mean(differences, items=items, level=level, n_boot=n_boot, seed=seed)
-
-    def score(g: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> float:
-        return metric(g, a, **settings) - metric(g, b, **settings)
-
-    return _bootstrap(score, [np.asarray(side) for side in (gold, first, second)], items, level, n_boot, seed)
 
 
 def bootstrap_mean(
@@ -130,16 +108,20 @@ def _bootstrap(
 
 def _check(n_rows: int, items: ArrayLike | None, level: float, n_boot: int) -> NDArray[np.intp]:
     """The settings in order, and the rows' item codes without gaps."""
-    if not 0 < level < 1:
-        raise bad_parameter("a bootstrap interval", "level", "a float between 0 and 1", level)
-    if n_boot < 1:
-        raise bad_parameter("a bootstrap interval", "n_boot", "an integer >= 1", n_boot)
+    _check_settings(level, n_boot)
     if items is None:
         return np.arange(n_rows)
     codes = np.asarray(items)
     if codes.shape != (n_rows,):
         raise DataError(f"items: one code for each of the {n_rows} rows is needed, got shape {codes.shape}")
     return np.unique(codes, return_inverse=True)[1].astype(np.intp)
+
+
+def _check_settings(level: float, n_boot: int) -> None:
+    if not 0 < level < 1:
+        raise bad_parameter("a bootstrap interval", "level", "a float between 0 and 1", level)
+    if n_boot < 1:
+        raise bad_parameter("a bootstrap interval", "n_boot", "an int >= 1", n_boot)
 
 
 def _blocks(n_boot: int, n_items: int) -> list[int]:
@@ -158,3 +140,45 @@ def _interval(value: float, scores: Array, level: float) -> Interval:
     last = ordered.size - 1
     low, high = ordered[int((1 - level) / 2 * last)], ordered[-1 - int((1 - level) / 2 * last)]
     return Interval(value, float(low), float(high))
+
+
+# ---- over items and draws at once ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Resamples:
+    """Draws and items, both a sample and both moving a mean over them: each resampled ``n_boot`` times.
+
+    Two sets of numbers weighed by the same resamples are compared pairwise: the interval of their difference
+    is that of the difference of their numbers.
+    """
+
+    n_draws: int
+    n_items: int
+    n_boot: int = 1000
+    seed: int = 0
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        _check_settings(self.level, self.n_boot)
+
+    @cached_property
+    def _items(self) -> NDArray[np.uint8]:
+        """(n_boot, items): how often each item is in each resample."""
+        rng = np.random.default_rng([self.seed, 0])
+        drawn = rng.multinomial(self.n_items, np.full(self.n_items, 1 / self.n_items), size=self.n_boot)
+        return drawn.astype(np.uint8)  # the same item 256 times: less likely than any fault of the machine
+
+    @cached_property
+    def _draws(self) -> NDArray[np.int64]:
+        rng = np.random.default_rng([self.seed, 1])
+        return rng.multinomial(self.n_draws, np.full(self.n_draws, 1 / self.n_draws), size=self.n_boot)
+
+    def interval(self, rows: Array) -> Interval:
+        """The mean of some numbers (draws, items), and the middle ``level`` of its resamples."""
+        blocks = np.array_split(np.arange(self.n_boot), -(-self.n_boot // RESAMPLES_AT_ONCE))
+        # mean of a resample = Σ_d u_d Σ_m v_m x_dm / (D M)
+        sums = [((self._items[b] @ rows.T) * self._draws[b]).sum(axis=1) for b in blocks]
+        edge = (1 - self.level) / 2
+        low, high = np.quantile(np.concatenate(sums) / rows.size, [edge, 1 - edge])
+        return Interval(float(rows.mean()), float(low), float(high))
