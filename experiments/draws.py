@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.data.annotations import Annotations
-from dissensus.data.pairs import random_places, take_pairs
+from dissensus.data.rows import random_places, take_pairs
 from dissensus.evaluation.recovery import additive
 from dissensus.features.features import features_of
 from dissensus.guided.classifier import GuidedClassifier

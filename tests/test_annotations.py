@@ -6,6 +6,7 @@ from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -347,3 +348,27 @@ def test_vocabularies_survive_taking_rows() -> None:
     assert none.n_labels == none.n_pairs == 0
     assert none.class_vocabulary == Vocabulary(["x", "y"])
     assert none.split_labels(0.5)[0].n_labels == 0
+
+
+def test_side_tables_may_be_frames_or_columns_by_name() -> None:
+    ids, said = {"item": ["a", "b", "c"], "text": ["x", "y", "z"]}, {"item": ["a"], "label": ["1"]}
+    for make in (dict, pa.table, pd.DataFrame):
+        labels = Annotations.from_arrays(["a", "b"], ["u", "v"], ["1", "2"], items=make(ids), gold=make(said))
+        assert labels.items.tolist() == ["a", "b", "c"]
+        assert labels.item_column("text").tolist() == ["x", "y", "z"]
+        assert labels.gold is not None
+        assert labels.gold.tolist() == [0, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "rule"),
+    [
+        ("items", ["a", "b"], "a table whose first column holds the ids. Got 'list'"),
+        ("items", np.array(["a", "b"]), "a table whose first column holds the ids. Got 'ndarray'"),
+        ("annotators", "people.csv", "a table whose first column holds the ids. Got 'str'"),
+        ("gold", {"item": ["a"]}, "a table whose first column holds the ids and whose second the labels."),
+    ],
+)
+def test_what_is_no_side_table(name: str, table: Any, rule: str) -> None:
+    with pytest.raises(ParameterError, match=f"The '{name}' parameter of Annotations must be {rule}"):
+        Annotations.from_arrays(["a", "b"], ["u", "v"], ["1", "2"], **{name: table})

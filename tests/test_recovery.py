@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.data.pairs import pairs_per_item
+from dissensus.data.rows import pairs_per_item
 from dissensus.errors import DataError, ParameterError
 from dissensus.evaluation.bootstrap import Resamples
 from dissensus.evaluation.recovery import (

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.data.annotations import Annotations, Stored
+from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
 from dissensus.execution.dask.connection import connected
 from dissensus.execution.dask.tasks import OnCluster
 from dissensus.execution.tasks import workers
+from dissensus.io.store.opening import StoreOrigin
 
 pytest.importorskip("distributed")
 
@@ -73,14 +74,14 @@ def test_labels_of_a_store_do_not_travel(crowd: Annotations, store: Path) -> Non
     assert len(small) < 2_000
     assert store.name.encode() in small
     there = pickle.loads(small)
-    assert there.stored == opened.stored
+    assert there.origin == opened.origin
     for name in ("item", "annotator", "label", "item_pointers", "items", "annotators", "classes"):
         np.testing.assert_array_equal(getattr(there, name), getattr(opened, name))
 
 
 def test_another_store_at_the_same_path_is_refused(client: Any, store: Path, tmp_path: Path) -> None:
     annotations = ds.open_annotations(store)
-    vars(annotations)["_stored"] = Stored(store, "0" * 64)
+    annotations = annotations.with_origin(StoreOrigin(store, "0" * 64), annotations.item_pointers)
     with (
         ds.resources(cluster=client),
         pytest.raises(DataError, match="holds other labels on this worker's machine"),

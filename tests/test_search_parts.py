@@ -13,8 +13,7 @@ import pytest
 from scipy.stats import spearmanr
 
 import dissensus as ds
-from dissensus.data.fingerprint import fingerprint
-from dissensus.data.pairs import pair_items, pairs_per_item, random_places
+from dissensus.data.rows import pair_items, pairs_per_item, random_places
 from dissensus.errors import DataError, ParameterError
 from dissensus.params import described, settings_words, stream_seed, trial_copy, with_settings
 from dissensus.selection.criteria import DevItems, HeldOutLabels, criterion_of, criterion_record, halves
@@ -177,11 +176,11 @@ def test_a_fingerprint_changes_with_any_label_id_or_table(crowd: ds.Annotations)
     shuffled = np.random.default_rng(0).permutation(crowd.n_labels)
     ids = crowd.items[crowd.item], crowd.annotators[crowd.annotator], crowd.classes[crowd.label]
     again = ds.Annotations.from_arrays(*(column[shuffled] for column in ids), classes=list(crowd.classes))
-    assert fingerprint(again) == fingerprint(crowd)
+    assert again.fingerprint() == crowd.fingerprint()
     table = pa.table({"item": crowd.items, "text": [f"text {i}" for i in range(40)]})
     longer = pa.table({"item": crowd.items, "text": [f"texts {i}" for i in range(40)]})
     changed = [crowd[:39], crowd.with_tables(items=table), crowd.with_tables(items=longer)]
-    assert len({fingerprint(one) for one in (crowd, *changed)}) == 4
+    assert len({one.fingerprint() for one in (crowd, *changed)}) == 4
 
 
 # ---- information criteria -----------------------------------------------------------------------------

@@ -7,19 +7,19 @@ order of the input never reaches a model. Everything is checked here, once; mode
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dissensus.data.arrow import places
 from dissensus.data.rows import (
     DUPLICATE_POLICIES,
     Duplicates,
@@ -29,19 +29,38 @@ from dissensus.data.rows import (
     resolved_rows,
     tally,
 )
-from dissensus.data.side_tables import aligned, checked_ids, column_of, counted, gold_codes, gold_labels
-from dissensus.data.vocabulary import Codes, Place, Vocabulary, encode, ordered_vocabulary, quoted
+from dissensus.data.side_tables import (
+    aligned,
+    checked_ids,
+    column_of,
+    counted,
+    gold_codes,
+    gold_labels,
+    repeats_note,
+    side_table,
+)
+from dissensus.data.vocabulary import Codes, Place, Vocabulary, encode, ordered_vocabulary, places, quoted
 from dissensus.errors import DataError, bad_parameter
 
 PIECE = 1 << 18  # labels, about, that are counted at a time
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A store on disk."""
+class Origin(Protocol):
+    """Where labels lie that can be opened again: in another process, perhaps on another machine."""
 
-    path: Path  # absolute
-    seal: str  # changes with any label or id
+    @property
+    def path(self) -> Path:
+        """The absolute path."""
+        ...
+
+    @property
+    def seal(self) -> str:
+        """Changes with any label or id."""
+        ...
+
+    def reopen(self) -> Annotations:
+        """The very same labels, or an error that says why not."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,7 +109,8 @@ class Annotations:
         """Annotations from three columns of equal length.
 
         ``classes`` declares the class set and its order. ``items``, ``annotators`` and ``gold`` are side
-        tables (Arrow) whose first column holds the ids; items that nobody labelled join the vocabulary.
+        tables (Arrow, a data frame, or columns by name) whose first column holds the ids; items that nobody
+        labelled join the vocabulary.
         ``place`` says where a row stands in the source, for the error that names it.
         """
         if duplicates not in DUPLICATE_POLICIES:
@@ -104,14 +124,13 @@ class Annotations:
             ]
         coded_items, coded_annotators, coded_labels = (column.result() for column in coded)
         rows, left_out = resolved_rows(coded_items, coded_annotators, coded_labels, duplicates, place)
-        words = f"{{}} {{are}} left out: the {duplicates} label of a pair counts"
         annotations = cls(
             *rows,
             coded_items[1],
             coded_annotators[1],
             coded_labels[1],
             frame_kind=frame_kind,
-            notes=(*notes, *counted((left_out, words, "repeat"))),
+            notes=(*notes, *repeats_note(left_out, duplicates)),
         )
         return annotations.with_tables(items, annotators, gold, new_classes=classes is None)
 
@@ -157,14 +176,14 @@ class Annotations:
 
     def with_tables(
         self,
-        items: pa.Table | None = None,
-        annotators: pa.Table | None = None,
-        gold: pa.Table | None = None,
+        items: Any = None,
+        annotators: Any = None,
+        gold: Any = None,
         *,
         new_classes: bool = True,
         places: Mapping[str, Place] | None = None,
     ) -> Self:
-        """The same labels with side tables joined by id (the first column of each Arrow table).
+        """The same labels with side tables joined by id (the first column of each table).
 
         ``new_classes``: whether a gold label that no annotator gave joins the classes or is an error.
         ``places`` (by "items", "annotators", "gold") say where a row stands in its source.
@@ -173,11 +192,11 @@ class Annotations:
         place |= places or {}
         result = self
         if items is not None:
-            result = result._with_items(items, place["items"])
+            result = result._with_items(side_table(items, "items"), place["items"])
         if annotators is not None:
-            result = result._with_annotators(annotators, place["annotators"])
+            result = result._with_annotators(side_table(annotators, "annotators"), place["annotators"])
         if gold is not None:
-            result = result._with_gold(gold, place["gold"], new_classes)
+            result = result._with_gold(side_table(gold, "gold", 2), place["gold"], new_classes)
         return result
 
     def _with_items(self, table: pa.Table, place: Place) -> Self:
@@ -330,9 +349,15 @@ class Annotations:
         return (slice(first, stop) for first, stop in itertools.pairwise(cuts))
 
     @property
-    def stored(self) -> Stored | None:
-        """The store these very labels were opened from, if they were."""
-        return vars(self).get("_stored")
+    def origin(self) -> Origin | None:
+        """Where these very labels were opened, if they can be opened again."""
+        return vars(self).get("_origin")
+
+    def with_origin(self, origin: Origin | None, item_pointers: NDArray[np.int64]) -> Self:
+        """The same labels, known to lie there; where each item's rows begin spares the counting."""
+        same = replace(self)
+        vars(same).update(item_pointers=item_pointers, _origin=origin)
+        return same
 
     def item_column(self, name: str) -> NDArray[Any]:
         """A column of the item table, one value an item."""
@@ -343,12 +368,26 @@ class Annotations:
         return column_of(self.annotator_table, name, "annotator")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """To another process labels of a store go as its path: they are opened there."""
-        if self.stored is None:
+        """To another process labels that can be opened again go as their origin: they are opened there."""
+        if self.origin is None:
             return super().__reduce_ex__(protocol)
-        from dissensus.io.store.opening import reopened
+        return _reopened, (self.origin, self.annotator_table, self.frame_kind, self.notes)
 
-        return reopened, (self.stored, self.annotator_table, self.frame_kind, self.notes)
+    def fingerprint(self) -> str:
+        """A text that changes with any label, any id, and the side tables an estimator may read (SHA-256)."""
+        digest = hashlib.sha256()
+        for codes in self.columns:
+            digest.update(codes.astype("<i4").tobytes())
+        ids = {
+            "item": self.item_vocabulary,
+            "annotator": self.annotator_vocabulary,
+            "class": self.class_vocabulary,
+        }
+        for name, vocabulary in ids.items():
+            digest.update(_bytes_of(pa.table({name: vocabulary.arrow})))
+        for table in (self.item_table, self.annotator_table):
+            digest.update(b"" if table is None else _bytes_of(table))
+        return digest.hexdigest()
 
     def __len__(self) -> int:
         return self.n_items
@@ -436,6 +475,23 @@ class Annotations:
 
 def _place_in(what: str) -> Place:
     return lambda row: f"{what} table row {row}"
+
+
+def _reopened(
+    origin: Origin, annotator_table: pa.Table | None, frame_kind: str, notes: tuple[str, ...]
+) -> Annotations:
+    """What a process makes of labels that were sent as their origin."""
+    here = origin.reopen()
+    labels = replace(here, annotator_table=annotator_table, frame_kind=frame_kind, notes=notes)
+    return labels.with_origin(origin, here.item_pointers)
+
+
+def _bytes_of(table: pa.Table) -> pa.Buffer:
+    whole = table.replace_schema_metadata(None).combine_chunks()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, whole.schema) as writer:
+        writer.write_table(whole)
+    return sink.getvalue()
 
 
 def _spread(values: Codes, codes: Codes, n: int) -> Codes:

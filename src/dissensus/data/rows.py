@@ -1,15 +1,18 @@
-"""Label rows in their canonical order: by item, annotator, label."""
+"""Label rows in their canonical order (by item, annotator, label), and the pairs they belong to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.vocabulary import Codes, Place, Vocabulary, quoted
 from dissensus.errors import DataError
+
+if TYPE_CHECKING:
+    from dissensus.data.annotations import Annotations
 
 TALLIED = 1 << 24  # codes counted at a time
 
@@ -125,3 +128,32 @@ def tally(codes: Codes, n: int) -> NDArray[np.int64]:
     for at in range(0, len(codes), TALLIED):
         counts += np.bincount(codes[at : at + TALLIED], minlength=n)
     return counts
+
+
+# ---- (item, annotator) pairs, in a random order within their items ------------------------------------
+# A pair is never cut: whoever sees one of its labels sees them all.
+
+
+def pair_items(annotations: Annotations) -> NDArray[np.int64]:
+    """(pairs,): the item of each pair."""
+    first = np.flatnonzero(np.diff(annotations.pair, prepend=-1))
+    return annotations.item[first].astype(np.int64)
+
+
+def pairs_per_item(annotations: Annotations) -> NDArray[np.int64]:
+    """(items,): how many annotators labelled each item."""
+    return np.bincount(pair_items(annotations), minlength=annotations.n_items)
+
+
+def random_places(annotations: Annotations, rng: np.random.Generator) -> NDArray[np.int64]:
+    """(pairs,): the place of each pair, from 0, in a random order of its item's pairs."""
+    item = pair_items(annotations)
+    order = np.lexsort((rng.random(len(item)), item))
+    places = np.empty(len(item), dtype=np.int64)
+    places[order] = np.arange(len(item)) - pointers(item, annotations.n_items)[item]
+    return places
+
+
+def take_pairs(annotations: Annotations, chosen: NDArray[np.bool_]) -> Annotations:
+    """The label rows of some pairs; every vocabulary and side table stays."""
+    return annotations.take_rows(chosen[annotations.pair])

@@ -1,6 +1,6 @@
 """What is known beside the labels: tables of items and annotators, gold labels.
 
-Each is an Arrow table whose first column holds the ids. They are joined by id, and nothing in them is lost
+Each is a table whose first column holds the ids. They are joined by id, and nothing in them is lost
 without a note.
 """
 
@@ -13,9 +13,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dissensus.data.arrow import places
-from dissensus.data.vocabulary import Codes, Place, Vocabulary, blank_ids, encode, quoted, to_arrow
-from dissensus.errors import DataError, ParameterError
+from dissensus.data.vocabulary import Codes, Place, Vocabulary, blank_ids, encode, places, quoted, to_arrow
+from dissensus.errors import DataError, ParameterError, bad_parameter
+
+
+def side_table(given: Any, name: str, n_columns: int = 1) -> pa.Table:
+    """A side table as an Arrow table, out of one, a data frame, or columns by name."""
+    try:
+        table = given if isinstance(given, pa.Table) else pa.table(given)
+    except (TypeError, ValueError, AttributeError, pa.ArrowException):
+        table = None
+    if table is None or table.num_columns < n_columns:
+        rule = "a table whose first column holds the ids" + " and whose second the labels" * (n_columns > 1)
+        raise bad_parameter("Annotations", name, rule, type(given).__name__)
+    return table
 
 
 def checked_ids(table: pa.Table, what: str, place: Place) -> pa.Array:
@@ -98,3 +109,8 @@ def counted(*findings: tuple[int, str, str]) -> tuple[str, ...]:
         for n, words, noun in findings
         if n
     )
+
+
+def repeats_note(left_out: int, duplicates: str) -> tuple[str, ...]:
+    """The note on label rows that the policy for duplicates left out."""
+    return counted((left_out, f"{{}} {{are}} left out: the {duplicates} label of a pair counts", "repeat"))

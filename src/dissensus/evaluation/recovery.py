@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
-from dissensus.data.pairs import pairs_per_item, random_places, take_pairs
+from dissensus.data.rows import pairs_per_item, random_places, take_pairs
 from dissensus.errors import DataError, bad_parameter
 from dissensus.evaluation.bootstrap import Interval, Resamples
 from dissensus.execution.progress import Clock, Progress, ShowProgress, shown

@@ -28,7 +28,6 @@ import numpy as np
 
 from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
-from dissensus.data.fingerprint import fingerprint
 from dissensus.errors import DataError, bad_parameter
 from dissensus.execution.memory import Needs, Plan, planned, threads_that_fit
 from dissensus.execution.messages import InMemory, MessageStorage, OnDisk
@@ -141,12 +140,12 @@ class Identity:
 
     def folder(self, annotations: Annotations, precision: str) -> str:
         """A name that is the same for the same model, settings, labels and precision."""
-        stored = annotations.stored
+        origin = annotations.origin
         content = {
             "version": __version__,
             "model": self.name,
             "settings": {name: repr(value) for name, value in self.settings.items() if name != "n_jobs"},
-            "labels": fingerprint(annotations) if stored is None else stored.seal,
+            "labels": annotations.fingerprint() if origin is None else origin.seal,
             "given": {name: _digest(value) for name, value in self.given.items()},
             "precision": precision,
         }

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus._version import __version__
-from dissensus.data.arrow import is_text
-from dissensus.data.vocabulary import MOST_TEXT, Vocabulary, text_of
+from dissensus.data.vocabulary import MOST_TEXT, Vocabulary, is_text, text_of
 from dissensus.errors import DataError, DissensusError, MissingExtraError, ModelFileError
 from dissensus.io.atomic import atomic_path
 from dissensus.params import Params

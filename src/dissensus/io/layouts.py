@@ -22,10 +22,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
-from dissensus.data.arrow import as_values, is_text, marks, places
 from dissensus.data.rows import Duplicates
 from dissensus.data.side_tables import counted
-from dissensus.data.vocabulary import blank_ids, quoted, to_arrow
+from dissensus.data.vocabulary import as_values, blank_ids, is_text, marks, places, quoted, to_arrow
 from dissensus.errors import DataError
 from dissensus.io.columns import ITEM_SIDE, find_column, has_column, is_id, shown
 from dissensus.io.tables import Table

@@ -6,6 +6,7 @@ import mmap
 import os
 import re
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -148,3 +149,8 @@ def _near_file(place: Path) -> str:
         return f"there is no folder {str(folder)!r} either; check the path"
     close = nearest(place.name, names)
     return "check the name" if close is None else f"did you mean {str(folder / close)!r}?"
+
+
+def not_reached(path: str | Path, remedy: str) -> DataError:
+    """The line for a path that this machine, of several that work together, does not have."""
+    return DataError(f"{path}: not reachable from the worker on {socket.gethostname()}; {remedy}")

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from dissensus.data.annotations import Annotations
-from dissensus.data.fingerprint import fingerprint
 from dissensus.errors import DataError, did_you_mean
 from dissensus.io import read_annotations
 from dissensus.numerics import Array, row_shares
@@ -59,7 +58,7 @@ class Dataset:
     @property
     def has_many_labels(self) -> bool:
         """Whether enough items have enough labels to keep some back."""
-        from dissensus.data.pairs import pairs_per_item
+        from dissensus.data.rows import pairs_per_item
 
         enough = pairs_per_item(self.annotations) >= LABELS_TO_RECOVER
         return int(enough.sum()) >= ITEMS_TO_RECOVER
@@ -156,7 +155,7 @@ def load(
         drawn = np.random.default_rng(SPLIT_SEED).permutation(len(labelled))[:max_items]
         labelled = np.sort(labelled[drawn])
     annotations = annotations.take_items(labelled)
-    known_by = fingerprint(annotations)
+    known_by = annotations.fingerprint()
     if embedded and "text" in _columns(annotations):
         from dissensus.features.features import embed_items
 

@@ -162,7 +162,7 @@ def worth(model: Model, annotations: Annotations, recovery: Any, seed: int) -> d
 
 def quick_worth(model: Model, annotations: Annotations, seed: int) -> dict[str, Any] | None:
     """One small run of ``recover`` on a part of the items; None where items have too few labels."""
-    from dissensus.data.pairs import pairs_per_item
+    from dissensus.data.rows import pairs_per_item
     from dissensus.evaluation.recovery import recover
 
     sizes = pairs_per_item(annotations)

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.data.annotations import Annotations
-from dissensus.data.fingerprint import fingerprint
-from dissensus.data.pairs import pair_items, pairs_per_item, random_places, take_pairs
+from dissensus.data.rows import pair_items, pairs_per_item, random_places, take_pairs
 from dissensus.errors import DataError, bad_parameter
 from dissensus.params import plain
 from dissensus.selection.grid import Settings
@@ -122,4 +121,4 @@ def criterion_record(criterion: Criterion) -> Settings:
 
 
 def _recorded(value: Any) -> Any:
-    return fingerprint(value) if isinstance(value, Annotations) else plain(value)
+    return value.fingerprint() if isinstance(value, Annotations) else plain(value)

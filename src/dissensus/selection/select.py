@@ -18,7 +18,6 @@ from typing import Any
 
 from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
-from dissensus.data.fingerprint import fingerprint
 from dissensus.errors import ParameterError, bad_parameter
 from dissensus.execution.progress import ShowProgress, shown
 from dissensus.execution.resources import current
@@ -216,7 +215,7 @@ def _header(estimator: Any, data: Annotations, criterion: Criterion, search: Sea
     precision = current().precision
     return {
         "version": __version__,
-        "data": fingerprint(data),
+        "data": data.fingerprint(),
         "estimator": described(estimator),
         "criterion": criterion_record(criterion),
         "grid": [plain(one.settings) for one in search.candidates if not one.group],

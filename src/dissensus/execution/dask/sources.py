@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Protocol
 
 import numpy as np
 
-from dissensus.data.annotations import Annotations
+from dissensus.data.annotations import Annotations, Origin
 from dissensus.data.blocks import Codes, Labels, labels_of
 from dissensus.errors import DataError, system_words
+from dissensus.io.source import not_reached
 
 COLUMNS = ("item", "annotator", "label")
 
@@ -34,21 +34,16 @@ class Source(Protocol):
 class StoreSource:
     """A store, at a path that is the same for everyone: shared, or copied to each machine."""
 
-    path: str
-    key: str  # the manifest's seal
+    origin: Origin
+
+    @property
+    def key(self) -> str:
+        """The store's seal."""
+        return self.origin.seal
 
     def labels(self) -> Labels:
         """The store's columns, every byte of this machine's copy checked."""
-        from dissensus.io.store.opening import open_annotations
-
-        check_reached(self.path)
-        here = open_annotations(self.path)
-        if here.stored is None or here.stored.seal != self.key:
-            raise DataError(
-                f"{self.path}: holds other labels on this worker's machine than on the driver's; "
-                "copy the store there again"
-            )
-        return labels_of(here)
+        return labels_of(self.origin.reopen())
 
 
 @dataclass(frozen=True)
@@ -70,14 +65,13 @@ class FolderSource:
         try:
             return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray))
         except (OSError, ValueError, EOFError):
-            raise _unreachable(path, "give scratch= (--scratch) that every worker reaches") from None
+            raise not_reached(path, "give scratch= (--scratch) that every worker reaches") from None
 
 
 def source_of(annotations: Annotations, scratch: Path) -> Source:
     """The store that annotations were opened from; else their columns, written to ``scratch``."""
-    stored = annotations.stored
-    if stored is not None:
-        return StoreSource(str(stored.path), stored.seal)
+    if annotations.origin is not None:
+        return StoreSource(annotations.origin)
     key = uuid.uuid4().hex
     folder = scratch / f"labels-{key[:12]}"
     try:
@@ -91,13 +85,3 @@ def source_of(annotations: Annotations, scratch: Path) -> Source:
             "make room there, or name another place with scratch= (--scratch)"
         ) from error
     return FolderSource(str(folder), key, annotations.n_annotators, annotations.n_classes)
-
-
-def check_reached(store: str | Path) -> None:
-    """Refuse a store that this machine does not have, before anybody says that it is none."""
-    if not Path(store).is_dir():
-        raise _unreachable(store, "put the store at the same path there, shared or copied")
-
-
-def _unreachable(path: str | Path, remedy: str) -> DataError:
-    return DataError(f"{path}: not reachable from the worker on {socket.gethostname()}; {remedy}")

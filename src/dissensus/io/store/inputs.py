@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dissensus.data.arrow import marks
-from dissensus.data.vocabulary import to_arrow
+from dissensus.data.vocabulary import marks, to_arrow
 from dissensus.errors import DataError, bad_parameter
 from dissensus.io.columns import find_column, has_column, shown
 from dissensus.io.layouts import Columns

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dissensus.data.annotations import Annotations, Stored
-from dissensus.data.arrow import texts
-from dissensus.data.side_tables import counted
-from dissensus.data.vocabulary import Vocabulary
+from dissensus.data.annotations import Annotations
+from dissensus.data.side_tables import repeats_note
+from dissensus.data.vocabulary import Vocabulary, texts
 from dissensus.errors import DataError
 from dissensus.io.read import one_only, with_side_tables
+from dissensus.io.source import not_reached
 from dissensus.io.store.layout import COLUMNS, IDS, checksum, read_pieces
 from dissensus.io.store.manifest import Manifest, StoredFile, StoredShard, read_manifest
 from dissensus.io.store.raw import CODES, PLACES
@@ -46,30 +46,33 @@ def open_annotations(
     path = Path(store)
     manifest = read_manifest(path)
     labels = open_store(path, manifest, verify)
-    pointers, stored = labels.item_pointers, labels.stored
+    pointers, origin = labels.item_pointers, labels.origin
     new_classes = not manifest.declared
     labels = with_side_tables(labels, items, annotators, gold, ("item", "annotator"), new_classes)
     labels = replace(labels, notes=(*labels.notes, *manifest.notes, *one_only(labels)))
     if items is not None or gold is not None:
         return labels  # items or classes may have joined, and codes have changed
-    return _with_origin(labels, pointers, stored)
+    return labels.with_origin(origin, pointers)
 
 
-def reopened(
-    stored: Stored, annotator_table: pa.Table | None, frame_kind: str, notes: tuple[str, ...]
-) -> Annotations:
-    """The labels of a store in another process, perhaps on another machine; every byte is checked there."""
-    from dissensus.execution.dask.sources import check_reached
+@dataclass(frozen=True)
+class StoreOrigin:
+    """A store that labels were opened from, at a path that is the same for every process that reopens it."""
 
-    check_reached(stored.path)
-    here = open_annotations(stored.path)
-    if here.stored != stored:
-        raise DataError(
-            f"{stored.path}: holds other labels on this worker's machine than on the driver's; "
-            "copy the store there again"
-        )
-    labels = replace(here, annotator_table=annotator_table, frame_kind=frame_kind, notes=notes)
-    return _with_origin(labels, here.item_pointers, stored)
+    path: Path  # absolute
+    seal: str  # changes with any label or id
+
+    def reopen(self) -> Annotations:
+        """The labels, every byte of this machine's copy checked."""
+        if not self.path.is_dir():
+            raise not_reached(self.path, "put the store at the same path there, shared or copied")
+        here = open_annotations(self.path)
+        if here.origin != self:
+            raise DataError(
+                f"{self.path}: holds other labels on this worker's machine than on the driver's; "
+                "copy the store there again"
+            )
+        return here
 
 
 def open_store(store: Path, manifest: Manifest, verify: bool = True) -> Annotations:
@@ -81,17 +84,10 @@ def open_store(store: Path, manifest: Manifest, verify: bool = True) -> Annotati
     item, annotator, label = (_mapped(store, manifest, f"{what}-codes") for what in COLUMNS)
     items, annotators = (_vocabulary(store, manifest, what) for what in IDS)
     classes = Vocabulary(texts(manifest.classes), "label")
-    words = f"{{}} {{are}} left out: the {manifest.duplicates} label of a pair counts"
-    notes = counted((manifest.left_out, words, "repeat"))
+    notes = repeats_note(manifest.left_out, manifest.duplicates)
     annotations = Annotations(item, annotator, label, items, annotators, classes, notes=notes)
-    stored = Stored(store.absolute(), manifest.seal)
-    return _with_origin(annotations, _mapped(store, manifest, "item-rows"), stored)
-
-
-def _with_origin(annotations: Annotations, pointers: NDArray[np.int64], stored: Stored | None) -> Annotations:
-    """Where the labels are from; and where each item's rows begin, which spares the counting."""
-    vars(annotations).update(item_pointers=pointers, _stored=stored)
-    return annotations
+    origin = StoreOrigin(store.absolute(), manifest.seal)
+    return annotations.with_origin(origin, _mapped(store, manifest, "item-rows"))
 
 
 # ---- mapping ------------------------------------------------------------------------------------------

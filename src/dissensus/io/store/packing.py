@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 
 from dissensus.data.annotations import Annotations
-from dissensus.data.arrow import texts
 from dissensus.data.rows import DUPLICATE_POLICIES, Duplicates
-from dissensus.data.vocabulary import Vocabulary, ordered_vocabulary, quoted
+from dissensus.data.vocabulary import Vocabulary, ordered_vocabulary, quoted, texts
 from dissensus.errors import DataError, bad_parameter
 from dissensus.io.layouts import Columns
 from dissensus.io.read import alike_notes as class_notes
