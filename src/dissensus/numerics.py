@@ -66,3 +66,9 @@ def one_hot_rows(chances: Array) -> Array:
     hot = np.zeros_like(chances)
     hot[np.arange(len(chances)), chances.argmax(axis=1)] = 1.0
     return hot
+
+
+def winners(counts: NDArray[Any]) -> Array:
+    """Each row's most frequent classes, with equal shares of one."""
+    top = counts == counts.max(axis=1, keepdims=True)
+    return row_shares(top)

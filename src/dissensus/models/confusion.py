@@ -29,8 +29,7 @@ from dissensus.execution.run import Run
 from dissensus.execution.threads import Work
 from dissensus.models.base import Model
 from dissensus.models.clusters import ClusterView
-from dissensus.models.majority import winners
-from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, softmax_rows
+from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, softmax_rows, winners
 
 DENSE_CELLS = 4  # cells per label of a block up to which a column for every cell is cheaper
 

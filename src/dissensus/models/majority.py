@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.execution.run import Run
-from dissensus.models.base import Array, Model
-from dissensus.numerics import row_shares
+from dissensus.models.base import Model
+from dissensus.numerics import winners
 
 
 class MajorityVote(Model):
@@ -39,9 +38,3 @@ class MajorityVote(Model):
         """Number of labelled items with several most frequent classes."""
         tied = (self.label_distributions_ > 0).sum(axis=1) > 1
         return int((tied & (self.n_labels_ > 0)).sum())
-
-
-def winners(counts: NDArray[Any]) -> Array:
-    """Each row's most frequent classes, with equal shares of one."""
-    top = counts == counts.max(axis=1, keepdims=True)
-    return row_shares(top)

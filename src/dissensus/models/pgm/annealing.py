@@ -18,7 +18,6 @@ also hold Σ_m log ψ_{w_m} and Σ_n log Ω_{z_n}; that is what is computed here
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 
 import numpy as np
@@ -179,21 +178,19 @@ def anneal(
     evidence: Array | None = None,
     cooling: float = 1.0,
 ) -> Annealed:
-    """Sweeps at falling temperature; the best states met are kept in a priority queue keyed on ℓ.
+    """Sweeps at falling temperature; of the states met, the ``n_best`` that differ in some cluster are kept.
 
     ``evidence`` (items, classes) are pseudo-labels known of the items beforehand. They steer the items'
     clusters and count in ℓ; the proposals of Θ do not look at them.
     """
-    state, queue, trace = start, list[tuple[float, int, HardState]](), list[float]()
+    state, best, trace = start, dict[bytes, tuple[float, HardState]](), list[float]()
     for t in range(max_iter):
         state = sweep(annotations, state, priors, (t + 1.0) ** -cooling, rng, evidence)
         trace.append(_objective(annotations, state, priors, evidence))
-        heapq.heappush(queue, (trace[-1], t, state))
-        if len(queue) > n_best:
-            heapq.heappop(queue)
+        _keep_best(best, trace[-1], state, n_best)
         if t > PATIENCE and max(trace) - max(trace[:-PATIENCE]) <= tol * annotations.n_labels:
-            return Annealed(_ranked(queue), np.array(trace), "tolerance")
-    return Annealed(_ranked(queue), np.array(trace), "max_iter")
+            return Annealed(_ranked(best), np.array(trace), "tolerance")
+    return Annealed(_ranked(best), np.array(trace), "max_iter")
 
 
 def _objective(annotations: Annotations, state: HardState, priors: Priors, evidence: Array | None) -> float:
@@ -202,8 +199,20 @@ def _objective(annotations: Annotations, state: HardState, priors: Priors, evide
     return own + log_joint(annotations, state.parameters, state.w, state.z, priors)
 
 
-def _ranked(queue: list[tuple[float, int, HardState]]) -> list[tuple[float, HardState]]:
-    return [(value, state) for value, _, state in sorted(queue, key=lambda kept: -kept[0])]
+def _keep_best(
+    best: dict[bytes, tuple[float, HardState]], value: float, state: HardState, n_best: int
+) -> None:
+    """Keep the state in ``best`` if it is one of the n best; of states with the same clusters, the better."""
+    clusters = state.w.tobytes() + state.z.tobytes()
+    if clusters in best and best[clusters][0] >= value:
+        return
+    best[clusters] = value, state
+    if len(best) > n_best:
+        del best[min(best, key=lambda kept: best[kept][0])]
+
+
+def _ranked(best: dict[bytes, tuple[float, HardState]]) -> list[tuple[float, HardState]]:
+    return sorted(best.values(), key=lambda kept: -kept[0])
 
 
 def conditionals(
