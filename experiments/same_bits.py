@@ -2,9 +2,9 @@
 
     python -m experiments.same_bits OLD NEW [--data ../shared/data] [--datasets jq1 hs_brexit]
 
-Each checkout fits every model (fixed seed, default settings) to the labels of each dataset with its own source
-tree. Compared are every fitted array, ``labels.csv`` as the command line writes it, and the objective's trace.
-Formats of files and names of settings may differ between the two.
+Each checkout fits every model (fixed seed, default settings) to the labels of each dataset with its own
+source tree. Compared are every fitted array, ``labels.csv`` as the command line writes it, and the trace of
+the objective. Formats of files and names of settings may differ between the two.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def fitted(checkout: Path, labels: Path, words: list[str], hidden: str) -> dict[
         python = [sys.executable, "-m", "dissensus"]
         subprocess.run([*python, *command], env=environment, check=True, capture_output=True)
         look = [sys.executable, "-c", LOOK, str(out / "model.safetensors")]
-        found = json.loads(subprocess.run(look, env=environment, check=True, capture_output=True).stdout)
+        found: dict[str, str] = json.loads(
+            subprocess.run(look, env=environment, check=True, capture_output=True).stdout
+        )
         return found | {"labels.csv": hashlib.sha256((out / "labels.csv").read_bytes()).hexdigest()}
 
 
