@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dissensus as ds
-from dissensus.report import people
+from dissensus.report import annotators
 from dissensus.workflow import refine
 from report_sample import canteen
 
@@ -253,7 +253,7 @@ def test_the_map_is_walked_by_arrow_keys(visit: Visit) -> None:
     assert visit.page.locator("#map-bubble").is_visible()
     visit.page.keyboard.press("Escape")
     assert visit.page.locator("#map-bubble").is_hidden()
-    for key in ("kind", "entropy", "divided"):
+    for key in ("cluster", "entropy", "divided"):
         visit.page.select_option("#map-colour", key)
 
 
@@ -311,7 +311,7 @@ def test_dark_and_light_differ_and_heat_maps_follow(browser: Any, report: Path) 
 def test_twenty_thousand_items_stay_smooth(
     browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(people, "MOST_JUDGED", 3_000)  # verdicts are not what is timed here
+    monkeypatch.setattr(annotators, "MOST_JUDGED", 3_000)  # verdicts are not what is timed here
     crowd = ds.simulate(20_000, 400, labels_per_item=3, seed=3).annotations
     table = pa.table(
         {"item": crowd.items, "text": [f"Remark number {m}, in some words." for m in range(20_000)]}

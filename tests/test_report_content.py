@@ -17,15 +17,19 @@ import dissensus as ds
 from dissensus.errors import DataError
 from dissensus.models import MODELS
 from dissensus.models.base import Model
-from dissensus.report.clusters import Idle, between, cluster_content, group_information
-from dissensus.report.content import Request, gather, rivals
-from dissensus.report.fitting import search_content, trace_content
-from dissensus.report.grouping import Grouping, group_name, grouping_of
-from dissensus.report.items import majority, need_of_label, texts_of
-from dissensus.report.page import embedded, page, write_report
-from dissensus.report.people import cramers_v, crosstabs
-from dissensus.report.places import fanned, principal_plane
-from dissensus.report.quality import held_out_table, worth
+from dissensus.report.annotators import cramers_v, crosstabs
+from dissensus.report.clusters import (
+    Grouping,
+    Idle,
+    between,
+    cluster_content,
+    group_information,
+    group_name,
+    grouping_of,
+)
+from dissensus.report.items import fanned, majority, need_of_label, principal_plane, texts_of
+from dissensus.report.page import Request, embedded, gather, page, rivals, write_report
+from dissensus.report.quality import held_out_table, search_content, trace_content, worth
 from report_sample import canteen
 
 
@@ -34,7 +38,7 @@ def entropy(distribution: Any) -> float:
 
 
 def two_groups() -> Grouping:
-    """Two kinds, two groups: they agree on kind 0 and contradict each other on kind 1."""
+    """Two clusters, two groups: they agree on cluster 0 and contradict each other on cluster 1."""
     theta = np.array([[[0.9, 0.1], [0.9, 0.1]], [[1.0, 0.0], [0.0, 1.0]]])
     items = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
     return Grouping(theta, items, np.eye(2), np.array([0.75, 0.25]), False, "by hand")
@@ -135,7 +139,7 @@ def test_majority_is_unclear_for_ties_and_for_no_label() -> None:
     assert majority(counts).tolist() == [0, -1, -1, 2]
 
 
-def test_need_is_nothing_where_the_kind_is_known() -> None:
+def test_need_is_nothing_where_the_cluster_is_known() -> None:
     grouping = two_groups()
     need = need_of_label(None, grouping, np.zeros((3, 2)))  # type: ignore[arg-type]
     answers = [[0.9, 0.1], [0.75, 0.25]]
@@ -143,7 +147,7 @@ def test_need_is_nothing_where_the_kind_is_known() -> None:
     np.testing.assert_allclose(need, [0.0, 0.0, unsure], rtol=1e-12, atol=1e-12)
 
 
-def test_need_without_kinds_is_what_a_label_tells_about_the_distribution(sample: ds.Annotations) -> None:
+def test_need_without_clusters_is_what_a_label_tells_about_the_distribution(sample: ds.Annotations) -> None:
     model = ds.EmpiricalDistribution().fit(sample)
     need = need_of_label(model, None, sample.counts)
     a = sample.counts[7] + model.label_distributions_[7]
@@ -312,7 +316,7 @@ def test_counts_without_annotators_have_a_page(sample: ds.Annotations, tmp_path:
     content = data_of(write_report(model, nobody, tmp_path / "page.html"))
     assert content["annotators"] is None
     assert content["rows"]["counts"] == sample.counts.ravel().tolist()
-    assert content["findings"][1][1].startswith("The items fall into kinds")
+    assert content["findings"][1][1].startswith("The items fall into clusters")
 
 
 def test_a_handful_of_labels_has_a_page(tmp_path: Path) -> None:
@@ -357,7 +361,7 @@ def test_clusters_in_words_for_every_group(content: dict[str, Any], sample: ds.A
     clusters = content["clusters"]
     assert all(group["words"] for group in clusters["groups"])
     assert sum(group["n"] for group in clusters["groups"]) == sample.n_annotators
-    assert sum(kind["n"] for kind in clusters["kinds"]) == sample.n_items
+    assert sum(cluster["n"] for cluster in clusters["items"]) == sample.n_items
     assert cluster_content(sample, two_groups_of(sample))["between"] == pytest.approx(0.0, abs=1e-9)
 
 
@@ -399,7 +403,7 @@ def test_a_model_fitted_on_features_of_its_own_has_a_page(tmp_path: Path) -> Non
 
 
 def test_no_seed_leads_back_from_an_anonymous_page() -> None:
-    from dissensus.report.people import page_order
+    from dissensus.report.annotators import page_order
 
     assert sorted(page_order(50, True)) == list(range(50))
     assert (page_order(50, True) != page_order(50, True)).any()

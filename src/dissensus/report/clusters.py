@@ -1,23 +1,148 @@
-"""The clusters as the page shows them: kinds of items, groups of annotators, and what sets groups apart."""
+"""Clusters as the page shows them: clusters of items, groups of annotators, and what sets groups apart.
+
+Every model that clusters is brought to one form (``Model.cluster_view``). Both sides are ordered by size, so
+that group A is the largest.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.metrics import entropy_rows, total_variation_rows
+from dissensus.models import title_of
+from dissensus.models.base import Model
 from dissensus.numerics import Array, normalised
-from dissensus.report import words
-from dissensus.report.grouping import Grouping, group_name
+from dissensus.report import sentences
 
-TYPICAL = 4  # items shown for a kind
-CONTRASTS = 5  # kinds on which groups are contrasted
+LENS = {"n_item_clusters": 6, "n_annotator_clusters": 3}  # the small PGM that looks for groups
+FEWEST_ANNOTATORS = 4  # below that, looking for groups among them is idle
+BLOCK = 4096  # items whose expected answers by group are worked out at a time
+TYPICAL = 4  # items shown for a cluster
+CONTRASTS = 5  # clusters on which groups are contrasted
 SMALLEST = 0.03  # share of the population below which a group is not contrasted
 DULL = 0.2  # of what an average label tells: a group below that hardly looks at the items
 LEAST_GAP = 0.1  # between two groups' answers, to be named as a contrast
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """What is common to all models that put items, and perhaps annotators, into clusters."""
+
+    theta: Array  # (K, L, P): what group l answers about cluster k
+    items: Array  # (M, K): P(cluster | item)
+    annotators: Array | None  # (N, L): P(group | annotator); None: annotators are not grouped
+    weights: Array  # (L,): each group's share in the population
+    true_classes: bool  # item clusters are the model's true classes, in class order
+    source: str  # the model that found them, in a few words
+    borrowed: bool = False  # True: not the reported model but a small one fitted beside it
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """(item clusters, groups, classes)."""
+        K, L, P = self.theta.shape
+        return K, L, P
+
+    @property
+    def divides(self) -> bool:
+        """Whether annotators fall into more groups than one."""
+        return self.annotators is not None and self.sizes[1] > 1
+
+    @property
+    def cluster_shares(self) -> Array:
+        """(K,): what share of the items is in each cluster."""
+        return normalised(self.items.sum(axis=0))
+
+    @property
+    def cluster_answers(self) -> Array:
+        """(K, P): what the population answers about each cluster, Σ_l π_l Θ_kl."""
+        return np.asarray(np.einsum("l,klp->kp", self.weights, self.theta))
+
+    def others(self, group: int) -> Array:
+        """(K, P): what all groups but this one answer."""
+        rest = np.where(np.arange(len(self.weights)) == group, 0.0, self.weights)
+        return np.asarray(np.einsum("l,klp->kp", normalised(rest), self.theta))
+
+    def divided(self) -> Array:
+        """(M,): how much of each item's disagreement lies between the groups, in nats.
+
+        I_m = H(Σ_l π_l D_ml) − Σ_l π_l H(D_ml), with D_ml = Σ_k w_mk Θ_kl what group l would answer: the
+        information that a label of the item gives about who gave it.
+        """
+        return np.concatenate([self._divided(start) for start in range(0, len(self.items), BLOCK)])
+
+    def _divided(self, start: int) -> Array:
+        answers = self.expected(slice(start, start + BLOCK))
+        M, L, P = answers.shape
+        within = entropy_rows(answers.reshape(M * L, P)).reshape(M, L) @ self.weights
+        together = entropy_rows(np.einsum("l,mlp->mp", self.weights, answers))
+        return np.maximum(together - within, 0.0)
+
+    def expected(self, rows: slice) -> Array:
+        """(items, L, P): what each group would answer about some items."""
+        K, L, P = self.theta.shape
+        return normalised((self.items[rows] @ self.theta.reshape(K, L * P)).reshape(-1, L, P))
+
+
+def grouping_of(model: Model, annotations: Annotations) -> Grouping | None:
+    """The model's own clusters and groups; None where it has neither."""
+    view = model.cluster_view(annotations.annotator_load)
+    if view is None:
+        return None
+    people = view.annotators if view.theta.shape[1] > 1 else None
+    found = Grouping(view.theta, view.items, people, view.weights, view.true_classes, title_of(model))
+    return _ordered(found, annotations.annotator_load)
+
+
+def _ordered(found: Grouping, load: Any) -> Grouping:
+    """Clusters and groups by falling size, those that nothing belongs to left out."""
+    clusters = np.arange(found.sizes[0]) if found.true_classes else _by_size(found.items, found.items.sum(0))
+    groups = np.zeros(1, dtype=np.intp)
+    if found.annotators is not None:
+        groups = _by_size(found.annotators, load @ found.annotators)
+    return Grouping(
+        found.theta[np.ix_(clusters, groups)],
+        normalised(found.items[:, clusters]),
+        None if found.annotators is None else normalised(found.annotators[:, groups]),
+        normalised(found.weights[groups]),
+        found.true_classes,
+        found.source,
+        found.borrowed,
+    )
+
+
+def _by_size(members: Array, size: Array) -> Any:
+    """Clusters that are somebody's most likely one, the largest first."""
+    used = np.unique(members.argmax(axis=1))
+    return used[np.argsort(-size[used], kind="stable")]
+
+
+def borrowed_grouping(annotations: Annotations, seed: int = 0) -> Grouping | None:
+    """Groups of annotators as a small PGM sees them, for models that do not look for any."""
+    from dissensus.models.pgm.model import PGM
+
+    if annotations.anonymous or annotations.n_annotators < FEWEST_ANNOTATORS:
+        return None
+    K = min(LENS["n_item_clusters"], annotations.n_items)
+    model = PGM(K, LENS["n_annotator_clusters"], seed=seed).fit(annotations)
+    found = grouping_of(model, annotations)
+    return None if found is None or found.annotators is None else replace(found, borrowed=True)
+
+
+def group_name(place: int) -> str:
+    """A, B, …, Z, AA, AB, … for groups of annotators."""
+    letters = ""
+    place += 1
+    while place:
+        place, rest = divmod(place - 1, 26)
+        letters = chr(ord("A") + rest) + letters
+    return letters
+
+
+# ---- what the page says of them -----------------------------------------------------------------------
 
 
 def cluster_content(annotations: Annotations, grouping: Grouping, spam: Any = None) -> dict[str, Any]:
@@ -25,13 +150,12 @@ def cluster_content(annotations: Annotations, grouping: Grouping, spam: Any = No
     K, L, _ = grouping.sizes
     names = [str(name) for name in annotations.classes]
     divided = grouping.divided() if grouping.divides else np.zeros(annotations.n_items)
-    kinds = [_kind(grouping, k, names, annotations) for k in range(K)]
     idle = Idle.of(annotations, grouping, spam) if grouping.divides else None
     return {
         "source": grouping.source,
         "borrowed": grouping.borrowed,
         "true_classes": grouping.true_classes,
-        "kinds": kinds,
+        "items": [_item_cluster(grouping, k, names, annotations) for k in range(K)],
         "groups": [_group(grouping, g, names, annotations, idle) for g in range(L)] if idle else [],
         "theta": np.rint(1000 * grouping.theta).astype(int).ravel(),
         "contrasts": _contrasts(grouping, names, divided, idle) if idle else [],
@@ -42,33 +166,33 @@ def cluster_content(annotations: Annotations, grouping: Grouping, spam: Any = No
 
 def between(grouping: Grouping, divided: Array) -> float:
     """Which share of the items' disagreement lies between groups: Σ_m I_m / Σ_m H_m."""
-    total = entropy_rows(normalised(grouping.items @ grouping.kind_answers)).sum()
+    total = entropy_rows(normalised(grouping.items @ grouping.cluster_answers)).sum()
     return float(divided.sum() / total) if total > 0 else 0.0
 
 
-def _kind(grouping: Grouping, k: int, names: list[str], annotations: Annotations) -> dict[str, Any]:
-    answers = grouping.kind_answers[k]
+def _item_cluster(grouping: Grouping, k: int, names: list[str], annotations: Annotations) -> dict[str, Any]:
+    answers = grouping.cluster_answers[k]
     members = grouping.items.argmax(axis=1) == k
     return {
-        "words": _kind_words(grouping, k, names),
-        "share": float(grouping.kind_shares[k]),
+        "words": _cluster_words(grouping, k, names),
+        "share": float(grouping.cluster_shares[k]),
         "n": int(members.sum()),
         "p": np.rint(1000 * answers).astype(int),
         "items": _typical(grouping.items[:, k], members, annotations),
     }
 
 
-def _kind_words(grouping: Grouping, k: int, names: list[str]) -> str:
-    answers = grouping.kind_answers[k]
+def _cluster_words(grouping: Grouping, k: int, names: list[str]) -> str:
+    answers = grouping.cluster_answers[k]
     top = [int(p) for p in np.argsort(-answers, kind="stable")[:2] if answers[p] >= 0.1]
     true_class = names[k] if grouping.true_classes else None
-    return words.kind_words(
-        k, float(grouping.kind_shares[k]), [(names[p], float(answers[p])) for p in top], true_class
+    return sentences.cluster_words(
+        k, float(grouping.cluster_shares[k]), [(names[p], float(answers[p])) for p in top], true_class
     )
 
 
 def _typical(belief: Array, members: Any, annotations: Annotations) -> list[int]:
-    """The items that most surely are of a kind, those with more labels first."""
+    """The items that most surely are in a cluster, those with more labels first."""
     places = np.flatnonzero(members)
     n_labels = annotations.counts.sum(axis=1)[places]
     order = np.lexsort((places, -n_labels, -np.round(belief[places], 3)))
@@ -119,8 +243,8 @@ def _group(
 
 
 def group_information(grouping: Grouping) -> Array:
-    """(L,): what a group's label tells about the item's kind, H(Σ_k ψ_k Θ_kl) − Σ_k ψ_k H(Θ_kl), in nats."""
-    shares, (K, L, P) = grouping.kind_shares, grouping.sizes
+    """(L,): nats that a group's label tells about the item's cluster, H(Σ_k ψ_k Θ_kl) − Σ_k ψ_k H(Θ_kl)."""
+    shares, (K, L, P) = grouping.cluster_shares, grouping.sizes
     together = entropy_rows(normalised(np.einsum("k,klp->lp", shares, grouping.theta)))
     each = entropy_rows(normalised(grouping.theta).reshape(K * L, P)).reshape(K, L)
     return np.maximum(together - shares @ each, 0.0)
@@ -128,45 +252,45 @@ def group_information(grouping: Grouping) -> Array:
 
 def group_sentences(grouping: Grouping, g: int, names: list[str], idle: Idle) -> list[str]:
     """What distinguishes one group from the others."""
-    shares, own, others = grouping.kind_shares, grouping.theta[:, g], grouping.others(g)
+    shares, own, others = grouping.cluster_shares, grouping.theta[:, g], grouping.others(g)
     use, usual = shares @ own, shares @ others
     change = use - usual
     order = np.argsort(-np.abs(change), kind="stable")
-    notable = [int(p) for p in order[:4] if abs(change[p]) >= words.NOTABLE]
+    notable = [int(p) for p in order[:4] if abs(change[p]) >= sentences.NOTABLE]
     habits = [(names[p], float(use[p]), float(usual[p])) for p in notable]
     more, less = [h for h in habits if h[1] > h[2]][:2], [h for h in habits if h[1] < h[2]][:2]
-    sentences = [words.group_habits(more, less)]
+    said = [sentences.group_habits(more, less)]
     k = int((shares * total_variation_rows(normalised(own), normalised(others))).argmax())
     p = int((own[k] - others[k]).argmax())
-    kind = _kind_words(grouping, k, names)
-    sentences.append(words.group_difference(kind, names[p], float(own[k, p]), float(others[k, p])))
-    sentences += [words.UNINFORMATIVE] if idle.dull[g] else []
-    sentences += [words.MOSTLY_SPAM] if idle.spam[g] else []
-    return sentences
+    cluster = _cluster_words(grouping, k, names)
+    said.append(sentences.group_difference(cluster, names[p], float(own[k, p]), float(others[k, p])))
+    said += [sentences.UNINFORMATIVE] if idle.dull[g] else []
+    said += [sentences.MOSTLY_SPAM] if idle.spam[g] else []
+    return said
 
 
 def _contrasts(grouping: Grouping, names: list[str], divided: Array, idle: Idle) -> list[dict[str, Any]]:
-    """The kinds of items on which groups that look at them differ most, and which two differ most there."""
+    """The clusters of items on which groups that look differ most, and which two differ most there."""
     looking = idle.looking
     if len(looking) < 2:
         return []
-    spread = grouping.kind_shares * _spread(grouping, looking)
+    spread = grouping.cluster_shares * _spread(grouping, looking)
     found: list[dict[str, Any]] = []
     for k in (int(k) for k in np.argsort(-spread, kind="stable")):
         group, other, p = _widest(grouping, k, looking)
         shares = float(grouping.theta[k, group, p]), float(grouping.theta[k, other, p])
         if len(found) == CONTRASTS or shares[0] - shares[1] < LEAST_GAP:
             continue
-        says = words.contrast_words(group_name(group), group_name(other), names[p], shares)
+        says = sentences.contrast_words(group_name(group), group_name(other), names[p], shares)
         members = grouping.items.argmax(axis=1) == k
         dividing = np.argsort(-np.where(members, divided, -1.0), kind="stable")[:TYPICAL]
         items = [int(m) for m in dividing if members[m]]
-        found.append({"kind": k, "groups": [group, other], "says": says, "items": items})
+        found.append({"cluster": k, "groups": [group, other], "says": says, "items": items})
     return found
 
 
 def _spread(grouping: Grouping, looking: Any) -> Array:
-    """(K,): how much some groups differ on a kind, H(Σ_l π_l Θ_kl) − Σ_l π_l H(Θ_kl)."""
+    """(K,): how much some groups differ on a cluster, H(Σ_l π_l Θ_kl) − Σ_l π_l H(Θ_kl)."""
     theta, weights = normalised(grouping.theta[:, looking]), normalised(grouping.weights[looking])
     K, L, P = theta.shape
     each = entropy_rows(theta.reshape(K * L, P)).reshape(K, L) @ weights
@@ -175,7 +299,7 @@ def _spread(grouping: Grouping, looking: Any) -> Array:
 
 
 def _widest(grouping: Grouping, k: int, looking: Any) -> tuple[int, int, int]:
-    """The two groups of some size that are furthest apart on a kind, and the class that parts them."""
+    """The two groups of some size that are furthest apart on a cluster, and the class that parts them."""
     weights = grouping.weights
     large = looking[weights[looking] >= min(SMALLEST, np.sort(weights[looking])[-2])]
     answers = grouping.theta[k, large]  # groups, classes
@@ -183,6 +307,6 @@ def _widest(grouping: Grouping, k: int, looking: Any) -> tuple[int, int, int]:
     gaps = answers[:, None] - answers[None, :]
     size = np.sqrt(np.multiply.outer(weights[large], weights[large]))
     # Where classes part them equally, as two always do, the rarer one says more.
-    rarity = 1 + 1e-6 * (1 - grouping.kind_shares @ grouping.kind_answers)
+    rarity = 1 + 1e-6 * (1 - grouping.cluster_shares @ grouping.cluster_answers)
     a, b, p = np.unravel_index(int((gaps * size[:, :, None] * rarity).argmax()), gaps.shape)
     return int(large[a]), int(large[b]), int(p)

@@ -1,4 +1,8 @@
-"""How good the labels are: agreement, hidden labels foreseen, what a refined label is worth in raw ones."""
+"""How good the labels are, and how the fit came about.
+
+Agreement, hidden labels foreseen, what a refined label is worth in raw ones; the search over K and L where
+one was run, and the trace.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from dissensus.data.annotations import Annotations
 from dissensus.execution.progress import Progress
 from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model
-from dissensus.report import words
+from dissensus.report import sentences
 from dissensus.selection.compare import HeldOut, compare
 
 COUNTS_TITLE = "smoothed counts"
@@ -25,6 +29,8 @@ RIVALS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 MOST_ITEMS = 1500  # that the quick estimate of a label's worth is based on
 FEWEST_ITEMS = 30
 FEWEST_HIDDEN = 20
+K, L = "n_item_clusters", "n_annotator_clusters"
+MOST_POINTS = 300  # of the trace
 
 
 def quality_content(
@@ -47,7 +53,7 @@ def quality_content(
     alpha = krippendorff_alpha(annotations)
     return {
         "alpha": alpha,
-        "alpha_words": words.agreement_words(alpha),
+        "alpha_words": sentences.agreement_words(alpha),
         "kappa": fleiss_kappa(annotations),
         "entropy": mean_entropy(annotations),
         "most_entropy": math.log(annotations.n_classes),
@@ -154,7 +160,7 @@ def worth(model: Model, annotations: Annotations, recovery: Any, seed: int) -> d
         ours = [one for one in recovery.results if one.model == repr(model)] or recovery.results
         # The most labels that leave the counts room to need twice as many.
         best = max(ours, key=lambda one: (one.labels_shown <= recovery.pool // 2, one.labels_shown))
-        items, draws = words.count(recovery.n_items, "item"), words.count(recovery.n_draws, "draw")
+        items, draws = sentences.count(recovery.n_items, "item"), sentences.count(recovery.n_draws, "draw")
         how = f"a full comparison: {items}, {draws}"
         return _worth(best.labels_shown, best.efficiency, recovery.pool, how)
     return quick_worth(model, annotations, seed)
@@ -208,5 +214,55 @@ def _worth(shown: int, efficiency: float, pool: int, how: str) -> dict[str, Any]
         "shown": shown,
         "efficiency": efficiency,
         "pool": pool,
-        "words": words.worth_words(shown, efficiency, pool, how),
+        "words": sentences.worth_words(shown, efficiency, pool, how),
     }
+
+
+# ---- how the fit came about ---------------------------------------------------------------------------
+
+
+def trace_content(model: Model) -> dict[str, Any] | None:
+    """The objective by iteration, thinned where there are very many."""
+    trace = np.asarray(model.trace_, dtype=float)
+    if len(trace) < 2:
+        return None
+    places = np.unique(np.linspace(0, len(trace) - 1, min(len(trace), MOST_POINTS)).round().astype(int))
+    return {
+        "iteration": places + 1,
+        "objective": [float(f"{value:.9g}") for value in trace[places]],
+        "stopped": model.stopped_,
+    }
+
+
+def search_content(selection: Any) -> dict[str, Any] | None:
+    """The best score at every (K, L) that a search tried, and the cell that won.
+
+    ``selection`` is what ``dissensus.select`` gave back, or the rows of its ``cells.csv``. Cells were tried
+    on one split or on several; what compares them is the winner's score less how far they are behind it on
+    the splits that both have.
+    """
+    if selection is None:
+        return None
+    rows: Sequence[Mapping[str, Any]] = selection if isinstance(selection, Sequence) else selection.rows()
+    best: dict[tuple[int, int], float] = {}
+    top = _number(rows[0]["score"]) if rows else math.nan
+    for row in rows:
+        size, score = (_whole(row.get(K)), _whole(row.get(L))), top - _number(row["behind"])
+        if math.isfinite(score):
+            best[size] = max(score, best.get(size, -math.inf))
+    if len(best) < 2:
+        return None
+    sizes, groups = sorted({size[0] for size in best}), sorted({size[1] for size in best})
+    scores = [[best.get((size, group)) for group in groups] for size in sizes]
+    winner = _whole(rows[0].get(K)), _whole(rows[0].get(L))
+    return {"k": sizes, "l": groups, "scores": scores, "winner": winner, "n": len(rows)}
+
+
+def _number(value: Any) -> float:
+    """A number, perhaps as a file has it; NaN where it is blank."""
+    return math.nan if value in (None, "") else float(value)
+
+
+def _whole(value: Any) -> int:
+    """A number of clusters; 1 where the search did not vary it."""
+    return 1 if value is None or value == "" or value != value else int(float(value))

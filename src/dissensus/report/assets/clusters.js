@@ -1,4 +1,4 @@
-// Groups of annotators and kinds of items: what each answers, and what sets the groups apart.
+// Groups of annotators and clusters of items: what each answers, and what sets the groups apart.
 
 const SHOWN_GROUPS = 6;
 
@@ -8,30 +8,29 @@ function theta(k, g) {
 }
 
 function contrastCard(contrast) {
-  const { kind } = contrast;
-  const words = `On ${clusters.kinds[kind].words}: ${contrast.says}.`;
+  const { cluster } = contrast;
+  const words = `On ${clusters.items[cluster].words}: ${contrast.says}.`;
   const list = contrast.groups.concat(groups.map((_, g) => g)
     .filter((g) => !groups[g].idle && !contrast.groups.includes(g))).slice(0, 4);
-  const rows = list.flatMap((g) => [`Group ${groups[g].name}`, bar(theta(kind, g), `Group ${groups[g].name}`)]);
+  const rows = list.flatMap((g) => [`Group ${groups[g].name}`, bar(theta(cluster, g), `Group ${groups[g].name}`)]);
   return h("div", { class: "card" }, h("p", {}, words), h("div", { class: "pair" }, ...rows),
     contrast.items.length ? h("h4", {}, "Such as") : null, ...contrast.items.slice(0, 3).map(quote));
 }
 
 function heatMap(g, relative) {
-  const kinds = clusters.kinds.map((kind, k) => ({ kind, k }));
-  const lines = kinds.map(({ kind, k }) => {
+  const lines = clusters.items.map((cluster, k) => {
     const own = theta(k, g);
     const cells = own.map((value, p) => {
-      const gap = (value - kind.p[p]) / 1000;
+      const gap = (value - cluster.p[p]) / 1000;
       const text = relative ? `${gap > 0 ? "+" : gap < 0 ? "−" : ""}${Math.abs(100 * gap).toFixed(0)}` : (value / 10).toFixed(0);
       return relative ? paint(h("td", {}, text), 0.5 + gap / 1.2, "more") : paint(h("td", {}, text), value / 1000);
     });
-    const name = clusters.true_classes ? classes[k] : `kind ${k + 1}`;
+    const name = clusters.true_classes ? classes[k] : `cluster ${k + 1}`;
     return h("tr", {}, h("th", { scope: "row" }, name), ...cells);
   });
   const caption = relative ? "Percentage points above or below everyone's answers" : "Answers in per cent";
   return h("div", { class: "scroll", tabindex: "0", role: "region",
-    "aria-label": groups.length ? `Answers of group ${groups[g].name}` : "Answers by kind" },
+    "aria-label": groups.length ? `Answers of group ${groups[g].name}` : "Answers by cluster" },
   h("table", { class: "heat" }, h("caption", {}, caption),
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, clusters.true_classes ? "True class" : "Items"),
       ...classes.map((name) => h("th", { scope: "col" }, ...breakable(name))))), h("tbody", {}, ...lines)));
@@ -65,11 +64,11 @@ function groupCards() {
   return [h("div", { class: "tools chips", role: "group", "aria-label": "Heat maps show" }, ...chips), cards, more];
 }
 
-function kindCard(kind, k) {
-  const name = clusters.true_classes ? `True class ‘${classes[k]}’` : `Kind ${k + 1}`;
+function clusterCard(cluster, k) {
+  const name = clusters.true_classes ? `True class ‘${classes[k]}’` : `Cluster ${k + 1}`;
   return h("div", { class: "card" }, h("h3", {}, name),
-    h("p", { class: "note" }, `most likely the kind of ${whole(kind.n)} items; ${percent(kind.share)} of all when unsure items are shared out`), bar(kind.p, "Answers"),
-    kind.items.length ? h("h4", {}, "Typical items") : null, ...kind.items.slice(0, 3).map(quote));
+    h("p", { class: "note" }, `most likely the cluster of ${whole(cluster.n)} items; ${percent(cluster.share)} of all when unsure items are shared out`), bar(cluster.p, "Answers"),
+    cluster.items.length ? h("h4", {}, "Typical items") : null, ...cluster.items.slice(0, 3).map(quote));
 }
 
 function showClusters() {
@@ -81,11 +80,11 @@ function showClusters() {
   if (clusters.contrasts.length) {
     parts.push(h("h3", {}, "What the groups disagree about"),
       h("p", {}, `${percent(clusters.between)} of all disagreement lies between the groups; the rest is within them. `
-        + "These are the kinds of items on which they differ most."),
+        + "These are the clusters of items on which they differ most."),
       h("div", { class: "cards" }, ...clusters.contrasts.map(contrastCard)));
   }
   if (groups.length) parts.push(h("h3", {}, "The groups of annotators"), ...groupCards());
-  else parts.push(h("h3", {}, "Answers by kind of item"), heatMap(0, false));
-  parts.push(h("h3", {}, "The kinds of items"), h("div", { class: "cards" }, ...clusters.kinds.map(kindCard)));
+  else parts.push(h("h3", {}, "Answers by cluster of items"), heatMap(0, false));
+  parts.push(h("h3", {}, "The clusters of items"), h("div", { class: "cards" }, ...clusters.items.map(clusterCard)));
   section("groups", "Groups", from, legend(), ...parts);
 }

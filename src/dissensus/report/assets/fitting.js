@@ -20,7 +20,7 @@ function heldOutTable() {
     + "(geometric mean), and the log-likelihood per label in nats. Higher is better.";
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Hidden labels" },
     h("table", { id: "held-out" }, h("caption", {}, caption),
-      h("thead", {}, h("tr", {}, ...heads.map(([title, kind]) => h("th", { scope: "col", class: kind }, title)))),
+      h("thead", {}, h("tr", {}, ...heads.map(([title, style]) => h("th", { scope: "col", class: style }, title)))),
       h("tbody", {}, ...lines)));
 }
 
@@ -79,15 +79,15 @@ function surface() {
   const { k, l, scores, winner, n } = data.search;
   const flat = scores.flat().filter((score) => score !== null);
   const [low, high] = [Math.min(...flat), Math.max(...flat)];
-  const lines = k.map((kinds, row) => h("tr", {}, h("th", { scope: "row" }, String(kinds)), ...l.map((number, column) => {
+  const lines = k.map((size, row) => h("tr", {}, h("th", { scope: "row" }, String(size)), ...l.map((number, column) => {
     const score = scores[row][column];
     if (score === null) return h("td", {}, "–");
     const cell = paint(h("td", {}, score.toFixed(3)), (score - low) / (high - low || 1));
-    if (kinds === winner[0] && number === winner[1]) cell.classList.add("best");
+    if (size === winner[0] && number === winner[1]) cell.classList.add("best");
     return cell;
   })));
   return h("div", {}, h("h3", {}, "The search"),
-    h("p", {}, `${whole(n)} cells were tried; K = ${winner[0]} kinds of items and L = ${winner[1]} groups of annotators won (outlined). `
+    h("p", {}, `${whole(n)} cells were tried; K = ${winner[0]} clusters of items and L = ${winner[1]} groups of annotators won (outlined). `
       + "Scores are the winner’s, less what a cell is behind it on the same splits; higher is better."),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Scores over K and L" },
       h("table", { class: "heat", id: "surface" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "K \\ L"),

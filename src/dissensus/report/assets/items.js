@@ -42,7 +42,7 @@ function itemDetail(i) {
   return h("div", {},
     h("p", { class: "full" }, itemText(i)),
     reasons.has(i) ? h("p", {}, h("strong", {}, "Why the majority is overturned: "), reasons.get(i)) : null,
-    clusters ? h("p", { class: "note" }, `Belongs to ${clusters.kinds[items.kind[i]].words}.`) : null,
+    clusters ? h("p", { class: "note" }, `Belongs to ${clusters.items[items.cluster[i]].words}.`) : null,
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Labels of ${items.id[i]}` },
       h("table", {}, h("thead", {}, h("tr", {}, ...heading)), h("tbody", {}, ...lines))));
 }
@@ -58,8 +58,8 @@ function itemColumns() {
       value: (i) => top(i), cell: (i) => h("div", {}, h("span", { class: "only-narrow" }, classLabel(items.label[i])), bar(shares(i), "Distribution")) },
     number("entropy", "Entropy", "Of the distribution, in nats: 0 is unanimous", 2),
     { ...number("n", "Labels", "How many labels the item has", 0), cell: (i) => whole(items.n[i]) },
-    clusters && { key: "kind", title: "Kind", help: "Kind of item: see Groups", number: true, minor: true,
-      value: (i) => items.kind[i], cell: (i) => String(items.kind[i] + 1) },
+    clusters && { key: "cluster", title: "Cluster", help: "Cluster of items: see Groups", number: true, minor: true,
+      value: (i) => items.cluster[i], cell: (i) => String(items.cluster[i] + 1) },
     items.divided && number("divided", "Divides", "How much of the disagreement lies between groups of annotators, in nats", 3),
     number("need", "Need", "What one more label is expected to tell, in nats", 3),
   ].filter(Boolean);

@@ -20,7 +20,7 @@ class ItemMap {
   }
 
   choices() {
-    return [["label", "label"], clusters && ["kind", "kind"], ["entropy", "entropy"],
+    return [["label", "label"], clusters && ["cluster", "cluster"], ["entropy", "entropy"],
       items.divided && ["divided", "division between groups"]].filter(Boolean);
   }
 
@@ -38,7 +38,7 @@ class ItemMap {
 
   colours() {
     if (this.key === "label") return (i) => colour(items.label[i]);
-    if (this.key === "kind") return (i) => COLOURS[items.kind[i] % MAP_COLOURS];
+    if (this.key === "cluster") return (i) => COLOURS[items.cluster[i] % MAP_COLOURS];
     const values = items[this.key];
     const most = values.reduce((a, b) => Math.max(a, b), 1e-9);
     const scale = scaleOf("much");
@@ -80,9 +80,9 @@ class ItemMap {
 
   explain() {
     if (this.key === "label") this.legend.replaceChildren(legend());
-    else if (this.key === "kind") {
-      const again = clusters.kinds.length > MAP_COLOURS ? " (colours repeat after eight)" : "";
-      this.legend.replaceChildren(h("p", { class: "note" }, `A colour for every kind${again}.`));
+    else if (this.key === "cluster") {
+      const again = clusters.items.length > MAP_COLOURS ? " (colours repeat after eight)" : "";
+      this.legend.replaceChildren(h("p", { class: "note" }, `A colour for every cluster${again}.`));
     } else this.legend.replaceChildren(h("p", { class: "note" }, "The stronger the colour, the more."));
   }
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.models.base import Model
-from dissensus.report import words
-from dissensus.report.grouping import Grouping
+from dissensus.report import sentences
+from dissensus.report.clusters import Grouping
 
 if TYPE_CHECKING:
     from dissensus.annotators.verdicts import AnnotatorVerdicts
@@ -36,7 +36,7 @@ def judged(annotations: Annotations, model: Model, seed: int) -> AnnotatorVerdic
 def minority_views(found: AnnotatorVerdicts) -> list[str]:
     """What each group with a view of its own sees differently."""
     return [
-        words.view_words(
+        sentences.view_words(
             len(group.members),
             group.share_of_items,
             [(str(one.group), str(one.crowd)) for one in group.differences[:2]],
@@ -118,7 +118,7 @@ def _crosstab(
     np.add.at(counts, (np.array([place.get(value, len(rows) - 1) for value in values]), group), 1)
     association = cramers_v(counts)
     shown = [value or "(blank)" for value in rows]
-    sentence = words.crosstab_sentence(name, shown, counts, association)
+    sentence = sentences.crosstab_sentence(name, shown, counts, association)
     return {
         "name": name,
         "values": shown,

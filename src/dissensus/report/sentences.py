@@ -80,13 +80,13 @@ def _through(borrowed: bool) -> str:
     return "Seen through a small joint model, the annotators" if borrowed else "The annotators"
 
 
-def kinds_sentence(shares: Sequence[float], top: Sequence[tuple[str, float]]) -> str:
-    """Where annotators are not grouped: into what kinds the items fall."""
+def clusters_sentence(shares: Sequence[float], top: Sequence[tuple[str, float]]) -> str:
+    """Where annotators are not grouped: into what clusters the items fall."""
     parts = [
         f"{percent(share)} where {quoted(name)} gets {percent(chance)}"
         for share, (name, chance) in zip(shares, top, strict=True)
     ]
-    return f"The items fall into kinds: {listed(parts)}."
+    return f"The items fall into clusters: {listed(parts)}."
 
 
 NO_CLUSTERS = "This model puts neither items nor annotators into groups."
@@ -134,13 +134,13 @@ def why_overturned(
     chance: float,
     belief: float | None,
     information: tuple[float, float] | None,
-    kind: tuple[int, float, float] | None,
+    cluster: tuple[int, float, float] | None,
 ) -> str:
     """Why the model gives ``given`` where most said ``most``: only reasons that point that way are named.
 
     ``votes`` are those for given, for most, and all; ``chance`` is the share of the population that would
     say ``given``, ``belief`` how sure the model is where it looks for a true class; ``information`` is the
-    mean of those who said given and of those who said most; ``kind`` is the item's kind and what the
+    mean of those who said given and of those who said most; ``cluster`` is the item's cluster and what the
     population answers there.
     """
     for_given, for_most, total = votes
@@ -149,9 +149,9 @@ def why_overturned(
     if information is not None and information[0] > information[1]:
         told = f"{information[0]:.2f} against {information[1]:.2f} nats a label"
         reasons.append(f"the labels of those who said {quoted(given)} tell more ({told})")
-    if kind is not None and kind[1] > kind[2]:
-        shares = f"{percent(kind[1])} {quoted(given)} and {percent(kind[2])} {quoted(most)}"
-        reasons.append(f"it is labelled like items of kind {kind[0] + 1}, which get {shares}")
+    if cluster is not None and cluster[1] > cluster[2]:
+        shares = f"{percent(cluster[1])} {quoted(given)} and {percent(cluster[2])} {quoted(most)}"
+        reasons.append(f"it is labelled like items of cluster {cluster[0] + 1}, which get {shares}")
     because = f", because {listed(reasons)}" if reasons else ", weighing each annotator by their own habits"
     if belief is not None:
         held = f"holds {quoted(given)} to be true ({percent(belief)} sure; {percent(chance)} would say so)"
@@ -172,16 +172,16 @@ def contrast_words(group: str, other: str, answer: str, shares: tuple[float, flo
 
 
 def where_words(text: str, share: float) -> str:
-    """A kind of item by an example."""
-    return f"items such as {excerpt(text)} ({percent(share)} are of that kind)"
+    """A cluster of items by an example."""
+    return f"items such as {excerpt(text)} ({percent(share)} are in that cluster)"
 
 
-def kind_words(place: int, share: float, top: Sequence[tuple[str, float]], true_class: str | None) -> str:
-    """A kind of item in a few words."""
+def cluster_words(place: int, share: float, top: Sequence[tuple[str, float]], true_class: str | None) -> str:
+    """A cluster of items in a few words."""
     answers = listed([f"{quoted(name)} {percent(chance)}" for name, chance in top])
     if true_class is not None:
         return f"items that are {quoted(true_class)} at heart ({percent(share)} of the items)"
-    return f"kind {place + 1} ({percent(share)} of the items; {answers})"
+    return f"cluster {place + 1} ({percent(share)} of the items; {answers})"
 
 
 def group_habits(more: Sequence[tuple[str, float, float]], less: Sequence[tuple[str, float, float]]) -> str:
@@ -199,10 +199,10 @@ def group_habits(more: Sequence[tuple[str, float, float]], less: Sequence[tuple[
     return f"On the same items it {listed(parts)} than the others."
 
 
-def group_difference(kind: str, answer: str, own: float, others: float) -> str:
-    """The kind of item on which a group stands apart most."""
+def group_difference(cluster: str, answer: str, own: float, others: float) -> str:
+    """The cluster of items on which a group stands apart most."""
     return (
-        f"It stands apart most on {kind}: {percent(own)} of its answers are {quoted(answer)}, against "
+        f"It stands apart most on {cluster}: {percent(own)} of its answers are {quoted(answer)}, against "
         f"{percent(others)} of the others'."
     )
 
@@ -223,7 +223,7 @@ def crosstab_sentence(name: str, values: Sequence[str], counts: NDArray[Any], as
     """How a side column goes with the groups: the cell that is furthest above what chance would give."""
     if association < 0.1:
         return f"{name} has little to do with the groups (Cramér's V {association:.2f})."
-    from dissensus.report.grouping import group_name
+    from dissensus.report.clusters import group_name
 
     expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
     spread = np.divide(counts - expected, np.sqrt(expected), out=np.zeros(counts.shape), where=expected > 0)
