@@ -242,7 +242,7 @@ def label_pieces(model: Model, size: int = PIECE) -> Iterator[pa.Table]:
     """The rows of ``model.to_frame()``, some items at a time; ids stay in Arrow's hands."""
     import pyarrow as pa
 
-    from dissensus.metrics import entropy_rows
+    from dissensus.io.labels_file import label_columns
 
     ids, names = model.item_vocabulary_.arrow, model.class_vocabulary_.arrow
     decision = model._decision()
@@ -250,9 +250,8 @@ def label_pieces(model: Model, size: int = PIECE) -> Iterator[pa.Table]:
         rows = slice(first, first + size)
         chances = model.label_distributions_[rows]
         best = pa.array(decision[rows].argmax(axis=1))
-        columns = {"item": ids[rows], "label": names.take(best)}
-        columns |= {f"p_{name}": chances[:, p] for p, name in enumerate(model.classes_)}
-        yield pa.table(columns | {"entropy": entropy_rows(chances), "n_labels": model.n_labels_[rows]})
+        labels, counts = names.take(best), model.n_labels_[rows]
+        yield pa.table(label_columns(ids[rows], labels, model.classes_, chances, counts))
 
 
 def annotator_table(run: Run) -> Any:

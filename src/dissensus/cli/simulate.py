@@ -101,12 +101,11 @@ def population_table(simulation: Simulation) -> Any:
     """One row an item: what the population would answer, and the cluster it was drawn from."""
     import pandas as pd
 
-    from dissensus.metrics import entropy_rows
+    from dissensus.io.labels_file import label_columns
 
     labels, population = simulation.annotations, simulation.population
-    columns = {"item": labels.items, "label": labels.classes[population.argmax(axis=1)]}
-    columns |= {f"p_{name}": population[:, p] for p, name in enumerate(labels.classes)}
-    columns |= {"entropy": entropy_rows(population), "n_labels": labels.counts.sum(axis=1)}
+    best, n_labels = labels.classes[population.argmax(axis=1)], labels.counts.sum(axis=1)
+    columns = label_columns(labels.items, best, labels.classes, population, n_labels)
     return pd.DataFrame(columns | {"cluster": simulation.item_cluster})
 
 

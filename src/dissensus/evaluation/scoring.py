@@ -22,13 +22,13 @@ from dissensus.data.vocabulary import Vocabulary
 from dissensus.errors import DataError, ParameterError, did_you_mean
 from dissensus.evaluation.bootstrap import Interval, bootstrap_interval, bootstrap_mean
 from dissensus.io.columns import find_column, has_column, shown
+from dissensus.io.labels_file import LABEL, probability_columns
 from dissensus.io.source import open_source
 from dissensus.io.tables import Table, open_table
 from dissensus.metrics import METRICS, check_distributions, log_probability_rows
 from dissensus.models.base import Model
 from dissensus.numerics import Array, row_shares
 
-PREFIX = "p_"  # of a column that holds a class's probability
 MODEL_SUFFIX = ".safetensors"
 LABEL_METRICS = ("accuracy", "macro_f1", "weighted_f1", "onehot_accuracy", "lewidi_f1")
 SUITED: dict[str, tuple[str, ...]] = {
@@ -70,24 +70,19 @@ class Estimates:
         return hot
 
 
-def class_columns(columns: Sequence[str]) -> list[str]:
-    """The columns that hold probabilities."""
-    return [name for name in columns if name.startswith(PREFIX) and name != PREFIX]
-
-
 def read_estimates(path: Path, *, item: str | None = None, label: str | None = None) -> Estimates:
     """Estimates from a table: distributions, labels or both."""
     table = open_table(path)
     columns, name = table.columns, str(path)
     items = find_column(columns, "item", item, name)
-    probabilities = class_columns(columns)
+    probabilities = probability_columns(columns)
     labels = _label_column(columns, label, name, items, needed=not probabilities)
     texts = [column.cast(pa.string()) for column in table.ids([items, *([labels] if labels else [])])]
     vocabulary = Vocabulary(texts[0], "item")
     _refuse_repeats(vocabulary, name)
     given = texts[1].to_pylist() if labels else None
-    chances = _probabilities(table, probabilities, name) if probabilities else None
-    classes = [column.removeprefix(PREFIX) for column in probabilities]
+    chances = _probabilities(table, list(probabilities.values()), name) if probabilities else None
+    classes = list(probabilities)
     classes += [] if given is None else sorted(set(given) - set(classes))
     return Estimates(name, vocabulary, classes, _widened(chances, len(classes)), given)
 
@@ -96,7 +91,7 @@ def _label_column(
     columns: Sequence[str], label: str | None, name: str, items: str, *, needed: bool
 ) -> str | None:
     if label is None and not needed:
-        return "label" if "label" in columns else None
+        return LABEL if LABEL in columns else None
     return find_column(columns, "gold", label, name, taken=[items])
 
 
@@ -206,7 +201,7 @@ def kind_of(reference: Path) -> str:
         if not reference.is_file():
             raise
         return "hidden labels"  # a tool's export is no table, but has labels by annotators
-    if class_columns(columns):
+    if probability_columns(columns):
         return "distributions"
     return "hidden labels" if has_column(columns, "annotator") else "gold labels"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 
 from dissensus.errors import DataError, bad_parameter
 from dissensus.io.atomic import atomic_directory, atomic_path
+from dissensus.io.labels_file import ENTROPY, ITEM, LABEL, N_LABELS, PROBABILITY, probability_columns
 
 FORMATS = ("csv", "parquet", "jsonl", "huggingface", "label-studio", "weighted")
 _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _BATCH = 10_000  # rows turned into JSON at a time
-_PROBABILITY = "p_"
 
 
 def write_labels(
@@ -85,13 +85,13 @@ def weighted_rows(labels: Any, items: pa.Table | None = None) -> pa.Table:
     weighted log-loss of an item's rows is its cross-entropy with the distribution.
     """
     table = _label_table(labels)
-    names = _class_names(table)
-    chances = np.column_stack([table[_PROBABILITY + name].to_numpy() for name in names])
+    columns = probability_columns(table.column_names)
+    chances = np.column_stack([table[name].to_numpy() for name in columns.values()])
     item, label = np.nonzero(chances > 0)
     rows = pa.table(
         {
             "item": table["item"].take(pa.array(item)),
-            "label": pa.array(names).take(pa.array(label)),
+            "label": pa.array(list(columns)).take(pa.array(label)),
             "weight": chances[item, label],
         }
     )
@@ -104,17 +104,18 @@ def weighted_rows(labels: Any, items: pa.Table | None = None) -> pa.Table:
 def _label_table(labels: Any) -> pa.Table:
     """The labels as an Arrow table, once it is certain that it holds what every writer needs."""
     table = _arrow(labels.to_frame() if hasattr(labels, "label_distributions_") else labels)
-    missing = [name for name in ("item", "label") if name not in table.column_names]
-    if missing or not _class_names(table):
-        what = f"{missing[0]!r}" if missing else f"{_PROBABILITY}<class>"
+    missing = [name for name in (ITEM, LABEL) if name not in table.column_names]
+    probabilities = probability_columns(table.column_names).values()
+    if missing or not probabilities:
+        what = f"{missing[0]!r}" if missing else f"{PROBABILITY}<class>"
         raise DataError(f"the labels to write have no column {what}; give a model or its to_frame()")
-    for name in _class_names(table):
-        chances = table[_PROBABILITY + name]
+    for name in probabilities:
+        chances = table[name]
         if (
             chances.null_count
             or not pc.all(pc.and_(pc.is_finite(chances), pc.greater_equal(chances, 0))).as_py()
         ):
-            raise DataError(f"column {_PROBABILITY + name!r} holds what is no probability; correct it")
+            raise DataError(f"column {name!r} holds what is no probability; correct it")
     return table
 
 
@@ -128,10 +129,6 @@ def _arrow(frame: Any) -> pa.Table:
     except (TypeError, pa.ArrowException):
         raise DataError(f"a {type(frame).__name__} cannot be written; give a model or a data frame") from None
     return table.replace_schema_metadata(None)
-
-
-def _class_names(table: pa.Table) -> list[str]:
-    return [name.removeprefix(_PROBABILITY) for name in table.column_names if name.startswith(_PROBABILITY)]
 
 
 def _aligned(items: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
@@ -212,24 +209,29 @@ def _write_predictions(
         raise DataError(
             "Label Studio shows a task's text beside its prediction; give the items with their text"
         )
-    names = _class_names(table)
+    columns = probability_columns(table.column_names)
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as sink:
         separator = "[\n"
         for row, data in zip(_rows(table), _rows(side), strict=True):
-            task = _task(row, data, names, question, to_name, version)
+            task = _task(row, data, columns, question, to_name, version)
             sink.write(separator + json.dumps(task, ensure_ascii=False, default=str))
             separator = ",\n"
         sink.write("\n]\n" if table.num_rows else "[]\n")
 
 
 def _task(
-    row: dict[str, Any], data: dict[str, Any], names: Sequence[str], question: str, to_name: str, version: str
+    row: dict[str, Any],
+    data: dict[str, Any],
+    columns: Mapping[str, str],
+    question: str,
+    to_name: str,
+    version: str,
 ) -> dict[str, Any]:
     label = str(row["label"])
     result = {"from_name": question, "to_name": to_name, "type": "choices", "value": {"choices": [label]}}
-    distribution = {name: row[_PROBABILITY + name] for name in names}
+    distribution = {name: row[column] for name, column in columns.items()}
     prediction = {"model_version": version, "score": distribution.get(label), "result": [result]}
-    known = {name: value for name, value in row.items() if name in ("entropy", "n_labels")}
+    known = {name: value for name, value in row.items() if name in (ENTROPY, N_LABELS)}
     return {
         "data": {"item": row["item"]} | {name: value for name, value in data.items() if value is not None},
         "meta": {"distribution": distribution} | known,

@@ -220,12 +220,11 @@ class Model(Savable):
     def to_frame(self) -> Any:
         """One row an item: item, label, ``p_<class>`` for every class, entropy (nats), n_labels."""
         self._check_fitted()
-        from dissensus.metrics import entropy_rows
+        from dissensus.io.labels_file import label_columns
 
-        chances = self.label_distributions_
-        columns: dict[str, Any] = {"item": self.items_, "label": self.predict()}
-        columns |= {f"p_{name}": chances[:, p] for p, name in enumerate(self.classes_)}
-        columns |= {"entropy": entropy_rows(chances), "n_labels": self.n_labels_}
+        columns = label_columns(
+            self.items_, self.predict(), self.classes_, self.label_distributions_, self.n_labels_
+        )
         return make_frame(columns, self.frame_kind_)
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView | None:
