@@ -56,7 +56,7 @@ def test_distributions_of_items_fitted_and_new(fitted):
     assert model.label_distributions_.shape == (M, P)
     np.testing.assert_allclose(model.label_distributions_.sum(axis=1), 1.0, rtol=1e-12)
     new = np.random.default_rng(5).normal(size=(7, J))
-    for settings in ({}, {"head": "label"}, {"reduce": "mode"}, {"population": "labels"}):
+    for settings in ({}, {"head": "label"}, {"reduce": "mode"}, {"weight_by": "labels"}):
         rows = model.label_distributions(new, **settings)
         assert rows.shape == (7, P)
         np.testing.assert_allclose(rows.sum(axis=1), 1.0, rtol=1e-12)
@@ -79,7 +79,7 @@ def test_pairs_come_out_the_same_in_blocks(changes: dict[str, Any], monkeypatch:
     import torch
 
     from dissensus.models.ldlnm import inference
-    from dissensus.models.ldlnm.tensors import as_rows, embeddings_of, inputs, weights_of
+    from dissensus.models.ldlnm.inference import as_rows, embeddings_of, inputs, weights_of
 
     known = crowd(12)
     model = ds.LDLNM(**(SMALL | {"epochs": 1, "dev_size": 0.0} | changes)).fit(known)
@@ -178,7 +178,7 @@ def test_other_width_of_features_is_refused(fitted):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"head": "lable"}, {"reduce": "mean"}, {"population": ""}, {"dropout_seed": -1}],
+    [{"head": "lable"}, {"reduce": "mean"}, {"weight_by": ""}, {"dropout_seed": -1}],
     ids=str,
 )
 def test_what_replaces_a_setting_keeps_its_rule(fitted, settings: dict[str, Any]):
@@ -390,7 +390,7 @@ def test_iterative_inference_says_what_it_cannot_do(fitted):
 
 
 def test_sizes_are_searched_with_the_common_search(tmp_path: Path):
-    from dissensus.models.ldlnm.criterion import DevDistributions
+    from dissensus.models.ldlnm.model import DevDistributions
 
     parts = crowd(80).split_items({"train": 0.7, "dev": 0.3})
     estimator = ds.LDLNM(**(SMALL | {"epochs": 2, "n_networks": 1}))
@@ -416,7 +416,7 @@ def test_sizes_are_searched_with_the_common_search(tmp_path: Path):
 
 
 def test_the_criterion_goes_by_the_names_of_classes(fitted):
-    from dissensus.models.ldlnm.criterion import divergence
+    from dissensus.models.ldlnm.model import divergence
 
     model, _ = fitted
     dev = crowd(30, seed=3)

@@ -12,30 +12,30 @@ torch = pytest.importorskip("torch")
 from dissensus.learners.torch_tools import threads  # noqa: E402
 from dissensus.models.ldlnm.inference import (  # noqa: E402
     Descent,
-    annotator_half,
     descend,
     ensemble,
-    head_logits,
     infer_annotators,
-    item_half,
     kl_of_items,
-    pair_distributions,
 )
 from dissensus.models.ldlnm.network import (  # noqa: E402
     Batch,
     Shape,
     Weights,
+    annotator_half,
+    dropout_factors,
     forward,
     gradient,
+    head_logits,
+    item_half,
     log_heads,
     loss_terms,
+    pair_distributions,
     softsign,
 )
 from dissensus.models.ldlnm.training import (  # noqa: E402
     Adam,
     Schedule,
     TrainingSet,
-    dropout_factors,
     epoch_batches,
     train,
 )

@@ -250,8 +250,8 @@ def test_glove_vectors_start_the_words(tmp_path: Path):
     model = ds.TextCNN(glove=str(file))
     model.lexicon_ = ["home", "work"]
     network = model._network(3, vectors)
-    assert network.words.weight.shape == (4, 3)
-    assert torch.equal(network.words.weight[3], torch.tensor([1.0, 2.0, 3.0]))
+    assert network["words"].weight.shape == (4, 3)
+    assert torch.equal(network["words"].weight[3], torch.tensor([1.0, 2.0, 3.0]))
     file.write_text("work 1 2 x\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"glove\.txt line 1"):
         read_glove(file, ["work"])

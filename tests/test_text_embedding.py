@@ -13,7 +13,7 @@ import pytest
 import dissensus as ds
 from dissensus.errors import DataError, MissingExtraError, ParameterError
 from dissensus.features import embedding
-from dissensus.features.cache import EmbeddingCache, default_folder
+from dissensus.features.embedding import EmbeddingCache, default_folder
 
 TEXTS = ["I love my job", "off to work", "", "no job at all", "I love my job", "größer 😀"]
 

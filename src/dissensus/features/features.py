@@ -24,7 +24,7 @@ from dissensus.features.embedding import embed
 
 Features = NDArray[np.float32]
 
-COLUMN = "features"
+COLUMN, TEXT = "features", "text"  # of an item table
 
 
 def with_features(annotations: Annotations, features: Any) -> Annotations:
@@ -39,7 +39,7 @@ def with_features(annotations: Annotations, features: Any) -> Annotations:
     return replace(annotations, item_table=table.append_column(COLUMN, column))
 
 
-def embed_items(annotations: Annotations, text_column: str = "text", **settings: Any) -> Annotations:
+def embed_items(annotations: Annotations, text_column: str = TEXT, **settings: Any) -> Annotations:
     """The annotations with features made from a text column; ``settings`` are those of :func:`embed`."""
     texts = annotations.item_column(text_column)
     missing = [str(item) for item, text in zip(annotations.items, texts, strict=True) if text is None]
@@ -51,17 +51,24 @@ def embed_items(annotations: Annotations, text_column: str = "text", **settings:
     return with_features(annotations, embed([str(text) for text in texts], **settings))
 
 
-def features_of(annotations: Annotations, text_column: str = "text", model: str | None = None) -> Features:
-    """(items, features): those the annotations carry, or else the embeddings of their text."""
+def carries_features(annotations: Annotations) -> bool:
+    """Whether the items come with features, or with a text to make them from."""
     table = annotations.item_table
-    names = [] if table is None else table.column_names
-    if table is not None and COLUMN in names:
+    return table is not None and not {COLUMN, TEXT}.isdisjoint(table.column_names)
+
+
+def features_of(annotations: Annotations, model: str | None = None, *, given: Any = None) -> Features:
+    """(items, features): those given, those the annotations carry, or else the embeddings of their text."""
+    if given is not None:
+        return check_features(given, annotations.n_items)
+    table = annotations.item_table
+    if table is not None and COLUMN in table.column_names:
         column = table.column(COLUMN).combine_chunks()
         return check_features(_rows_of_lists(column, COLUMN), annotations.n_items)
-    if text_column in names:
-        return features_of(embed_items(annotations, text_column, model=model))
+    if carries_features(annotations):
+        return features_of(embed_items(annotations, TEXT, model=model))
     raise DataError(
-        f"the items have neither features nor a column {text_column!r}; pass features=, or an item table "
+        f"the items have neither features nor a column {TEXT!r}; pass features=, or an item table "
         "with a text column, or attach them with dissensus.with_features"
     )
 

@@ -1,5 +1,9 @@
 """TextCNN, the paper's PD: a convolutional network on words, trained on label distributions.
 
+Word vectors, then three convolutions, each followed by max-pooling (the last over the whole text), dropout,
+softmax. Positions beyond a text's end are held at zero after every convolution, so what a text gets does not
+depend on the texts it is padded with.
+
 The loss is KL(d ‖ p) of the target and predicted distributions; the epoch with the lowest KL on dev is kept.
 """
 
@@ -21,8 +25,9 @@ from dissensus.numerics import Array
 from dissensus.params import ANY, NONE, SEED, integer, real
 
 if TYPE_CHECKING:
-    from dissensus.learners.cnn import CNN
+    from torch import Tensor
 
+PAD, UNKNOWN = 0, 1  # codes of no word, and of a word outside the lexicon
 WORD = re.compile(r"[#@]?\w+(?:['’]\w+)*|[^\w\s]")
 PREDICT_BATCH = 256
 
@@ -63,6 +68,49 @@ def _numbers(rest: str, path: Path, line: int) -> NDArray[np.float32]:
         return np.array(rest.split(), dtype=np.float32)
     except ValueError:
         raise DataError(f"{path} line {line}: not a word and its numbers; give a GloVe text file") from None
+
+
+# ---- the network ------------------------------------------------------------------------------------------
+
+
+def cnn(n_words: int, dimension: int, n_classes: int, filters: int, width: int, dropout: float) -> Any:
+    """Word vectors, three stacked convolutions, and a linear head, with random weights."""
+    from torch import nn
+
+    sizes = [(dimension, filters), (filters, filters), (filters, filters)]
+    return nn.ModuleDict(
+        {
+            "words": nn.Embedding(n_words, dimension, padding_idx=PAD),
+            "convolutions": nn.ModuleList(nn.Conv1d(a, b, width, padding="same") for a, b in sizes),
+            "dropout": nn.Dropout(dropout),
+            "head": nn.Linear(filters, n_classes),
+        }
+    )
+
+
+def logits_of(network: Any, codes: list[list[int]], pool: int) -> Tensor:
+    """(texts, classes) of the texts' word codes; every maximum but the last is over ``pool`` positions."""
+    import torch
+    from torch.nn.functional import max_pool1d
+
+    words = _padded(codes).to(network["head"].weight.device)
+    inside = (words != PAD).float().unsqueeze(1)  # texts, 1, positions
+    signal = network["words"](words).transpose(1, 2)
+    for layer, convolution in enumerate(network["convolutions"]):
+        # ReLU leaves nothing below zero, so the zeros outside a text never win a maximum.
+        signal = torch.relu(convolution(signal)) * inside
+        if layer < len(network["convolutions"]) - 1:
+            signal, inside = (max_pool1d(part, pool, ceil_mode=True) for part in (signal, inside))
+    logits: Tensor = network["head"](network["dropout"](signal.amax(dim=2)))
+    return logits
+
+
+def _padded(rows: list[list[int]]) -> Tensor:
+    """Word codes as one tensor, padded to the longest row."""
+    import torch
+
+    longest = max(1, max(map(len, rows)))
+    return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
 
 
 class TextCNN(Learner):
@@ -165,14 +213,11 @@ class TextCNN(Learner):
         network.load_state_dict(best.state)
         self.network_, self.dev_kl_, self.epoch_ = network, best.trace, best.epoch
 
-    def _loss(self, network: CNN, codes: list[list[int]], targets: Array) -> Any:
+    def _loss(self, network: Any, codes: list[list[int]], targets: Array) -> Any:
         import torch
 
-        from dissensus.learners.cnn import pad
-
-        device = network.head.weight.device
-        log_p = network(pad(codes).to(device)).log_softmax(dim=1)
-        d = torch.as_tensor(targets, dtype=torch.float32, device=device)
+        log_p = logits_of(network, codes, self.pool).log_softmax(dim=1)
+        d = torch.as_tensor(targets, dtype=torch.float32, device=log_p.device)
         # KL(d ‖ p) = Σ d log d − Σ d log p, the mean over the batch
         return torch.nn.functional.kl_div(log_p, d, reduction="batchmean")
 
@@ -182,44 +227,39 @@ class TextCNN(Learner):
         with threads(self.n_threads):
             return self._forward(self.network_, X)
 
-    def _forward(self, network: CNN, X: list[list[str]]) -> Array:
+    def _forward(self, network: Any, X: list[list[str]]) -> Array:
         import torch
 
-        from dissensus.learners.cnn import pad
-
-        codes, device = self._codes(X), network.head.weight.device
+        codes = self._codes(X)
         network.eval()
         with torch.inference_mode():
             parts = [
-                network(pad(codes[start : start + PREDICT_BATCH]).to(device)).double().softmax(dim=1).cpu()
+                logits_of(network, codes[start : start + PREDICT_BATCH], self.pool).double().softmax(dim=1)
                 for start in range(0, len(codes), PREDICT_BATCH)
             ]
-        return np.concatenate([part.numpy() for part in parts])
+        return np.concatenate([part.cpu().numpy() for part in parts])
 
     # ---- words and network ----------------------------------------------------------------------------
 
     def _codes(self, X: list[list[str]]) -> list[list[int]]:
-        from dissensus.learners.cnn import UNKNOWN
-
         code = {word: place for place, word in enumerate(self.lexicon_, start=UNKNOWN + 1)}
         return [[code.get(word, UNKNOWN) for word in words] for words in X]
 
     def _glove_vectors(self) -> dict[str, NDArray[np.float32]]:
         return {} if self.glove is None else read_glove(Path(self.glove), self.lexicon_)
 
-    def _network(self, n_classes: int, vectors: dict[str, NDArray[np.float32]]) -> CNN:
+    def _network(self, n_classes: int, vectors: dict[str, NDArray[np.float32]]) -> Any:
         import torch
 
-        from dissensus.learners.cnn import CNN, UNKNOWN
         from dissensus.learners.torch_tools import pick_device
 
         dimension = len(next(iter(vectors.values()))) if vectors else self.dimension
-        sizes = (self.filters, self.width, self.pool, self.dropout)
-        network = CNN(len(self.lexicon_) + UNKNOWN + 1, dimension, n_classes, *sizes)
+        sizes = (self.filters, self.width, self.dropout)
+        network = cnn(len(self.lexicon_) + UNKNOWN + 1, dimension, n_classes, *sizes)
         with torch.no_grad():
             for place, word in enumerate(self.lexicon_, start=UNKNOWN + 1):
                 if word in vectors:
-                    network.words.weight[place] = torch.from_numpy(vectors[word])
+                    network["words"].weight[place] = torch.from_numpy(vectors[word])
         return network.to(pick_device(self.device))
 
     # ---- keeping it -----------------------------------------------------------------------------------

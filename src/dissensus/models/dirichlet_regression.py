@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
 from dissensus.execution.run import Run
-from dissensus.features.features import as_features, check_features, features_of
+from dissensus.features.features import as_features, features_of
 from dissensus.learners.softmax import PATH, PATIENCE, minimise, predict, spread
 from dissensus.models.base import Array, Model
 from dissensus.numerics import normalised
@@ -125,7 +125,7 @@ def cross_fitted(X: Array, shares: Array, folds: int, seed: int, path: Array) ->
 
 @dataclass(frozen=True)
 class Choice:
-    """A l2 and an S, what every item is expected to be with them, and the value of (3)."""
+    """An l2 and an S, what every item is expected to be with them, and the value of (3)."""
 
     l2: float
     concentration: float
@@ -136,8 +136,8 @@ class Choice:
 class DirichletRegression(Model):
     """Label distributions from features and labels together: Dirichlet scatter around a softmax regression.
 
-    ``l2`` is the regression's L2 l2 and ``concentration`` S, the number of labels that the
-    features are worth; None learns them from the labels, over ``folds`` folds of the items. Items carry
+    ``l2`` is the weight of the regression's L2 penalty and ``concentration`` S, the number of labels that
+    the features are worth; None learns them from the labels, over ``folds`` folds of the items. Items carry
     features (:func:`dissensus.with_features`) or a text, embedded with ``embedding``.
     """
 
@@ -185,7 +185,7 @@ class DirichletRegression(Model):
 
     def _fit(self, annotations: Annotations, run: Run, features: Any = None) -> None:
         del run
-        X = self._features(annotations, features)
+        X = features_of(annotations, self.embedding, given=features).astype(np.float64)
         labelled = np.flatnonzero(annotations.counts.any(axis=1))
         shares = normalised(annotations.counts[labelled].astype(np.float64))
         best = self._choose(annotations, X[labelled], shares, labelled)
@@ -196,11 +196,6 @@ class DirichletRegression(Model):
         self.concentration_, self.l2_ = np.asarray(best.concentration), np.asarray(best.l2)
         self.prior_distribution_ = normalised(self.item_means_.sum(axis=0))
         self._settle_items(annotations)
-
-    def _features(self, annotations: Annotations, features: Any) -> Array:
-        if features is None:
-            return features_of(annotations, model=self.embedding).astype(np.float64)
-        return check_features(features, annotations.n_items).astype(np.float64)
 
     def _choose(
         self, annotations: Annotations, X: Array, shares: Array, labelled: NDArray[np.intp]
@@ -258,6 +253,6 @@ class DirichletRegression(Model):
         self.item_means_ = fitted.item_means_[place]
         strangers = np.flatnonzero(place < 0)
         if len(strangers):
-            features = features_of(new[strangers], model=self.embedding)
+            features = features_of(new[strangers], self.embedding)
             self.item_means_[strangers] = fitted.label_distributions(features)
         self._settle_items(new)

@@ -113,8 +113,7 @@ def search(inputs: Inputs, cell: Cell) -> Result:
 
 def network_search(inputs: Inputs, cell: Cell) -> Result:
     """Sizes of LDL-NM's layers by KL on dev."""
-    from dissensus.models.ldlnm.criterion import DevDistributions
-    from dissensus.models.ldlnm.model import LDLNM
+    from dissensus.models.ldlnm.model import LDLNM, DevDistributions
 
     data, settings = inputs.datasets[cell.dataset], cell.settings
     selection = select(

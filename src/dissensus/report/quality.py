@@ -14,6 +14,7 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.execution.progress import Progress
+from dissensus.features.features import carries_features
 from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.report import sentences
@@ -83,7 +84,7 @@ def held_out_table(
         return []
     known = [row.as_row() if isinstance(row, HeldOut) else dict(row) for row in given or ()]
     missing = [rival for rival in _contenders(model, annotations) if not _scored(rival, known, model)]
-    if any(map(_needs_features, missing)) and not _have_features(annotations):
+    if any(model.uses_features for model in missing) and not carries_features(annotations):
         return []
     known += _comparable(
         [row.as_row() for row in compare(annotations, missing, seed, test_size=test_size)], known
@@ -174,7 +175,7 @@ def quick_worth(model: Model, annotations: Annotations, seed: int) -> dict[str, 
     sizes = pairs_per_item(annotations)
     labelled = np.flatnonzero(sizes)
     R = int(np.median(sizes[labelled])) if len(labelled) else 0
-    if R < 3 or _needs_features(model):
+    if R < 3 or model.uses_features:
         return None
     shown = min(max(1, round(0.4 * R)), 6)
     pool = min(R - 1, max(shown + 1, round(0.8 * R)), 16)
@@ -197,16 +198,6 @@ def quick_worth(model: Model, annotations: Annotations, seed: int) -> dict[str, 
     )
     how = f"a quick estimate on {len(chosen):,} items; dissensus recover gives one with intervals"
     return _worth(shown, found.results[0].efficiency, pool, how)
-
-
-def _needs_features(model: Model) -> bool:
-    return model.uses_features
-
-
-def _have_features(annotations: Annotations) -> bool:
-    """Whether a model that needs features can be fitted again on these items."""
-    table = annotations.item_table
-    return table is not None and not {"features", "text"}.isdisjoint(table.column_names)
 
 
 def _worth(shown: int, efficiency: float, pool: int, how: str) -> dict[str, Any]:

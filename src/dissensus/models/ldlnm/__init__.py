@@ -1,1 +1,1 @@
-"""Neural networks in PyTorch: LDL-NM, and the networks of the text learners. Imported only when used."""
+"""LDL-NM: the equations (network.py), training, inference, and the model. PyTorch is imported when used."""

@@ -8,66 +8,85 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dissensus.models.ldlnm.network import Weights, item_embedding, softsign
-from dissensus.models.ldlnm.training import dropout_factors
+from dissensus.data.annotations import Annotations
+from dissensus.errors import DataError
+from dissensus.features.features import as_features
+from dissensus.learners.torch_tools import pick_device, to_numpy
+from dissensus.metrics import kl_rows
+from dissensus.models.ldlnm.network import (
+    Weights,
+    annotator_half,
+    direct_logits,
+    head_logits,
+    item_half,
+    pair_distributions,
+    shape_of,
+    side_by_side,
+)
+from dissensus.numerics import Array, row_shares
 
-HEADS = {"label": 0, "item": 1, "annotator": 2}
+if TYPE_CHECKING:
+    from dissensus.models.ldlnm.model import LDLNM
+
 CELLS = 1 << 21  # numbers in the largest array of a step
 HALVINGS = 40  # how often a step is shortened before a row counts as settled
 
 
-# ---- the network in two halves ----------------------------------------------------------------------------
+# ---- a fitted model's arrays as tensors ------------------------------------------------------------------
 
 
-def item_half(w: Weights, x: Tensor) -> Tensor:
-    """(S, items, ·): W_P φ(z_I) + b_P where fusion concatenates, z_I where it sums."""
-    z_I = item_embedding(w, x)
-    return z_I if w.shape.sums else softsign(z_I) @ w["W_P"][:, : w.shape.item_size] + w["b_P"]
+def weights_of(model: LDLNM) -> Weights:
+    """The fitted weights."""
+    return Weights(shape_of(model), torch.tensor(model.weights_, device=pick_device(model.device)))
 
 
-def annotator_half(w: Weights, z_A: Tensor) -> Tensor:
-    """(S, annotators, ·): W_P φ(z_A) where fusion concatenates, z_A where it sums."""
-    return z_A if w.shape.sums else softsign(z_A) @ w["W_P"][:, w.shape.item_size :]
+def inputs(model: LDLNM, features: Any) -> Tensor:
+    """Features (or texts) as the networks take them."""
+    rows = as_features(features, model.embedding)
+    if rows.shape[1] != model.features_.shape[1]:
+        raise DataError(f"{rows.shape[1]} features came and LDLNM was fitted on {model.features_.shape[1]}")
+    return torch.tensor(rows * np.float32(model.feature_scale_), device=pick_device(model.device))
 
 
-def head_logits(
-    w: Weights, halves: Tensor, head: str, dropout: float = 0.0, noise: torch.Generator | None = None
-) -> Tensor:
-    """(S, pairs, P): one head's logits of the summed halves, the direct path apart."""
-    P, place = w.shape.classes, HEADS[head]
-    z_P = softsign(softsign(halves) @ w["W_P"] + w["b_P"] if w.shape.sums else halves)
-    z_P = _dropped(z_P, dropout, noise)
-    z_E = _dropped(softsign(z_P @ w["W_E"] + w["b_E"] + z_P), dropout, noise)
-    return z_E @ w["W_y"][..., place * P : (place + 1) * P] + w["b_y"][..., place * P : (place + 1) * P]
+def stored_embeddings(model: LDLNM, w: Weights) -> Tensor:
+    """(S, stored annotators, ·): the embeddings of the annotators that trained the networks."""
+    if not model.annotators:
+        return w["W_A"][:, :1]
+    stored = torch.from_numpy(np.flatnonzero(model.annotator_load_)).to(w.flat.device)
+    return w["W_A"].index_select(1, stored)
 
 
-def direct_logits(w: Weights, x: Tensor, head: str) -> Tensor:
-    """(S, items, P): what the direct path adds to a head, nothing where there is none."""
-    P, place = w.shape.classes, HEADS[head]
-    if not w.shape.direct or head == "annotator":
-        return x.new_zeros(1, 1, P).expand(1, len(x), P)
-    return torch.matmul(x, w["D"][:, place * P : (place + 1) * P].mT)
+def annotator_shares(model: LDLNM, weight_by: str) -> Tensor:
+    """(stored annotators,): each one's say in the ensemble."""
+    load = model.annotator_load_[model.annotator_load_ > 0] if model.annotators else np.ones(1)
+    mass = load if weight_by == "labels" else np.ones(len(load))
+    return torch.tensor(mass / mass.sum(), dtype=torch.float32, device=pick_device(model.device))
 
 
-def _dropped(z: Tensor, rate: float, noise: torch.Generator | None) -> Tensor:
-    return z if noise is None or not rate else z * dropout_factors(tuple(z.shape), rate, noise)
+def embeddings_of(model: LDLNM, annotator: NDArray[Any]) -> Tensor:
+    """(S, rows, annotator size): z_A of annotators by code."""
+    rows = model.annotator_embeddings_[annotator].reshape(len(annotator), model.n_networks, -1)
+    return torch.tensor(rows.swapaxes(0, 1), device=pick_device(model.device))
 
 
-def pair_distributions(w: Weights, x: Tensor, z_A: Tensor, head: str) -> Tensor:
-    """(pairs, P): the networks' mean distribution of each (item, annotator) pair; z_A is (S, pairs, ·)."""
-    logits = head_logits(w, item_half(w, x) + annotator_half(w, z_A), head) + direct_logits(w, x, head)
-    return logits.softmax(dim=-1).mean(dim=0)
+def as_rows(chances: Tensor) -> Array:
+    """float32 probabilities as float64 rows that sum to one."""
+    return row_shares(to_numpy(chances).astype(np.float64))
+
+
+# ---- distributions ---------------------------------------------------------------------------------------
 
 
 @torch.inference_mode()
 def distributions_by_place(w: Weights, x: Tensor, z_A: Tensor, places: Tensor, head: str) -> Tensor:
-    """(pairs, P): the same for pairs given as (2, pairs) places in x and in z_A, a block at a time.
+    """(pairs, P): the networks' mean for pairs given as (2, pairs) places in x and z_A, a block at a time.
 
     What depends on the item or the annotator alone is computed once, however many pairs it is part of.
     """
@@ -79,9 +98,6 @@ def distributions_by_place(w: Weights, x: Tensor, z_A: Tensor, places: Tensor, h
         logits = head_logits(w, ours[:, i] + theirs[:, a], head) + direct[:, i]
         parts.append(logits.softmax(dim=-1).mean(dim=0))
     return torch.cat(parts)
-
-
-# ---- the ensemble over annotators ---------------------------------------------------------------------
 
 
 @torch.inference_mode()
@@ -244,6 +260,11 @@ def fit_annotators(
     return centre + scale * u
 
 
+# ---- a model's questions ---------------------------------------------------------------------------------
+
+NEW_ANNOTATOR = Descent(rate=1.0, steps=200, tol=1e-6)
+
+
 @dataclass(frozen=True)
 class Inferred:
     """What iterative inference found for each (x, y_I)."""
@@ -256,3 +277,84 @@ class Inferred:
     trace: NDArray[np.float64]  # (steps + 1, rows): KL + (γ / 2β) ‖z_A‖², mean over networks
     n_steps: int
     stopped: str
+
+
+def embed_new_annotators(model: LDLNM, new: Annotations, fitted: LDLNM) -> None:
+    """Embeddings for new's annotators: the fitted ones where known, else those that explain their labels."""
+    place = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
+    known = (place >= 0) & fitted.known_annotators_[place]
+    labelled = np.asarray(new.annotator_load) > 0
+    width = fitted.annotator_embeddings_.shape[1]
+    table = np.zeros((new.n_annotators, width), dtype=np.float32)
+    table[known] = fitted.annotator_embeddings_[place[known]]
+    fresh = np.flatnonzero(~known & labelled)
+    if len(fresh) and model.annotators:
+        table[fresh] = _explained(model, new, fresh, fitted)
+    model.annotator_embeddings_, model.known_annotators_ = table, known | labelled
+
+
+def _explained(
+    model: LDLNM, new: Annotations, fresh: NDArray[np.int64], fitted: LDLNM
+) -> NDArray[np.float32]:
+    """(fresh annotators, ·): the embeddings that explain the labels each of them gave."""
+    w = weights_of(fitted)
+    stored = stored_embeddings(fitted, w)
+    rows = np.isin(new.annotator, fresh)
+    annotator = np.searchsorted(fresh, new.annotator[rows])
+    z_A = fit_annotators(
+        w,
+        inputs(fitted, model.features_[new.item[rows]]),
+        torch.from_numpy(annotator).to(w.flat.device),
+        torch.from_numpy(new.label[rows].astype(np.int64)).to(w.flat.device),
+        stored.mean(dim=1, keepdim=True),
+        stored.std(dim=1, keepdim=True, correction=0),
+        NEW_ANNOTATOR,
+    )
+    return side_by_side(z_A)
+
+
+def infer(
+    model: LDLNM,
+    x: Tensor,
+    y_I: Array,
+    rate: float,
+    decay: float,
+    max_steps: int,
+    sigma: float,
+    n_starts: int,
+    backtracking: bool,
+    tol: float,
+    seed: int,
+) -> Inferred:
+    """Algorithm 4 on the fitted networks, in double precision."""
+    w = weights_of(model)
+    w = Weights(w.shape, w.flat.double())
+    x, target = x.double(), torch.tensor(y_I, device=x.device)
+    if target.shape != (len(x), w.shape.classes):
+        raise DataError(f"{len(x)} items of {w.shape.classes} classes and distributions of shape {y_I.shape}")
+    starts = _starts((w.shape.networks, len(x), w.shape.annotator_size), sigma, n_starts, seed)
+    how = Descent(rate, max_steps, tol, backtracking)
+    z_A, trace, n_steps = infer_annotators(w, x, target, [s.to(x.device) for s in starts], decay, how)
+    label, item, annotator = (
+        to_numpy(pair_distributions(w, x, z_A, head)) for head in ("label", "item", "annotator")
+    )
+    return Inferred(
+        side_by_side(z_A),
+        kl_rows(y_I, item, smoothing=0.0),
+        label,
+        item,
+        annotator,
+        to_numpy(trace.mean(dim=1)),
+        n_steps,
+        "tolerance" if n_steps < max_steps else "max_iter",
+    )
+
+
+def _starts(shape: tuple[int, int, int], sigma: float, n: int, seed: int) -> list[Tensor]:
+    """z_A = 0 unless only N(0, sigma) is asked for; further starts are drawn from N(0, sigma or 1)."""
+    noise = torch.Generator().manual_seed(seed)
+    drawn = [
+        torch.randn(shape, generator=noise, dtype=torch.float64) * (sigma or 1.0)
+        for _ in range(n if sigma and n == 1 else n - 1)
+    ]
+    return drawn if sigma and n == 1 else [torch.zeros(shape, dtype=torch.float64), *drawn]

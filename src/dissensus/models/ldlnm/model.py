@@ -13,6 +13,7 @@ features are dropped at random, and a direct path leads from the features to the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -23,9 +24,10 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import Codes
 from dissensus.errors import DataError, ParameterError, require
 from dissensus.execution.run import Run
-from dissensus.features.features import check_features, features_of
-from dissensus.metrics import check_distributions
-from dissensus.models.base import Array, Model
+from dissensus.features.features import carries_features, features_of
+from dissensus.metrics import check_distributions, kl
+from dissensus.models.base import Model, in_classes
+from dissensus.numerics import Array, row_shares
 from dissensus.params import ANY, NONE, SEED, Rule, check_rules, choice, integer, real
 
 if TYPE_CHECKING:
@@ -203,14 +205,14 @@ class LDLNM(Model):
         del run
         require("torch", "text")
         from dissensus.learners.torch_tools import threads
-        from dissensus.models.ldlnm.fitting import fit_network
+        from dissensus.models.ldlnm.training import fit_network
 
         if self.fusion == "sum" and self.annotators and self.item_size != self.annotator_size:
             raise ParameterError(
                 "LDLNM with fusion='sum' adds item and annotator embeddings, which must be of one size; "
                 f"got item_size={self.item_size} and annotator_size={self.annotator_size}"
             )
-        x = self._features(annotations, features)
+        x = features_of(annotations, self.embedding, given=features)
         targets = None if item_distributions is None else check_distributions(item_distributions, "targets")
         with threads(self.n_threads) as n_threads:
             self.n_threads_ = np.asarray(n_threads)
@@ -221,18 +223,13 @@ class LDLNM(Model):
         if self.annotators:
             super()._check_annotators(known)
 
-    def _features(self, annotations: Annotations, features: Any) -> NDArray[np.float32]:
-        if features is None:
-            return features_of(annotations, model=self.embedding)
-        return check_features(features, annotations.n_items)
-
     def _settle_items(self) -> None:
         """Distributions of the items at hand, and of one never seen."""
         self.label_distributions_ = self.label_distributions(self.features_)
 
     def _transform(self, new: Annotations, fitted: Self) -> None:
         from dissensus.learners.torch_tools import threads
-        from dissensus.models.ldlnm.fitting import embed_new_annotators
+        from dissensus.models.ldlnm.inference import embed_new_annotators
 
         with threads(self.n_threads):
             self.features_ = _features_by_id(new, fitted)
@@ -260,28 +257,21 @@ class LDLNM(Model):
         weight_by = self._own_unless("weight_by", weight_by)
         check_rules("LDLNM.label_distributions", {"dropout_seed": SEED | NONE}, dropout_seed=dropout_seed)
         from dissensus.learners.torch_tools import seeded, threads
-        from dissensus.models.ldlnm.inference import ensemble
-        from dissensus.models.ldlnm.tensors import (
-            annotator_shares,
-            as_rows,
-            inputs,
-            stored_embeddings,
-            weights_of,
-        )
+        from dissensus.models.ldlnm import inference
 
-        w, x = weights_of(self), inputs(self, features)
+        w, x = inference.weights_of(self), inference.inputs(self, features)
         with threads(self.n_threads):
-            chances = ensemble(
+            chances = inference.ensemble(
                 w,
                 x,
-                stored_embeddings(self, w),
-                annotator_shares(self, weight_by),
+                inference.stored_embeddings(self, w),
+                inference.annotator_shares(self, weight_by),
                 head=head,
                 reduce=reduce,
                 dropout=self.dropout,
                 noise=None if dropout_seed is None else seeded(dropout_seed, x.device),
             )
-        return as_rows(chances)
+        return inference.as_rows(chances)
 
     def _own_unless(self, name: str, given: str | None) -> str:
         """The model's own setting, or what is given in its place if it keeps that setting's rule."""
@@ -307,15 +297,15 @@ class LDLNM(Model):
         import torch
 
         from dissensus.learners.torch_tools import threads
-        from dissensus.models.ldlnm.inference import distributions_by_place
-        from dissensus.models.ldlnm.tensors import as_rows, embeddings_of, inputs, weights_of
+        from dissensus.models.ldlnm import inference
 
         items, i = np.unique(item, return_inverse=True)
         annotators, a = np.unique(annotator, return_inverse=True)
-        w, x, z_A = weights_of(self), inputs(self, self.features_[items]), embeddings_of(self, annotators)
+        w, x = inference.weights_of(self), inference.inputs(self, self.features_[items])
+        z_A = inference.embeddings_of(self, annotators)
         places = torch.from_numpy(np.stack([i, a])).to(x.device)
         with threads(self.n_threads):
-            return as_rows(distributions_by_place(w, x, z_A, places, "label"))
+            return inference.as_rows(inference.distributions_by_place(w, x, z_A, places, "label"))
 
     def _label_distributions_of(self, item: Codes) -> Array:
         """The crowd's label-head distribution of each row's item, every item asked once."""
@@ -348,8 +338,7 @@ class LDLNM(Model):
         """
         self._check_weights()
         from dissensus.learners.torch_tools import threads
-        from dissensus.models.ldlnm.fitting import infer
-        from dissensus.models.ldlnm.tensors import inputs
+        from dissensus.models.ldlnm.inference import infer, inputs
 
         if not self.annotators:
             raise ParameterError(
@@ -369,8 +358,8 @@ class LDLNM(Model):
     def embed_items(self, features: Any) -> NDArray[np.float32]:
         """(items, networks · item size): z_I, the networks' side by side."""
         self._check_weights()
-        from dissensus.models.ldlnm.network import item_embedding
-        from dissensus.models.ldlnm.tensors import inputs, side_by_side, weights_of
+        from dissensus.models.ldlnm.inference import inputs, weights_of
+        from dissensus.models.ldlnm.network import item_embedding, side_by_side
 
         return side_by_side(item_embedding(weights_of(self), inputs(self, features)))
 
@@ -382,9 +371,8 @@ class LDLNM(Model):
 
 def _features_by_id(new: Annotations, fitted: LDLNM) -> NDArray[np.float32]:
     """Features of new's items: its own where it carries any, else those of the items fitted on."""
-    table = new.item_table
-    if table is not None and {"features", "text"} & set(table.column_names):
-        return features_of(new, model=fitted.embedding)
+    if carries_features(new):
+        return features_of(new, fitted.embedding)
     place = fitted.item_vocabulary_.codes(new.item_vocabulary)
     if (place < 0).any():
         stranger = new.items[int(np.flatnonzero(place < 0)[0])]
@@ -392,3 +380,30 @@ def _features_by_id(new: Annotations, fitted: LDLNM) -> NDArray[np.float32]:
             f"item {stranger!r} is new and has no features; attach them with dissensus.with_features"
         )
     return fitted.features_[place]
+
+
+# ---- what a search over network sizes is judged by -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DevDistributions:
+    """−KL(empirical ‖ predicted) of dev items, predicted from their features alone.
+
+    A criterion for :func:`dissensus.select`: the network is fitted on the annotations given, its epoch and
+    the cell are chosen on ``dev``, as the paper chose its sizes.
+    """
+
+    dev: Annotations
+
+    def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
+        """Fit on the annotations and score the dev items; all labels are used, so the seed splits nothing."""
+        del seed
+        return -divergence(estimator.fit(annotations, dev=self.dev), self.dev)
+
+
+def divergence(model: Any, part: Annotations) -> float:
+    """KL(empirical ‖ predicted), 1e-5 on both sides, over the labelled items of a part."""
+    known = in_classes(part, model.class_vocabulary_)
+    some = known[known.counts.sum(axis=1) > 0]
+    gold = row_shares(some.counts)
+    return kl(gold, model.label_distributions(features_of(some)))

@@ -20,11 +20,21 @@ All tensors have a leading axis S: networks that train side by side on the same 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from dissensus.learners.torch_tools import to_numpy
+
+if TYPE_CHECKING:
+    from dissensus.models.ldlnm.model import LDLNM
+
+HEADS = {"label": 0, "item": 1, "annotator": 2}
 
 # The paper prints softsign as 1/|1 + v|; it is v / (1 + |v|).
 
@@ -266,3 +276,82 @@ def _into_embeddings(w: Weights, batch: Batch, done: Pass, back: Tensor, into: W
     into["W_A"].zero_().index_add_(1, batch.annotator, into_A)
     torch.bmm(into_I.mT, batch.x.expand(len(into_I), -1, -1), out=into["W_I"])
     torch.sum(into_I, dim=1, keepdim=True, out=into["b_I"])
+
+
+# ---- dropout ---------------------------------------------------------------------------------------------
+
+
+def dropout_factors(shape: tuple[int, ...], rate: float, noise: torch.Generator) -> Tensor:
+    """Dropout's factors: 0 at a chance of ``rate`` (to the nearest 1/256), else what keeps the mean."""
+    kept = max(1, round(256 * (1 - rate)))
+    n = math.prod(shape)
+    # Eight random bytes at a time: drawing a float for each factor would cost more than the network itself.
+    words = torch.empty(-(-n // 8), dtype=torch.int64, device=noise.device)
+    draws = words.random_(-(2**63), None, generator=noise).view(torch.uint8)[:n]
+    return draws.view(shape).lt(kept).float().mul_(256 / kept)
+
+
+# ---- the network in two halves ----------------------------------------------------------------------------
+
+
+def item_half(w: Weights, x: Tensor) -> Tensor:
+    """(S, items, ·): W_P φ(z_I) + b_P where fusion concatenates, z_I where it sums."""
+    z_I = item_embedding(w, x)
+    return z_I if w.shape.sums else softsign(z_I) @ w["W_P"][:, : w.shape.item_size] + w["b_P"]
+
+
+def annotator_half(w: Weights, z_A: Tensor) -> Tensor:
+    """(S, annotators, ·): W_P φ(z_A) where fusion concatenates, z_A where it sums."""
+    return z_A if w.shape.sums else softsign(z_A) @ w["W_P"][:, w.shape.item_size :]
+
+
+def head_logits(
+    w: Weights, halves: Tensor, head: str, dropout: float = 0.0, noise: torch.Generator | None = None
+) -> Tensor:
+    """(S, pairs, P): one head's logits of the summed halves, the direct path apart."""
+    P, place = w.shape.classes, HEADS[head]
+    z_P = softsign(softsign(halves) @ w["W_P"] + w["b_P"] if w.shape.sums else halves)
+    z_P = _dropped(z_P, dropout, noise)
+    z_E = _dropped(softsign(z_P @ w["W_E"] + w["b_E"] + z_P), dropout, noise)
+    return z_E @ w["W_y"][..., place * P : (place + 1) * P] + w["b_y"][..., place * P : (place + 1) * P]
+
+
+def direct_logits(w: Weights, x: Tensor, head: str) -> Tensor:
+    """(S, items, P): what the direct path adds to a head, nothing where there is none."""
+    P, place = w.shape.classes, HEADS[head]
+    if not w.shape.direct or head == "annotator":
+        return x.new_zeros(1, 1, P).expand(1, len(x), P)
+    return torch.matmul(x, w["D"][:, place * P : (place + 1) * P].mT)
+
+
+def _dropped(z: Tensor, rate: float, noise: torch.Generator | None) -> Tensor:
+    return z if noise is None or not rate else z * dropout_factors(tuple(z.shape), rate, noise)
+
+
+def pair_distributions(w: Weights, x: Tensor, z_A: Tensor, head: str) -> Tensor:
+    """(pairs, P): the networks' mean distribution of each (item, annotator) pair; z_A is (S, pairs, ·)."""
+    logits = head_logits(w, item_half(w, x) + annotator_half(w, z_A), head) + direct_logits(w, x, head)
+    return logits.softmax(dim=-1).mean(dim=0)
+
+
+# ---- a model's networks ----------------------------------------------------------------------------------
+
+
+def shape_of(model: LDLNM) -> Shape:
+    """Sizes and form of the model's networks."""
+    return Shape(
+        features=model.features_.shape[1],
+        annotators=len(model.annotator_load_),
+        classes=len(model.class_vocabulary_),
+        item_size=model.item_size,
+        annotator_size=model.annotator_size if model.annotators else 0,
+        latent_size=model.latent_size,
+        fusion=model.fusion,
+        direct=model.direct,
+        networks=model.n_networks,
+    )
+
+
+def side_by_side(z: Tensor) -> NDArray[Any]:
+    """(S, rows, ·) as (rows, S · ·)."""
+    return np.ascontiguousarray(np.concatenate(list(to_numpy(z)), axis=1))
