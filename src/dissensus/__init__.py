@@ -9,8 +9,9 @@ import importlib
 from typing import Any
 
 from dissensus._version import __version__
+from dissensus.models import FEATURE_MODELS, MODELS
 
-# public name -> the module it lives in
+# public name -> the module it lives in; models are in their own registry (models/__init__.py)
 _HOMES = {
     "DissensusError": "errors",
     "Annotations": "data.annotations",
@@ -19,14 +20,6 @@ _HOMES = {
     "open_annotations": "io.store.opening",
     "describe": "data.description",
     "simulate": "data.simulation",
-    "MajorityVote": "models.majority",
-    "EmpiricalDistribution": "models.empirical",
-    "FMM": "models.fmm",
-    "PGM": "models.pgm.model",
-    "DawidSkene": "models.dawid_skene",
-    "OneCoin": "models.dawid_skene",
-    "CBCC": "models.cbcc",
-    "DirichletRegression": "models.dirichlet_regression",
     "load": "guided.files",
     "resources": "execution.resources",
     "select": "selection.select",
@@ -46,21 +39,30 @@ _HOMES = {
     "SoftmaxRegression": "learners.softmax",
     "TextCNN": "learners.textcnn",
     "FineTunedEncoder": "learners.finetuned",
-    "LDLNM": "models.ldlnm.model",
     "GuidedClassifier": "guided.classifier",
     "project_2d": "report.projection",
     "plot_2d": "report.projection",
 }
 
-__all__ = ["__version__", *_HOMES]
+
+def _model_names() -> list[str]:
+    return [home.split(":")[1] for home in (MODELS | FEATURE_MODELS).values()]
+
+
+__all__ = ["__version__", *_HOMES, *_model_names()]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(importlib.import_module(f"dissensus.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'dissensus' has no attribute {name!r}")
+    elif name in _model_names():
+        from dissensus.models import model_class
+
+        value = model_class(name)
+    else:
+        raise AttributeError(f"module 'dissensus' has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -15,21 +15,21 @@ from dissensus.errors import ParameterError, did_you_mean
 if TYPE_CHECKING:
     from dissensus.models.base import Model
 
-# name on the command line -> (module, class)
+# name on the command line -> module:class. The class is also ``dissensus.<class>``.
 MODELS = {
-    "majority": ("majority", "MajorityVote"),
-    "empirical": ("empirical", "EmpiricalDistribution"),
-    "fmm": ("fmm", "FMM"),
-    "dawid-skene": ("dawid_skene", "DawidSkene"),
-    "one-coin": ("dawid_skene", "OneCoin"),
-    "cbcc": ("cbcc", "CBCC"),
-    "pgm": ("pgm.model", "PGM"),
+    "majority": "dissensus.models.majority:MajorityVote",
+    "empirical": "dissensus.models.empirical:EmpiricalDistribution",
+    "fmm": "dissensus.models.fmm:FMM",
+    "dawid-skene": "dissensus.models.dawid_skene:DawidSkene",
+    "one-coin": "dissensus.models.dawid_skene:OneCoin",
+    "cbcc": "dissensus.models.cbcc:CBCC",
+    "pgm": "dissensus.models.pgm.model:PGM",
 }
 
-# Models that also need features of the items (or their text); the module with its package.
+# Models that also need features of the items (or their text).
 FEATURE_MODELS = {
-    "dirichlet-regression": ("models.dirichlet_regression", "DirichletRegression"),
-    "ldlnm": ("models.ldlnm.model", "LDLNM"),
+    "dirichlet-regression": "dissensus.models.dirichlet_regression:DirichletRegression",
+    "ldlnm": "dissensus.models.ldlnm.model:LDLNM",
 }
 
 RUN_SETTINGS = ("seed", "n_jobs")  # settings of a run rather than of a model
@@ -38,12 +38,12 @@ CLUSTER_SETTINGS = {"n_item_clusters": "n_items", "n_annotator_clusters": "n_ann
 
 def model_class(name: str) -> type[Model]:
     """The class of a model, by its name on the command line or its class name."""
-    homes = {short: (f"models.{module}", title) for short, (module, title) in MODELS.items()} | FEATURE_MODELS
-    for short, (module, title) in homes.items():
+    known = MODELS | FEATURE_MODELS
+    for short, home in known.items():
+        module, title = home.split(":")
         if name in (short, title):
-            found: type[Model] = getattr(importlib.import_module(f"dissensus.{module}"), title)
+            found: type[Model] = getattr(importlib.import_module(module), title)
             return found
-    known = (*MODELS, *FEATURE_MODELS)
     hint = did_you_mean(name.lower(), known)
     raise ParameterError(f"there is no model {name!r}; {hint}known: {', '.join(known)}")
 
@@ -66,7 +66,7 @@ def name_of(model: Model) -> str:
     """The model's name on the command line."""
     title = type(model).__name__
     known = MODELS | FEATURE_MODELS
-    return next((short for short, (_, name) in known.items() if name == title), title)
+    return next((short for short, home in known.items() if home.endswith(f":{title}")), title)
 
 
 def title_of(model: Model) -> str:
