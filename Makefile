@@ -1,11 +1,12 @@
-# One door for a person, a laptop and CI. `make` alone lists the targets.
+# The same targets for a person, a laptop and CI. `make` alone lists them.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+QUICK  := not slow and not data and not browser and not cluster and not torch and not verify
 CORES  := $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types install browser benchmarks clean
+.PHONY: help demo check test verify lint types install browser benchmarks clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -13,8 +14,14 @@ help:  ## list the targets
 demo: $(VENV)/core.stamp  ## simulate disagreeing annotators, refine their labels, compare with the truth
 	@$(BIN)/dissensus demo -o demo-output
 
+check: install lint types  ## lint, types and the quick tests, for every change
+	$(BIN)/python -m pytest -q -n 2 -m "$(QUICK)"
+
 test: install browser lint types  ## everything a developer needs: install, lint, types, tests with coverage
-	$(BIN)/python -m pytest -n $(CORES) --cov --cov-report=term
+	$(BIN)/python -m pytest -n $(CORES) -m "not verify" --cov --cov-report=term
+
+verify: install browser  ## what is long and seeded; make test has a small version of each
+	$(BIN)/python -m pytest -n $(CORES) -m verify
 
 lint: install  ## ruff: style and format
 	$(BIN)/ruff check src tests benchmarks experiments

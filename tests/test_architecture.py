@@ -6,11 +6,15 @@ Every import is read from the source, those inside functions and under TYPE_CHEC
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src" / "dissensus"
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "dissensus"
 
 # A room may import the rooms above it in this list (they stand below it in the house), and no other.
 ROOMS = [
@@ -122,3 +126,21 @@ def test_the_reader_of_imports_sees_every_kind() -> None:
     file = SOURCE / "paper" / "never_written.py"
     seen = [[there for _, there in imports_in(ast.parse(line), file)] for line in lines]
     assert seen == [["io"], ["models"], ["cli", "__init__"], ["__init__"], ["paper"], ["paper"], ["errors"]]
+
+
+def test_the_page_draws_every_room_from_the_top_down() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    picture = page.partition("```")[2].partition("```")[0]
+    drawn = re.findall(r"^(\w+)(?:/|\.py)|(?<=  )(\w+)\.py", picture, re.MULTILINE)
+    rooms = [room for room in reversed(ROOMS) if not room.startswith("_")]
+    assert [folder or module for folder, module in drawn] == rooms
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_every_file_that_a_page_names_is_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:^ *|`|\()((?:\w+/)*\w+(?:\.\w+|/))(?=[`)\s])", text, re.MULTILINE))
+    named = {name for name in named if re.search(r"/|\.(py|md|html)$", name)}
+    assert len(named) > 10
+    folders = (ROOT, ROOT / "docs", ROOT / "tests", SOURCE)
+    assert not {name for name in named if not any((folder / name).exists() for folder in folders)}
