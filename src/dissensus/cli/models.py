@@ -15,11 +15,6 @@ from dissensus.cli.terminal import say, show_json, show_table
 if TYPE_CHECKING:
     from dissensus.models.base import Model
 
-# Their own words say little without the features they need, and the neural one's would load PyTorch.
-FEATURE_WORDS = {
-    "dirichlet-regression": "A regression on the items' features, corrected by their labels",
-    "ldlnm": "A neural model of items, annotators and labels",
-}
 NEED = "it also needs the items' text or features (--text-column, --features)."
 
 
@@ -35,8 +30,8 @@ def models(
     from dissensus.models import FEATURE_MODELS, MODELS, model_class
 
     if name is None:
-        titles = {short: _first_sentence(model_class(short)) for short in MODELS}
-        titles |= {short: f"{FEATURE_WORDS[short]}; {NEED}" for short in FEATURE_MODELS}
+        titles = {short: _first_sentence(model_class(short)) for short in (*MODELS, *FEATURE_MODELS)}
+        titles |= {short: f"{titles[short].rstrip('.')}; {NEED}" for short in FEATURE_MODELS}
         if as_json:
             show_json(titles)
             return
