@@ -30,7 +30,6 @@ class Sample:
     left_out: dict[str, int] = field(default_factory=dict)
     question: str = "label"
     options: dict[str, Any] = field(default_factory=dict)
-    anonymous: bool = False
 
 
 def _json(path: Path, value: Any) -> Path:
@@ -504,29 +503,8 @@ def huggingface_parquet(folder: Path) -> Sample:
     )
 
 
-def wide(folder: Path) -> Sample:
-    table = "item,text,anna,bob,çem\n7,got wet,neg,,pos\n8,got dry,pos,pos,\n9,nobody,,,\n"
-    return Sample(
-        _text(folder / "wide.csv", table),
-        "wide",
-        [("7", "anna", "neg"), ("7", "çem", "pos"), ("8", "anna", "pos"), ("8", "bob", "pos")],
-        {"7": "got wet", "8": "got dry", "9": "nobody"},
-    )
-
-
-def counts(folder: Path) -> Sample:
-    return Sample(
-        _text(folder / "counts.csv", "item,neg,pos\n7,2,1\n8,0,1\n9,,0\n"),
-        "counts",
-        [("7", "label 1", "neg"), ("7", "label 2", "neg"), ("7", "label 3", "pos"), ("8", "label 1", "pos")],
-        {"7": None, "8": None, "9": None},
-        options={"format": "counts"},
-        anonymous=True,
-    )
-
-
 SAMPLES: list[Callable[[Path], Sample]] = [
     label_studio_json, label_studio_min, label_studio_csv, prodigy_choice, prodigy_binary, argilla_flat,
     argilla_nested, doccano_folder, doccano_zip, mturk, mturk_ticks, mturk_form, appen, toloka, ground_truth,
-    lewidi_2025, lewidi_2023, pldl, huggingface_arrow, huggingface_parquet, wide, counts,
+    lewidi_2025, lewidi_2023, pldl, huggingface_arrow, huggingface_parquet,
 ]  # fmt: skip

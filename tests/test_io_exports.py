@@ -55,7 +55,6 @@ def test_the_documented_shape_is_read(make: Callable[[Path], Sample], tmp_path: 
     assert texts(imported) == sample.texts
     assert imported.left_out == sample.left_out
     assert (imported.format, imported.question) == (sample.format, sample.question)
-    assert imported.anonymous == sample.anonymous
     assert imported.labels.schema.types == [pa.string()] * 3
 
 
@@ -98,7 +97,6 @@ def test_annotations_are_read_from_every_export(make: Callable[[Path], Sample], 
     rows = zip(read.items[read.item], read.annotators[read.annotator], read.classes[read.label], strict=True)
     assert sorted(rows) == sorted(sample.labels)
     assert set(sample.texts) <= set(read.items)
-    assert read.anonymous == sample.anonymous
     said = " ".join(read.notes)
     for reason, number in sample.left_out.items():
         noun = next(word for word in reason.split() if word.endswith("s"))
@@ -196,16 +194,6 @@ def test_the_real_tables_are_no_export(data_dir: Path) -> None:
     files = sorted(data_dir.glob("*/annotations.csv*"))
     assert len(files) == 34
     assert [file for file in files if recognise(file) is not None] == []
-
-
-def test_wide_tables_of_numbers_are_told_by_their_column_names(tmp_path: Path) -> None:
-    file = tmp_path / "ratings.csv"
-    file.write_text("item,rater1,rater2\na,1,5\nb,2,\n")
-    assert recognise(file) == "wide"
-    assert triples(load_export(file)) == [("a", "rater1", "1"), ("a", "rater2", "5"), ("b", "rater1", "2")]
-    file.write_text("item,north,south\na,1,5\nb,2,\n")
-    assert recognise(file) is None
-    assert len(triples(load_export(file, format="wide"))) == 3
 
 
 # ---- questions ----------------------------------------------------------------------------------------
@@ -377,21 +365,6 @@ def test_lewidi_annotations_must_line_up(tmp_path: Path) -> None:
     entry = {"text": "x", "annotations": "0,1,0", "annotators": "Ann1,Ann2"}
     with pytest.raises(DataError, match="item '1': the annotations do not line up"):
         load_export(written(tmp_path, {"1": entry}))
-
-
-def test_counts_must_be_whole_numbers_and_not_too_many(tmp_path: Path) -> None:
-    for bad in ("-1", "0.5", "many", "1e3", "٣"):
-        file = written(tmp_path, f"item,neg,pos\na,1,2\nb,{bad},1\n", "counts.csv")
-        with pytest.raises(DataError, match=r"counts\.csv line 3: the count of 'neg'.*whole number"):
-            load_export(file, format="counts")
-    file = written(tmp_path, "item,neg,pos\na,999999999,2\n", "counts.csv")
-    with pytest.raises(DataError, match="more than 100,000,000 labels"):
-        load_export(file, format="counts")
-
-
-def test_counts_say_that_there_are_no_annotators(tmp_path: Path) -> None:
-    imported = load_export(samples.counts(tmp_path).path, format="counts")
-    assert imported.notes == ("class counts name no annotators: only item-side models apply",)
 
 
 @pytest.mark.parametrize(

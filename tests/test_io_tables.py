@@ -543,8 +543,40 @@ def test_ids_of_any_kind_and_texts_under_any_name(text: str, write: Callable[...
     for settings_ in ({}, {"layout": "wide"}, {"format": "wide"}):
         annotations = ds.read_annotations(path, **settings_)
         assert rows_of(annotations) == expected
-        column = "text" if "format" in settings_ else text
-        assert list(annotations.item_column(column)) == REVIEWS
+        assert list(annotations.item_column(text)) == REVIEWS
+
+
+@pytest.mark.parametrize("text_column", [None, "body"])
+@pytest.mark.parametrize(
+    ("kind", "votes"), [("wide", "ana,ben\n{}yes,no\n{}no,\n"), ("counts", "no,yes\n{}1,1\n{}1,0\n")]
+)
+def test_a_layout_and_a_format_are_one_way(
+    kind: str, votes: str, text_column: str | None, write: Callable[..., Path]
+) -> None:
+    first, second = "a,train,a long story about a house,x.org,", "b,test,another tale of some other place,,"
+    path = write("item,split,body,url," + votes.format(first, second))
+    named: dict[str, Any] = {"layout": kind}
+    for settings_ in (named, {"format": kind}, named | {"format": kind}, named | {"format": "csv"}):
+        annotations = ds.read_annotations(path, text_column=text_column, **settings_)
+        assert annotations.counts.tolist() == [[1, 1], [1, 0]]
+        assert annotations.item_table is not None
+        names = ["item", "split", "text" if text_column else "body", "url"]
+        assert annotations.item_table.column_names == names
+        assert list(annotations.item_table.to_pylist()[0].values()) == first.split(",")[:-1]
+        assert list(annotations.split_items()) == ["train", "test"]
+    other = "counts" if kind == "wide" else "wide"
+    with pytest.raises(ParameterError, match=f"'layout' parameter .* must be '{other}', as the format is"):
+        ds.read_annotations(path, layout=kind, format=other)
+
+
+def test_a_text_column_that_is_not_there(write: Callable[..., Path]) -> None:
+    with pytest.raises(DataError, match="there is no column 'boddy'; did you mean 'body'"):
+        ds.read_annotations(write("item,body,x,y\na,b,1,2\n"), layout="wide", text_column="boddy")
+
+
+def test_ratings_are_told_by_the_names_of_their_columns(write: Callable[..., Path]) -> None:
+    rows = [("a", "rater1", "1"), ("a", "rater2", "5"), ("b", "rater1", "2")]
+    assert rows_of(ds.read_annotations(write("item,rater1,rater2\na,1,5\nb,2,\n"))) == rows
 
 
 def test_long_labels_are_no_texts(write: Callable[..., Path]) -> None:
@@ -610,6 +642,9 @@ def test_class_counts(write: Callable[..., Path]) -> None:
 @pytest.mark.parametrize(
     ("text", "settings_", "message"),
     [
+        ("item,no,yes\na,1,٣٣x\n", {}, "line 2: the count of 'yes' is '٣٣x'; give a whole number"),
+        ("item,no,yes\na,1,0.5\n", {}, "line 2: class counts must be whole numbers of at least 0"),
+        ("item,no,yes\na,1,3e9\n", {}, "add up to 3e\\+09 labels, more than 2 billion"),
         ("item,no,yes\na,1,x\n", {}, "line 2: the count of 'yes' is 'x'; give a whole number"),
         ("item,no,yes\na,1,1\n\nb,1,-1\n", {}, "line 4: class counts must be whole numbers of at least 0"),
         ("item,no,yes\na,1,1\na,1,1\n", {}, "line 3: item 'a' occurs twice"),

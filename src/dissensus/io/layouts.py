@@ -12,7 +12,9 @@ In the last two, columns that describe the item (text, split, …) go into the i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -32,6 +34,10 @@ from dissensus.io.tables import Table
 Layout = Literal["long", "wide", "counts"]
 LAYOUTS: tuple[Layout, ...] = ("long", "wide", "counts")
 _SAMPLE = 200  # rows looked at before a table is called wide
+_ANNOTATOR_NAME = re.compile(r"(ann|annotator|worker|rater|coder|judge|user|a|r)[ _.-]?\d+", re.IGNORECASE)
+_MOST_CLASSES = 50
+_LONG = 20  # characters of a text, on average
+_MOSTLY = 0.9  # of a column's texts are different
 
 
 @dataclass(frozen=True)
@@ -41,10 +47,11 @@ class Columns:
     item: str | None = None
     annotator: str | Sequence[str] | None = None
     label: str | Sequence[str] | None = None
+    text: str | None = None  # in a table of one row an item: the column of texts
 
     @property
     def named(self) -> bool:
-        """Whether any was."""
+        """Whether any of the three was."""
         return (self.item, self.annotator, self.label) != (None, None, None)
 
 
@@ -67,14 +74,66 @@ def guess_layout(table: Table, columns: Columns) -> Layout:
     plain = columns.annotator or columns.label or has_column(names, "annotator") or has_column(names, "label")
     if plain or len(names) < 3 or not (has_column(names, "item") or is_id(names[0])):
         return "long"
-    from dissensus.io.exports.wide import is_wide
-
     return "wide" if is_wide(_first_rows(table)) else "long"
 
 
 def _first_rows(table: Table) -> list[dict[str, str]]:
     sample = table.everything().slice(0, _SAMPLE).to_pylist()
     return [{name: "" if value is None else str(value) for name, value in row.items()} for row in sample]
+
+
+def is_wide(first: Sequence[Mapping[str, str]]) -> bool:
+    """Whether a table is safely a wide one: an id, then annotators' columns that use one small set of labels.
+
+    Numbers alone do not tell ratings from counts, so such a table is recognised by its column names only.
+    """
+    columns = list(first[0]) if first else []
+    if len(columns) < 3 or not _holds_items(first, columns[0]):
+        return False
+    texts = text_columns(first, columns[1:])
+    annotators = [name for name in columns[1:] if name.lower() not in ITEM_SIDE and name not in texts]
+    if len(annotators) < 2:
+        return False
+    values = [{row[name] for row in first if row[name].strip()} for name in annotators]
+    distinct = set().union(*values)
+    if not distinct or len(distinct) > _MOST_CLASSES:
+        return False
+    named = all(_ANNOTATOR_NAME.fullmatch(name) for name in annotators)
+    shared = all(not own or any(own & other for other in values if other is not own) for own in values)
+    return named or (shared and not any(map(_is_number, distinct)))
+
+
+def _holds_items(first: Sequence[Mapping[str, str]], column: str) -> bool:
+    """Whether the name says so, or says that it holds ids, and no id occurs twice."""
+    return has_column([column], "item") or (
+        is_id(column) and len({row[column] for row in first}) == len(first)
+    )
+
+
+def text_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> set[str]:
+    """The columns that hold texts: few blanks, and long values, mostly different, that no other column has.
+
+    Not all of them are: then the long values are labels.
+    """
+    values = {name: [row[name] for row in first if row[name].strip()] for name in names}
+    n_columns = Counter(value for own in values.values() for value in set(own))
+    texts = {
+        name
+        for name, own in values.items()
+        if 2 * len(own) > len(first)
+        and sum(map(len, own)) >= _LONG * len(own)
+        and len(set(own)) >= _MOSTLY * len(own)
+        and all(n_columns[value] == 1 for value in own)
+    }
+    return texts if len(texts) < len(names) else set()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 # ---- long ---------------------------------------------------------------------------------------------
@@ -124,7 +183,8 @@ def read_wide(
 ) -> Annotations:
     """One column an annotator; blank cells carry no label."""
     item = item_column(table, columns, "wide")
-    annotators = _value_columns(table, item, columns.annotator, "annotator")
+    text = _text_column(table, columns)
+    annotators = _value_columns(table, item, columns.annotator, "annotator", text)
     ids, *cells = table.ids([item, *annotators])
     labels = [_whole_numbers(to_arrow(column, "label")) for column in cells]
     given = [np.flatnonzero(~_blank(column)) for column in labels]
@@ -143,24 +203,34 @@ def read_wide(
             (len(annotators), "read as a wide table with {}", "annotator column"),
             (sum(not len(rows) for rows in given), "{} {are} blank throughout", "annotator column"),
         ),
-    ).with_tables(items=item_side(table, item, annotators), places={"items": table.place})
+    ).with_tables(items=_item_side(table, item, annotators, text), places={"items": table.place})
 
 
-def item_side(table: Table, item: str, values: Sequence[str]) -> pa.Table:
-    """The item column and those beside the values, so that no item and no text is lost."""
+def _text_column(table: Table, columns: Columns) -> str | None:
+    return None if columns.text is None else find_column(table.columns, "text", columns.text, table.name)
+
+
+def _item_side(table: Table, item: str, values: Sequence[str], text: str | None) -> pa.Table:
+    """The item column and those beside the values, so that none is lost; a named text is called so."""
     beside = [name for name in table.columns if name != item and name not in values and name.strip()]
     sides = table.everything().select(beside)
+    if text in beside and "text" not in beside:
+        sides = sides.rename_columns(["text" if name == text else name for name in beside])
     return sides.add_column(0, "item" if "item" not in beside else item, table.ids([item])[0])
 
 
-def _value_columns(table: Table, item: str, given: str | Sequence[str] | None, what: str) -> list[str]:
+def _value_columns(
+    table: Table, item: str, given: str | Sequence[str] | None, what: str, text: str | None
+) -> list[str]:
     """The columns of annotators or classes: those given, or all that do not describe the item."""
     if given is not None:
         wanted = [given] if isinstance(given, str) else list(given)
         return [find_column(table.columns, what, name, table.name) for name in wanted]
-    from dissensus.io.exports.wide import text_columns
-
-    beside = [name for name in table.columns if name != item and name.strip().casefold() not in ITEM_SIDE]
+    beside = [
+        name
+        for name in table.columns
+        if name not in (item, text) and name.strip().casefold() not in ITEM_SIDE
+    ]
     named = [name for name in beside if name.strip()]
     texts = text_columns(_first_rows(table), named)
     found = [name for name in named if name not in texts]
@@ -202,8 +272,8 @@ def _joined(pieces: Sequence[pa.Array], table: Table) -> pa.Array:
 
 def read_counts(table: Table, columns: Columns, classes: Sequence[Any] | None) -> Annotations:
     """One column a class, in the order of their names unless ``classes`` gives another; blank is 0."""
-    item = item_column(table, columns, "counts")
-    names = sorted(_value_columns(table, item, columns.label, "class"))
+    item, text = item_column(table, columns, "counts"), _text_column(table, columns)
+    names = sorted(_value_columns(table, item, columns.label, "class", text))
     if classes is not None:
         names = _in_declared_order(table, names, classes)
     ids, *cells = table.ids([item, *names])
@@ -216,7 +286,7 @@ def read_counts(table: Table, columns: Columns, classes: Sequence[Any] | None) -
         classes=[table.native(name) for name in names],
         frame_kind=table.frame_kind,
         place=table.place,
-    ).with_tables(items=item_side(table, item, names), places={"items": table.place})
+    ).with_tables(items=_item_side(table, item, names, text), places={"items": table.place})
 
 
 def _in_declared_order(table: Table, names: Sequence[str], classes: Sequence[Any]) -> list[str]:
@@ -245,11 +315,3 @@ def _numbers(column: pa.Array, table: Table, name: str) -> NDArray[np.float64]:
             f"{table.place(row)}: the count of {quoted(name)} is {quoted(filled[row])}; "
             "give a whole number of at least 0"
         ) from None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

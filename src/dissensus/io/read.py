@@ -73,13 +73,19 @@ def read_annotations(
     layout
         "long" (one row a label), "wide" (one column an annotator) or "counts" (one column a class).
     format, question
-        The file's format, and the question of an export, where the content does not tell.
-    several, keep_rejected, text_column
-        Of an export: whether several answers of one annotator to one item are kept or refused ("error"),
-        whether rejected assignments count, and which column holds the text.
+        The file's format, and the question of an export, where the content does not tell; "wide" and "counts"
+        name the layout.
+    several, keep_rejected
+        Of an export: whether several answers of one annotator to one item are kept or refused ("error"), and
+        whether rejected assignments count.
+    text_column
+        The column that holds the items' text in an export, a wide table or class counts; it is called
+        ``text`` in the item table, whose other columns keep their names.
     """
-    columns = Columns(item, annotator, label if label is not None else question)
+    columns = Columns(item, annotator, label if label is not None else question, text_column)
     _check(classes, layout, columns)
+    if format in ("wide", "counts"):
+        layout, format = _layout_of_format(layout, format), None
     if _is_store(source):
         from dissensus.io.store.opening import open_annotations
 
@@ -151,6 +157,13 @@ def _check(classes: Any, layout: Any, columns: Columns) -> None:
         raise bad_parameter("read_annotations", "item", "the name of a column", columns.item)
 
 
+def _layout_of_format(layout: Layout | None, format: str) -> Layout:
+    """A wide table or one of counts may be named as a format as well: it is the layout, in any format."""
+    if layout not in (None, format):
+        raise bad_parameter("read_annotations", "layout", f"{format!r}, as the format is", layout)
+    return "wide" if format == "wide" else "counts"
+
+
 # ---- plain tables -------------------------------------------------------------------------------------
 
 
@@ -186,18 +199,17 @@ def _is_export(source: Any, format: str | None, layout: Layout | None, columns: 
     path = Path(source)
     if layout is not None or not (path.is_dir() or (path.is_file() and not columns.named)):
         return False
-    return exports.recognise(path) not in (None, "wide", "counts")
+    return exports.recognise(path) is not None
 
 
 def _from_export(imported: Imported, classes: Sequence[Any] | None, duplicates: Duplicates) -> Annotations:
-    annotations = Annotations.from_arrays(
+    return Annotations.from_arrays(
         *(imported.labels.column(name) for name in ("item", "annotator", "label")),
         classes=classes,
         items=imported.items,
         duplicates=duplicates,
-        notes=(*imported.notes, *imported.left_out_notes),
+        notes=imported.left_out_notes,
     )
-    return replace(annotations, anonymous=imported.anonymous)
 
 
 # ---- stores -------------------------------------------------------------------------------------------

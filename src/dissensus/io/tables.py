@@ -84,7 +84,7 @@ def open_file(source: Source, format: str | None = None) -> StreamedTable:
         return DelimitedTable(source, "\t" if format == "tsv" else None)
     from dissensus.io import exports
 
-    raise bad_choice("read_annotations", "format", (*FORMATS, *exports.FORMATS), kind)
+    raise bad_choice("read_annotations", "format", (*FORMATS, "wide", "counts", *exports.FORMATS), kind)
 
 
 def recognise_format(source: Source) -> str:

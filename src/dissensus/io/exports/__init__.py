@@ -22,7 +22,6 @@ from dissensus.io.exports import (
     label_studio,
     prodigy,
     research,
-    wide,
 )
 from dissensus.io.exports.gather import Gatherer, Imported, Options, Several
 from dissensus.io.exports.recognition import recognise
@@ -54,8 +53,6 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
             ("lewidi", "LeWiDi 2023 and 2025 (JSON)", research.read_lewidi),
             ("pldl", "pandas split JSON of the label-distribution papers", research.read_split),
             ("huggingface", "Hugging Face dataset on disk (Arrow, Parquet)", huggingface.read),
-            ("wide", "wide table: one column an annotator", wide.read_wide),
-            ("counts", "class counts: one column a class", wide.read_counts),
         )
     }
 )

@@ -48,7 +48,7 @@ class Imported:
 
     ``labels`` has the string columns item, annotator, label; ``items`` (None where the export says nothing of
     the items but their ids) has item, text and further columns. ``left_out`` counts, by reason in plain
-    words, what the export holds and the labels do not. ``anonymous``: the source named no annotators.
+    words, what the export holds and the labels do not.
     """
 
     labels: pa.Table
@@ -57,8 +57,6 @@ class Imported:
     questions: tuple[str, ...]
     format: str
     question: str
-    anonymous: bool = False
-    notes: tuple[str, ...] = ()
 
     @property
     def left_out_notes(self) -> list[str]:
@@ -72,8 +70,6 @@ class Gatherer:
     def __init__(self, path: Path, format: str, options: Options) -> None:
         self.path, self.format, self.options = path, format, options
         self.left_out: Counter[str] = Counter()
-        self.notes: list[str] = []
-        self.anonymous = False
         self.question: str | None = options.question
         self._questions: dict[str, None] = {}
         self._vocabularies: tuple[dict[str, int], ...] = ({}, {}, {})
@@ -188,8 +184,6 @@ class Gatherer:
             questions=tuple(self._questions),
             format=self.format,
             question=self.question or "label",
-            anonymous=self.anonymous,
-            notes=tuple(self.notes),
         )
 
     def _code(self, column: int, value: str, place: str) -> int:

@@ -7,7 +7,6 @@ import io
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +14,6 @@ from dissensus.errors import DataError
 from dissensus.io.exports import argilla, crowd, doccano, ground_truth, huggingface, label_studio, prodigy
 from dissensus.io.exports.files import JsonStream, guess_delimiter, read_head
 from dissensus.io.exports.research import is_lewidi, is_split
-from dissensus.io.exports.wide import is_wide
-
-_WIDE_SAMPLE = 200  # rows looked at before a table is called wide
-# A table that has these is a plain one, whatever else it looks like.
-_PLAIN_COLUMNS = {
-    "annotator",
-    "annotator_id",
-    "worker",
-    "worker_id",
-    "rater",
-    "user",
-    "user_id",
-    "coder",
-    "label",
-}
 
 # The order matters where one record could pass for two: the more particular test comes first.
 _RECORDS: tuple[tuple[str, Callable[[Mapping[str, Any]], bool]], ...] = (
@@ -105,10 +89,5 @@ def _first_record(head: str) -> Mapping[str, Any]:
 def _recognise_table(head: str) -> str | None:
     lines = io.StringIO(head, newline="")
     reader = csv.reader(lines, delimiter=guess_delimiter(head.partition("\n")[0]), strict=True)
-    header = next(reader, [])
-    columns = dict.fromkeys(header)
-    found = next((name for name, test in _COLUMNS if test(columns)), None)
-    if found or {name.lower() for name in header} & _PLAIN_COLUMNS:
-        return found
-    rows = [row for row in islice(reader, _WIDE_SAMPLE) if len(row) == len(header)]
-    return "wide" if is_wide([dict(zip(header, row, strict=True)) for row in rows]) else None
+    columns = dict.fromkeys(next(reader, []))
+    return next((name for name, test in _COLUMNS if test(columns)), None)
