@@ -13,6 +13,7 @@ from dissensus.data.simulation import simulate
 from dissensus.errors import ParameterError
 from dissensus.models import FEATURE_MODELS, MODELS, build_model, name_of, title_of
 from dissensus.models.empirical import EmpiricalDistribution
+from dissensus.models.fmm import FMM
 from dissensus.models.majority import MajorityVote
 from dissensus.selection.compare import CANDIDATES, choose_model, compare
 
@@ -96,10 +97,37 @@ def test_threads_change_nothing() -> None:
     assert scores[0] == scores[1]
 
 
+class Noting(FMM):
+    """Notes on how many threads it was fitted."""
+
+    def _fit(self, *given: Any, **more: Any) -> None:
+        THREADS.append(self.n_jobs)
+        super()._fit(*given, **more)
+
+
+THREADS: list[int] = []
+
+
+@pytest.mark.parametrize(("n_jobs", "threads"), [(1, 2), (2, 1)], ids=["in turn", "side by side"])
+def test_models_that_run_side_by_side_have_one_thread_each(n_jobs: int, threads: int) -> None:
+    THREADS.clear()
+    models = [Noting(2, n_jobs=2), Noting(3, n_jobs=2)]
+    table = compare(simulate(20, 8, 3).annotations, models, n_jobs=n_jobs)
+    assert [threads, threads] == THREADS
+    assert [row.model.n_jobs for row in table] == [2, 2]
+
+
+def test_the_chosen_model_has_the_threads_that_were_given() -> None:
+    labels = one_kind_of_item_each()
+    model, table = choose_model(labels, n_jobs=2, candidates=[("empirical", {}), ("fmm", {})])
+    assert [name_of(row.model) for row in table] == ["empirical", "fmm"]
+    assert (name_of(model), model.n_jobs) == ("fmm", 2)
+
+
 def test_progress_is_told() -> None:
     told: list[tuple[str, float]] = []
     models = [MajorityVote(), EmpiricalDistribution()]
-    compare(simulate(20, 8, 3).annotations, models, progress=lambda *news: told.append(news))
+    compare(simulate(20, 8, 3).annotations, models, n_jobs=1, progress=lambda *news: told.append(news))
     assert [share for _, share in told] == [0.0, 0.5]
     assert told[0][0] == "held-out labels: majority"
 

@@ -15,7 +15,7 @@ import dissensus as ds
 from dissensus.data import blocks
 from dissensus.data.blocks import Shard, shards_of
 from dissensus.errors import ParameterError
-from dissensus.execution.threads import executor, total
+from dissensus.execution.threads import Local, executor, total
 from dissensus.params import n_cores
 
 
@@ -175,3 +175,18 @@ def test_the_sum_over_shards_has_the_same_bits_on_threads(small_shards: int) -> 
     for vector, scalar in sums[1:]:
         assert vector.tobytes() == sums[0][0].tobytes()
         assert scalar == sums[0][1]
+
+
+def test_work_that_is_given_up_ends_in_every_thread() -> None:
+    began = threading.Event()
+
+    def endless(number: int) -> None:
+        if number:
+            began.wait()
+            raise KeyboardInterrupt
+        while True:
+            Local().map(time.sleep, [0.01])
+            began.set()
+
+    with pytest.raises(KeyboardInterrupt), executor(2) as pool:
+        list(pool.mapped(endless, [1, 0]))

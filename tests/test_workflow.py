@@ -12,6 +12,7 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.simulation import simulate
 from dissensus.errors import ParameterError
 from dissensus.workflow import annotator_table, gold_accuracy, open_run, refine, write_run
+from test_auto import one_kind_of_item_each
 
 
 def test_a_named_model_stands_beside_the_smoothed_counts() -> None:
@@ -34,6 +35,12 @@ def test_the_model_is_fitted_to_all_labels() -> None:
 
 def test_without_held_out_labels_nothing_is_compared() -> None:
     assert refine(simulate(60, 20, 3).annotations, "majority", test_size=0).held_out == []
+
+
+@pytest.mark.parametrize("name", ["auto", "fmm"])
+def test_the_model_has_the_threads_that_were_given(name: str) -> None:
+    run = refine(one_kind_of_item_each(), name, n_jobs=2)
+    assert (type(run.model).__name__, run.model.get_params()["n_jobs"]) == ("FMM", 2)
 
 
 def test_settings_need_a_model() -> None:

@@ -10,9 +10,9 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -74,6 +74,7 @@ class Local:
         self.n_threads = n_threads
         self._pool = pool
         self._most_labels = most_labels
+        self.given_up = threading.Event()  # nobody waits any more for what the threads do
 
     def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
         """The step's result for every element, in their order."""
@@ -81,6 +82,7 @@ class Local:
 
     def mapped(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
         """The same, one at a time; never many more than there are threads wait to be taken."""
+        _unless_given_up()
         if self._pool is None or len(over) < 2:
             return map(step, over)
         return self._on_threads(self._pool, step, over)
@@ -90,7 +92,7 @@ class Local:
     ) -> Iterator[Result]:
         def submitted(element: Any) -> Future[Result]:
             # A thread should see what the caller sees of its context (resources).
-            return pool.submit(copy_context().run, step, element)
+            return pool.submit(copy_context().run, self._run, step, element)
 
         waiting = deque(map(submitted, over[: 2 * self.n_threads]))
         following = iter(over[2 * self.n_threads :])
@@ -103,10 +105,24 @@ class Local:
             for future in waiting:
                 future.cancel()
 
+    def _run(self, step: Callable[[Any], Result], element: Any) -> Result:
+        _given_up.set(self.given_up)
+        return step(element)
+
     def over(self, annotations: Annotations, layout: Layout) -> LocalWork:
         """The annotations' blocks, ready for steps."""
         most_labels = annotations.n_labels if self._most_labels is None else self._most_labels
         return LocalWork(self, annotations, layout, most_labels)
+
+
+_given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
+
+
+def _unless_given_up() -> None:
+    """Leave a thread whose work nobody waits for any more."""
+    event = _given_up.get()
+    if event is not None and event.is_set():
+        raise CancelledError
 
 
 class LocalWork:
@@ -149,7 +165,12 @@ def executor(n_jobs: int = -1, most_labels: int | None = None) -> Iterator[Local
             yield Local(most_labels=most_labels)
             return
         with ThreadPoolExecutor(n_threads) as pool:
-            yield Local(n_threads, pool, most_labels)
+            local = Local(n_threads, pool, most_labels)
+            try:
+                yield local
+            except BaseException:  # Ctrl-C above all: whole fits may be running on the threads
+                local.given_up.set()
+                raise
 
 
 def in_one_order(common: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from dissensus.execution.resources import current, using
 from dissensus.execution.threads import executor
 from dissensus.models import CLUSTER_SETTINGS, build_model, name_of, title_of
 from dissensus.models.base import Model
-from dissensus.params import size_words
+from dissensus.params import n_cores, size_words, with_settings
 
 #: What is tried: the name of a model and the settings to try it with.
 CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
@@ -101,7 +101,10 @@ def compare(
     n_jobs: int = -1,
     progress: ShowProgress = None,
 ) -> list[HeldOut]:
-    """Fit every model to one part of the labels and score it on the rest; empty if none can be hidden."""
+    """Fit every model to one part of the labels and score it on the rest; empty if none can be hidden.
+
+    ``n_jobs`` models are fitted side by side, on one thread each; one at a time, on as many as they say.
+    """
     with _beside(HIDING_BYTES * annotations.n_labels):
         kept, hidden = annotations.split_labels(test_size, seed)
         if not (kept.n_labels and hidden.n_labels):
@@ -129,20 +132,22 @@ def _beside(taken: int) -> Iterator[None]:
 def _compared(
     kept: Annotations, hidden: Annotations, models: Sequence[Model], n_jobs: int, tell: Progress
 ) -> list[HeldOut]:
+    # On a cluster each fit has all of it to itself, and where memory is limited all of that.
+    alone = current().client is not None or current().memory is not None
+    n_at_once = 1 if alone else min(n_cores() if n_jobs == -1 else n_jobs, max(len(models), 1))
     done: list[str] = []
 
     def trial(model: Model) -> HeldOut:
         tell(f"held-out labels: {title_of(model)}", len(done) / len(models))
         started = time.perf_counter()
-        # A fresh copy of the settings, so that the candidate itself stays unfitted.
-        fitted = type(model)(**model.get_params(deep=False)).fit(kept)
+        # A copy, so that the candidate itself stays unfitted.
+        own = {"n_jobs": 1} if n_at_once > 1 and hasattr(model, "n_jobs") else {}
+        fitted = with_settings(model, own).fit(kept)
         score, score_items = fitted.score(hidden), fitted.score_items(hidden)
         done.append(repr(model))
         return HeldOut(model, score, score_items, hidden.n_labels, time.perf_counter() - started)
 
-    # On a cluster each fit has all of it to itself, and where memory is limited all of that.
-    shared = current().client is None and current().memory is None
-    with executor(n_jobs if shared else 1) as pool:
+    with executor(n_at_once) as pool:
         return pool.map(trial, models)
 
 
