@@ -25,7 +25,7 @@ SMALL: dict[str, Any] = {
     "epochs": 6,
     "patience": None,
 }
-LONGER = SMALL | {"epochs": 60, "batch_size": 32, "learning_rate": 5e-3}
+LONGER = SMALL | {"n_networks": 1, "epochs": 30, "batch_size": 32, "learning_rate": 1e-2}
 M, N, P, J = 60, 12, 3, 5
 
 

@@ -107,17 +107,17 @@ def test_a_killed_run_keeps_the_batches_it_had(tmp_path: Path, monkeypatch):
 
 def test_runs_side_by_side_share_one_file(tmp_path: Path):
     cache = EmbeddingCache(tmp_path, "m", "m")
-    texts = [f"text {i}" for i in range(200)]
+    texts = [f"text {i}" for i in range(60)]
     errors: list[Exception] = []
 
     def write(start: int) -> None:
         try:
-            for place in range(start, 200):
+            for place in range(start, 60):
                 cache.write([texts[place]], np.full((1, 4), place, dtype=np.float32))
         except Exception as error:
             errors.append(error)
 
-    workers = [threading.Thread(target=write, args=(start,)) for start in (0, 50, 100)]
+    workers = [threading.Thread(target=write, args=(start,)) for start in (0, 15, 30)]
     for worker in workers:
         worker.start()
     for worker in workers:
