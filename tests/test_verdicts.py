@@ -9,7 +9,7 @@ import pytest
 
 import dissensus as ds
 from dissensus import Annotations, annotator_verdicts, simulate
-from dissensus.annotators import groups
+from dissensus.annotators import verdicts
 from dissensus.errors import DataError, ParameterError
 from experiments.mixed_crowd import mixed_crowd
 
@@ -49,12 +49,12 @@ def relabelled(crowd, label):
 # ---- what must be told apart --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.verify) for seed in range(1, 6))])
 def test_spam_and_minority_are_told_apart_at_forty_labels(seed):
     assert (told_apart(mixed_crowd(labels_each=40, seed=seed, **SETTINGS)) >= 0.9).all()
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 @pytest.mark.parametrize("seed", range(3, 8))
 def test_told_apart_where_the_minority_sees_any_other_class(seed):
     # Nothing general to learn of the minority: each contested item has a second class of its own.
@@ -63,7 +63,7 @@ def test_told_apart_where_the_minority_sees_any_other_class(seed):
     assert told_apart(mixed_crowd(labels_each=100, seed=seed, **(SETTINGS | {"sees": "any"}))).min() >= 0.95
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_more_labels_tell_more():
     curve = [
         np.mean([told_apart(mixed_crowd(labels_each=n, seed=s, **SETTINGS), min_labels=1) for s in (0, 1)], 0)
@@ -337,7 +337,7 @@ def test_declared_classes_and_repeated_labels_do_no_harm(small, of_small):
 @pytest.mark.slow
 def test_a_part_of_many_labels_teaches_as_much(monkeypatch):
     crowd = mixed_crowd(labels_each=100, seed=13, **SETTINGS)
-    monkeypatch.setattr(groups, "LEARN_FROM", 15_000)
+    monkeypatch.setattr(verdicts, "LEARN_FROM", 15_000)
     assert (told_apart(crowd) >= 0.95).all()
 
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations
-from dissensus.annotators.views import (
+from dissensus.annotators.group_model import (
     CARELESS,
     CONSTANT,
     LEANING,
     LEAST_CONTESTED,
     TORN,
     Fit,
-    Kinds,
+    Fitting,
+    ItemTypes,
     People,
-    Scene,
     Ways,
     chances,
     deviations,
@@ -31,8 +31,8 @@ PAIRS = np.array([[0, 1], [1, 0]])
 
 
 @pytest.fixture
-def kinds():
-    return Kinds.of(SHARES, PAIRS, group=True)
+def types():
+    return ItemTypes.of(SHARES, PAIRS, group=True)
 
 
 @pytest.fixture
@@ -41,19 +41,19 @@ def people():
 
 
 @pytest.fixture
-def ways(kinds, people):
+def ways(types, people):
     rng = np.random.default_rng(0)
     theta = rng.dirichlet([1, 1, 1], size=3) * 0.4 + 0.6 * np.eye(3)
     noise = np.array([0.2, 0.2, 0.6])
-    return Ways(theta, noise, rng.dirichlet(np.ones(len(kinds.crowd))), rng.dirichlet(people.expected() * 50))
+    return Ways(theta, noise, rng.dirichlet(np.ones(len(types.crowd))), rng.dirichlet(people.expected() * 50))
 
 
-def by_hand(kinds, people, ways, k, column, y):
-    """Equations (1), (2) and (3) for one kind of item, one kind of annotator and one label."""
+def by_hand(types, people, ways, k, column, y):
+    """Equations (1), (2) and (3) for one type of item, one type of annotator and one label."""
     J = len(people.usual)
     if column >= 2 * J:
         return people.spam[column - 2 * J, y]
-    made_of = (kinds.crowd if column < J else kinds.group)[k]
+    made_of = (types.crowd if column < J else types.group)[k]
     manner = column % J
     careless = manner < len(CARELESS)
     blind = ways.noise[y] if careless else people.leaning[manner, y]
@@ -61,15 +61,15 @@ def by_hand(kinds, people, ways, k, column, y):
     return (1 - eps) * sum(made_of[c] * ways.theta[c, y] for c in range(3)) + eps * blind
 
 
-def test_kinds_of_items(kinds):
-    clear, torn, contested = kinds.crowd[:3], kinds.crowd[3:5], kinds.crowd[5:]
+def test_types_of_items(types):
+    clear, torn, contested = types.crowd[:3], types.crowd[3:5], types.crowd[5:]
     np.testing.assert_array_equal(clear, np.eye(3))
     np.testing.assert_allclose(torn, [[TORN, 1 - TORN, 0], [1 - TORN, TORN, 0]], rtol=1e-12)
     np.testing.assert_array_equal(contested, [[1, 0, 0], [0, 1, 0]])
-    np.testing.assert_array_equal(kinds.group[5:], [[0, 1, 0], [1, 0, 0]])
-    np.testing.assert_array_equal(kinds.group[:5], kinds.crowd[:5])
-    assert kinds.contested.tolist() == [False] * 5 + [True] * 2
-    assert kinds.expected.sum() == pytest.approx(1, rel=1e-12)
+    np.testing.assert_array_equal(types.group[5:], [[0, 1, 0], [1, 0, 0]])
+    np.testing.assert_array_equal(types.group[:5], types.crowd[:5])
+    assert types.contested.tolist() == [False] * 5 + [True] * 2
+    assert types.expected.sum() == pytest.approx(1, rel=1e-12)
 
 
 def test_spam_strategies(people):
@@ -78,32 +78,32 @@ def test_spam_strategies(people):
     np.testing.assert_allclose(people.spam[3], [0.05 * 5 / 7, CONSTANT, 0.05 * 2 / 7], rtol=1e-12)
 
 
-def test_chances_are_the_three_equations(kinds, people, ways):
-    table = chances(kinds, people, ways)
+def test_chances_are_the_three_equations(types, people, ways):
+    table = chances(types, people, ways)
     K, L, P = table.shape
     expected = [
-        [[by_hand(kinds, people, ways, k, column, y) for y in range(P)] for column in range(L)]
+        [[by_hand(types, people, ways, k, column, y) for y in range(P)] for column in range(L)]
         for k in range(K)
     ]
     np.testing.assert_allclose(table, expected, rtol=1e-12)
     np.testing.assert_allclose(table.sum(axis=2), 1, rtol=1e-12)
 
 
-def settled(annotations, kinds, people, ways):
+def settled(annotations, types, people, ways):
     """Beliefs after enough rounds with the parameters held."""
-    scene = Scene(annotations, Local())
-    fit = scene.started(kinds, people, ways, np.tile(ways.omega, (annotations.n_annotators, 1)))
+    fitting = Fitting(annotations, Local())
+    fit = fitting.started(types, people, ways, np.tile(ways.omega, (annotations.n_annotators, 1)))
     for _ in range(6):
-        fit = scene.heard(fit)
-    return scene, fit
+        fit = fitting.propagated(fit)
+    return fitting, fit
 
 
-def test_evidence_and_posteriors_on_a_tree_are_those_of_enumeration(kinds, people, ways):
+def test_evidence_and_posteriors_on_a_tree_are_those_of_enumeration(types, people, ways):
     # Items 0 and 1 share annotator 1: no loop, so messages are exact.
     item, annotator, label = [0, 0, 1, 1], [0, 1, 1, 2], [0, 1, 2, 2]
     annotations = Annotations.from_arrays(item, annotator, label, classes=[0, 1, 2])
-    scene, fit = settled(annotations, kinds, people, ways)
-    table = chances(kinds, people, ways)
+    fitting, fit = settled(annotations, types, people, ways)
+    table = chances(types, people, ways)
     K, L, _ = table.shape
     joint = np.zeros((K, K, L, L, L))
     for k0, k1 in itertools.product(range(K), repeat=2):
@@ -111,7 +111,7 @@ def test_evidence_and_posteriors_on_a_tree_are_those_of_enumeration(kinds, peopl
         b = table[k0, :, 1] * table[k1, :, 2] * ways.omega
         c = table[k1, :, 2] * ways.omega
         joint[k0, k1] = ways.psi[k0] * ways.psi[k1] * np.einsum("a,b,c->abc", a, b, c)
-    assert scene.graph.evidence(fit.beliefs) == pytest.approx(np.log(joint.sum()), rel=1e-9)
+    assert fitting.graph.evidence(fit.beliefs) == pytest.approx(np.log(joint.sum()), rel=1e-9)
     posterior = joint / joint.sum()
     np.testing.assert_allclose(fit.beliefs.w[0], posterior.sum(axis=(1, 2, 3, 4)), rtol=1e-8)
     columns = [posterior.sum(axis=tuple(x for x in range(5) if x != n + 2)) for n in range(3)]
@@ -120,28 +120,28 @@ def test_evidence_and_posteriors_on_a_tree_are_those_of_enumeration(kinds, peopl
     np.testing.assert_allclose(fit.accounts(np.zeros(3), 200.0), expected, rtol=1e-8)
 
 
-def test_accounts_count_labels_beyond_enough_for_little(kinds, people, ways):
+def test_accounts_count_labels_beyond_enough_for_little(types, people, ways):
     annotations = Annotations.from_arrays([0, 0], [0, 1], [0, 1], classes=[0, 1, 2])
-    _, fit = settled(annotations, kinds, people, ways)
+    _, fit = settled(annotations, types, people, ways)
     prior = [part.sum() for part in people.parts(ways.omega)]
     np.testing.assert_allclose(fit.accounts(np.full(2, 1e12), 200.0), [prior, prior], rtol=1e-6)
 
 
-def test_learning_shares_every_label_between_what_was_seen_and_what_was_not(kinds, people, ways):
+def test_learning_shares_every_label_between_what_was_seen_and_what_was_not(types, people, ways):
     rng = np.random.default_rng(1)
-    K, L, P = chances(kinds, people, ways).shape
+    K, L, P = chances(types, people, ways).shape
     mass = rng.random((K, L, P)) * 1e6  # so many labels that what is expected beforehand does not count
     items, annotators = rng.random(K) * 1e6, rng.random(L) * 1e6
     statistics = Statistics(mass, items, annotators, 0.0)
-    fit = Fit(kinds, people, ways, None, 0.0)
+    fit = Fit(types, people, ways, None, 0.0)
     found = learned(fit, statistics, SHARES)
     J = len(people.usual)
     theta, noise = np.zeros((P, P)), np.zeros(P)
     for k, column, y in itertools.product(range(K), range(2 * J), range(P)):
-        made_of = (kinds.crowd if column < J else kinds.group)[k]
+        made_of = (types.crowd if column < J else types.group)[k]
         manner = column % J
         eps = CARELESS[manner] if manner < len(CARELESS) else LEANING
-        unit = mass[k, column, y] / by_hand(kinds, people, ways, k, column, y)
+        unit = mass[k, column, y] / by_hand(types, people, ways, k, column, y)
         theta[:, y] += unit * (1 - eps) * made_of * ways.theta[:, y]
         if manner < len(CARELESS):
             noise[y] += unit * eps * ways.noise[y]
@@ -156,12 +156,12 @@ def test_learning_shares_every_label_between_what_was_seen_and_what_was_not(kind
     )
 
 
-def test_contested_items_are_never_less_than_a_tenth(kinds, people, ways):
-    items = np.where(kinds.contested, 1.0, 1e5)
+def test_contested_items_are_never_less_than_a_tenth(types, people, ways):
+    items = np.where(types.contested, 1.0, 1e5)
     L = len(people.expected())
     statistics = Statistics(np.ones((len(items), L, 3)), items, np.ones(L), 0.0)
-    psi = learned(Fit(kinds, people, ways, None, 0.0), statistics, SHARES).psi
-    assert psi[kinds.contested].sum() == pytest.approx(LEAST_CONTESTED, rel=1e-9)
+    psi = learned(Fit(types, people, ways, None, 0.0), statistics, SHARES).psi
+    assert psi[types.contested].sum() == pytest.approx(LEAST_CONTESTED, rel=1e-9)
     assert psi.sum() == pytest.approx(1, rel=1e-9)
     np.testing.assert_allclose(psi[:3] / psi[:3].sum(), 1 / 3, rtol=1e-3)
 
@@ -170,8 +170,8 @@ def test_evidence_does_not_fall_while_learning():
     # Loops and expectations beforehand leave no theorem; on a large crowd the climb is steady all the same.
     from experiments.mixed_crowd import mixed_crowd
 
-    scene = Scene(mixed_crowd(60, 40, seed=3).annotations, Local())
-    climbed = [scene.alone(rounds).evidence for rounds in (2, 4, 8, 16, 32)]
+    fitting = Fitting(mixed_crowd(60, 40, seed=3).annotations, Local())
+    climbed = [fitting.without_group(rounds).evidence for rounds in (2, 4, 8, 16, 32)]
     assert (np.diff(climbed) > -1e-3 * np.abs(climbed[0])).all()
     assert climbed[-1] > climbed[0]
 
@@ -183,7 +183,7 @@ def test_deviations_find_who_turns_one_class_into_another():
     turned = (crowd.annotator < 10) & (crowd.label == 2)
     label = np.where(turned, 4, crowd.label)
     crowd = Annotations.from_arrays(crowd.item, crowd.annotator, label, classes=list(range(5)))
-    scene = Scene(crowd, Local())
-    table = deviations(scene, scene.alone(30))
+    fitting = Fitting(crowd, Local())
+    table = deviations(fitting, fitting.without_group(30))
     assert table[:10, 2, 4].min() > table[10:, 2, 4].mean() + 3 * table[10:, 2, 4].std()
     assert np.abs(table[10:].mean(axis=0)).max() < 1.0  # labels, of sixty

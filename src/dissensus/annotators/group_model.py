@@ -6,12 +6,12 @@ item's class c and answers by Θ_c or, in a share ε of the cases, answers witho
 (careless) or always with the same class (leaning to it). A spammer never looks, and answers by the class
 shares, by all classes alike, or nearly always with one class.
 
-    P(y | kind k, crowd, manner j) = (1 − ε_j) Σ_c C_kc Θ_cy + ε_j B_jy        (1)
-    P(y | kind k, group, manner j) = (1 − ε_j) Σ_c G_kc Θ_cy + ε_j B_jy        (2)
+    P(y | type k, crowd, manner j) = (1 − ε_j) Σ_c C_kc Θ_cy + ε_j B_jy        (1)
+    P(y | type k, group, manner j) = (1 − ε_j) Σ_c G_kc Θ_cy + ε_j B_jy        (2)
     P(y | spam strategy s)         = S_sy                                      (3)
 
-C and G, fixed, say which classes a kind is made of; they differ for contested kinds alone. B_j is ν or a
-class. This is the joint model of models/pgm.py with tied parameters: kinds are its item clusters, crowd and
+C and G, fixed, say which classes a type is made of; they differ for contested types alone. B_j is ν or a
+class. This is the joint model of models/pgm.py with tied parameters: types are its item clusters, crowd and
 group by manner and the strategies its annotator clusters. So the same messages fit it, and an annotator's
 posterior rests on the items as the *others* labelled them. Torn items matter: without them any disagreement
 looks like two groups. Leaning matters too: without it whoever prefers a class is a spammer.
@@ -55,7 +55,7 @@ TOLERANCE = 1e-5  # nats a label
 
 
 @dataclass(frozen=True)
-class Kinds:
+class ItemTypes:
     """What an item can be, and of which classes it is then made for the crowd and for the group."""
 
     crowd: Array  # (K, P) C
@@ -64,8 +64,8 @@ class Kinds:
     contested: NDArray[np.bool_]  # (K,)
 
     @classmethod
-    def of(cls, shares: Array, pairs: NDArray[np.intp], *, group: bool) -> Kinds:
-        """Clear and torn kinds; with a group, contested ones. ``pairs`` are ordered pairs of classes."""
+    def of(cls, shares: Array, pairs: NDArray[np.intp], *, group: bool) -> ItemTypes:
+        """Clear and torn types; with a group, contested ones. ``pairs`` are ordered pairs of classes."""
         clear = np.eye(len(shares))
         first, second = clear[pairs[:, 0]], clear[pairs[:, 1]]
         torn = TORN * first + (1 - TORN) * second
@@ -122,7 +122,7 @@ class Ways:
 
     theta: Array  # (P, P) Θ: answers to a class that is seen
     noise: Array  # (P,) ν: answers of the careless
-    psi: Array  # (K,) shares of the kinds of items
+    psi: Array  # (K,) shares of the types of items
     omega: Array  # (L,) shares of the annotators: crowd by manner, group by manner, spam by strategy
 
 
@@ -130,7 +130,7 @@ class Ways:
 class Fit:
     """A fitted model: what was learned, what is believed of each item and annotator, and the evidence."""
 
-    kinds: Kinds
+    types: ItemTypes
     people: People
     ways: Ways
     beliefs: Beliefs
@@ -151,9 +151,9 @@ class Fit:
 # ---- the equations ------------------------------------------------------------------------------------
 
 
-def chances(kinds: Kinds, people: People, ways: Ways) -> Array:
+def chances(types: ItemTypes, people: People, ways: Ways) -> Array:
     """(K, L, P): equations (1), (2) and (3), one after the other along L."""
-    parts = [_looking(made_of, people, ways) for made_of in _seen(kinds, people)]
+    parts = [_looking(made_of, people, ways) for made_of in _seen(types, people)]
     return np.concatenate([*parts, np.broadcast_to(people.spam, (len(ways.psi), *people.spam.shape))], axis=1)
 
 
@@ -163,15 +163,15 @@ def _looking(made_of: Array, people: People, ways: Ways) -> Array:
     return np.asarray(seen + people.careless * people.blind(ways.noise))
 
 
-def _seen(kinds: Kinds, people: People) -> list[Array]:
-    return [kinds.crowd, kinds.group] if people.group else [kinds.crowd]
+def _seen(types: ItemTypes, people: People) -> list[Array]:
+    return [types.crowd, types.group] if people.group else [types.crowd]
 
 
 def learned(fit: Fit, statistics: Statistics, shares: Array) -> Ways:
     """The parameters out of expected counts, each with a few counts of what is expected beforehand."""
-    kinds, people = fit.kinds, fit.people
+    types, people = fit.types, fit.people
     theta, noise = _answers(fit, statistics.label_mass)
-    psi = normalised(statistics.item_mass + ITEMS_WORTH * kinds.expected)
+    psi = normalised(statistics.item_mass + ITEMS_WORTH * types.expected)
     omega = statistics.annotator_mass + ANNOTATORS_WORTH * people.expected()
     looking = omega[: -len(people.spam)].reshape(-1, len(people.usual))
     # Ω_{who, manner} = Ω_who Ω_manner: a group is no more careless than the crowd.
@@ -179,7 +179,7 @@ def learned(fit: Fit, statistics: Statistics, shares: Array) -> Ways:
     return Ways(
         normalised(theta + 2 * np.eye(len(theta)) + 0.5 * shares),
         normalised(noise + 10 * shares),
-        _at_least_contested(psi, kinds.contested),
+        _at_least_contested(psi, types.contested),
         normalised(omega),
     )
 
@@ -189,7 +189,7 @@ def _answers(fit: Fit, mass: Array) -> tuple[Array, Array]:
     people, ways = fit.people, fit.ways
     theta, noise = np.zeros_like(ways.theta), np.zeros_like(ways.noise)
     by_noise = people.careless * ~people.leaning.any(axis=1, keepdims=True)
-    for place, made_of in enumerate(_seen(fit.kinds, people)):
+    for place, made_of in enumerate(_seen(fit.types, people)):
         J = len(people.usual)
         rate = mass[:, place * J : (place + 1) * J] / _looking(made_of, people, ways)
         # Θ_cy Σ_k C_kc Σ_j (1 − ε_j) n_kjy / P(y | k, j)   and   ν_y Σ_kj ε_j n_kjy / P(y | k, j)
@@ -199,7 +199,7 @@ def _answers(fit: Fit, mass: Array) -> tuple[Array, Array]:
 
 
 def _at_least_contested(psi: Array, contested: NDArray[np.bool_]) -> Array:
-    """The shares of the kinds, those of contested items raised to the least that makes a view."""
+    """The shares of the types, those of contested items raised to the least that makes a view."""
     share = psi[contested].sum()
     if not contested.any() or share >= LEAST_CONTESTED:
         return psi
@@ -211,7 +211,7 @@ def _at_least_contested(psi: Array, contested: NDArray[np.bool_]) -> Array:
 
 
 @dataclass(frozen=True)
-class Scene:
+class Fitting:
     """The labels to be explained, laid out for messages."""
 
     annotations: Annotations
@@ -236,51 +236,51 @@ class Scene:
         a, b = a[a < b], b[a < b]
         return np.stack([np.concatenate([a, b]), np.concatenate([b, a])], axis=1)
 
-    def alone(self, rounds: int) -> Fit:
+    def without_group(self, rounds: int) -> Fit:
         """The crowd and spammers, no other group."""
-        kinds = Kinds.of(self.shares, self.pairs, group=False)
+        types = ItemTypes.of(self.shares, self.pairs, group=False)
         people = People.of(self.shares, group=False)
         theta = normalised(0.8 * np.eye(len(self.shares)) + 0.2 * self.shares)
-        ways = Ways(theta, self.shares, kinds.expected, people.expected())
+        ways = Ways(theta, self.shares, types.expected, people.expected())
         z = np.tile(ways.omega, (self.annotations.n_annotators, 1))
-        return self.climb(self.started(kinds, people, ways, z), rounds)
+        return self.improved(self.started(types, people, ways, z), rounds)
 
-    def joined(self, base: Fit, member: Array, rounds: int) -> Fit:
+    def with_group(self, base: Fit, member: Array, rounds: int) -> Fit:
         """The same with a group, of which ``member`` (annotators,) says who might be in it."""
-        kinds = Kinds.of(self.shares, self.pairs, group=True)
+        types = ItemTypes.of(self.shares, self.pairs, group=True)
         people = replace(base.people, group=True)
-        psi = np.where(kinds.contested, kinds.expected, 0)
+        psi = np.where(types.contested, types.expected, 0)
         psi *= 0.25 / psi.sum()
-        psi[~kinds.contested] = 0.75 * base.ways.psi
+        psi[~types.contested] = 0.75 * base.ways.psi
         spam = base.people.parts(base.beliefs.z)[2]
         sense = np.outer(1 - spam.sum(axis=1), people.usual)
         z = np.hstack([sense * (1 - member[:, None]), sense * member[:, None], spam])
         ways = replace(base.ways, psi=psi, omega=normalised(z.sum(axis=0) + people.expected()))
-        return self.climb(self.started(kinds, people, ways, z), rounds)
+        return self.improved(self.started(types, people, ways, z), rounds)
 
-    def started(self, kinds: Kinds, people: People, ways: Ways, z: Array) -> Fit:
+    def started(self, types: ItemTypes, people: People, ways: Ways, z: Array) -> Fit:
         """Annotators as given, messages that say nothing yet."""
         w = np.tile(ways.psi, (self.annotations.n_items, 1))
-        return Fit(kinds, people, ways, self.graph.start(w, z), -np.inf)
+        return Fit(types, people, ways, self.graph.start(w, z), -np.inf)
 
-    def climb(self, fit: Fit, rounds: int) -> Fit:
+    def improved(self, fit: Fit, rounds: int) -> Fit:
         """Rounds of messages, each followed by learning, until the evidence settles."""
         for _ in range(rounds):
-            heard = self.heard(fit)
+            moved = self.propagated(fit)
             statistics = self.graph.statistics(
-                heard.beliefs, safe_log(chances(fit.kinds, fit.people, fit.ways))
+                moved.beliefs, safe_log(chances(fit.types, fit.people, fit.ways))
             )
-            evidence = heard.beliefs.node_terms - statistics.pair_terms
+            evidence = moved.beliefs.node_terms - statistics.pair_terms
             settled = abs(evidence - fit.evidence) <= TOLERANCE * self.annotations.n_labels
-            fit = replace(heard, evidence=evidence)
+            fit = replace(moved, evidence=evidence)
             if settled:
                 break
             fit = replace(fit, ways=learned(fit, statistics, self.shares))
         return fit
 
-    def heard(self, fit: Fit) -> Fit:
+    def propagated(self, fit: Fit) -> Fit:
         """One round of messages, parameters kept."""
-        theta = safe_log(chances(fit.kinds, fit.people, fit.ways))
+        theta = safe_log(chances(fit.types, fit.people, fit.ways))
         potentials = Potentials(theta, safe_log(fit.ways.psi), safe_log(fit.ways.omega))
         return replace(fit, beliefs=self.graph.round(fit.beliefs, potentials))
 
@@ -288,16 +288,16 @@ class Scene:
 # ---- where a group might be ---------------------------------------------------------------------------
 
 
-def deviations(scene: Scene, fit: Fit) -> Array:
+def deviations(fitting: Fitting, fit: Fit) -> Array:
     """(N, P, P): how much more often than expected an annotator said y on items that are c to the others."""
-    P, N = len(scene.shares), scene.annotations.n_annotators
+    P, N = len(fitting.shares), fitting.annotations.n_annotators
     looks, blind = _looks(fit)
-    parts = scene.graph.work.map(
+    parts = fitting.graph.work.map(
         _deviations_step,
         fit.beliefs.states,
         z=fit.beliefs.z,
-        answers=safe_log(chances(fit.kinds, fit.people, fit.ways)),
-        crowd=fit.kinds.crowd,
+        answers=safe_log(chances(fit.types, fit.people, fit.ways)),
+        crowd=fit.types.crowd,
         theta=fit.ways.theta,
         looks=looks,
         blind=blind,
@@ -345,12 +345,12 @@ def _looks(fit: Fit) -> tuple[Array, Array]:
     ) + spam @ people.spam
 
 
-def guesses(scene: Scene, base: Fit) -> list[Array]:
+def guesses(fitting: Fitting, base: Fit) -> list[Array]:
     """Who might be in a group: those who deviate most along the main directions, or agree least."""
-    N = scene.annotations.n_annotators
-    load = np.maximum(scene.annotations.annotator_load, 1)
+    N = fitting.annotations.n_annotators
+    load = np.maximum(fitting.annotations.annotator_load, 1)
     sense = base.people.parts(base.beliefs.z)[0].sum(axis=1)
-    table = deviations(scene, base) * (sense / np.sqrt(load))[:, None, None]
+    table = deviations(fitting, base) * (sense / np.sqrt(load))[:, None, None]
     flat = table.reshape(N, -1)
     flat = flat - flat.mean(axis=0)
     _, directions = np.linalg.eigh(flat.T @ flat)
