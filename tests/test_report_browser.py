@@ -30,7 +30,10 @@ ARGUMENTS = [
 ]
 NASTY = "<script>window.hacked = true</script><img src=x onerror='window.hacked = true'>"
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is absent: make browser installs it")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is absent: make browser installs it"),
+]
 
 
 @pytest.fixture(scope="module")
