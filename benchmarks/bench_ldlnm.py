@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 import dissensus as ds
-from dissensus.features.features import features_of
+from dissensus.features.items import features_of
 from dissensus.models.ldlnm.model import DevDistributions
 from dissensus.paper.datasets import read_dataset
 from timing import data_option, verdict

@@ -15,7 +15,7 @@ import numpy as np
 from dissensus.data.annotations import Annotations
 from dissensus.data.rows import random_places, take_pairs
 from dissensus.evaluation.recovery import additive
-from dissensus.features.features import features_of
+from dissensus.features.items import features_of
 from dissensus.guided.classifier import GuidedClassifier
 from dissensus.learners.softmax import SoftmaxRegression
 from dissensus.metrics import kl_rows

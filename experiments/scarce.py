@@ -23,7 +23,7 @@ import numpy as np
 from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
 from dissensus.evaluation.bootstrap import Interval, Resamples
-from dissensus.features.features import embed_items
+from dissensus.features.items import embed_items
 from dissensus.numerics import Array
 from dissensus.paper.datasets import read_dataset
 from dissensus.paper.figures import Points, curves

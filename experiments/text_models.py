@@ -23,7 +23,7 @@ import numpy as np
 
 from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
-from dissensus.features.features import embed_items, features_of
+from dissensus.features.items import embed_items, features_of
 from dissensus.learners.finetuned import FineTunedEncoder
 from dissensus.learners.softmax import SoftmaxRegression
 from dissensus.learners.textcnn import TextCNN

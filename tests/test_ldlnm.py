@@ -304,7 +304,7 @@ def planted(shuffle: bool) -> tuple[float, float, ds.LDLNM]:
 
 
 def known_features(known: Annotations) -> Any:
-    from dissensus.features.features import features_of
+    from dissensus.features.items import features_of
 
     return features_of(known)
 

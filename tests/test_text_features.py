@@ -15,7 +15,7 @@ import dissensus as ds
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
 from dissensus.features import features as module
-from dissensus.features.features import as_features, features_of
+from dissensus.features.items import as_features, features_of
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 

@@ -218,7 +218,7 @@ class ItemFeatures:
         """The annotations with the features asked for."""
         if self.features is None and self.text_column is None:
             return annotations
-        from dissensus.features.features import embed_items, read_features, with_features
+        from dissensus.features.items import embed_items, read_features, with_features
 
         if self.features is not None:
             return with_features(annotations, read_features(self.features, annotations))

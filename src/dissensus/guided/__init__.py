@@ -1,1 +1,1 @@
-"""Classifiers taught by refined label distributions."""
+"""Classifiers fitted to refined label distributions, and ``load``, the reader of every saved estimator."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, bad_parameter
 from dissensus.execution.threads import executor
-from dissensus.features.features import as_features, is_text
+from dissensus.features.items import as_features, is_text
 from dissensus.learners.base import Dev
 from dissensus.numerics import Array
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import Vocabulary
 from dissensus.errors import DataError, ParameterError, bad_parameter
-from dissensus.features.features import as_features, with_features
+from dissensus.features.items import as_features, with_features
 from dissensus.guided.adapters import adapter, n_rows, take
 from dissensus.guided.files import pack_parts, unpack_part
 from dissensus.guided.guides import ItemClusters, Projection

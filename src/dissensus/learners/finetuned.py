@@ -102,7 +102,7 @@ class FineTunedEncoder(Learner):
     def _train(self, X: list[str], targets: Array, dev: Dev) -> None:
         import torch
 
-        from dissensus.learners.torch_tools import BestEpoch
+        from dissensus.learners.torch_tools import BestEpoch, kl_loss
 
         self.encoder_ = self._load(self.model)
         head = self._regression_head(X, targets, dev)
@@ -115,7 +115,7 @@ class FineTunedEncoder(Learner):
             for _ in range(self.epochs):
                 network.train()
                 for rows in batches([len(text) for text in X], self.batch_size, rng):
-                    loss = self._loss(head, [X[i] for i in rows], targets[rows])
+                    loss = kl_loss(self._logits(head, [X[i] for i in rows]), targets[rows])
                     adam.zero_grad()
                     loss.backward()
                     torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -159,14 +159,6 @@ class FineTunedEncoder(Learner):
 
         self.coef_ = to_numpy(head.weight).T.astype(np.float64)
         self.intercept_ = to_numpy(head.bias).astype(np.float64)
-
-    def _loss(self, head: Any, texts: list[str], targets: Array) -> Any:
-        import torch
-
-        log_p = self._logits(head, texts).log_softmax(dim=1)
-        d = torch.as_tensor(targets, dtype=torch.float32, device=log_p.device)
-        # KL(d ‖ p) = Σ d log d − Σ d log p, the mean over the batch
-        return torch.nn.functional.kl_div(log_p, d, reduction="batchmean")
 
     def _logits(self, head: Any, texts: list[str]) -> Any:
         tokens = self.encoder_.tokenizer(

@@ -19,7 +19,7 @@ from scipy.special import log_softmax
 
 from dissensus.errors import DataError
 from dissensus.execution.threads import executor
-from dissensus.features.features import as_features
+from dissensus.features.items import as_features
 from dissensus.io.arrays import Arrays, Header
 from dissensus.learners.base import Dev, Learner, check_head
 from dissensus.metrics import kl

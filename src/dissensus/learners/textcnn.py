@@ -195,7 +195,7 @@ class TextCNN(Learner):
     def _train(self, X: list[list[str]], targets: Array, dev: Dev) -> None:
         import torch
 
-        from dissensus.learners.torch_tools import BestEpoch
+        from dissensus.learners.torch_tools import BestEpoch, kl_loss
 
         network = self._network(targets.shape[1], self._glove_vectors())
         adam = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
@@ -204,7 +204,7 @@ class TextCNN(Learner):
         for _ in range(self.epochs):
             network.train()
             for rows in batches([len(code) for code in codes], self.batch_size, rng):
-                loss = self._loss(network, [codes[i] for i in rows], targets[rows])
+                loss = kl_loss(logits_of(network, [codes[i] for i in rows], self.pool), targets[rows])
                 adam.zero_grad()
                 loss.backward()
                 adam.step()
@@ -212,14 +212,6 @@ class TextCNN(Learner):
                 break
         network.load_state_dict(best.state)
         self.network_, self.dev_kl_, self.epoch_ = network, best.trace, best.epoch
-
-    def _loss(self, network: Any, codes: list[list[int]], targets: Array) -> Any:
-        import torch
-
-        log_p = logits_of(network, codes, self.pool).log_softmax(dim=1)
-        d = torch.as_tensor(targets, dtype=torch.float32, device=log_p.device)
-        # KL(d ‖ p) = Σ d log d − Σ d log p, the mean over the batch
-        return torch.nn.functional.kl_div(log_p, d, reduction="batchmean")
 
     def _predict(self, X: list[list[str]]) -> Array:
         from dissensus.learners.torch_tools import threads

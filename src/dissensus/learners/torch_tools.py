@@ -63,6 +63,12 @@ def copied(tensors: Mapping[str, torch.Tensor]) -> Tensors:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
+def kl_loss(logits: torch.Tensor, targets: NDArray[np.float64]) -> Any:
+    """KL(d ‖ p) = Σ d log d − Σ d log p of targets d and p = softmax(logits), the mean over the rows."""
+    d = torch.as_tensor(targets, dtype=torch.float32, device=logits.device)
+    return torch.nn.functional.kl_div(logits.log_softmax(dim=1), d, reduction="batchmean")
+
+
 def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
     """A NumPy array of the tensor's values."""
     values: NDArray[Any] = tensor.detach().cpu().numpy()

@@ -19,7 +19,7 @@ those that best predict each answer of an annotator from the features and the ot
 Where no item has answers of two annotators, (3) does not depend on S but for its prior, Gamma(2, 1/8), whose
 mode is eight labels.
 
-Why the features must be in the prior when a learner is to be taught: its loss is linear in the targets, so
+Why the features must be in the prior when a learner is fitted to it: its loss is linear in the targets, so
 what it learns is the mean of the targets of items that look alike. Raw shares have the right mean. The
 estimates of a model that has not seen x have not: they are drawn towards the crowd's mean, by more the fewer
 the labels, and so is the learner. With x in the condition the mean is right again, because
@@ -38,10 +38,10 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
 from dissensus.execution.run import Run
-from dissensus.features.features import as_features, features_of
+from dissensus.features.items import as_features, features_of
 from dissensus.learners.softmax import PATH, PATIENCE, minimise, predict, spread
-from dissensus.models.base import Array, Model
-from dissensus.numerics import normalised
+from dissensus.models.base import Model
+from dissensus.numerics import Array, normalised
 from dissensus.params import ANY, NONE, SEED, integer, real
 
 PRIOR_SHAPE, PRIOR_RATE = 2.0, 1 / 8  # Gamma prior of S: its mode is (shape − 1) / rate

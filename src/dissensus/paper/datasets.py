@@ -69,7 +69,7 @@ class Dataset:
 
     def features(self, part: str) -> Any:
         """(items, features): the sentence embeddings of a part's items."""
-        from dissensus.features.features import features_of
+        from dissensus.features.items import features_of
 
         return features_of(self.parts[part])
 
@@ -157,7 +157,7 @@ def load(
     annotations = annotations.take_items(labelled)
     known_by = annotations.fingerprint()
     if embedded and "text" in _columns(annotations):
-        from dissensus.features.features import embed_items
+        from dissensus.features.items import embed_items
 
         annotations = embed_items(annotations, model=embedding)
     parts, seeded = _parts(annotations)

@@ -187,7 +187,7 @@ def _rows(model: Model, annotations: Annotations, grouping: Grouping | None) -> 
     """What tells items apart: their features, or the answers expected of each group."""
     table = annotations.item_table
     if table is not None and FEATURES in table.column_names:
-        from dissensus.features.features import features_of
+        from dissensus.features.items import features_of
 
         return features_of(annotations), "the items' features"
     # Square roots: Euclidean distance between them is Hellinger's between distributions.

@@ -14,7 +14,7 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.execution.progress import Progress
-from dissensus.features.features import carries_features
+from dissensus.features.items import carries_features
 from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.report import sentences

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
-from dissensus.features.features import as_features
+from dissensus.features.items import as_features
 from dissensus.learners.torch_tools import pick_device, to_numpy
 from dissensus.metrics import kl_rows
 from dissensus.models.ldlnm.network import (

@@ -24,7 +24,7 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import Codes
 from dissensus.errors import DataError, ParameterError, require
 from dissensus.execution.run import Run
-from dissensus.features.features import carries_features, features_of
+from dissensus.features.items import carries_features, features_of
 from dissensus.metrics import check_distributions, kl
 from dissensus.models.base import Model, in_classes
 from dissensus.numerics import Array, row_shares

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
-from dissensus.features.features import as_features, features_of
+from dissensus.features.items import as_features, features_of
 from dissensus.learners.base import as_pair, check_rows, hold_out
 from dissensus.learners.torch_tools import pick_device, to_numpy
 from dissensus.metrics import check_distributions
