@@ -20,8 +20,11 @@ check: install lint types  ## lint, types and the quick tests, for every change
 test: install browser lint types  ## everything a developer needs: install, lint, types, tests with coverage
 	$(BIN)/python -m pytest -n $(CORES) -m "not verify" --cov --cov-report=term
 
-verify: install browser  ## what is long and seeded; make test has a small version of each
-	$(BIN)/python -m pytest -n $(CORES) -m verify
+verify: install browser  ## all tests, the long ones too, with every seed, size and dataset
+	DISSENSUS_VERIFY=1 $(BIN)/python -m pytest -n $(CORES)
+
+verify: install browser  ## all tests, the long ones too, with every seed, size and dataset
+	DISSENSUS_VERIFY=1 $(BIN)/python -m pytest -n $(CORES)
 
 lint: install  ## ruff: style and format
 	$(BIN)/ruff check src tests benchmarks experiments

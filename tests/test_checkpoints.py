@@ -39,6 +39,7 @@ from dissensus.execution.resources import Resources
 from dissensus.execution.run import Ascent
 from dissensus.execution.scratch import LOCK, alone_in
 from dissensus.models.base import Model
+from sizes import usually
 
 __all__ = ["small_shards"]
 pytestmark = pytest.mark.usefixtures("small_shards")
@@ -76,7 +77,7 @@ def pages(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("every", usually([2], verify=[1, 2]))
 def test_a_stopped_fit_goes_on_with_the_same_bits(name: str, every: int, tmp_path: Path) -> None:
     alone = MODELS[name]().fit(crowd())
     stopped_at(5, tmp_path, MODELS[name](), checkpoint_every=every)
@@ -87,7 +88,7 @@ def test_a_stopped_fit_goes_on_with_the_same_bits(name: str, every: int, tmp_pat
     assert len(progress.words) == ITERATIONS - (5 if every == 1 else 4)
 
 
-@pytest.mark.parametrize("name", WITH_MESSAGES)
+@pytest.mark.parametrize("name", usually(["pgm-vb"], verify=WITH_MESSAGES))
 def test_messages_on_disk_and_stopped_again_and_again(name: str, tmp_path: Path) -> None:
     alone = MODELS[name]().fit(crowd())
     for _ in range(ITERATIONS - 1):

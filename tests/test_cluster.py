@@ -36,6 +36,7 @@ from dissensus.execution.dask import connection, executor, worker
 from dissensus.execution.dask.connection import connected
 from dissensus.models.fmm import counts_of
 from dissensus.params import PROCESS_BYTES
+from sizes import usually
 from tls_help import certificates
 
 __all__ = ["small_shards"]
@@ -344,7 +345,7 @@ def test_a_client_without_the_certificate_is_refused(
 # ---- four processes -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", usually(["dawid-skene", "pgm-pairwise"], verify=[*MODELS]))
 def test_four_processes_give_the_same_bits(name: str, client: Any, tmp_path: Path) -> None:
     if len(client.nthreads()) < 4:
         client.cluster.scale(4)

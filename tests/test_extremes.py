@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import dissensus as ds
 from dissensus.metrics import kl
 from dissensus.models.base import Model
+from sizes import usually
 from small_graphs import crowd
 
 Array = NDArray[np.float64]
@@ -75,7 +76,7 @@ def small_items(rng: np.random.Generator, n_items: int, n_annotators: int) -> li
 # ---- very many labels on one item ----------------------------------------------------------------------
 
 
-def crowded(n_annotators: int = 100_000) -> ds.Annotations:
+def crowded(n_annotators: int) -> ds.Annotations:
     """Item 0 has a label of everybody: 60 % class 0, 30 % class 1, 10 % class 2."""
     answers = np.arange(n_annotators) % 10
     label = np.where(answers < 6, 0, np.where(answers < 9, 1, 2))
@@ -83,10 +84,10 @@ def crowded(n_annotators: int = 100_000) -> ds.Annotations:
     return crowd([*((0, n, y) for n, y in enumerate(label.tolist())), *rows], 31, n_annotators, 3)
 
 
-CROWDED = crowded()
+CROWDED = crowded(usually(10_000, verify=100_000))
 
 
-def test_a_hundred_thousand_labels_on_one_item(name: str) -> None:
+def test_very_many_labels_on_one_item(name: str) -> None:
     model = fitted(name, CROWDED)
     assert model.predict()[0] == "c00"
     if name in ITEM_SIDE:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -552,20 +553,20 @@ def test_settings_do_not_change_by_fitting(name: str) -> None:
     assert built.fit(CROWD).get_params() == before
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        *(lambda m: m.predict(), lambda m: m.predict_proba(["i"]), lambda m: m.score(CROWD)),
-        *(lambda m: m.score_items(CROWD), lambda m: m.transform(CROWD), lambda m: m.to_frame()),
-        *(lambda m: m.save("nowhere"), lambda m: m.label_distributions_, lambda m: m.items_),
-        *(lambda m: m.trace_, lambda m: m.stopped_),
-    ],
-)
-def test_an_unfitted_model_says_so(name: str, use: Any) -> None:
-    with pytest.raises(
-        NotFittedError, match=rf"\Athis {class_of(name).__name__} is not fitted yet; call fit"
-    ):
-        use(build(name))
+USES: list[Callable[[Model], object]] = [
+    *(lambda m: m.predict(), lambda m: m.predict_proba(["i"]), lambda m: m.score(CROWD)),
+    *(lambda m: m.score_items(CROWD), lambda m: m.transform(CROWD), lambda m: m.to_frame()),
+    *(lambda m: m.save("nowhere"), lambda m: m.label_distributions_, lambda m: m.items_),
+    *(lambda m: m.trace_, lambda m: m.stopped_),
+]
+
+
+def test_an_unfitted_model_says_so(name: str) -> None:
+    for use in USES:
+        with pytest.raises(
+            NotFittedError, match=rf"\Athis {class_of(name).__name__} is not fitted yet; call fit"
+        ):
+            use(build(name))
 
 
 def test_scikit_learn_can_tell_whether_it_is_fitted(name: str, model: Model) -> None:
@@ -596,20 +597,23 @@ ODD: dict[str, ds.Annotations] = {
     "two crowds that never meet": annotated(
         pd.concat([ROWS, ROWS.assign(task="x" + ROWS.task, worker="x" + ROWS.worker)])
     ),
-    "twenty thousand labels on one item": ds.Annotations.from_arrays(
-        ["t"] * 20_000 + ["u"],
-        [f"w{i}" for i in range(20_000)] + ["w0"],
-        ["a", "a", "b", "c"] * 5_000 + ["c"],
+    "two thousand labels on one item": ds.Annotations.from_arrays(
+        ["t"] * 2_000 + ["u"],
+        [f"w{i}" for i in range(2_000)] + ["w0"],
+        ["a", "a", "b", "c"] * 500 + ["c"],
     ),
 }
 
 
-@pytest.mark.parametrize("oddity", ODD)
-def test_odd_data_give_sound_results(name: str, oddity: str) -> None:
-    data = ODD[oddity]
-    fitted = build(name).fit(data)
-    assert_sound(fitted, data)
-    assert_sound(fitted.transform(data), data)
+def test_odd_data_give_sound_results(name: str) -> None:
+    for oddity, data in ODD.items():
+        fitted = build(name).fit(data)
+        for result in (fitted, fitted.transform(data)):
+            try:
+                assert_sound(result, data)
+            except AssertionError as error:
+                error.add_note(oddity)
+                raise
 
 
 def test_one_class_only_is_certain(name: str) -> None:

@@ -11,6 +11,7 @@ from dissensus.data import blocks
 from dissensus.execution import threads as engine
 from dissensus.execution.run import Run
 from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials
+from sizes import usually
 from small_graphs import (
     Row,
     Truth,
@@ -229,7 +230,7 @@ def test_the_distance_from_enumeration_on_loops_is_stated(
 ) -> None:
     edges, belief_bound, evidence_bound = LOOPY[name]
     gaps = []
-    for seed in range(10):
+    for seed in range(usually(4, verify=10)):
         annotations, parameters = loopy(edges, seed)
         graph, truth = graph_of(annotations), enumerated(annotations, *parameters)
         beliefs = settled(graph, logs(*parameters), rounds=300)

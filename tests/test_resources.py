@@ -30,6 +30,7 @@ from dissensus.execution import scratch
 from dissensus.execution import threads as engine
 from dissensus.execution.memory import Plan
 from dissensus.selection import compare as auto
+from sizes import usually
 
 __all__ = ["small_shards"]
 pytestmark = pytest.mark.usefixtures("small_shards")
@@ -62,7 +63,7 @@ def test_threads_and_a_store_give_the_same_bits(name: str, tmp_path: Path) -> No
     assert differing(MODELS[name](n_jobs=2).fit(stored(known, tmp_path)), alone) == []
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", usually(["fmm", "cbcc", "pgm-bp", "pgm-mean-field"], verify=[*MODELS]))
 def test_little_memory_gives_the_same_bits(name: str, tmp_path: Path, built_anew: list[int]) -> None:
     known, model = crowd(), MODELS[name]()
     alone, least = model.fit(known), least_memory(model, known)
