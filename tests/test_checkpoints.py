@@ -178,14 +178,14 @@ def test_where_messages_are_makes_no_other_fit(tmp_path: Path) -> None:
 
 
 def moments(seed: int, arrays: int) -> list[str]:
-    """Ten moments of a fit's work: in an iteration, or in the writing of a checkpoint with so many arrays.
+    """Some moments of a fit's work: in an iteration, or in the writing of a checkpoint with so many arrays.
 
     Two of them come after a checkpoint, so that later ones meet fits that go on.
     """
     chance = random.Random(seed)
     early = ["iteration=1", "rename=1", f"sync={chance.randint(1, 1 + arrays)}"]
     early += [f"write={chance.randint(1, arrays)}" for _ in range(3 * bool(arrays))]
-    picked = chance.choices(early, k=8)
+    picked = chance.choices(early, k=usually(2, verify=8))
     for place in (chance.randint(1, 4), chance.randint(5, 8)):
         picked.insert(place, "iteration=2")
     return picked
@@ -198,8 +198,9 @@ def test_a_killed_fit_goes_on_with_the_same_bits(name: str, on_disk: bool, tmp_p
     memory = little(name) if on_disk else 0
     alone = MODELS[name]().fit(crowd())
     arrays = 3 * len(blocks_of(crowd())) if name in WITH_MESSAGES else 0
+    kills = moments(len(name) + on_disk, arrays)
     done = subprocess.run(
-        [sys.executable, VICTIM, tmp_path, name, str(memory), *moments(len(name) + on_disk, arrays), "end"],
+        [sys.executable, VICTIM, tmp_path, name, str(memory), *kills, "end"],
         capture_output=True,
         text=True,
         timeout=120,
@@ -207,7 +208,7 @@ def test_a_killed_fit_goes_on_with_the_same_bits(name: str, on_disk: bool, tmp_p
         env=os.environ | {"PYTHONPATH": str(VICTIM.parent)},
     )
     ends = [line.split()[-1] for line in done.stdout.splitlines()]
-    assert ends == [KILLED] * 10 + ["0"]
+    assert ends == [KILLED] * len(kills) + ["0"]
     progress = Counting()
     assert differing(run(tmp_path, MODELS[name](), progress, memory=memory or None), alone) == []
     assert progress.words == []

@@ -188,4 +188,4 @@ def test_only_clear_errors_or_good_data(make: Callable[[Path], Sample], tmp_path
             attempt(copy, {})
         n_good += attempt(copy, {"format": sample.format, **sample.options})
     # Mangling that never spares a file, or never hurts one, would test nothing.
-    assert 0 < n_good < ROUNDS
+    assert usually(0, verify=1) <= n_good < ROUNDS

@@ -179,7 +179,3 @@ def test_mangled_side_tables(role: str, tmp_path: Path) -> None:
         except ds.DissensusError as error:
             errors.append(str(error))
     assert_clear(errors)
-
-
-def test_at_least_two_thousand_files_are_tried() -> None:
-    assert N_FILES * len(KINDS) >= 2000
