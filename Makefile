@@ -23,9 +23,6 @@ test: install browser lint types  ## everything a developer needs: install, lint
 verify: install browser  ## all tests, the long ones too, with every seed, size and dataset
 	DISSENSUS_VERIFY=1 $(BIN)/python -m pytest -n $(CORES)
 
-verify: install browser  ## all tests, the long ones too, with every seed, size and dataset
-	DISSENSUS_VERIFY=1 $(BIN)/python -m pytest -n $(CORES)
-
 lint: install  ## ruff: style and format
 	$(BIN)/ruff check src tests benchmarks experiments
 	$(BIN)/ruff format --check src tests benchmarks experiments
