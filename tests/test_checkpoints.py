@@ -273,13 +273,13 @@ def test_checkpoints_in_use_are_not_forgotten(tmp_path: Path) -> None:
 
 
 def test_restarts_on_threads_share_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = resourcing._identity
+    real = resourcing.Identity.folder
 
     def slow(*given: Any) -> str:
         time.sleep(0.3)  # the others ask meanwhile
         return real(*given)
 
-    monkeypatch.setattr(resourcing, "_identity", slow)
+    monkeypatch.setattr(resourcing.Identity, "folder", slow)
     monkeypatch.setattr(blocks, "SHARD_LABELS", 100_000)  # one block: threads go to the restarts
     model = ds.PGM(3, 2, n_restarts=3, max_iter=4, tol=0.0, n_jobs=3)
     assert differing(run(tmp_path, model), type(model)(**model.get_params()).fit(crowd())) == []
@@ -288,7 +288,7 @@ def test_restarts_on_threads_share_the_lock(tmp_path: Path, monkeypatch: pytest.
 def test_a_lock_that_was_removed_meanwhile_is_taken_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, first = scratch._lock, [True]
+    real, first = scratch.take_lock, [True]
 
     def late(handle: int, **more: Any) -> bool:
         """Between the opening of the file and the lock on it, the run before leaves."""
@@ -297,7 +297,7 @@ def test_a_lock_that_was_removed_meanwhile_is_taken_anew(
             (tmp_path / "fit").rmdir()
         return real(handle, **more)
 
-    monkeypatch.setattr(scratch, "_lock", late)
+    monkeypatch.setattr(scratch, "take_lock", late)
     with (
         alone_in(tmp_path / "fit"),
         pytest.raises(DataError, match="another run is using"),
