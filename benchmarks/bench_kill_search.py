@@ -23,7 +23,7 @@ from pathlib import Path
 
 import dissensus as ds
 from dissensus.paper.datasets import read_dataset
-from dissensus.selection.journal import FILE
+from dissensus.selection.search import FILE
 from timing import data_option
 
 

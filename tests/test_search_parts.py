@@ -16,11 +16,19 @@ import dissensus as ds
 from dissensus.data.rows import pair_items, pairs_per_item, random_places
 from dissensus.errors import DataError, ParameterError
 from dissensus.params import described, settings_words, stream_seed, trial_copy, with_settings
-from dissensus.selection.criteria import DevItems, HeldOutLabels, criterion_of, criterion_record, halves
-from dissensus.selection.grid import cells_of, size_of
-from dissensus.selection.information import InformationCriterion, log_complete, log_evidence, penalty
-from dissensus.selection.journal import FILE, open_journal
-from dissensus.selection.results import Cell, gain, stability
+from dissensus.selection.criteria import (
+    DevItems,
+    HeldOutLabels,
+    InformationCriterion,
+    criterion_of,
+    criterion_record,
+    halves,
+    log_complete,
+    log_evidence,
+    penalty,
+)
+from dissensus.selection.results import CellScores, gain, stability
+from dissensus.selection.search import FILE, cells_of, open_journal, size_of
 
 
 @pytest.fixture(scope="module")
@@ -251,8 +259,8 @@ def test_a_criterion_refuses_what_it_cannot_weigh(name: str, model: Any, crowd: 
 # ---- results ------------------------------------------------------------------------------------------
 
 
-def cell(name: int, *scores: float) -> Cell:
-    return Cell({"k": name}, scores, tuple(range(len(scores))), 1.0)
+def cell(name: int, *scores: float) -> CellScores:
+    return CellScores({"k": name}, scores, tuple(range(len(scores))), 1.0)
 
 
 def test_gain_by_hand() -> None:

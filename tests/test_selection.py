@@ -19,8 +19,8 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError, DissensusError, ParameterError
-from dissensus.selection.journal import FILE
-from dissensus.selection.select import Selection
+from dissensus.selection.results import Selection
+from dissensus.selection.search import FILE
 
 SIZES = {"n_item_clusters": [1, 2, 3], "n_annotator_clusters": [1, 2]}
 

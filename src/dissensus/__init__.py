@@ -23,7 +23,7 @@ _HOMES = {
     "load": "guided.files",
     "resources": "execution.resources",
     "select": "selection.select",
-    "Selection": "selection.select",
+    "Selection": "selection.results",
     "recover": "evaluation.recovery",
     "Recovery": "evaluation.recovery",
     "choose_model": "selection.compare",

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dissensus.evaluation.recovery import Recovery
-    from dissensus.selection.select import Selection
+    from dissensus.selection.results import Selection
 
 LABELS, ANNOTATORS, MODEL, REPORT = "labels.csv", "annotators.csv", "model.safetensors", "report.html"
 CELLS = "cells.csv"

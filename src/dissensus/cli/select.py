@@ -42,7 +42,7 @@ from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.models.base import Model
-    from dissensus.selection.select import Selection
+    from dissensus.selection.results import Selection
 
 SHOWN = 10  # cells in the table
 USUAL = "3:20"

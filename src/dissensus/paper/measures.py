@@ -22,7 +22,8 @@ from dissensus.paper.cells import Arrays, Cell, FinishedCells
 from dissensus.paper.columns import GUIDES, INSIDE, learner_of, shipped
 from dissensus.paper.datasets import Dataset, shares
 from dissensus.params import key_of, stream_seed
-from dissensus.selection.select import Selection, select
+from dissensus.selection.results import Selection
+from dissensus.selection.select import select
 
 Numbers = dict[str, Any]
 Result = tuple[Numbers, Arrays]

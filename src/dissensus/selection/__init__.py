@@ -1,15 +1,10 @@
-"""Which settings suit these labels? Trials that any processor may run, on a record that survives a kill.
+"""Which model, and which settings, suit these labels? Those that best foresee labels they have not seen.
 
 ::
 
-    grid.py          settings to try, and estimators that have them
-    criteria.py      what a trial is judged by: labels or items not seen
-    information.py   … or an information criterion
-    trials.py        which trials are run, in which order
-    workers.py       … on which processes
-    journal.py       what is finished, on disk
-    results.py       scores of a cell, gains, stability
-    progress.py      how much is behind and how long the rest will take
-
-:func:`dissensus.select` puts them together.
+    compare.py    models against each other on hidden labels; what "auto" tries
+    select.py     every cell of a grid of settings, and what its winner is held against
+    search.py     the cells, the trials that are run, and a record that survives a kill
+    criteria.py   what a trial is judged by
+    results.py    scores, gains, and whether the winner would stay
 """

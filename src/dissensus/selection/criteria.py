@@ -2,7 +2,7 @@
 
 A criterion is any function of (estimator, annotations, seed) that fits the estimator and gives a number. The
 seed stands for the split: trials with the same seed hide the same labels, so that their scores can be
-subtracted.
+subtracted. Information criteria of mixtures hide nothing, and weigh a fit against its size instead.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.rows import pair_items, pairs_per_item, random_places, take_pairs
 from dissensus.errors import DataError, bad_parameter
 from dissensus.params import plain
-from dissensus.selection.grid import Settings
-from dissensus.selection.information import InformationCriterion
 
 Criterion = Callable[[Any, Annotations, int], float]
 
@@ -83,6 +81,94 @@ def _score(fitted: Any, hidden: Annotations, given: str) -> float:
     return float(fitted.score(hidden) if given == "item and annotator" else fitted.score_items(hidden))
 
 
+# ---- information criteria -----------------------------------------------------------------------------
+#
+# With M items, N annotators and n labels, K × L clusters and P classes, the free parameters cost
+#
+#     pen = (K−1)/2 · log M + (L−1)/2 · log N + K·L·(P−1)/2 · log n                                      (1)
+#
+# as Keribin, Brault, Celeux and Govaert (Statistics and Computing 25, 2015) count them for latent block
+# models: shares of item clusters are learned from items, shares of annotator clusters from annotators, and Θ
+# from labels. FMM is the case L = 1. Then
+#
+#     bic = (log P(labels | Θ, ψ, Ω) − pen) / n        clusters summed over, in Bethe's form (exact for L = 1)
+#     icl = (log P(labels, ŵ, ẑ | Θ, ψ, Ω) − pen) / n  with every item and annotator in its likeliest cluster
+#     evidence = log P(labels) / n                     parameters integrated out: what a "vb" fit climbs
+#
+# None of them hides a label, so repeats differ by the fit's random start alone.
+
+ROUNDS = 100  # of messages, at most, until Bethe's form has settled
+
+
+@dataclass(frozen=True)
+class InformationCriterion:
+    """``bic``, ``icl`` or ``evidence`` of an FMM or a PGM."""
+
+    name: str
+
+    def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
+        """Fit on all labels and weigh the fit against its size."""
+        del seed
+        self._check(estimator)
+        fitted = estimator.fit(annotations)
+        if self.name == "evidence":
+            return float(fitted.trace_[-1]) / annotations.n_labels
+        explained = log_evidence if self.name == "bic" else log_complete
+        return (explained(fitted, annotations) - penalty(fitted, annotations)) / annotations.n_labels
+
+    def _check(self, estimator: Any) -> None:
+        kind = type(estimator).__name__
+        if self.name == "evidence" and getattr(estimator, "inference", None) != "vb":
+            raise bad_parameter("select", "criterion", "other than 'evidence' unless inference is 'vb'", kind)
+        if kind not in ("FMM", "PGM"):
+            rule = f"'held-out' or 'dev' for {kind}; information criteria count the parameters of FMM and PGM"
+            raise bad_parameter("select", "criterion", rule, self.name)
+
+
+def penalty(fitted: Any, annotations: Annotations) -> float:
+    """What the free parameters cost (1), items and annotators without labels not counted."""
+    K, L, P = fitted.cluster_view().theta.shape
+    M, N = map(np.count_nonzero, _present(annotations))
+    shares = (K - 1) * np.log(M) + (L - 1) * np.log(N)
+    return float(shares + K * L * (P - 1) * np.log(annotations.n_labels)) / 2
+
+
+def log_evidence(fitted: Any, annotations: Annotations) -> float:
+    """log P(labels | Θ, ψ, Ω) by messages run until they settle, from the prior shares."""
+    from dissensus.execution.run import Run
+    from dissensus.models.pgm.propagation import Graph, Potentials
+    from dissensus.numerics import safe_log
+
+    known = fitted.cluster_view()
+    potentials = Potentials(safe_log(known.theta), safe_log(known.psi), safe_log(known.omega))
+    graph = Graph.of(annotations, Run(), keep_cavities=False)
+    M, N = annotations.n_items, annotations.n_annotators
+    start = graph.start(np.tile(known.psi, (M, 1)), np.tile(known.omega, (N, 1)))
+    settled = graph.settle(start, potentials, rounds=ROUNDS, tol=1e-8 * annotations.n_labels)
+    return graph.evidence(settled)
+
+
+def log_complete(fitted: Any, annotations: Annotations) -> float:
+    """log P(labels, ŵ, ẑ | Θ, ψ, Ω)."""
+    from dissensus.models.pgm.parameters import block_counts
+    from dissensus.numerics import safe_log
+
+    known = fitted.cluster_view()
+    z = np.ones((annotations.n_annotators, 1)) if known.annotators is None else known.annotators
+    w, z = known.items.argmax(axis=1), z.argmax(axis=1)
+    counts = block_counts(annotations, w, z, *known.theta.shape[:2])
+    labelled, labelling = _present(annotations)
+    # Σ_{labels} log Θ_{w_m, z_n, y} + Σ_m log ψ_{w_m} + Σ_n log Ω_{z_n}
+    labels = (counts * safe_log(known.theta)).sum()
+    shares = safe_log(known.psi)[w[labelled]].sum() + safe_log(known.omega)[z[labelling]].sum()
+    return float(labels + shares)
+
+
+def _present(annotations: Annotations) -> tuple[Any, Any]:
+    """Which items and which annotators have labels: masks."""
+    return annotations.counts.any(axis=1), annotations.annotator_load > 0
+
+
 # ---- by name ------------------------------------------------------------------------------------------
 
 NAMES = ("held-out", "held-out-items", "dev", "dev-items", "bic", "icl", "evidence")
@@ -109,7 +195,7 @@ def _given(name: str) -> str:
     return "item" if name.endswith("-items") else "item and annotator"
 
 
-def criterion_record(criterion: Criterion) -> Settings:
+def criterion_record(criterion: Criterion) -> dict[str, Any]:
     """What a search writes down of its criterion: name and settings, data as their fingerprint.
 
     Of a function of the user's own only the name is known.

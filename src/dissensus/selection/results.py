@@ -1,20 +1,21 @@
-"""What a search found out about its cells: scores, gains over others, and whether the winner would stay."""
+"""What a search found: its cells' scores, gains over others, and whether the winner would stay."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dissensus.params import settings_words
-from dissensus.selection.trials import Candidate, Outcome, Outcomes, rank
+from dissensus.params import described, plain, settings_words
+from dissensus.selection.search import Candidate, Outcome, Outcomes, rank
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellScores:
     """Settings and how they scored, one score a repeat."""
 
     settings: Mapping[str, Any]
@@ -23,7 +24,7 @@ class Cell:
     seconds: float  # of one fit and its score, on average
 
     @classmethod
-    def of(cls, candidate: Candidate, outcomes: Mapping[int, Outcome]) -> Cell:
+    def of(cls, candidate: Candidate, outcomes: Mapping[int, Outcome]) -> CellScores:
         """A candidate's outcomes in the order of the repeats."""
         ordered = [outcomes[repeat] for repeat in sorted(outcomes)]
         return cls(
@@ -69,16 +70,98 @@ class Stability:
 
     wins: dict[str, int]  # cell -> on how many of the repeats it came first
     rank_correlation: float  # mean Spearman correlation between two repeats' rankings; NaN for one repeat
-    tied: tuple[Cell, ...]  # cells whose gap to the winner is within its standard error, the winner first
+    tied: tuple[CellScores, ...]  # whose gap to the winner is within its standard error, the winner first
 
 
-def ranked(candidates: Iterable[Candidate], outcomes: Outcomes) -> tuple[Cell, ...]:
+@dataclass(frozen=True)
+class Selection:
+    """What a search found: every cell's scores, the winner, and the evidence for it."""
+
+    estimator: Any  # as it was given
+    criterion: Mapping[str, Any]  # its name and settings
+    cells: tuple[CellScores, ...]  # best first
+    references: Mapping[str, CellScores]  # the best of FMM, of smoothed counts, ...
+    model: Any  # the winner, fitted to all labels (None if it was not asked for)
+    seed: int
+    seconds: float  # of this run; what an earlier one had finished is not in it
+
+    @property
+    def winner(self) -> CellScores:
+        """The cell with the highest mean score."""
+        return self.cells[0]
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The winner's settings."""
+        return dict(self.winner.settings)
+
+    @property
+    def gains(self) -> dict[str, Gain]:
+        """How much better the winner is than each reference, on the same splits."""
+        return {name: gain(self.winner, cell) for name, cell in self.references.items()}
+
+    @cached_property
+    def stability(self) -> Stability:
+        """Whether another cell would have won, had other labels been hidden."""
+        return stability(self.cells)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a cell, best first; ``behind`` is its gap to the winner on the splits that both have."""
+        return [
+            {
+                **plain(cell.settings),
+                "score": cell.score,
+                "error": cell.error,
+                "behind": gain(self.winner, cell).mean,
+                "repeats": cell.repeats,
+                "seconds": cell.seconds,
+                "seeds": " ".join(map(str, cell.seeds)),
+            }
+            for cell in self.cells
+        ]
+
+    def to_frame(self) -> Any:
+        """The table of cells as a pandas data frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the fitted model, as plain values."""
+        return {
+            "estimator": described(self.estimator),
+            "criterion": dict(self.criterion),
+            "seed": self.seed,
+            "winner": plain(self.params),
+            "score": self.winner.score,
+            "error": self.winner.error,
+            "references": {name: _reference(cell) for name, cell in self.references.items()},
+            "gains": {name: found._asdict() for name, found in self.gains.items()},
+            "stability": {
+                "wins": self.stability.wins,
+                "rank_correlation": self.stability.rank_correlation,
+                "tied": [plain(cell.settings) for cell in self.stability.tied],
+            },
+            "cells": self.rows(),
+            "seconds": round(self.seconds, 3),
+        }
+
+    def __repr__(self) -> str:
+        found = f"winner: {settings_words(self.params)}, score {self.winner.score:.4f}"
+        return f"Selection({len(self.cells)} cells, {found})"
+
+
+def _reference(cell: CellScores) -> dict[str, Any]:
+    return {"settings": plain(cell.settings), "score": cell.score, "error": cell.error}
+
+
+def ranked(candidates: Iterable[Candidate], outcomes: Outcomes) -> tuple[CellScores, ...]:
     """Cells from best to worst: those tried on most repeats first, then by mean score, then the smaller."""
-    cells = [Cell.of(candidate, outcomes[candidate.key]) for candidate in candidates]
+    cells = [CellScores.of(candidate, outcomes[candidate.key]) for candidate in candidates]
     return tuple(sorted(cells, key=lambda cell: (-cell.repeats, *rank(cell.score, cell.settings))))
 
 
-def gain(better: Cell, other: Cell) -> Gain:
+def gain(better: CellScores, other: CellScores) -> Gain:
     """``better`` minus ``other`` on the repeats that both have."""
     shared = min(better.repeats, other.repeats)
     with np.errstate(invalid="ignore"):  # two scores of −∞ differ by nothing known
@@ -86,7 +169,7 @@ def gain(better: Cell, other: Cell) -> Gain:
     return Gain(float(differences.mean()), _standard_error(differences), shared)
 
 
-def stability(cells: Sequence[Cell]) -> Stability:
+def stability(cells: Sequence[CellScores]) -> Stability:
     """Of the ranking, best cell first."""
     finalists = [cell for cell in cells if cell.repeats == cells[0].repeats]
     scores = np.array([cell.scores for cell in finalists])

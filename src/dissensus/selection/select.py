@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
@@ -22,95 +22,31 @@ from dissensus.errors import ParameterError, bad_parameter
 from dissensus.execution.progress import ShowProgress, shown
 from dissensus.execution.resources import current
 from dissensus.models.base import as_annotations
-from dissensus.params import described, plain, settings_words, with_settings
-from dissensus.selection.criteria import Criterion, criterion_of, criterion_record
-from dissensus.selection.grid import Grid, cells_of
-from dissensus.selection.journal import open_journal
-from dissensus.selection.references import References, reference_candidates
-from dissensus.selection.results import Cell, Gain, Stability, gain, ranked, stability
-from dissensus.selection.trials import Candidate, Material, Outcomes, Search
+from dissensus.params import described, plain, with_settings
+from dissensus.selection.criteria import (
+    Criterion,
+    DevItems,
+    HeldOutLabels,
+    InformationCriterion,
+    criterion_of,
+    criterion_record,
+)
+from dissensus.selection.results import CellScores, Selection, ranked
+from dissensus.selection.search import (
+    Candidate,
+    Grid,
+    Outcomes,
+    Search,
+    SearchData,
+    Settings,
+    cells_of,
+    open_journal,
+)
 
+References = Mapping[str, Sequence[Any]]
 
-@dataclass(frozen=True)
-class Selection:
-    """What a search found: every cell's scores, the winner, and the evidence for it."""
-
-    estimator: Any  # as it was given
-    criterion: Mapping[str, Any]  # its name and settings
-    cells: tuple[Cell, ...]  # best first
-    references: Mapping[str, Cell]  # the best of FMM, of smoothed counts, ...
-    model: Any  # the winner, fitted to all labels (None if it was not asked for)
-    seed: int
-    seconds: float  # of this run; what an earlier one had finished is not in it
-
-    @property
-    def winner(self) -> Cell:
-        """The cell with the highest mean score."""
-        return self.cells[0]
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The winner's settings."""
-        return dict(self.winner.settings)
-
-    @property
-    def gains(self) -> dict[str, Gain]:
-        """How much better the winner is than each reference, on the same splits."""
-        return {name: gain(self.winner, cell) for name, cell in self.references.items()}
-
-    @cached_property
-    def stability(self) -> Stability:
-        """Whether another cell would have won, had other labels been hidden."""
-        return stability(self.cells)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One row a cell, best first; ``behind`` is its gap to the winner on the splits that both have."""
-        return [
-            {
-                **plain(cell.settings),
-                "score": cell.score,
-                "error": cell.error,
-                "behind": gain(self.winner, cell).mean,
-                "repeats": cell.repeats,
-                "seconds": cell.seconds,
-                "seeds": " ".join(map(str, cell.seeds)),
-            }
-            for cell in self.cells
-        ]
-
-    def to_frame(self) -> Any:
-        """The table of cells as a pandas data frame."""
-        import pandas as pd
-
-        return pd.DataFrame(self.rows())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything but the fitted model, as plain values."""
-        return {
-            "estimator": described(self.estimator),
-            "criterion": dict(self.criterion),
-            "seed": self.seed,
-            "winner": plain(self.params),
-            "score": self.winner.score,
-            "error": self.winner.error,
-            "references": {name: _reference(cell) for name, cell in self.references.items()},
-            "gains": {name: found._asdict() for name, found in self.gains.items()},
-            "stability": {
-                "wins": self.stability.wins,
-                "rank_correlation": self.stability.rank_correlation,
-                "tied": [plain(cell.settings) for cell in self.stability.tied],
-            },
-            "cells": self.rows(),
-            "seconds": round(self.seconds, 3),
-        }
-
-    def __repr__(self) -> str:
-        found = f"winner: {settings_words(self.params)}, score {self.winner.score:.4f}"
-        return f"Selection({len(self.cells)} cells, {found})"
-
-
-def _reference(cell: Cell) -> dict[str, Any]:
-    return {"settings": plain(cell.settings), "score": cell.score, "error": cell.error}
+FMM_SIZES = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 30, 40)
+AMOUNTS = tuple(np.geomspace(0.01, 10.0, 13).round(4).tolist())  # pseudo-labels added to every class
 
 
 def select(
@@ -143,8 +79,8 @@ def select(
     criterion
         ``"held-out"``: log P(label | item, annotator) of hidden pairs (``"held-out-items"``: given the item
         alone); ``"dev"``: the same of items kept out of the fit, half of their labels folded in
-        (``"dev-items"``); ``"bic"``, ``"icl"``, ``"evidence"``: see `information.py`; or a
-        function of (estimator, annotations, seed) that fits and gives a number, higher being better.
+        (``"dev-items"``); ``"bic"``, ``"icl"``, ``"evidence"``: see `criteria.py`; or a function of
+        (estimator, annotations, seed) that fits and gives a number, higher being better.
     dev
         Items for ``"dev"``; without them a share ``test_size`` of the items is kept out.
     test_size
@@ -172,8 +108,8 @@ def select(
     others = reference_candidates(estimator, data, judge, references)
     _check_settings([*cells, *others])
     with shown(progress) as tell:
-        material, everyone = Material(data, judge), [*cells, *others]
-        search = Search(material, everyone, repeats, finalists, seed, tell, _forget, n_jobs, executor)
+        shared, everyone = SearchData(data, judge), [*cells, *others]
+        search = Search(shared, everyone, repeats, finalists, seed, tell, _forget, n_jobs, executor)
         header = _header(estimator, data, judge, search)
         with _kept(search, None if directory is None else Path(directory), header):
             outcomes = search.run()
@@ -243,9 +179,53 @@ def _forget(line: Mapping[str, Any]) -> None:
     """No directory: nothing is written down."""
 
 
-def _best_of_each(others: Sequence[Candidate], outcomes: Outcomes) -> dict[str, Cell]:
+def _best_of_each(others: Sequence[Candidate], outcomes: Outcomes) -> dict[str, CellScores]:
     groups = dict.fromkeys(candidate.group for candidate in others)
     return {
         name: ranked([candidate for candidate in others if candidate.group == name], outcomes)[0]
         for name in groups
     }
+
+
+# ---- what a winner is held against --------------------------------------------------------------------
+
+
+def reference_candidates(
+    estimator: Any, annotations: Annotations, criterion: Criterion, given: References | None
+) -> list[Candidate]:
+    """The references given, or those that the criterion can judge; none for a function of the user's own."""
+    if given is not None:
+        return [
+            Candidate(name, {"model": repr(one)}, with_settings(one, {}))
+            for name, several in given.items()
+            for one in several
+        ]
+    wanted = _comparable(criterion)
+    tables = {"FMM": _mixtures(annotations), "counts": _counts()}
+    return [
+        Candidate(name, settings, with_settings(model, settings))
+        for name, (model, grid) in tables.items()
+        if name in wanted and type(model) is not type(estimator)
+        for settings in grid
+    ]
+
+
+def _comparable(criterion: Criterion) -> tuple[str, ...]:
+    if isinstance(criterion, HeldOutLabels | DevItems):
+        return ("FMM", "counts")
+    if isinstance(criterion, InformationCriterion) and criterion.name != "evidence":
+        return ("FMM",)
+    return ()
+
+
+def _mixtures(annotations: Annotations) -> tuple[Any, list[Settings]]:
+    from dissensus.models.fmm import FMM
+
+    sizes = [size for size in FMM_SIZES if size <= max(annotations.n_items, 1)]
+    return FMM(), [{"n_item_clusters": size} for size in sizes]
+
+
+def _counts() -> tuple[Any, list[Settings]]:
+    from dissensus.models.empirical import EmpiricalDistribution
+
+    return EmpiricalDistribution(), [{"smoothing": amount} for amount in (None, *AMOUNTS)]

@@ -1,0 +1,318 @@
+"""A search: cells of a grid, the trials that judge them, and a record of what is finished.
+
+A trial fits one candidate under one repeat: every candidate on the first split, then the best of each group
+on further splits. Repeat r hides the same labels from every candidate, so scores of one repeat can be
+subtracted; its fit draws from a stream that depends on the search's seed and on the candidate's own settings,
+so that neither the order of trials nor what runs them can matter.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from dissensus.data.annotations import Annotations
+from dissensus.errors import DataError, bad_parameter, system_words
+from dissensus.execution.progress import Clock, Progress
+from dissensus.execution.tasks import Workers, workers
+from dissensus.io.atomic import atomic_path, take_lock
+from dissensus.params import key_of, plain, settings_words, stream_seed, trial_copy
+from dissensus.selection.criteria import Criterion
+
+Settings = dict[str, Any]
+Grid = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+# ---- cells of a grid ----------------------------------------------------------------------------------
+
+
+def cells_of(grid: Grid) -> list[Settings]:
+    """Every combination of a grid's values, each once, in the grid's order.
+
+    A grid maps the name of a setting to the values to try (one value may stand alone); a list of such
+    mappings is tried one after the other.
+    """
+    parts = [grid] if isinstance(grid, Mapping) else list(grid)
+    cells = [dict(zip(part, chosen, strict=True)) for part in parts for chosen in _product(part)]
+    if not cells:
+        raise bad_parameter("select", "grid", "a mapping of setting names to values to try", grid)
+    return list({key_of(cell): cell for cell in cells}.values())
+
+
+def _product(part: Mapping[str, Any]) -> Iterable[tuple[Any, ...]]:
+    return itertools.product(*(_values(part[name]) for name in part))
+
+
+def _values(given: Any) -> list[Any]:
+    several = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
+    return [one.item() if isinstance(one, np.generic) else one for one in (given if several else [given])]
+
+
+def size_of(settings: Mapping[str, Any]) -> int:
+    """How big a cell is: the product of its whole numbers. Big ones are run first and lose ties."""
+    wholes = [value for value in settings.values() if isinstance(value, int) and not isinstance(value, bool)]
+    return math.prod(max(value, 1) for value in wholes)
+
+
+# ---- trials -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings to try: a cell of the grid (group ""), or one of the models it is compared with."""
+
+    group: str
+    settings: Mapping[str, Any]
+    estimator: Any  # has the settings; not fitted
+
+    @property
+    def key(self) -> str:
+        """The same text for the same candidate in every run."""
+        return key_of([self.group, self.settings])
+
+    def __str__(self) -> str:
+        return f"{self.group} {settings_words(self.settings)}".strip()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate under one repeat."""
+
+    candidate: Candidate
+    repeat: int
+    split_seed: int
+    fit_seed: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a trial."""
+
+    seed: int  # of the fit
+    score: float
+    seconds: float
+
+
+Outcomes = dict[str, dict[int, Outcome]]  # candidate's key -> repeat -> outcome
+
+
+@dataclass(frozen=True)
+class SearchData:
+    """What all trials of a search share."""
+
+    annotations: Annotations
+    criterion: Criterion
+
+
+def run_trial(data: SearchData, trial: Trial) -> Outcome:
+    """Fit and judge one candidate."""
+    candidate = trial.candidate
+    estimator = trial_copy(candidate.estimator, trial.fit_seed, candidate.settings)
+    started = time.perf_counter()
+    score = float(data.criterion(estimator, data.annotations, trial.split_seed))
+    return Outcome(trial.fit_seed, score, time.perf_counter() - started)
+
+
+def rank(score: float, settings: Mapping[str, Any]) -> tuple[bool, float, int]:
+    """What sorts the best first: higher scores, of equals the smaller cell, what is no number last."""
+    return bool(np.isnan(score)), 0.0 if np.isnan(score) else -score, size_of(settings)
+
+
+@dataclass
+class Search:
+    """Trials under way: what is planned, what is done, and who is told."""
+
+    data: SearchData
+    candidates: Sequence[Candidate]
+    repeats: int
+    finalists: int | None
+    seed: int
+    progress: Progress
+    record: Callable[[Mapping[str, Any]], None]
+    n_jobs: int = -1
+    executor: Executor | None = None
+    done: Outcomes = field(default_factory=lambda: defaultdict(dict))
+
+    def resume(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Take over what an earlier run has finished."""
+        for line in lines:
+            key = key_of([line["group"], line["settings"]])
+            self.done[key][line["repeat"]] = Outcome(line["seed"], line["score"], line["seconds"])
+
+    def run(self) -> Outcomes:
+        """Every candidate on the first split, then the finalists on the others."""
+        first = self._missing(self.candidates, range(1))
+        clock = Clock(self.progress, self._weight(first) + self._weight_of_final())
+        n_tasks = len(self.candidates)
+        with workers(self.data, n_tasks, n_jobs=self.n_jobs, executor=self.executor) as pool:
+            self._run(first, pool, clock)
+            final = self._missing(self._finalists(), range(1, self.repeats))
+            clock.expect(self._weight(final))
+            self._run(final, pool, clock)
+        return self.done
+
+    def _run(self, trials: Sequence[Trial], pool: Workers, clock: Clock) -> None:
+        # Big fits first: the last to finish is then a small one, and no core waits long for it.
+        ordered = sorted(trials, key=lambda trial: -size_of(trial.candidate.settings))
+        for trial, outcome in pool.completed(run_trial, ordered):
+            self.done[trial.candidate.key][trial.repeat] = outcome
+            self.record(_line(trial, outcome))
+            clock.tick(self._weight([trial]), self._words(trial))
+
+    def _missing(self, candidates: Iterable[Candidate], repeats: Iterable[int]) -> list[Trial]:
+        wanted = [(candidate, repeat) for candidate in candidates for repeat in repeats]
+        return [
+            Trial(candidate, repeat, self.seed + repeat, stream_seed(self.seed, candidate.key, repeat))
+            for candidate, repeat in wanted
+            if repeat not in self.done[candidate.key]
+        ]
+
+    def _finalists(self) -> list[Candidate]:
+        """The best of each group on the first split; of equals, the smaller."""
+        groups: dict[str, list[Candidate]] = defaultdict(list)
+        for candidate in self.candidates:
+            groups[candidate.group].append(candidate)
+        ranked = [sorted(group, key=self._first_rank)[: self.finalists] for group in groups.values()]
+        return [candidate for group in ranked for candidate in group]
+
+    def _first_rank(self, candidate: Candidate) -> tuple[bool, float, int]:
+        return rank(self.done[candidate.key][0].score, candidate.settings)
+
+    # ---- telling how far it is ------------------------------------------------------------------------
+
+    def _weight(self, trials: Iterable[Trial]) -> float:
+        """Expected cost: half of an average fit's is the same for all sizes, the rest grows with the size."""
+        average = self._average_size
+        return sum(average + size_of(trial.candidate.settings) for trial in trials)
+
+    def _weight_of_final(self) -> float:
+        """Of the finalists' further trials, while it is not known who they will be."""
+        n_groups = len({candidate.group for candidate in self.candidates})
+        n_cells = min(len(self.candidates), n_groups * (self.finalists or len(self.candidates)))
+        return 2 * self._average_size * n_cells * (self.repeats - 1)
+
+    @property
+    def _average_size(self) -> float:
+        return float(np.mean([size_of(candidate.settings) for candidate in self.candidates]))
+
+    def _words(self, trial: Trial) -> str:
+        n_done = sum(0 in repeats for repeats in self.done.values())
+        if trial.repeat == 0:
+            return f"{n_done:,} of {len(self.candidates):,} tried: {trial.candidate}"
+        return f"split {trial.repeat + 1} of {self.repeats}: {trial.candidate}"
+
+
+def _line(trial: Trial, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "group": trial.candidate.group,
+        "settings": plain(trial.candidate.settings),
+        "repeat": trial.repeat,
+        "seed": outcome.seed,
+        "score": outcome.score,
+        "seconds": round(outcome.seconds, 4),
+    }
+
+
+# ---- what is finished, on disk ------------------------------------------------------------------------
+#
+# One JSON line a trial, each on the disk before the next is begun. The first line says what the search is
+# (data, estimator, grid, criterion, seeds). A search that was killed reads the lines back and runs only what
+# is missing; a last line that was cut short is dropped. A search of other data or settings is refused, and so
+# is a second search in the same place.
+
+FILE = "search.jsonl"
+FORMAT = "dissensus search 1"
+
+Line = dict[str, Any]
+
+
+class Journal:
+    """The record of one search; built by :func:`open_journal`."""
+
+    def __init__(self, path: Path, file: BinaryIO, lines: list[Line]) -> None:
+        self.path = path
+        self.lines = lines  # what was finished when the search began
+        self._file = file
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        """Append a line and put it on the disk."""
+        try:
+            self._file.write(_encoded(line))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            reason = system_words(error)
+            raise DataError(
+                f"{self.path}: cannot be written ({reason}); what is there is kept: make room and run again"
+            ) from error
+
+
+@contextmanager
+def open_journal(directory: Path, header: Mapping[str, Any]) -> Iterator[Journal]:
+    """Begin a search in a directory, or go on with the one that is there if it is the same."""
+    path = directory / FILE
+    header = {"format": FORMAT, **header}
+    if not path.exists():
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(_encoded(header))
+    with path.open("r+b") as file:
+        if not take_lock(file.fileno()):
+            raise DataError(f"{path}: another search is writing here; wait for it, or choose another")
+        first, *lines = _read(file, path)
+        _check_same(first, header, path)
+        yield Journal(path, file, lines)
+
+
+def _encoded(line: Mapping[str, Any]) -> bytes:
+    return json.dumps(line, ensure_ascii=False).encode() + b"\n"
+
+
+def _read(file: BinaryIO, path: Path) -> list[Line]:
+    """Every whole line; a last one that was cut short is removed from the file."""
+    content = file.read()
+    whole = content[: content.rfind(b"\n") + 1]
+    file.seek(len(whole))
+    file.truncate()
+    lines = [_parsed(text, number, path) for number, text in enumerate(whole.splitlines(), start=1)]
+    if not lines or lines[0].get("format") != FORMAT:
+        raise DataError(f"{path}: is not the record of a search; choose another directory, or remove it")
+    return lines
+
+
+def _parsed(text: bytes, number: int, path: Path) -> Line:
+    try:
+        line = json.loads(text)
+    except ValueError:
+        line = None
+    if not isinstance(line, dict):
+        raise DataError(f"{path} line {number}: is damaged; remove that line, and its trial is run again")
+    return line
+
+
+def _check_same(found: Line, wanted: Mapping[str, Any], path: Path) -> None:
+    """The same search, or the first thing in which the two differ."""
+    expected = json.loads(_encoded(wanted))
+    for name in dict.fromkeys([*expected, *found]):
+        if found.get(name) != expected.get(name):
+            was, now = _shown(found.get(name)), _shown(expected.get(name))
+            raise DataError(
+                f"{path}: belongs to another search ({name} was {was}, is now {now}); "
+                "choose another directory, or remove it to start anew"
+            )
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:60]}…"
