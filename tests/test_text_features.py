@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 import dissensus as ds
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
-from dissensus.features import features as module
+from dissensus.features import items as module
 from dissensus.features.items import as_features, features_of
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
