@@ -379,16 +379,9 @@ lewidi_cross_entropy = _mean_of(lewidi_cross_entropy_rows)
 METRICS: dict[str, Callable[..., float]] = {
     metric.__name__: metric
     for metric in (
-        *(kl, reverse_kl, cross_entropy, jensen_shannon, jensen_shannon_distance, manhattan, total_variation),
-        *(
-            wasserstein,
-            entropy_difference,
-            entropy_correlation,
-            accuracy,
-            onehot_accuracy,
-            macro_f1,
-            weighted_f1,
-        ),
+        *(kl, reverse_kl, cross_entropy, jensen_shannon, jensen_shannon_distance, manhattan),
+        *(total_variation, wasserstein, entropy_difference, entropy_correlation),
+        *(accuracy, onehot_accuracy, macro_f1, weighted_f1),
         *(lewidi_cross_entropy, lewidi_f1, lewidi_manhattan, lewidi_wasserstein),
     )
 }

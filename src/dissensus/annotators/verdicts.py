@@ -29,9 +29,8 @@ from numpy.typing import NDArray
 from scipy.special import entr
 
 from dissensus.annotators.group_model import LEAST_CONTESTED, Fit, Fitting, guesses
-from dissensus.annotators.informativeness import information_per_label, spam_score
+from dissensus.annotators.informativeness import agreement_and_information, information_per_label, spam_score
 from dissensus.data.annotations import Annotations
-from dissensus.evaluation.agreement import agreement_with_others
 from dissensus.execution.threads import Executor, executor
 from dissensus.models.base import as_annotations, make_frame
 from dissensus.numerics import Array
@@ -153,9 +152,8 @@ def annotator_verdicts(
     """
     check_rules("annotator_verdicts", _RULES, min_labels=min_labels, max_groups=max_groups, seed=seed)
     known = as_annotations(annotations)
-    agreement = agreement_with_others(known)
     shared = _on_shared_items(known)
-    facts = _Facts(agreement, information_per_label(known), spam_score(known), shared.annotator_load)
+    facts = _Facts(*agreement_and_information(known), spam_score(known), shared.annotator_load)
     with executor(n_jobs) as pool:
         views = find_views(shared, max_groups, seed, pool)
     _let_off(views, facts, known)

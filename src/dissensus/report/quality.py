@@ -196,7 +196,7 @@ def quick_worth(model: Model, annotations: Annotations, seed: int) -> dict[str, 
         n_jobs=1,
         progress=False,
     )
-    how = f"a quick estimate on {len(chosen):,} items; dissensus recover gives one with intervals"
+    how = f"a quick estimate on {len(chosen):,} items; a full recovery gives one with intervals"
     return _worth(shown, found.results[0].efficiency, pool, how)
 
 
