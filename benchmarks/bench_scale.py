@@ -150,7 +150,7 @@ def precision(store: str) -> dict[str, Any]:
     }
 
 
-def found_again(store: str, clusters: str) -> dict[str, Any]:
+def clusters_found(store: str, clusters: str) -> dict[str, Any]:
     """How well the true clusters are found: PGM of their number, the best of three starts."""
     from sklearn.metrics import adjusted_rand_score
 
@@ -223,7 +223,7 @@ MEASUREMENTS = {
     "fit one thread": lambda model, source: fit_one_thread(model, source),
     "fit on Dask": lambda model, source, n: fit(model, source, cluster="local", n_workers=int(n)),
     "peer": peer,
-    "found_again": found_again,
+    "clusters_found": clusters_found,
     "precision": precision,
     "overhead": overhead,
 }
@@ -342,9 +342,11 @@ def main(most: int, folder: Path, page: Path | None) -> int:
             largest = found[SIZES[-1]][model]
             status |= verdict(f"{model}, seconds an iteration at 10^8", largest["seconds"], limit)
             status |= verdict(f"{model}, GB of memory at 10^8", largest["memory"] / 1e9, 12)
-    status |= same_bits(folder, say)
+    if DASK_LABELS in found:
+        status |= same_bits(folder, say)
     found_again(folder, say)
-    single(folder, say)
+    if DASK_LABELS in found:
+        single(folder, say)
     one = measured("overhead")
     say(f"\nOn Dask (two workers, loopback) a round of {one['shards']} shards takes "
         f"{one['seconds'] * 1e3:.0f} ms more than here (at most 60).")  # fmt: skip
@@ -406,7 +408,7 @@ def found_again(folder: Path, say: Any) -> None:
     store = folder / f"{CLUSTER_LABELS}-5.store"
     if not store.exists():
         return
-    one = measured("found_again", store, folder / f"{CLUSTER_LABELS}-5.npy")
+    one = measured("clusters_found", store, folder / f"{CLUSTER_LABELS}-5.npy")
     K, L = PLANTED
     say(f"Planted clusters at {CLUSTER_LABELS:,} labels, PGM {K} × {L} (adjusted Rand index): "
         f"annotators {one['annotators']:.3f}, those with 20 labels or more ({one['busy_share']:.0%}) "
