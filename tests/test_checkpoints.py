@@ -393,7 +393,7 @@ def test_no_room_for_messages_is_one_line(tmp_path: Path, monkeypatch: pytest.Mo
 
     line = (
         r"round-[0-9a-f]{12}: the messages of a round cannot be written \(no space left on device\); make "
-        r"room there, or name another place with scratch= \(--scratch\)$"
+        r"room there, or name another place with scratch=$"
     )
     with monkeypatch.context() as patch:
         patch.setattr(np.lib.format, "write_array", full)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import dissensus
 from cli_help import failure, run, tree, write_votes
 from dissensus._version import __version__
+from dissensus.cli.app import in_shell_words
 from dissensus.cli.settings import parse_values
 from dissensus.models import FEATURE_MODELS, MODELS
 
@@ -68,6 +70,39 @@ def test_a_mistyped_option_suggests_the_near_one() -> None:
 
 def test_a_missing_argument_points_to_the_help() -> None:
     assert failure("fit").endswith("see: dissensus fit --help")
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        (
+            "hide none (test_size=0), or allow more memory=",
+            "hide none (--test-size 0), or allow more --memory",
+        ),
+        (
+            "say which it is with item='my id'; it has x",
+            "say which it is with --item-column 'my id'; it has x",
+        ),
+        ("choose another place, or give force=True", "choose another place, or give --force"),
+        ("write it as name=value, as in alpha=12", "write it as name=value, as in alpha=12"),
+        ("'memory=' and votes/memory=1.csv", "'memory=' and votes/memory=1.csv"),
+    ],
+)
+def test_settings_in_a_message_are_the_commands_options(message: str, shown: str) -> None:
+    options = {"--test-size", "--memory", "--item-column", "--force"}
+    assert in_shell_words(message, options) == shown
+
+
+def test_no_message_of_the_library_names_an_option_of_the_shell() -> None:
+    rooms = Path(dissensus.__file__).parent
+    named = {
+        f"{file.relative_to(rooms)}: {line.strip()}"
+        for file in rooms.rglob("*.py")
+        if "cli" not in file.parts
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if re.search(r"""["'( ]--[a-z{]""", line) and not line.lstrip().startswith("#")
+    }
+    assert named == set()
 
 
 def test_an_unexpected_error_is_one_line_that_says_how_to_report_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +251,10 @@ BAD = {
     "a policy that is none": (["fit", "votes.csv", "--duplicates", "kep"], "'keep'"),
     "a label outside the set": (["fit", "votes.csv", "--classes", "x,z"], "'y' is not in the label set"),
     "a share beyond one": (["fit", "votes.csv", "--test-size", "1.5"], "'test_size' parameter of refine"),
-    "somebody's directory": (["fit", "votes.csv", "-o", "thesis"], "was not written by dissensus"),
+    "somebody's directory": (
+        ["fit", "votes.csv", "-o", "thesis"],
+        "not written by dissensus; choose another place, or give --force",
+    ),
     "a file to write into": (["fit", "votes.csv", "-o", "votes.csv"], "is a file"),
     "features of other items": (["fit", "votes.csv", "--features", "f.npy"], "f.npy"),
     "text without items": (["fit", "votes.csv", "--text-column", "text"], "no item table"),

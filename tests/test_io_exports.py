@@ -81,7 +81,7 @@ def test_several_answers_can_be_refused(make: Callable[[Path], Sample], tmp_path
     pairs = [label[:2] for label in sample.labels]
     holds_several = len(set(pairs)) < len(pairs) and make is not samples.mturk_ticks
     if holds_several:
-        with pytest.raises(DataError, match=r"several answers .*--several keep"):
+        with pytest.raises(DataError, match=r"several answers .*several='keep'"):
             load_export(sample.path, several="error", **sample.options)
     elif make is not samples.mturk_ticks:
         assert triples(load_export(sample.path, several="error", **sample.options)) == sample.labels
@@ -209,7 +209,7 @@ def two_questions(folder: Path) -> Path:
 
 def test_several_questions_are_named_and_one_is_picked(tmp_path: Path) -> None:
     file = two_questions(tmp_path)
-    with pytest.raises(DataError, match=r"several questions \(mood, topic\); choose one with --question"):
+    with pytest.raises(DataError, match=r"several questions \(mood, topic\); choose one with question="):
         load_export(file)
     imported = load_export(file, question="topic")
     assert triples(imported) == [("8", "15", "sport")]
@@ -438,7 +438,7 @@ def test_unknown_settings_and_files(tmp_path: Path) -> None:
         load_export(tmp_path / "absent.json")
     with pytest.raises(DataError, match="no such file"):
         load_export(tmp_path / "absent.json", format="prodigy")
-    with pytest.raises(DataError, match="no export that is known; name it with --format"):
+    with pytest.raises(DataError, match="no export that is known; name it with format="):
         load_export(written(tmp_path, "a,b\n1,2\n", "x.csv"))
     with pytest.raises(DataError, match="no text column 'txt'; did you mean 'text'"):
         load_export(file, text_column="txt")
@@ -552,11 +552,11 @@ def test_lists_of_class_numbers_get_their_names(tmp_path: Path) -> None:
         ({"item": ["a"], "label": ["x"]}, r"has no annotator column.*\(item, label\)"),
         (
             {"item": ["a"], "annotator": ["x"], "mood": ["y"]},
-            r"which column holds the answers; .*--question \(mood\)",
+            r"which column holds the answers; .*question= \(mood\)",
         ),
         (
             {"thing": ["a"], "annotator": ["x"], "label": ["y"]},
-            "has no item column; name it with --item-column",
+            "has no item column; name it with item=",
         ),
         (
             {"item": ["a"], "annotator": [["x", "y"]], "label": [["z"]]},
@@ -580,12 +580,12 @@ def test_the_columns_of_a_dataset_may_have_any_names(tmp_path: Path) -> None:
     path = on_disk(
         tmp_path / "data", pa.table({"thing": ["a"], "who": ["x"], "mood": ["sad"], "label": ["z"]})
     )
-    with pytest.raises(DataError, match=r"no annotator column; name it with --annotator-column \(thing, who"):
+    with pytest.raises(DataError, match=r"no annotator column; name it with annotator= \(thing, who"):
         read_annotations(path, item="thing")
     for question in ({"question": "mood"}, {"label": "mood"}):
         read = read_annotations(path, item="thing", annotator="who", **question)
         assert [list(ids) for ids in (read.items, read.annotators, read.classes)] == [["a"], ["x"], ["sad"]]
-    with pytest.raises(DataError, match="has no column 'by'; name it with --annotator-column"):
+    with pytest.raises(DataError, match="has no column 'by'; name it with annotator="):
         load_export(path, item_column="thing", annotator_column="by")
     with pytest.raises(DataError, match="label-studio files say themselves who annotated"):
         load_export(written(tmp_path, [task()]), annotator_column="who")
@@ -595,7 +595,7 @@ def test_every_label_column_of_a_dataset_is_a_question(tmp_path: Path) -> None:
     path = on_disk(
         tmp_path / "data", pa.table({"id": ["a"], "annotator": ["x"], "Rating": [4], "label": ["y"]})
     )
-    with pytest.raises(DataError, match=r"several questions \(Rating, label\); choose one with --question"):
+    with pytest.raises(DataError, match=r"several questions \(Rating, label\); choose one with question="):
         load_export(path)
     chosen = load_export(path, question="Rating")
     assert (triples(chosen), chosen.questions) == ([("a", "x", "4")], ("Rating", "label"))

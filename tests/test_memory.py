@@ -64,7 +64,7 @@ def test_threads_and_workers_count() -> None:
 def test_too_little_is_refused_with_what_would_do() -> None:
     line = (
         "Model on 4 labels needs 250.1MB of memory at least, and 100MB are allowed; allow as much with "
-        "memory= (--memory), or use fewer clusters, threads or workers"
+        "memory=, or use fewer clusters, threads or workers"
     )
     with ds.resources(memory="100MB"), pytest.raises(DataError, match=f"^{re.escape(line)}$"):
         Model().fit(LABELS)

@@ -131,7 +131,7 @@ def in_shell_words(message: str, options: Collection[str]) -> str:
         flag = f"--{OPTION_OF.get(name, name).replace('_', '-')}"
         if flag not in options:
             return found[0]
-        return flag if value is None else f"{flag} {value}"
+        return flag if value in (None, "True") else f"{flag} {shlex.quote(value)}"
 
     return re.sub(r"(?<=[ (])(?P<name>[a-z_]+)=(?:'(?P<text>[^']*)'|(?P<value>[\w.,]*\w))?", option, message)
 

@@ -89,8 +89,8 @@ def one_row_a_pair(
     if duplicates == "error" and repeats.any():
         second = int(order[1:][repeats].min())
         raise DataError(
-            f"{name_row(second)} occur together more than once; remove the repeats or set duplicates "
-            "to keep, first or last"
+            f"{name_row(second)} occur together more than once; remove the repeats, or say which "
+            "count with duplicates= (keep, first or last)"
         )
     keep = np.append(~repeats, True) if duplicates == "last" else np.append(True, ~repeats)
     return np.sort(order[keep])

@@ -91,7 +91,7 @@ def cannot_write(folder: Path, error: OSError) -> DataError:
     remedy = (
         "make room there and run the same again: it goes on from the last one"
         if full
-        else "name another directory with checkpoint= (--checkpoint)"
+        else "name another directory with checkpoint="
     )
     return DataError(f"{folder}: a checkpoint cannot be written ({reason}); {remedy}")
 

@@ -51,7 +51,7 @@ def planned(
     if least > memory:
         raise DataError(
             f"{name} on {n_labels:,} labels needs {size_words(least)} of memory "
-            f"at least, and {size_words(memory)} are allowed; allow as much with memory= (--memory), or use "
+            f"at least, and {size_words(memory)} are allowed; allow as much with memory=, or use "
             "fewer clusters, threads or workers"
         )
     layouts = needs.laid_out * n_labels

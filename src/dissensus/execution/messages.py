@@ -133,7 +133,7 @@ def read_array(path: Path) -> Array:
     except (OSError, ValueError, EOFError) as error:
         raise DataError(
             f"{path}: the messages of a round cannot be read ({system_words(error)}); run again, with "
-            "scratch= (--scratch) on a disk that everyone who works on them reaches"
+            "scratch= on a disk that everyone who works on them reaches"
         ) from error
 
 
@@ -155,7 +155,7 @@ def cannot_keep(folder: Path, error: OSError) -> DataError:
     """The line for a place that does not take what a fit has to keep."""
     return DataError(
         f"{folder}: the messages of a round cannot be written ({system_words(error)}); make room there, or "
-        "name another place with scratch= (--scratch)"
+        "name another place with scratch="
     )
 
 

@@ -38,9 +38,7 @@ _OPTIONS = {"item": "item", "annotator": "annotator", "label": "label", "gold": 
 # Columns that describe an item in a table of one row an item.
 ITEM_SIDE = frozenset({"text", "sentence", "content", "message", "comment", "tweet", "title", "split", "url"})
 
-_ONE_ROW_AN_ITEM = (
-    ", or layout='wide' (--layout wide) where each annotator has a column, 'counts' where each class has"
-)
+_ONE_ROW_AN_ITEM = ", or layout='wide' where each annotator has a column, 'counts' where each class has"
 _MOST_SHOWN = 12
 _LONGEST_SHOWN = 40
 
@@ -60,7 +58,7 @@ def find_column(
         if found:
             raise DataError(
                 f"{where}: {' and '.join(map(quoted, found))} could each be the {role} column; "
-                f"choose one with {_OPTIONS[role]}= (--{_OPTIONS[role]}-column)"
+                f"choose one with {_OPTIONS[role]}="
             )
     raise _not_found(free, columns, role, where)
 
@@ -113,8 +111,8 @@ def _not_found(free: Sequence[str], columns: Sequence[str], role: str, where: st
     hint = f"did you mean {quoted(near)}? S" if near is not None else "s"
     long = len(unknown) < 2 or (has_column(columns, "label") and has_column(columns, "annotator"))
     return DataError(
-        f"{where}: no {role} column found; {hint}ay which it is with {option}={quoted(example)} "
-        f"(--{option}-column){'' if long else _ONE_ROW_AN_ITEM}; it has {shown(columns)}"
+        f"{where}: no {role} column found; {hint}ay which it is with {option}={quoted(example)}"
+        f"{'' if long else _ONE_ROW_AN_ITEM}; it has {shown(columns)}"
     )
 
 

@@ -37,7 +37,7 @@ def check_output(directory: Path, force: bool = False) -> None:
     if force or not directory.exists() or not any(directory.iterdir()) or is_ours(directory):
         return
     raise DataError(
-        f"{directory}: exists and was not written by dissensus; choose another place with -o, or use --force"
+        f"{directory}: exists and was not written by dissensus; choose another place, or give force=True"
     )
 
 

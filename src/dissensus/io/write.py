@@ -157,7 +157,7 @@ def _table_format(path: Path) -> str:
     known = _SUFFIXES.get(suffixes[-1]) if suffixes else None
     if known is None:
         endings = ", ".join(_SUFFIXES)
-        raise DataError(f"{path}: the name does not tell the format; end it in {endings}, or use --format")
+        raise DataError(f"{path}: the name does not tell the format; end it in {endings}, or give format=")
     return known
 
 

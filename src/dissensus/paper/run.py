@@ -45,7 +45,7 @@ def request(data: Path, sets: Sequence[str] = (), only: Sequence[str] = ()) -> R
     wanted = list(dict.fromkeys(sets)) or [name for name in USUAL if name in known]
     if not wanted:
         raise DataError(
-            f"{data}: has none of {', '.join(USUAL)}; name the datasets with --sets: {', '.join(known)}"
+            f"{data}: has none of {', '.join(USUAL)}; name the datasets with sets=: {', '.join(known)}"
         )
     chosen = tuple(only) or tuple(PARTS)
     parts: dict[str, Sequence[str]] | None = None if sets else {name: USUAL[name] for name in wanted}

@@ -83,10 +83,7 @@ def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
 def _remote(distributed: Any, address: str, tls: Tls | None) -> Iterator[Any]:
     security = None if tls is None else tls.security()
     if tls is None and address.startswith("tls://"):
-        raise ClusterError(
-            f"{address}: asks for a certificate; give the three files of TLS with tls= "
-            "(--tls-ca, --tls-cert, --tls-key)"
-        )
+        raise ClusterError(f"{address}: asks for a certificate; give the three files of TLS with tls=")
     with _quiet():
         try:
             # A client that was never more than begun would speak up when it is thrown away.

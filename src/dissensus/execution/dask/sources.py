@@ -65,7 +65,7 @@ class FolderSource:
         try:
             return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray))
         except (OSError, ValueError, EOFError):
-            raise not_reached(path, "give scratch= (--scratch) that every worker reaches") from None
+            raise not_reached(path, "give scratch= that every worker reaches") from None
 
 
 def source_of(annotations: Annotations, scratch: Path) -> Source:
@@ -82,6 +82,6 @@ def source_of(annotations: Annotations, scratch: Path) -> Source:
     except OSError as error:
         raise DataError(
             f"{folder}: labels cannot be written for the workers ({system_words(error)}); "
-            "make room there, or name another place with scratch= (--scratch)"
+            "make room there, or name another place with scratch="
         ) from error
     return FolderSource(str(folder), key, annotations.n_annotators, annotations.n_classes)

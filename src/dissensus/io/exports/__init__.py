@@ -31,7 +31,7 @@ __all__ = ["FORMATS", "Format", "Imported", "load_export", "recognise"]
 
 @dataclass(frozen=True)
 class Format:
-    """A format that can be imported: its name for ``--format``, what people call it, and the importer."""
+    """A format that can be imported: its name for ``format=``, what people call it, and the importer."""
 
     name: str
     title: str
@@ -86,7 +86,7 @@ def load_export(
     if not path.exists():
         raise DataError(f"{path}: no such file; check the name")
     if annotator_column is not None and name != "huggingface":
-        raise DataError(f"{path}: {name} files say themselves who annotated; leave --annotator-column out")
+        raise DataError(f"{path}: {name} files say themselves who annotated; leave annotator= out")
     options = Options(question, several, keep_rejected, item_column, annotator_column, text_column)
     gather = Gatherer(path, name, options)
     try:
@@ -101,5 +101,5 @@ def _recognised(path: Path) -> str:
         raise DataError(f"{path}: no such file; check the name")
     name = recognise(path)
     if name is None:
-        raise DataError(f"{path}: is no export that is known; name it with --format ({', '.join(FORMATS)})")
+        raise DataError(f"{path}: is no export that is known; name it with format= ({', '.join(FORMATS)})")
     return name

@@ -210,6 +210,6 @@ def _item_column(first: Sequence[Placed], gather: Gatherer, default: str, prefix
         if name in first[0][1]:
             return name
     raise DataError(
-        f"{gather.path}: has no column {wanted!r} to identify items; name one with --item-column "
+        f"{gather.path}: has no column {wanted!r} to identify items; name one with item= "
         f"({listed(_header(first))})"
     )

@@ -114,7 +114,7 @@ class Gatherer:
             raise self.error(place, "the annotator is missing; fill it in or remove the answer")
         if len(values) > 1 and self.options.several == "error":
             raise self.error(
-                place, f"holds several answers ({listed(values)}); allow them with --several keep"
+                place, f"holds several answers ({listed(values)}); allow them with several='keep'"
             )
         who = self._code(1, name, place)
         items, annotators, labels = self._codes
@@ -150,7 +150,7 @@ class Gatherer:
             raise self._unknown(names)
         if self.question is None and not likely:
             raise DataError(
-                f"{self.path}: cannot tell which column holds the answers; name it with --question "
+                f"{self.path}: cannot tell which column holds the answers; name it with question= "
                 f"({listed(names)})"
             )
         self._questions = dict.fromkeys([*likely, *([self.question] if self.question else [])])
@@ -204,8 +204,7 @@ class Gatherer:
         """Refuse several questions unasked, and a question that is not there."""
         if self.options.question is None and len(self._questions) > 1:
             raise DataError(
-                f"{self.path}: holds several questions ({listed(self._questions)}); "
-                "choose one with --question"
+                f"{self.path}: holds several questions ({listed(self._questions)}); choose one with question="
             )
         if self.question is None:
             self.question = next(iter(self._questions), None)

@@ -136,7 +136,7 @@ def _find(path: Path, names: Sequence[str], usual: Sequence[str], what: str, wan
         if name in names or name.lower() in by_lower:
             return name if name in names else by_lower[name.lower()]
     column = f"column {wanted!r}" if wanted else f"{what} column"
-    raise DataError(f"{path}: has no {column}; name it with --{what}-column ({listed(names)})")
+    raise DataError(f"{path}: has no {column}; name it with {what}= ({listed(names)})")
 
 
 def _pairs(place: str, annotator: Any, label: Any, gather: Gatherer) -> list[tuple[Any, Any]]:

@@ -38,5 +38,5 @@ class Budget:
         if PROCESS_BYTES + needed > self.memory:
             raise DataError(
                 f"{what} needs {size_words(PROCESS_BYTES + needed)} of memory, and {size_words(self.memory)} "
-                f"are allowed; give memory= (--memory), or {remedy}"
+                f"are allowed; give memory=, or {remedy}"
             )
