@@ -40,7 +40,7 @@ from sizes import usually
 from tls_help import certificates
 
 __all__ = ["small_shards"]
-pytestmark = pytest.mark.usefixtures("small_shards")
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("small_shards")]
 
 
 @pytest.fixture(scope="module")

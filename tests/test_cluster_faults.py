@@ -24,7 +24,7 @@ from dissensus.execution.dask.connection import connected
 from sizes import usually
 
 __all__ = ["small_shards"]
-pytestmark = pytest.mark.usefixtures("small_shards")
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("small_shards")]
 KILLS = usually(3, verify=10)
 
 

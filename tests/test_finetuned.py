@@ -14,7 +14,7 @@ import dissensus as ds
 from dissensus.errors import ModelFileError
 from dissensus.learners.finetuned import _unpack
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 pytest.importorskip("torch")
 
 WORDS = ["work", "home", "rain", "the", "day", "is"]

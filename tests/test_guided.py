@@ -37,6 +37,8 @@ from dissensus.models import FEATURE_MODELS, MODELS, model_class
 from dissensus.models.base import Model
 from dissensus.models.clusters import ClusterView
 
+pytestmark = pytest.mark.torch
+
 M, N, P, K = 60, 12, 3, 3
 
 GUIDES: dict[str, Model] = {

@@ -15,6 +15,8 @@ import dissensus as ds
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, MissingExtraError, NotFittedError, ParameterError
 
+pytestmark = pytest.mark.torch
+
 pytest.importorskip("torch")
 
 SMALL: dict[str, Any] = {

@@ -40,6 +40,8 @@ from dissensus.models.ldlnm.training import (  # noqa: E402
     train,
 )
 
+pytestmark = pytest.mark.torch
+
 CPU = torch.device("cpu")
 
 

@@ -19,6 +19,8 @@ from dissensus.learners.base import batches, hold_out
 from dissensus.learners.softmax import objective
 from dissensus.learners.textcnn import lexicon_of, read_glove, words_of
 
+pytestmark = pytest.mark.torch
+
 M, J, P = 80, 4, 3
 
 

@@ -22,6 +22,8 @@ from dissensus.execution.dask.tasks import OnCluster
 from dissensus.execution.tasks import workers
 from dissensus.io.store.opening import StoreOrigin
 
+pytestmark = pytest.mark.cluster
+
 pytest.importorskip("distributed")
 
 GRID = {"n_item_clusters": [2, 4], "n_annotator_clusters": [2, 3]}
