@@ -19,7 +19,7 @@ import export_samples as samples
 from dissensus.errors import DataError, ParameterError
 from dissensus.io import read_annotations
 from dissensus.io.exports import FORMATS, Imported, load_export, recognise
-from dissensus.io.exports.files import JsonStream
+from dissensus.io.json_lines import JsonStream
 from dissensus.io.write import write_table
 from export_samples import SAMPLES, Sample
 
@@ -371,14 +371,14 @@ def test_lewidi_annotations_must_line_up(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"", "is empty"),
-        (b'[{"_input_hash": 1, "answer": "ignore"}, {"text": ', r"line 1: not valid JSON"),
-        (b'{"_input_hash": 1, "answer": "ignore"}\n{"text": \n', r"line \d: not valid JSON"),
-        (b"[1, 2]", "record 1: is not an object but 1"),
+        (b'[{"_input_hash": 1, "answer": "ignore"}, {"text": ', r"line 1: is not valid JSON"),
+        (b'{"_input_hash": 1, "answer": "ignore"}\n{"text": \n', r"line \d: is not valid JSON"),
+        (b"[1, 2]", "record 1: is no JSON object but 1"),
         (b'[{"_input_hash": 1, "answer": "ignore"}] trailing', "text after the end of the array"),
-        (b'[{"id": "\xff\xfe"}]', "is not UTF-8 text"),
+        (b'[{"id": "\xff\xfe"}]', "line 1: byte 0xff is not UTF-8"),
         (b"[" * 100_000, "nested too deeply"),
         (b'[{"id": ' + b"9" * 5000 + b"}]", "a number too long"),
-        (gzip.compress(b"[{}]" * 100, mtime=0)[:-12], "compressed file is damaged"),
+        (gzip.compress(b"[{}]" * 100, mtime=0)[:-12], "gzip file is damaged"),
     ],
 )
 def test_broken_json_is_one_line_that_says_where(content: bytes, message: str, tmp_path: Path) -> None:
@@ -394,9 +394,9 @@ def test_broken_json_is_one_line_that_says_where(content: bytes, message: str, t
     [
         ("", "is empty"),
         ("HITId,WorkerId,Answer.a\n", "a header and no rows"),
-        ("HITId,WorkerId,WorkerId,Answer.a\nH,A,A,x\n", "line 1: column 'WorkerId' occurs twice"),
-        ("HITId,WorkerId,Answer.a\nH,A,x\nH,A\n", "line 3: has 2 fields where the header has 3"),
-        ('HITId,WorkerId,Answer.a\nH,A,"x\n', "line 2: not a valid table"),
+        ("HITId,WorkerId,WorkerId,Answer.a\nH,A,A,x\n", "line 1: the column 'WorkerId' occurs twice"),
+        ("HITId,WorkerId,Answer.a\nH,A,x\nH,A\n", "line 3: 2 fields where the header has 3"),
+        ('HITId,WorkerId,Answer.a\nH,A,"x\n', "line 2: is not a valid table"),
         ("HITId,Answer.a\nH,x\n", "has no column 'WorkerId'"),
     ],
 )

@@ -288,7 +288,7 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
     "cut JSON": (
         as_jsonl(ROWS)[:-20],
         "votes.jsonl",
-        "votes.jsonl line 5: is not valid JSON (Unterminated string starting at); correct the line",
+        "votes.jsonl line 5: is not valid JSON (unterminated string starting at); correct it or write",
     ),
     "JSON without label": (
         '{"item": "a", "annotator": "b", "label": "x"}\n\n{"item": "a", "annotator": "c"}\n',
@@ -315,7 +315,7 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
         "votes.jsonl",
         "votes.jsonl line 1: the key 'item' occurs twice; rename or remove one",
     ),
-    "JSON scalar": ("3\n", "votes.jsonl", "votes.jsonl line 1: is no JSON object; give one object a line"),
+    "JSON scalar": ("3\n", "votes.jsonl", "votes.jsonl line 1: is no JSON object but 3; give one"),
     "JSON array of scalars": ("[3]", "votes.json", "votes.json record 1: is no JSON object"),
     "JSON empty array": ("[]", "votes.json", "votes.json: holds no record"),
     "JSON surrogate": (
@@ -323,7 +323,7 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
         "votes.jsonl",
         "votes.jsonl line 1: 'item' is no valid text",
     ),
-    "JSON depth": ("[" * 100_000, "votes.json", "votes.json line 1: holds JSON beyond reason"),
+    "JSON depth": ("[" * 100_000, "votes.json", "votes.json line 1: is not valid JSON (nested too deeply"),
     "JSON Latin-1": (
         '{"item": "é"}'.encode("latin-1"),
         "votes.jsonl",
@@ -430,7 +430,7 @@ def test_columns_are_given(write: Callable[..., Path]) -> None:
 
 def test_many_columns_are_not_all_listed(write: Callable[..., Path]) -> None:
     names = ",".join(f"c{number}" for number in range(500))
-    with pytest.raises(DataError, match=r"it has c0, c1, .*, c11, … \(500 columns\)"):
+    with pytest.raises(DataError, match=r"it has c0, c1, .*, c11, … \(500 in all\)"):
         ds.read_annotations(write(f"{names}\n{names}\n"))
 
 

@@ -21,7 +21,7 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import Vocabulary
 from dissensus.errors import DataError, ParameterError, did_you_mean
 from dissensus.evaluation.bootstrap import Interval, bootstrap_interval, bootstrap_mean
-from dissensus.io.columns import find_column, has_column, shown
+from dissensus.io.columns import find_column, has_column, listed
 from dissensus.io.labels_file import LABEL, probability_columns
 from dissensus.io.source import open_source
 from dissensus.io.tables import Table, open_table
@@ -109,7 +109,7 @@ def _probabilities(table: Table, columns: Sequence[str], name: str) -> Array:
     try:
         numbers = [whole.column(column).cast(pa.float64()).to_numpy() for column in columns]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise DataError(f"{name}: the columns {shown(columns)} must hold numbers in every row") from None
+        raise DataError(f"{name}: the columns {listed(columns)} must hold numbers in every row") from None
     return check_distributions(np.column_stack(numbers), name)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from dissensus.data.vocabulary import quoted
 from dissensus.errors import DataError, did_you_mean, nearest
@@ -81,11 +82,11 @@ def refuse_doubled(columns: Sequence[str], where: str) -> None:
         raise DataError(f"{where}: the column {quoted(doubled)} occurs twice; rename or remove one")
 
 
-def shown(columns: Sequence[str]) -> str:
-    """The names of the columns, the first of them where there are many."""
-    names = [" ".join(name.split())[:_LONGEST_SHOWN] or "(no name)" for name in columns[: _MOST_SHOWN + 1]]
-    more = f", … ({len(columns)} columns)" if len(columns) > _MOST_SHOWN else ""
-    return ", ".join(names[:_MOST_SHOWN]) + more
+def listed(names: Iterable[Any]) -> str:
+    """Names as a message lists them: on one line, not too many, none too long."""
+    texts = [" ".join(str(name).split())[:_LONGEST_SHOWN] or "(no name)" for name in names]
+    more = f", … ({len(texts)} in all)" if len(texts) > _MOST_SHOWN else ""
+    return ", ".join(texts[:_MOST_SHOWN]) + more or "none"
 
 
 def _repeat(names: Sequence[str]) -> bool:
@@ -99,7 +100,7 @@ def _given_column(columns: Sequence[str], given: str, where: str) -> str:
     if len(alike) == 1:
         return alike[0]
     hint = did_you_mean(given, columns)
-    raise DataError(f"{where}: there is no column {quoted(given)}; {hint}it has {shown(columns)}")
+    raise DataError(f"{where}: there is no column {quoted(given)}; {hint}it has {listed(columns)}")
 
 
 def _not_found(free: Sequence[str], columns: Sequence[str], role: str, where: str) -> DataError:
@@ -112,7 +113,7 @@ def _not_found(free: Sequence[str], columns: Sequence[str], role: str, where: st
     long = len(unknown) < 2 or (has_column(columns, "label") and has_column(columns, "annotator"))
     return DataError(
         f"{where}: no {role} column found; {hint}ay which it is with {option}={quoted(example)}"
-        f"{'' if long else _ONE_ROW_AN_ITEM}; it has {shown(columns)}"
+        f"{'' if long else _ONE_ROW_AN_ITEM}; it has {listed(columns)}"
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import mmap
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.errors import DataError
-from dissensus.io.columns import refuse_doubled, shown
+from dissensus.io.columns import listed, refuse_doubled
 from dissensus.io.source import Source, encoding_error
 from dissensus.io.tables import FileTable
 
@@ -179,10 +178,7 @@ class DelimitedTable(FileTable):
 
     def _header(self) -> list[str]:
         """The names in the first record that is not empty."""
-        try:
-            header = next(_records(self.source, self.delimiter, "strict"), (1, []))[1]
-        except UnicodeDecodeError:
-            raise encoding_error(self.source) or DataError(f"{self.name}: is not UTF-8; save it so") from None
+        header = next(_records(self.source, self.delimiter, "strict"), (1, []))[1]
         refuse_doubled(header, f"{self.name} line 1")
         return header
 
@@ -200,18 +196,11 @@ class DelimitedTable(FileTable):
         record = None
         for record in self._records():
             if len(record[1]) != len(self.columns):
-                return self._ragged(*record)
+                return _ragged(self.name, self.columns, *record)
         if record is None:
             return self._no_rows()
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         return DataError(f"{self.name}: cannot be read as a table ({reason}); save it again as CSV in UTF-8")
-
-    def _ragged(self, line: int, fields: list[str]) -> DataError:
-        n, wanted = len(fields), len(self.columns)
-        return DataError(
-            f"{self.name} line {line}: {n} field{'s' * (n != 1)} where the header has {wanted} "
-            f"({shown(self.columns)}); complete the row, or quote a field that holds the delimiter"
-        )
 
     def _no_rows(self) -> DataError:
         return DataError(f"{self.name}: has a header and no rows; add one row a label")
@@ -221,8 +210,9 @@ class DelimitedTable(FileTable):
         if _count(self.source.raw, '"') % 2 == 0:
             return
         line = max((line for line, _ in _records(self.source, self.delimiter, "replace")), default=1)
-        lines = io.TextIOWrapper(pa.BufferReader(self.source.data), "utf-8-sig", "replace", newline="")
-        if self._is_open([text for number, text in enumerate(lines, start=1) if number >= line]):
+        with self.source.text("replace") as lines:
+            last = [text for number, text in enumerate(lines, start=1) if number >= line]
+        if self._is_open(last):
             raise DataError(
                 f"{self.name} line {line}: a quote is opened and never closed; close it or double it"
             )
@@ -237,16 +227,49 @@ class DelimitedTable(FileTable):
         return False
 
 
-def _records(source: Source, delimiter: str, errors: str) -> Iterator[Record]:
+def rows(source: Source, optional: frozenset[str] = frozenset()) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows as dictionaries, each with its line; blank rows are passed over.
+
+    Columns in ``optional`` may be cut from the end of a row; any other ragged row is an error.
+    """
+    everything = _records(source, _guess_delimiter(source), "strict", strict=True)
+    header = next(everything, (1, []))[1]
+    refuse_doubled(header, f"{source.name} line 1")
+    for line, fields in everything:
+        missing = header[len(fields) :]
+        if len(fields) > len(header) or not optional.issuperset(missing):
+            raise _ragged(source.name, header, line, fields)
+        if any(fields):
+            yield f"line {line}", dict(zip(header, fields + [""] * len(missing), strict=True))
+
+
+def header_of(source: Source) -> list[str]:
+    """The names of the columns, as well as a part of a file tells."""
+    return next(_records(source, _guess_delimiter(source), "ignore"), (1, []))[1]
+
+
+def _records(source: Source, delimiter: str, errors: str, *, strict: bool = False) -> Iterator[Record]:
     """Every record that is not empty, the header first."""
-    lines = io.TextIOWrapper(pa.BufferReader(source.data), "utf-8-sig", errors, newline="")
-    reader = csv.reader(lines, delimiter=delimiter)
-    with _long_fields():
+    with source.text(errors) as lines, _long_fields():
+        reader = csv.reader(lines, delimiter=delimiter, strict=strict)
         line = 1
-        for fields in reader:
-            if fields:
-                yield line, fields
-            line = reader.line_num + 1
+        try:
+            for fields in reader:
+                if fields:
+                    yield line, fields
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise DataError(
+                f"{source.name} line {reader.line_num}: is not a valid table ({error}); correct it"
+            ) from None
+
+
+def _ragged(name: str, columns: Sequence[str], line: int, fields: Sequence[str]) -> DataError:
+    n = len(fields)
+    return DataError(
+        f"{name} line {line}: {n} field{'s' * (n != 1)} where the header has {len(columns)} "
+        f"({listed(columns)}); complete the row, or quote a field that holds the delimiter"
+    )
 
 
 def _guess_delimiter(source: Source) -> str:

@@ -1,30 +1,35 @@
-"""JSON lines: one object a line. A file that is one array of objects is read too.
+"""JSON: an array of objects, one object a line, or one large object, read value by value.
 
-A number keeps the text it is written in (``1.0`` stays "1.0"), true and false become "true" and "false", null
-and NaN are blank.
+In a table a number keeps the text it is written in (``1.0`` stays "1.0"), true and false become "true" and
+"false", null and NaN are blank, and an object that has a key twice is refused.
 """
 
 from __future__ import annotations
 
-import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TextIO
 
 import pyarrow as pa
 
 from dissensus.data.vocabulary import quoted
 from dissensus.errors import DataError
-from dissensus.io.source import BOM, Source, encoding_error
+from dissensus.io.source import Source
 from dissensus.io.tables import FileTable
 
 _BATCH = 1 << 16
-_ARRAY_MEMORY = 16  # bytes of memory for each byte of an array of objects, which is parsed whole
 _SAMPLE = 1000  # records whose keys are taken for the columns
+_SPACE = re.compile(r"[ \t\r\n]*")
+_PIECE = 1 << 20  # characters read at a time
+_LONGEST_LITERAL = 16  # a number, word or escape cut by the end of a piece fails this close to that end
 
 Record = dict[str, Any]
-Placed = tuple[int, Record]  # the line or place of a record, counted from 1, and the record
+Placed = tuple[str, Record]  # "line 3" or "record 3", and the record
+
+
+# ---- value by value -----------------------------------------------------------------------------------
 
 
 class _Decimal(float):
@@ -49,9 +54,147 @@ def _once(pairs: list[tuple[str, Any]]) -> Record:
     return record
 
 
-_decode = json.JSONDecoder(
-    parse_float=_Decimal, parse_constant=lambda _: None, object_pairs_hook=_once
-).decode
+PLAIN = json.JSONDecoder()
+EXACT = json.JSONDecoder(parse_float=_Decimal, parse_constant=lambda _: None, object_pairs_hook=_once)
+
+
+class JsonStream:
+    """JSON read value by value, so that an array of a million records is never held whole.
+
+    ``elements`` walks an array and ``members`` an object; in between, ``value`` decodes one value at the
+    current place. More text is read only when the value at hand is incomplete.
+    """
+
+    def __init__(self, stream: TextIO, name: str, decoder: json.JSONDecoder = PLAIN) -> None:
+        self._stream, self._name = stream, name
+        self._text, self._at, self._ended = "", 0, False
+        self._line, self._counted = 1, 0
+        self._decode = decoder.raw_decode
+
+    @property
+    def line(self) -> int:
+        """The line the current place is on."""
+        self._line += self._text.count("\n", self._counted, self._at)
+        self._counted = self._at
+        return self._line
+
+    def peek(self) -> str:
+        """The next character that is not white space, not consumed; empty at the end of the text."""
+        while True:
+            if self._at < len(self._text) and self._text[self._at] not in " \t\r\n":
+                return self._text[self._at]
+            match = _SPACE.match(self._text, self._at)
+            self._at = match.end() if match else self._at
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more():
+                return ""
+
+    def value(self) -> Any:
+        """Decode the value at the current place."""
+        self.peek()
+        while True:
+            try:
+                value, end = self._decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                if self._cut_short(error) and self._more():
+                    continue
+                raise self.broken(error.msg.lower()) from None
+            except _DoubledKeyError as error:
+                key = quoted(error.args[0])
+                raise DataError(
+                    f"{self._name} line {self.line}: the key {key} occurs twice; rename or remove one"
+                ) from None
+            except (RecursionError, ValueError):
+                raise self.broken("nested too deeply, or a number too long") from None
+            if self._may_go_on(value, end) and self._more():
+                continue
+            self._at = end
+            return value
+
+    def elements(self) -> Iterator[Any]:
+        """The values of the array that starts here."""
+        self.take("[")
+        while self.peek() != "]":
+            yield self.value()
+            self._separator("]")
+        self.take("]")
+
+    def members(self) -> Iterator[str]:
+        """The keys of the object that starts here; the caller consumes each value before the next key."""
+        self.take("{")
+        while self.peek() != "}":
+            key = self.value()
+            if not isinstance(key, str):
+                raise self.broken("a key that is not text")
+            self.take(":")
+            yield key
+            self._separator("}")
+        self.take("}")
+
+    def take(self, character: str) -> None:
+        """Step over a character that must stand here."""
+        found = self.peek()
+        if found != character:
+            raise self.broken(
+                f"expected {character!r}, found {found!r}" if found else "the text ends too early"
+            )
+        self._at += 1
+
+    def broken(self, reason: str) -> DataError:
+        """The error that says where the JSON breaks off."""
+        place = f"{self._name} line {self.line}"
+        return DataError(f"{place}: is not valid JSON ({reason}); correct it or write it again")
+
+    def _separator(self, closing: str) -> None:
+        if self.peek() != closing:
+            self.take(",")
+
+    def _cut_short(self, error: json.JSONDecodeError) -> bool:
+        at_end = error.pos >= len(self._text) - _LONGEST_LITERAL
+        return at_end or error.msg.startswith("Unterminated string")
+
+    def _may_go_on(self, value: Any, end: int) -> bool:
+        """Whether a number reaches so near the end of the piece that the next one may continue it."""
+        return end > len(self._text) - _LONGEST_LITERAL and isinstance(value, int | float)
+
+    def _more(self) -> bool:
+        """Read another piece (twice as much as is pending, so that a long value is not re-read often)."""
+        if self._ended:
+            return False
+        self._line, self._counted = self.line, 0
+        pending = self._text[self._at :]
+        piece = self._stream.read(max(_PIECE, len(pending)))
+        self._text, self._at, self._ended = pending + piece, 0, not piece
+        return bool(piece)
+
+
+def records(source: Source, decoder: json.JSONDecoder = PLAIN) -> Iterator[Placed]:
+    """The objects of a JSON array or of JSON lines, each with the place it stands at."""
+    with source.text() as text:
+        stream = JsonStream(text, source.name, decoder)
+        for place, value in _array(stream) if stream.peek() == "[" else _lines(stream):
+            if not isinstance(value, dict):
+                raise DataError(
+                    f"{source.name} {place}: is no JSON object but {quoted(value)}; give one object a record"
+                )
+            yield place, value
+
+
+def _array(stream: JsonStream) -> Iterator[tuple[str, Any]]:
+    for number, value in enumerate(stream.elements(), start=1):
+        yield f"record {number}", value
+    if stream.peek():
+        raise stream.broken("text after the end of the array")
+
+
+def _lines(stream: JsonStream) -> Iterator[tuple[str, Any]]:
+    while stream.peek():
+        place = f"line {stream.line}"
+        yield place, stream.value()
+
+
+# ---- tables -------------------------------------------------------------------------------------------
 
 
 class JsonTable(FileTable):
@@ -60,7 +203,7 @@ class JsonTable(FileTable):
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         keys: dict[str, None] = {}
-        for _, record in islice(self._records(), _SAMPLE):
+        for _, record in islice(records(source, EXACT), _SAMPLE):
             keys.update(dict.fromkeys(record))
         self.columns = list(keys)
         if not keys:
@@ -73,18 +216,13 @@ class JsonTable(FileTable):
 
     def chunks(self, columns: Sequence[str]) -> Iterator[list[pa.Array]]:
         """The columns, as strings, some rows at a time."""
-        for batch in _batches(self._records()):
+        for batch in _batches(records(self.source, EXACT)):
             yield [self._column(batch, name, _id) for name in columns]
-
-    @property
-    def at_once(self) -> int:
-        """An array is parsed whole."""
-        return _ARRAY_MEMORY * len(self.source.raw) if self._is_array else 0
 
     def everything(self) -> pa.Table:
         """All keys of all records as columns of strings; lists and objects stay JSON."""
         tables = []
-        for batch in _batches(self._records()):
+        for batch in _batches(records(self.source, EXACT)):
             names = dict.fromkeys(key for _, record in batch for key in record)
             self._check_names(names)
             tables.append(pa.table({name: self._column(batch, name, _text) for name in names}))
@@ -92,10 +230,8 @@ class JsonTable(FileTable):
 
     def place(self, row: int) -> str:
         """File and line, found by counting."""
-        return self._at(next(islice((number for number, _ in self._records()), row, None), row + 1))
-
-    def _at(self, number: int) -> str:
-        return f"{self.name} {'record' if self._is_array else 'line'} {number}"
+        places = (place for place, _ in records(self.source, EXACT))
+        return f"{self.name} {next(islice(places, row, None), f'record {row + 1}')}"
 
     def _check_names(self, names: Iterable[str]) -> None:
         try:
@@ -110,8 +246,8 @@ class JsonTable(FileTable):
             raise self._no_text(batch, name, text) from None
 
     def _no_text(self, batch: Sequence[Placed], name: str, text: Callable[[Any], str | None]) -> DataError:
-        for number, record in batch:
-            place = self._at(number)
+        for at, record in batch:
+            place = f"{self.name} {at}"
             try:
                 pa.array([text(record.get(name))], pa.string())
             except TypeError:
@@ -120,52 +256,6 @@ class JsonTable(FileTable):
             except UnicodeEncodeError:
                 return DataError(f"{place}: {quoted(name)} is no valid text (a lone surrogate); correct it")
         return DataError(f"{self.name}: {quoted(name)} cannot be read as text; correct it")
-
-    # ---- records --------------------------------------------------------------------------------------
-
-    @property
-    def _is_array(self) -> bool:
-        return self.source.raw[:64].removeprefix(BOM).lstrip().startswith(b"[")
-
-    def _records(self) -> Iterator[Placed]:
-        try:
-            yield from self._elements() if self._is_array else self._lines()
-        except UnicodeDecodeError:
-            raise encoding_error(self.source) or DataError(f"{self.name}: is not UTF-8; save it so") from None
-
-    def _lines(self) -> Iterator[Placed]:
-        lines = io.TextIOWrapper(pa.BufferReader(self.source.data), "utf-8-sig", newline="\n")
-        for number, text in enumerate(lines, start=1):
-            if not text.isspace():
-                yield number, self._object(text.rstrip(), number)
-
-    def _elements(self) -> Iterator[Placed]:
-        records = self._parsed(str(self.source.raw, "utf-8-sig"), 1)
-        for number, record in enumerate(records, start=1):
-            if not isinstance(record, dict):
-                raise DataError(f"{self._at(number)}: is no JSON object; give one object a label")
-            yield number, record
-
-    def _object(self, text: str, line: int) -> Record:
-        record = self._parsed(text, line)
-        if not isinstance(record, dict):
-            raise DataError(f"{self.name} line {line}: is no JSON object; give one object a line")
-        return record
-
-    def _parsed(self, text: str, line: int) -> Any:
-        try:
-            return _decode(text)
-        except _DoubledKeyError as error:
-            key = quoted(error.args[0])
-            raise DataError(
-                f"{self.name} line {line}: the key {key} occurs twice; rename or remove one"
-            ) from None
-        except json.JSONDecodeError as error:
-            place = f"{self.name} line {line + error.lineno - 1}"
-            raise DataError(f"{place}: is not valid JSON ({error.msg}); correct the line") from None
-        except (ValueError, RecursionError):
-            place = f"{self.name} line {line}"
-            raise DataError(f"{place}: holds JSON beyond reason (depth or digits); correct it") from None
 
 
 def _batches(records: Iterator[Placed]) -> Iterator[list[Placed]]:

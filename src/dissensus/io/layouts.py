@@ -28,7 +28,7 @@ from dissensus.data.rows import Duplicates
 from dissensus.data.side_tables import counted
 from dissensus.data.vocabulary import as_values, blank_ids, is_text, marks, places, quoted, to_arrow
 from dissensus.errors import DataError
-from dissensus.io.columns import ITEM_SIDE, find_column, has_column, is_id, shown
+from dissensus.io.columns import ITEM_SIDE, find_column, has_column, is_id, listed
 from dissensus.io.tables import Table
 
 Layout = Literal["long", "wide", "counts"]
@@ -171,7 +171,7 @@ def _refuse_one_for_two(table: Table, *columns: str) -> None:
     if len(set(columns)) < len(columns):
         raise DataError(
             f"{table.name}: item, annotator and label must be three columns, got {', '.join(columns)}; "
-            f"it has {shown(table.columns)}"
+            f"it has {listed(table.columns)}"
         )
 
 
@@ -300,7 +300,8 @@ def _in_declared_order(table: Table, names: Sequence[str], classes: Sequence[Any
     missing = next((name for name in declared if name not in names), None)
     if missing is not None:
         raise DataError(
-            f"{table.name}: there is no column for the class {quoted(missing)}; it has {shown(table.columns)}"
+            f"{table.name}: there is no column for the class {quoted(missing)}; "
+            f"it has {listed(table.columns)}"
         )
     return declared
 

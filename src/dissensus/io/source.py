@@ -1,17 +1,25 @@
-"""The bytes of a file, unzipped, and what kind of table they are."""
+"""The bytes of a file, unzipped, and their text: the one way in for tables and exports.
+
+A plain file is mapped into memory; what is unzipped stays in memory where it is small, else in a file without
+a name. Every reason why a file cannot be read is one line.
+"""
 
 from __future__ import annotations
 
+import gzip
+import io
 import mmap
 import os
 import re
 import shutil
 import socket
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO, TextIO, cast
 
 import pyarrow as pa
 
@@ -26,16 +34,20 @@ _FIRST_BLOCK = 4096  # bytes that are looked at
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
+_FIRST_BYTES = 1 << 22  # of a file that is looked at to tell what it is
+_IN_MEMORY = 1 << 26  # bytes that are unzipped into memory; more go to a file
+_PIECE = 1 << 24  # bytes read of a mapped file before their memory is given back
+
+Raw = bytes | mmap.mmap
+
+
 @dataclass(frozen=True)
 class Source:
-    """A file's name as the user wrote it, its suffix without ``.gz``, and its bytes without compression.
-
-    A plain file is memory-mapped; a gzipped one, or a pipe, is held in memory.
-    """
+    """A file's name as the user wrote it, its suffix without ``.gz``, and its bytes without compression."""
 
     name: str
     suffix: str
-    raw: bytes | mmap.mmap
+    raw: Raw
 
     @property
     def data(self) -> pa.Buffer:
@@ -47,11 +59,46 @@ class Source:
         if isinstance(self.raw, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             self.raw.madvise(mmap.MADV_DONTNEED)
 
+    @property
+    def start(self) -> bytes:
+        """The first bytes that are not white space, without a byte-order mark."""
+        return self.raw[:_FIRST_BLOCK].removeprefix(BOM).lstrip()[:64]
 
-def open_source(path: str | os.PathLike[str], spool: Path | None = None) -> Source:
+    @contextmanager
+    def text(self, errors: str = "strict") -> Iterator[TextIO]:
+        """The text, without a byte-order mark; what is not UTF-8 is an error with its line."""
+        with io.TextIOWrapper(io.BufferedReader(_Reader(self)), "utf-8-sig", errors, newline="") as text:
+            try:
+                yield text
+            except UnicodeDecodeError:
+                raise encoding_error(self) or DataError(f"{self.name}: is not UTF-8; save it so") from None
+
+
+class _Reader(io.RawIOBase):
+    """A source's bytes in order; the memory of what has been read is given back now and then."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._at, self._kept = source, 0, 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes."""
+        piece = self._source.raw[self._at : self._at + len(buffer)]
+        buffer[: len(piece)] = piece
+        self._at, self._kept = self._at + len(piece), self._kept + len(piece)
+        if self._kept > _PIECE:
+            self._source.forget()
+            self._kept = 0
+        return len(piece)
+
+
+def open_source(path: str | os.PathLike[str], scratch: Path | None = None) -> Source:
     """The bytes behind a path; every reason why there are none is one line.
 
-    With a folder to ``spool`` in, a gzipped file is unzipped onto the disk there instead of into memory.
+    With a folder for ``scratch``, a gzipped file is always unzipped onto the disk there.
     """
     name, place = os.fspath(path), Path(path)
     with _explained(name, place):
@@ -62,11 +109,19 @@ def open_source(path: str | os.PathLike[str], spool: Path | None = None) -> Sour
     zipped = bool(suffixes) and suffixes[-1] == ".gz"
     source = Source(name, ("", *suffixes)[-2 if zipped else -1], raw)
     if raw[:2] == GZIP_MAGIC:
-        source = Source(name, source.suffix, _unzip(name, raw, spool))
+        source = Source(name, source.suffix, _unzip(name, raw, scratch))
     elif zipped and len(raw):
         raise DataError(f"{name}: is called .gz and is not gzipped; rename it or compress it again")
     _refuse_what_is_no_table(source)
     return source
+
+
+def first_bytes(path: Path) -> Source:
+    """The beginning of a file, for a look at what it is."""
+    with path.open("rb") as file:
+        zipped = file.read(2) == GZIP_MAGIC
+    with gzip.open(path) if zipped else path.open("rb") as raw:
+        return Source(str(path), path.suffix, raw.read(_FIRST_BYTES))
 
 
 def encoding_error(source: Source) -> DataError | None:
@@ -82,32 +137,35 @@ def encoding_error(source: Source) -> DataError | None:
     return None
 
 
-def _map(place: Path) -> bytes | mmap.mmap:
+def _map(place: Path) -> Raw:
     with place.open("rb") as file:
         return _mapped(file.fileno())
 
 
-def _mapped(file: int) -> bytes | mmap.mmap:
+def _mapped(file: int) -> Raw:
     return mmap.mmap(file, 0, access=mmap.ACCESS_READ) if os.fstat(file).st_size else b""
 
 
-def _unzip(name: str, raw: bytes | mmap.mmap, spool: Path | None) -> bytes | mmap.mmap:
-    import gzip
-    import zlib
-
+def _unzip(name: str, raw: Raw, scratch: Path | None) -> Raw:
     try:
-        return gzip.decompress(raw) if spool is None else _spooled(raw, spool)
+        with gzip.open(pa.BufferReader(pa.py_buffer(raw))) as unzipped:
+            stream = cast(BinaryIO, unzipped)
+            return kept(stream) if scratch is None else _on_disk(b"", stream, scratch)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise DataError(f"{name}: the gzip file is damaged or cut short; compress it again") from None
 
 
-def _spooled(raw: bytes | mmap.mmap, folder: Path) -> bytes | mmap.mmap:
-    """The unzipped bytes in a file without a name, which is gone as soon as nobody looks at it."""
-    import gzip
+def kept(stream: BinaryIO) -> Raw:
+    """All bytes of a stream, in memory where they are few."""
+    first = stream.read(_IN_MEMORY)
+    return first if len(first) < _IN_MEMORY else _on_disk(first, stream, None)
 
+
+def _on_disk(first: bytes, rest: BinaryIO, folder: Path | None) -> Raw:
+    """The bytes in a file without a name, which is gone as soon as nobody looks at it."""
     with tempfile.TemporaryFile(dir=folder) as file:
-        with gzip.open(pa.BufferReader(pa.py_buffer(raw))) as unzipped:
-            shutil.copyfileobj(unzipped, file, 1 << 20)
+        file.write(first)
+        shutil.copyfileobj(rest, file, 1 << 20)
         file.flush()
         return _mapped(file.fileno())
 

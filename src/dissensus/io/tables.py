@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from dissensus.errors import DataError, bad_choice
-from dissensus.io.source import BOM, PARQUET_MAGIC, Source, open_source
+from dissensus.io.source import PARQUET_MAGIC, Source, open_source
 
 FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"}
@@ -89,7 +89,7 @@ def open_file(source: Source, format: str | None = None) -> StreamedTable:
 
 def recognise_format(source: Source) -> str:
     """The format by the first bytes, and by the suffix where they leave it open."""
-    start = source.raw[:64].removeprefix(BOM).lstrip()
+    start = source.start
     named = _SUFFIXES.get(source.suffix, "")
     if start.startswith(PARQUET_MAGIC):
         return "parquet"

@@ -6,7 +6,6 @@ format is recognised from the content, or named; of several questions one is cho
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,10 +88,7 @@ def load_export(
         raise DataError(f"{path}: {name} files say themselves who annotated; leave annotator= out")
     options = Options(question, several, keep_rejected, item_column, annotator_column, text_column)
     gather = Gatherer(path, name, options)
-    try:
-        FORMATS[name].read(path, gather)
-    except csv.Error as error:
-        raise DataError(f"{path}: not a valid table ({error}); export it again") from None
+    FORMATS[name].read(path, gather)
     return gather.finish()
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.io.exports.answers import as_labels
-from dissensus.io.exports.files import records
 from dissensus.io.exports.gather import Gatherer
+from dissensus.io.json_lines import records
+from dissensus.io.source import open_source
 
 _FLAT = ".responses"
 _TOOL_KEYS = {"id", "status", "_server_id", "score"}
@@ -26,7 +27,7 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 def read(path: Path, gather: Gatherer) -> None:
     """Labels of an Argilla export."""
-    for place, record in records(path):
+    for place, record in records(open_source(path)):
         read_record(place, record, gather)
 
 

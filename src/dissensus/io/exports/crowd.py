@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.errors import DataError
+from dissensus.io.columns import listed
+from dissensus.io.delimited import rows
 from dissensus.io.exports.answers import NotALabelError, as_labels, by_question, parse_json, split_labels
-from dissensus.io.exports.files import listed, rows
 from dissensus.io.exports.gather import Gatherer
 from dissensus.io.exports.questions import likely_questions, sample
+from dissensus.io.source import open_source
 
 Row = Mapping[str, str]
 Placed = tuple[str, Row]
@@ -45,7 +47,7 @@ def is_toloka(columns: Mapping[str, Any]) -> bool:
 
 def read_mturk(path: Path, gather: Gatherer) -> None:
     """Labels of a Mechanical Turk batch: item HITId (or an Input column), worker WorkerId, label Answer.*."""
-    first, everything = sample(rows(path, optional=frozenset({"Approve", "Reject"})))
+    first, everything = sample(rows(open_source(path), optional=frozenset({"Approve", "Reject"})))
     _need(path, first, "WorkerId", "download the batch results again")
     item_column = _item_column(first, gather, "HITId", "Input.")
     answers = _answer_reader(first, gather)
@@ -107,7 +109,7 @@ def _tick_groups(columns: Sequence[str], first: Sequence[Placed]) -> dict[str, l
 
 def read_appen(path: Path, gather: Gatherer) -> None:
     """Labels of an Appen full report: item _unit_id, worker _worker_id; one answer a line of a cell."""
-    first, everything = sample(rows(path))
+    first, everything = sample(rows(open_source(path)))
     _need(path, first, "_worker_id", "an aggregated report has no workers: download the full report")
     item_column = _item_column(first, gather, "_unit_id", "")
     question = _appen_question(first, item_column, gather)
@@ -141,7 +143,7 @@ def _is_appen_input(name: str) -> bool:
 
 def read_toloka(path: Path, gather: Gatherer) -> None:
     """Labels of Toloka assignments: item ASSIGNMENT:task_id, worker ASSIGNMENT:worker_id, label OUTPUT:*."""
-    first, everything = sample(rows(path))
+    first, everything = sample(rows(open_source(path)))
     _need(path, first, "ASSIGNMENT:worker_id", "download the assignments again")
     header = _header(first)
     item_column = _item_column(first, gather, _toloka_item(header), "INPUT:")

@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any, BinaryIO, cast
 
 from dissensus.errors import DataError
 from dissensus.io.exports.answers import as_labels
-from dissensus.io.exports.files import records
 from dissensus.io.exports.gather import Gatherer
+from dissensus.io.json_lines import records
+from dissensus.io.source import Source, kept, open_source
 
-Opener = Callable[[], IO[bytes]]
+Opener = Callable[[], Source]
 
 _SUFFIXES = {".jsonl", ".json"}
 _LOST = (
@@ -37,8 +38,8 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 def holds_members(path: Path) -> bool:
     """Whether a folder or zip holds members' files (the first record tells)."""
-    for _, name, raw in _members(path):
-        for _, record in records(path, raw(), name):
+    for _, _, opened in _members(path):
+        for _, record in records(opened()):
             return is_record(record)
     return False
 
@@ -48,11 +49,11 @@ def read(path: Path, gather: Gatherer) -> None:
     if path.is_file() and not zipfile.is_zipfile(path):
         raise DataError(f"{path}: {_LOST}")
     n_members = 0
-    for member, name, raw in _members(path):
+    for member, name, opened in _members(path):
         if member == "all":
             raise DataError(f"{name}: {_LOST}")
         n_members += 1
-        _read_member(path, member, name, raw, gather)
+        _read_member(member, opened(), gather)
     if not n_members:
         raise DataError(f"{path}: holds no .jsonl file of a member; export from doccano as JSONL")
 
@@ -62,7 +63,7 @@ def _members(path: Path) -> Iterator[tuple[str, str, Opener]]:
     if path.is_dir():
         for file in sorted(path.iterdir()):
             if file.is_file() and _is_member(file.name):
-                yield file.stem, str(file), _opener(file)
+                yield file.stem, str(file), partial(_open_file, file)
         return
     with _archive_errors(path), zipfile.ZipFile(path) as archive:
         for entry in sorted(archive.namelist()):
@@ -70,9 +71,14 @@ def _members(path: Path) -> Iterator[tuple[str, str, Opener]]:
                 yield PurePosixPath(entry).stem, f"{path}/{entry}", partial(_open_entry, path, archive, entry)
 
 
-def _open_entry(path: Path, archive: zipfile.ZipFile, entry: str) -> IO[bytes]:
-    with _archive_errors(path):
-        return archive.open(entry)
+def _open_entry(path: Path, archive: zipfile.ZipFile, entry: str) -> Source:
+    with _archive_errors(path), archive.open(entry) as member:
+        return Source(f"{path}/{entry}", ".jsonl", kept(cast(BinaryIO, member)))
+
+
+def _open_file(file: Path) -> Source:
+    """A member who labelled nothing has an empty file."""
+    return open_source(file) if file.stat().st_size else Source(str(file), file.suffix, b"")
 
 
 @contextmanager
@@ -91,18 +97,14 @@ def _archive_errors(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: the zip file is damaged or encrypted; export it again") from None
 
 
-def _opener(file: Path) -> Opener:
-    return lambda: file.open("rb")
-
-
 def _is_member(name: str) -> bool:
     file = PurePosixPath(name)
     return file.suffix in _SUFFIXES and not file.name.startswith(".") and "__MACOSX" not in file.parts
 
 
-def _read_member(path: Path, member: str, name: str, raw: Opener, gather: Gatherer) -> None:
-    for place, record in records(path, raw(), name):
-        where = f"({PurePosixPath(name).name} {place})"
+def _read_member(member: str, source: Source, gather: Gatherer) -> None:
+    for place, record in records(source):
+        where = f"({PurePosixPath(source.name).name} {place})"
         text = {key: value for key, value in record.items() if key not in ("id", "label", "Comments")}
         item = gather.item(where, record.get(gather.options.item_column or "id"), gather.text_of(text))
         labels = record.get("label")

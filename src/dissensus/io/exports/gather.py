@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.errors import DataError, did_you_mean
+from dissensus.io.columns import listed
 from dissensus.io.exports.answers import NotALabelError, as_id, as_text, whole_text
-from dissensus.io.exports.files import listed
 
 Parsed = TypeVar("Parsed")
 Several = Literal["keep", "error"]

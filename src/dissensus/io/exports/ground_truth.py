@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.io.exports.answers import by_question, parse_json
-from dissensus.io.exports.files import records
 from dissensus.io.exports.gather import EMPTY, Gatherer
+from dissensus.io.json_lines import records
+from dissensus.io.source import open_source
 
 _WORKERS = "annotationsFromAllWorkers"
 _SOURCES = ("source-ref", "source")
@@ -25,7 +26,7 @@ def is_line(record: Mapping[str, Any]) -> bool:
 
 def read(path: Path, gather: Gatherer) -> None:
     """Labels of a custom job's manifest; the question is the path of the answer within the worker's form."""
-    for place, record in records(path):
+    for place, record in records(open_source(path)):
         jobs = _jobs(record)
         if not jobs and _is_consolidated(record):
             raise gather.error(

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dissensus.errors import DataError
+from dissensus.io.columns import listed
 from dissensus.io.exports import argilla
 from dissensus.io.exports.answers import as_labels
-from dissensus.io.exports.files import listed
 from dissensus.io.exports.gather import Gatherer
 
 _ITEM_NAMES = (

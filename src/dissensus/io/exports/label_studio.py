@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.errors import DataError
+from dissensus.io.delimited import rows
 from dissensus.io.exports.answers import NotALabelError, as_labels, parse_json
-from dissensus.io.exports.files import read_head, records, rows
 from dissensus.io.exports.gather import Gatherer
 from dissensus.io.exports.questions import likely_questions, sample
+from dissensus.io.json_lines import records
+from dissensus.io.source import open_source
 
 _CANCELLED = "cancelled or skipped annotations"
 _GROUND_TRUTH = "ground-truth annotations"
@@ -39,10 +41,11 @@ def is_annotation(fields: Mapping[str, Any]) -> bool:
 
 def read(path: Path, gather: Gatherer) -> None:
     """Labels of a Label Studio export."""
-    if read_head(path, 1024).lstrip()[:1] not in ("[", "{"):
-        _read_annotations(rows(path), gather)
+    source = open_source(path)
+    if source.start[:1] not in (b"[", b"{"):
+        _read_annotations(rows(source), gather)
         return
-    first, everything = sample(records(path))
+    first, everything = sample(records(source))
     if first and is_annotation(first[0][1]):
         _read_annotations(everything, gather)
     else:

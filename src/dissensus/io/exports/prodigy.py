@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.io.exports.answers import as_id, as_labels
-from dissensus.io.exports.files import records
 from dissensus.io.exports.gather import Gatherer
+from dissensus.io.json_lines import records
+from dissensus.io.source import open_source
 
 CHOICE = "choice"  # the name of the question of a choice task
 _IGNORED = "answers marked ignore"
@@ -26,7 +27,7 @@ def is_annotation(record: Mapping[str, Any]) -> bool:
 
 def read(path: Path, gather: Gatherer) -> None:
     """Labels of a Prodigy dataset."""
-    for place, record in records(path):
+    for place, record in records(open_source(path)):
         item = gather.item(place, record.get(gather.options.item_column or "_input_hash"))
         if gather.lacks_text(item):
             gather.describe(item, _text(record, gather))

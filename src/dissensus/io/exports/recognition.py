@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -11,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.errors import DataError
+from dissensus.io.delimited import header_of
 from dissensus.io.exports import argilla, crowd, doccano, ground_truth, huggingface, label_studio, prodigy
-from dissensus.io.exports.files import JsonStream, guess_delimiter, read_head
 from dissensus.io.exports.research import is_lewidi, is_split
+from dissensus.io.json_lines import JsonStream
+from dissensus.io.source import Source, first_bytes
 
 # The order matters where one record could pass for two: the more particular test comes first.
 _RECORDS: tuple[tuple[str, Callable[[Mapping[str, Any]], bool]], ...] = (
@@ -43,9 +43,9 @@ def recognise(path: str | Path) -> str | None:
             return _recognise_folder(path)
         if zipfile.is_zipfile(path):
             return "doccano" if doccano.holds_members(path) else None
-        head = read_head(path).lstrip()
-        return _recognise_json(head) if head[:1] in ("{", "[") else _recognise_table(head)
-    except (DataError, OSError, EOFError, ValueError, RecursionError, csv.Error, KeyError, zlib.error):
+        source = first_bytes(path)
+        return _recognise_json(source) if source.start[:1] in (b"{", b"[") else _recognise_table(source)
+    except (DataError, OSError, EOFError, ValueError, RecursionError, KeyError, zlib.error):
         return None
 
 
@@ -55,39 +55,39 @@ def _recognise_folder(path: Path) -> str | None:
     return "doccano" if doccano.holds_members(path) else None
 
 
-def _recognise_json(head: str) -> str | None:
-    key, value = _first_member(head)
+def _recognise_json(source: Source) -> str | None:
+    key, value = _first_member(source)
     if is_lewidi(value):
         return "lewidi"
     if key == "columns" and is_split(value):
         return "pldl"
-    record = _first_record(head)
+    record = _first_record(source)
     return next((name for name, test in _RECORDS if test(record)), None)
 
 
-def _first_member(head: str) -> tuple[str, Any]:
+def _first_member(source: Source) -> tuple[str, Any]:
     """The first key and value of the object that a file opens with."""
-    stream = JsonStream(io.StringIO(head), "")
-    if stream.peek() == "{":
-        for key in stream.members():
-            try:
-                return key, stream.value()
-            except DataError:
-                break
+    with source.text("ignore") as text:
+        stream = JsonStream(text, source.name)
+        if stream.peek() == "{":
+            for key in stream.members():
+                try:
+                    return key, stream.value()
+                except DataError:
+                    break
     return "", None
 
 
-def _first_record(head: str) -> Mapping[str, Any]:
+def _first_record(source: Source) -> Mapping[str, Any]:
     """The first object of a JSON array or of JSON lines."""
-    stream = JsonStream(io.StringIO(head), "")
-    if stream.peek() == "[":
-        stream.take("[")
-    record = stream.value()
+    with source.text("ignore") as text:
+        stream = JsonStream(text, source.name)
+        if stream.peek() == "[":
+            stream.take("[")
+        record = stream.value()
     return record if isinstance(record, dict) else {}
 
 
-def _recognise_table(head: str) -> str | None:
-    lines = io.StringIO(head, newline="")
-    reader = csv.reader(lines, delimiter=guess_delimiter(head.partition("\n")[0]), strict=True)
-    columns = dict.fromkeys(next(reader, []))
+def _recognise_table(source: Source) -> str | None:
+    columns = dict.fromkeys(header_of(source))
     return next((name for name, test in _COLUMNS if test(columns)), None)

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.errors import DataError
+from dissensus.io.columns import listed
 from dissensus.io.exports.answers import as_labels, as_text, split_labels
-from dissensus.io.exports.files import JsonStream, listed, open_text
 from dissensus.io.exports.gather import Gatherer
+from dissensus.io.json_lines import JsonStream
+from dissensus.io.source import Source, open_source
 
 _SPLIT_COLUMNS = ("message_id", "worker_id", "label")
 _UNLABELLED = "items without annotations"
@@ -32,7 +34,7 @@ def is_split(columns: Any) -> bool:
 
 def read_lewidi(path: Path, gather: Gatherer) -> None:
     """Labels of a LeWiDi file: one object, keyed by item."""
-    with open_text(path) as text:
+    with open_source(path).text() as text:
         stream = JsonStream(text, str(path))
         for key in stream.members():
             entry = stream.value()
@@ -82,7 +84,8 @@ def _listed(value: Any) -> list[Any] | None:
 
 def read_split(path: Path, gather: Gatherer) -> None:
     """Labels of a table written by pandas with ``orient="split"``: message_id, worker_id, label, message."""
-    columns = _split_columns(path)
+    source = open_source(path)
+    columns = _split_columns(source)
     places = {name: place for place, name in enumerate(columns)}
     item_column = gather.options.item_column or "message_id"
     missing = [name for name in (item_column, "worker_id") if name not in places]
@@ -90,7 +93,7 @@ def read_split(path: Path, gather: Gatherer) -> None:
         raise DataError(f"{path}: has no column {missing[0]!r}; it has {listed(columns)}")
     names = [str(name) for name in columns if name not in _SPLIT_COLUMNS[:2]]
     question = places[gather.choose(names, [name for name in names if name == "label"])]
-    for place, row in _split_rows(path):
+    for place, row in _split_rows(source):
         if not isinstance(row, list) or len(row) != len(columns):
             raise gather.error(place, f"is not a list of {len(columns)} values; export it again")
         item = gather.item(place, row[places[item_column]], _split_text(places, row, gather))
@@ -102,9 +105,9 @@ def _split_text(places: Mapping[str, int], row: Sequence[Any], gather: Gatherer)
     return as_text(row[places[wanted]]) if wanted in places else None
 
 
-def _split_columns(path: Path) -> list[Any]:
-    with open_text(path) as text:
-        stream = JsonStream(text, str(path))
+def _split_columns(source: Source) -> list[Any]:
+    with source.text() as text:
+        stream = JsonStream(text, source.name)
         for key in stream.members():
             if key == "columns":
                 columns = stream.value()
@@ -112,12 +115,12 @@ def _split_columns(path: Path) -> list[Any]:
                     return columns
                 break
             _skip(stream)
-    raise DataError(f"{path}: has no list of 'columns'; write it with pandas' to_json(orient='split')")
+    raise DataError(f"{source.name}: has no list of 'columns'; write it with pandas' to_json(orient='split')")
 
 
-def _split_rows(path: Path) -> Iterator[tuple[str, Any]]:
-    with open_text(path) as text:
-        stream = JsonStream(text, str(path))
+def _split_rows(source: Source) -> Iterator[tuple[str, Any]]:
+    with source.text() as text:
+        stream = JsonStream(text, source.name)
         for key in stream.members():
             if key != "data":
                 _skip(stream)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from dissensus.data.vocabulary import marks, to_arrow
 from dissensus.errors import DataError, bad_parameter
-from dissensus.io.columns import find_column, has_column, shown
+from dissensus.io.columns import find_column, has_column, listed
 from dissensus.io.layouts import Columns
 from dissensus.io.source import open_source
 from dissensus.io.store.budget import Budget
@@ -63,7 +63,7 @@ class Inputs:
     files: Sequence[File]
     columns: Columns
     format: str | None
-    spool: Path  # where gzipped files are unzipped
+    scratch: Path  # where gzipped files are unzipped
 
     @property
     def n_bytes(self) -> int:
@@ -94,7 +94,7 @@ class Inputs:
                 table.source.forget()
 
     def _open(self, file: File) -> StreamedTable:
-        return open_file(open_source(file.path, self.spool), self.format)
+        return open_file(open_source(file.path, self.scratch), self.format)
 
     def _rows(self, table: StreamedTable, file: File) -> Iterator[list[pa.Array]]:
         """Items, annotators and labels of a file, as strings, some rows at a time."""
@@ -119,7 +119,7 @@ class Inputs:
         if len(set(names)) < len(names):
             raise DataError(
                 f"{table.name}: item, annotator and label must be three columns, got {', '.join(names)}; "
-                f"it has {shown(known)}"
+                f"it has {listed(known)}"
             )
         return names
 
