@@ -1,22 +1,19 @@
 """A fit's checkpoints: its state every few iterations, so that a run that was stopped goes on where it was.
 
 A checkpoint is a folder that takes its name when it is whole. It holds the numbers of the state and the
-objective so far (a safetensors file behind its checksum), and the messages of every block, which on one disk
-are the round's own files under a second name, with a checksum each. Nothing in it is ever executed, and what
-is resumed continues with the same bits. States are dataclasses of arrays, numbers, other such dataclasses and
-what blocks keep.
+objective so far (io/arrays.py), and the messages of every block, which on one disk are the round's own files
+under a second name, with a checksum each. Nothing in it is ever executed, and what is resumed continues with
+the same bits. States are dataclasses of arrays, numbers, other such dataclasses and what blocks keep.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import errno
-import json
 import os
 import re
 import shutil
 import typing
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,15 +22,15 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, system_words
+from dissensus.errors import DataError, ModelFileError, system_words
 from dissensus.execution.messages import BlockState, FiledState, arrays_of
+from dissensus.io.arrays import read_arrays, write_arrays
 from dissensus.io.atomic import sync
 
 State = TypeVar("State")
 
 STEP = re.compile(r"step-\d{6}")
-STATE = "state"  # a checksum, a line break, a safetensors file
-SEAL_BYTES = 9
+STATE = "state.safetensors"
 KEPT = 2  # the last one, and the one before, whose files a state may still look at
 
 
@@ -100,46 +97,27 @@ def cannot_write(folder: Path, error: OSError) -> DataError:
 
 
 def _write(folder: Path, state: Any, trace: Sequence[float], stopped: str) -> None:
-    from safetensors.numpy import save
-
     arrays, blocks = {"trace": np.array(trace, np.float64)}, list[BlockState]()
     _take_apart(state, "state", arrays, blocks)
     axes = {name: _axes(array) for name, array in arrays.items()}
-    content = {
-        "stopped": stopped,
-        "axes": axes,
-        "blocks": [_put_block(block, _stem(folder, number)) for number, block in enumerate(blocks)],
-    }
-    tensors = {name: np.array(array.transpose(axes[name]), order="C") for name, array in arrays.items()}
-    tensors["content"] = np.frombuffer(json.dumps(content).encode(), np.uint8)
-    numbers = save(tensors)
-    (folder / STATE).write_bytes(_seal(numbers) + numbers)
+    prints = [_put_block(block, _stem(folder, number)) for number, block in enumerate(blocks)]
+    tensors = {name: array.transpose(axes[name]) for name, array in arrays.items()}
+    write_arrays(folder / STATE, {"stopped": stopped, "axes": axes, "blocks": prints}, tensors)
     for file in folder.iterdir():
         sync(file)
 
 
 def _read(folder: Path, kind: type[State]) -> Checkpoint[State]:
-    from safetensors.numpy import load
-
     try:
-        sealed = (folder / STATE).read_bytes()
-        numbers = sealed[SEAL_BYTES:]
-        if sealed[:SEAL_BYTES] != _seal(numbers):
-            raise ValueError(STATE)
-        tensors = load(numbers)
-        content = json.loads(tensors.pop("content").tobytes())
-        blocks = tuple(_block(_stem(folder, n), prints) for n, prints in enumerate(content["blocks"]))
-    except (OSError, ValueError):
+        about, tensors = read_arrays(folder / STATE)
+        blocks = tuple(_block(_stem(folder, n), prints) for n, prints in enumerate(about["blocks"]))
+    except (OSError, ValueError, ModelFileError):
         raise DataError(
             f"{folder}: the checkpoint is damaged; remove {folder.parent} and run again"
         ) from None
-    arrays = {name: _as_it_lay(tensor, content["axes"][name]) for name, tensor in tensors.items()}
+    arrays = {name: _as_it_lay(tensor, about["axes"][name]) for name, tensor in tensors.items()}
     trace = tuple(arrays.pop("trace").tolist())
-    return Checkpoint(_put_together(kind, "state", arrays, blocks), trace, content["stopped"])
-
-
-def _seal(numbers: bytes) -> bytes:
-    return f"{zlib.crc32(numbers):08x}\n".encode()
+    return Checkpoint(_put_together(kind, "state", arrays, blocks), trace, about["stopped"])
 
 
 def _axes(array: NDArray[Any]) -> list[int]:
@@ -210,7 +188,7 @@ def _take_apart(value: Any, name: str, arrays: dict[str, NDArray[Any]], blocks: 
         elif dataclasses.is_dataclass(field):
             _take_apart(field, own, arrays, blocks)
         else:
-            arrays[own] = np.asarray(field, dtype=np.float64)
+            arrays[own] = np.asarray(field, dtype=getattr(field, "dtype", np.float64))
 
 
 def _put_together(
