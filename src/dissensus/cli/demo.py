@@ -18,7 +18,6 @@ from dissensus.cli.app import app, example
 from dissensus.cli.options import Json, Output, command_line, unbundled
 from dissensus.cli.simulate import write_simulation
 from dissensus.cli.terminal import say, show_json, show_table
-from dissensus.execution.progress import ShowProgress, shown
 
 if TYPE_CHECKING:
     from dissensus.data.simulation import Simulation
@@ -48,10 +47,8 @@ def demo(
 ) -> None:
     """Simulate a crowd whose truth is known, refine its labels, and show how close each model comes."""
     directory = output.directory("demo-output")
-    with shown() as progress:
-        found = contest(seed, progress=progress)
-        progress(f"writing {directory}", 0.95)
-        summary = write_contest(found, directory, command=command_line(context), force=output.force)
+    found = contest(seed)
+    summary = write_contest(found, directory, command=command_line(context), force=output.force)
     if as_json:
         show_json(summary)
     else:
@@ -88,7 +85,7 @@ class Contest:
     run: Run
 
 
-def contest(seed: int, *, progress: ShowProgress) -> Contest:
+def contest(seed: int) -> Contest:
     """Simulate a crowd, fit the best settings of every model, and hold each against the population."""
     from dissensus.data.simulation import simulate
     from dissensus.models import name_of
@@ -98,7 +95,7 @@ def contest(seed: int, *, progress: ShowProgress) -> Contest:
 
     simulation = simulate(**CROWD, seed=seed)
     annotations = simulation.annotations
-    chosen, table = choose_model(annotations, seed, progress=progress)
+    chosen, table = choose_model(annotations, seed)
     contenders = [_contender("raw counts", EmpiricalDistribution(smoothing=0.0), None, simulation)]
     contenders += [
         _contender(name_of(row.model), row.model, row.score, simulation) for row in best_of_each(table)

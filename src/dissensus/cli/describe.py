@@ -5,7 +5,6 @@ from __future__ import annotations
 from dissensus.cli.app import app, example
 from dissensus.cli.options import Json, LabelFile, Reading, unbundled
 from dissensus.cli.terminal import say, show_json
-from dissensus.execution.progress import shown
 
 
 @app.command(
@@ -18,11 +17,10 @@ from dissensus.execution.progress import shown
 @unbundled
 def describe(file: LabelFile, reading: Reading, as_json: Json = False) -> None:
     """Say what is in a file: counts, labels per item, class balance, entropy, duplicates, parts."""
-    with shown() as progress:
-        progress(f"reading {file.name}", 0.0)
-        from dissensus.data.description import describe as describe_annotations
+    annotations = reading.read(file, aloud=False)
+    from dissensus.data.description import describe as describe_annotations
 
-        description = describe_annotations(reading.read(file, aloud=False))
+    description = describe_annotations(annotations)
     if as_json:
         show_json(description.to_dict())
     else:

@@ -22,7 +22,6 @@ from dissensus.cli.options import (
 )
 from dissensus.cli.settings import Machine, Settings, TestSize
 from dissensus.cli.terminal import amounts, count, say, show_json, show_table
-from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.data.annotations import Annotations
@@ -56,11 +55,8 @@ def fit(
     machine.check()
     from dissensus.workflow import refine, write_run
 
-    with shown() as progress:
-        progress(f"reading {file.name}", 0.0)
-        annotations = reading.read(file)
-    annotations = features.attached(annotations)
-    with shown() as progress, machine.in_use(settings.jobs) as used:
+    annotations = features.attached(reading.read(file))
+    with machine.in_use(settings.jobs) as used:
         run = refine(
             annotations,
             settings.model,
@@ -68,7 +64,6 @@ def fit(
             seed=settings.seed,
             n_jobs=settings.jobs,
             test_size=test_size,
-            progress=progress,
         )
         summary = write_run(
             run,
@@ -77,7 +72,6 @@ def fit(
             source=str(file),
             force=output.force,
             page=page.settings(file.name, features.text_column),
-            progress=progress,
         )
         used.forget()
     say_missing(summary["report_missing"], directory, file)

@@ -10,7 +10,7 @@ import typer
 from dissensus.cli.app import app, example
 from dissensus.cli.options import LabelFile, Reading, unbundled
 from dissensus.cli.terminal import amounts, count, say
-from dissensus.execution.progress import shown
+from dissensus.errors import DataError
 
 OutputFile = Annotated[
     Path,
@@ -36,22 +36,18 @@ def import_export(
     ] = None,
 ) -> None:
     """Convert an annotation tool's export to a plain table of labels (other commands read both)."""
-    with shown() as progress:
-        progress(f"reading {file.name}", 0.0)
-        annotations = reading.read(file)
-        from dissensus.errors import DataError
-        from dissensus.io.results import label_table
-        from dissensus.io.write import write_table
+    for path in (output, items_to):
+        if path is not None and path.exists() and path.samefile(file):
+            raise DataError(f"{path}: is the file being read; name another with -o or --items-to")
+    annotations = reading.read(file)
+    from dissensus.io.results import label_table
+    from dissensus.io.write import write_table
 
-        if items_to is not None and annotations.item_table is None:
-            raise DataError(f"{file}: says nothing about items; leave out --items-to")
-        for path in (output, items_to):
-            if path is not None and path.exists() and path.samefile(file):
-                raise DataError(f"{path}: is the file being read; name another with -o or --items-to")
-        progress(f"writing {output.name}", 0.5)
-        write_table(label_table(annotations), output)
-        if items_to is not None:
-            write_table(annotations.item_table, items_to)
+    if items_to is not None and annotations.item_table is None:
+        raise DataError(f"{file}: says nothing about items; leave out --items-to")
+    write_table(label_table(annotations), output)
+    if items_to is not None:
+        write_table(annotations.item_table, items_to)
     say(f"Wrote {output}: {amounts(annotations)}")
     if items_to is not None:
         say(f"Wrote {items_to}: {count(annotations.n_items, 'item')}")

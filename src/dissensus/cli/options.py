@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import typer
 
 from dissensus.cli.terminal import note, say
+from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.data.annotations import Annotations
@@ -188,7 +189,9 @@ class Reading(Columns):
         """The labels of a file; what the reader found worth a word is said, if ``aloud``."""
         from dissensus.io import read_annotations
 
-        annotations = read_annotations(file, **self.settings())
+        with shown() as progress:
+            progress(f"reading {file.name}", 0.0)
+            annotations = read_annotations(file, **self.settings())
         for remark in annotations.notes if aloud else ():
             note(remark)
         return annotations

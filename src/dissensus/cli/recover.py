@@ -33,7 +33,6 @@ from dissensus.cli.settings import (
     parse_wholes,
 )
 from dissensus.cli.terminal import count, note, say, show_json, show_table
-from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.evaluation.recovery import Recovery
@@ -139,8 +138,8 @@ def recover(
     if output is not None:
         check_output(output, force)
     annotations = features.attached(reading.read(file))
-    with shown() as progress, cluster.in_use(comparison.jobs):
-        found = measure(models, annotations, progress=progress, **comparison.settings())
+    with cluster.in_use(comparison.jobs):
+        found = measure(models, annotations, **comparison.settings())
     files: list[str] = []
     if output is not None:
         written = write_recovery(found, output, command=command_line(context), source=str(file), force=force)

@@ -10,7 +10,6 @@ import typer
 from dissensus.cli.app import app, example
 from dissensus.cli.options import Anonymise, Reading, Title, unbundled, under
 from dissensus.cli.terminal import say
-from dissensus.execution.progress import shown
 
 _page = under("The page")
 
@@ -48,16 +47,14 @@ def report(
     saved = open_run(place)
     target = output or (place / REPORT if place.is_dir() else Path(REPORT))
     annotations = reading.read(file)
-    with shown() as progress:
-        write_report(
-            saved.model,
-            annotations,
-            target,
-            title=title or file.name,
-            texts=text_column,
-            anonymise=anonymise,
-            projection=projection,  # type: ignore[arg-type]
-            progress=progress,
-            **saved.evidence(),
-        )
+    write_report(
+        saved.model,
+        annotations,
+        target,
+        title=title or file.name,
+        texts=text_column,
+        anonymise=anonymise,
+        projection=projection,  # type: ignore[arg-type]
+        **saved.evidence(),
+    )
     say(f"Wrote {target}")

@@ -38,7 +38,6 @@ from dissensus.cli.settings import (
     resumable,
 )
 from dissensus.cli.terminal import amounts, cell, count, say, show_json, show_table
-from dissensus.execution.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.models.base import Model
@@ -153,28 +152,15 @@ def select(
 
     annotations = features.attached(reading.read(file))
     dev = None if grid.dev is None else features.attached(reading.read(grid.dev))
-    command = command_line(context)
-    notice = {"command": command, "source": str(file)}
+    notice: dict[str, Any] = {"command": command_line(context), "source": str(file)}
     with (
         resumable(directory, f"{directory} keeps what is finished: run the same again"),
         claimed(directory, notice, output.force),
-        shown() as progress,
         cluster.in_use(grid.jobs),
     ):
-        selection = search(
-            estimator, annotations, values, dev=dev, directory=directory, progress=progress, **grid.judging()
-        )
-    with shown() as progress:
-        looks = page.settings(file.name, features.text_column)
-        summary = write_selection(
-            selection,
-            annotations,
-            directory,
-            command=command,
-            source=str(file),
-            page=looks,
-            progress=progress,
-        )
+        selection = search(estimator, annotations, values, dev=dev, directory=directory, **grid.judging())
+    looks = page.settings(file.name, features.text_column)
+    summary = write_selection(selection, annotations, directory, **notice, page=looks)
     say_missing(summary["report_missing"], directory, file)
     if as_json:
         show_json(summary)
