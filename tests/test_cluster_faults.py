@@ -112,13 +112,14 @@ def failing(counts: Any, kind: type[Exception], notes: str, **_: Any) -> None:
 
 @pytest.mark.parametrize("kind", [DataError, FileNotFoundError, TimeoutError, ZeroDivisionError])
 def test_an_error_of_a_step_comes_out_once(kind: type[Exception], client: Any, tmp_path: Path) -> None:
+    from dissensus.execution.resources import Identity
     from dissensus.models.fmm import counts_of
 
     with (
         ds.resources(cluster=client, scratch=tmp_path) as found,
-        found.executor(ds.FMM(), crowd(), {}) as pool,
+        found.run(crowd(), Identity("FMM", {})) as run,
     ):
-        work = pool.over(crowd(), counts_of)
+        work = run.over(crowd(), counts_of)
         with pytest.raises(kind, match=r"votes.csv: something is wrong; do something"):
             list(work.map(failing, kind=kind, notes=str(tmp_path / "notes")))
     # Each task stops at its first block, and no task is sent again.
