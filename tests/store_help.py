@@ -14,10 +14,9 @@ from pyarrow import parquet
 
 from dissensus import Annotations
 from dissensus.data import blocks
-from dissensus.io import delimited, json_lines
-from dissensus.io import parquet as our_parquet
-from dissensus.io.store import layout, packing
-from dissensus.io.store.budget import Budget
+from dissensus.io import delimited, json_lines, tables
+from dissensus.io.store import files, packing
+from dissensus.io.store.inputs import Budget
 
 Row = tuple[str, str, str]
 FORMATS = ("csv", "tsv", "csv.gz", "jsonl", "jsonl.gz", "json", "parquet")
@@ -65,8 +64,8 @@ def same(a: Annotations, b: Annotations) -> None:
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are read a few rows at a time, memory holds a dozen, and shards have some fifty labels."""
     monkeypatch.setattr(packing.Budget, "of", lambda memory: Budget(10**12, 12, 600))
-    monkeypatch.setattr(our_parquet, "_BATCH", 5)
+    monkeypatch.setattr(tables, "_BATCH", 5)
     monkeypatch.setattr(json_lines, "_BATCH", 5)
     monkeypatch.setattr(delimited, "_BLOCK", 256)
     monkeypatch.setattr(blocks, "SHARD_LABELS", 12)
-    monkeypatch.setattr(layout, "SHARD_TIMES", 4)
+    monkeypatch.setattr(files, "SHARD_TIMES", 4)

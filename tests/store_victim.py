@@ -19,8 +19,8 @@ from typing import Any
 import pandas  # noqa: F401  Arrow loads it at times; once is enough for all children
 
 import dissensus as ds
-from dissensus.io.store import packing, workspace
-from dissensus.io.store.budget import Budget
+from dissensus.io.store import packing
+from dissensus.io.store.inputs import Budget
 
 
 def die() -> None:
@@ -43,8 +43,8 @@ def pack(file: str, store: str, how: str, when: float) -> None:
     vars(packing)["Budget"].of = lambda memory: Budget(10**12, 30, 10**6)
     progress = countdown(int(when)) if how == "progress" else lambda what, share: None
     if how == "sync":
-        count, real = countdown(int(when)), workspace.sync
-        vars(workspace)["sync"] = lambda path: (real(path), count())
+        count, real = countdown(int(when)), packing.sync
+        vars(packing)["sync"] = lambda path: (real(path), count())
     if how == "seconds":
         threading.Timer(when, die).start()
     if how == "bytes":

@@ -19,10 +19,9 @@ from cli_help import failure, run, tree, write_votes
 from dissensus.data import blocks, vocabulary
 from dissensus.errors import DataError, ParameterError
 from dissensus.io.results import label_table
-from dissensus.io.store import layout
-from dissensus.io.store.budget import Budget
-from dissensus.io.store.inputs import list_files
-from dissensus.io.store.merging import partitions
+from dissensus.io.store import files
+from dissensus.io.store.inputs import Budget, list_files
+from dissensus.io.store.sorting import partitions
 from dissensus.io.write import write_table
 from dissensus.params import PROCESS_BYTES, size_words
 from store_help import FORMATS, few_rows, random_rows, same, write_rows
@@ -138,7 +137,7 @@ def test_declared_classes_keep_their_order_and_their_rule(tmp_path: Path) -> Non
 def test_ids_beyond_two_gigabytes_have_wide_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = random_rows(5)
     expected = whole(tmp_path, rows)
-    for module in (layout, vocabulary):
+    for module in (files, vocabulary):
         monkeypatch.setattr(module, "MOST_TEXT", 100)
     ds.pack(tmp_path / "whole.csv", tmp_path / "store")
     packed = ds.open_annotations(tmp_path / "store")
@@ -171,7 +170,7 @@ def test_a_model_learns_the_same_bits(model: Any, tmp_path: Path, monkeypatch: p
 
 def test_the_engines_shards_lie_within_the_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "SHARD_LABELS", 12)
-    monkeypatch.setattr(layout, "SHARD_TIMES", 4)
+    monkeypatch.setattr(files, "SHARD_TIMES", 4)
     manifest = ds.pack(write_rows(tmp_path / "votes.csv", random_rows(4, 400)), tmp_path / "store")
     packed = ds.open_annotations(tmp_path / "store")
     starts = [shard.first_item for shard in manifest.shards]

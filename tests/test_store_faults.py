@@ -13,8 +13,8 @@ import pytest
 import dissensus as ds
 from cli_help import tree
 from dissensus.errors import DataError
-from dissensus.io.store.manifest import MANIFEST
-from dissensus.io.store.workspace import workspace
+from dissensus.io.store.files import MANIFEST
+from dissensus.io.store.packing import workspace
 from store_help import few_rows, random_rows, write_rows
 
 __all__ = ["few_rows"]
@@ -179,10 +179,10 @@ def test_a_missing_or_shortened_file_is_noticed_even_unverified(
 def test_a_code_beyond_its_vocabulary_is_refused(
     two_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dissensus.io.store.layout import Layout
+    from dissensus.io.store.files import LabelFiles
 
-    real = Layout.append
-    monkeypatch.setattr(Layout, "append", lambda self, rows: real(self, (rows[0], rows[1] - 1, rows[2])))
+    real = LabelFiles.append
+    monkeypatch.setattr(LabelFiles, "append", lambda self, rows: real(self, (rows[0], rows[1] - 1, rows[2])))
     ds.pack(two_files, tmp_path / "store")
     with pytest.raises(DataError, match="shard 1 of 1 in annotator-codes"):
         ds.open_annotations(tmp_path / "store")

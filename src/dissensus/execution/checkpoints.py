@@ -153,7 +153,7 @@ def _put_block(block: BlockState, stem: str) -> dict[str, Print]:
 
 
 def _print(file: Path) -> Print:
-    from dissensus.io.store.layout import checksum
+    from dissensus.io.store.files import checksum
 
     return [file.stat().st_size, checksum(file)]
 

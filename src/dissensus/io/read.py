@@ -121,7 +121,7 @@ def worth_a_word(annotations: Annotations) -> tuple[str, ...]:
             annotations.annotator_vocabulary,
             annotations.class_vocabulary,
         )
-        for note in alike_notes(vocabulary)
+        for note in lookalike_notes(vocabulary)
     ]
     return (*notes, *one_only(annotations))
 
@@ -136,13 +136,13 @@ def one_only(annotations: Annotations) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def alike_notes(vocabulary: Vocabulary) -> list[str]:
+def lookalike_notes(vocabulary: Vocabulary) -> list[str]:
     """A word on ids that differ only by white space or case, if there are any."""
     groups = lookalikes(vocabulary)
-    return [alike_words(sum(map(len, groups)), vocabulary.what, groups[0][:2])] if groups else []
+    return [lookalike_words(sum(map(len, groups)), vocabulary.what, groups[0][:2])] if groups else []
 
 
-def alike_words(n: int, what: str, example: Sequence[str]) -> str:
+def lookalike_words(n: int, what: str, example: Sequence[str]) -> str:
     """How many ids look like another, with two that do."""
     such = " and ".join(map(quoted, example))
     return f"{n:,} {what}s differ from another only by white space or case (such as {such})"
@@ -218,7 +218,7 @@ def _from_export(imported: Imported, classes: Sequence[Any] | None, duplicates: 
 def _is_store(source: Any) -> bool:
     if not isinstance(source, str | os.PathLike) or not Path(source).is_dir():
         return False
-    from dissensus.io.store.manifest import is_store
+    from dissensus.io.store.files import is_store
 
     return is_store(Path(source))
 

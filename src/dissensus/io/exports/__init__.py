@@ -6,12 +6,16 @@ format is recognised from the content, or named; of several questions one is cho
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from dissensus.errors import DataError, bad_choice, bad_parameter
+from dissensus.io.delimited import header_of
 from dissensus.io.exports import (
     argilla,
     crowd,
@@ -23,38 +27,53 @@ from dissensus.io.exports import (
     research,
 )
 from dissensus.io.exports.gather import Gatherer, Imported, Options, Several
-from dissensus.io.exports.recognition import recognise
+from dissensus.io.exports.research import is_lewidi, is_split
+from dissensus.io.json_lines import JsonStream
+from dissensus.io.source import Source, first_bytes
 
 __all__ = ["FORMATS", "Format", "Imported", "load_export", "recognise"]
 
 
+Test = Callable[[Mapping[str, Any]], bool]
+
+
 @dataclass(frozen=True)
 class Format:
-    """A format that can be imported: its name for ``format=``, what people call it, and the importer."""
+    """A format that can be imported: its name for ``--format``, what people call it, and the importer.
+
+    ``is_record`` knows it by the first JSON record of a file, ``is_table`` by the columns of a table.
+    """
 
     name: str
     title: str
     read: Callable[[Path, Gatherer], None]
+    is_record: Test | None = None
+    is_table: Test | None = None
 
 
-FORMATS: Mapping[str, Format] = MappingProxyType(
-    {
-        name: Format(name, title, read)
-        for name, title, read in (
-            ("label-studio", "Label Studio (JSON, JSON-MIN, CSV)", label_studio.read),
-            ("prodigy", "Prodigy (JSONL)", prodigy.read),
-            ("argilla", "Argilla 2 (flattened or nested JSON)", argilla.read),
-            ("doccano", "doccano (zip or folder of JSONL files)", doccano.read),
-            ("mturk", "Amazon Mechanical Turk batch results (CSV)", crowd.read_mturk),
-            ("appen", "Appen / FigureEight full report (CSV)", crowd.read_appen),
-            ("toloka", "Toloka assignments (TSV)", crowd.read_toloka),
-            ("ground-truth", "SageMaker Ground Truth, custom jobs (JSONL)", ground_truth.read),
-            ("lewidi", "LeWiDi 2023 and 2025 (JSON)", research.read_lewidi),
-            ("pldl", "pandas split JSON of the label-distribution papers", research.read_split),
-            ("huggingface", "Hugging Face dataset on disk (Arrow, Parquet)", huggingface.read),
-        )
-    }
+# The order matters where one record could pass for two: the more particular test comes first.
+_FORMATS = (
+    Format("prodigy", "Prodigy (JSONL)", prodigy.read, prodigy.is_annotation),
+    Format(
+        "label-studio",
+        "Label Studio (JSON, JSON-MIN, CSV)",
+        label_studio.read,
+        label_studio.is_record,
+        label_studio.is_annotation,
+    ),
+    Format("argilla", "Argilla 2 (flattened or nested JSON)", argilla.read, argilla.is_record),
+    Format(
+        "ground-truth", "SageMaker Ground Truth, custom jobs (JSONL)", ground_truth.read, ground_truth.is_line
+    ),
+    Format("doccano", "doccano (zip or folder of JSONL files)", doccano.read, doccano.is_record),
+    Format("mturk", "Amazon Mechanical Turk batch results (CSV)", crowd.read_mturk, is_table=crowd.is_mturk),
+    Format("appen", "Appen / FigureEight full report (CSV)", crowd.read_appen, is_table=crowd.is_appen),
+    Format("toloka", "Toloka assignments (TSV)", crowd.read_toloka, is_table=crowd.is_toloka),
+    Format("lewidi", "LeWiDi 2023 and 2025 (JSON)", research.read_lewidi),
+    Format("pldl", "pandas split JSON of the label-distribution papers", research.read_split),
+    Format("huggingface", "Hugging Face dataset on disk (Arrow, Parquet)", huggingface.read),
 )
+FORMATS: Mapping[str, Format] = MappingProxyType({format.name: format for format in _FORMATS})
 
 
 def load_export(
@@ -99,3 +118,67 @@ def _recognised(path: Path) -> str:
     if name is None:
         raise DataError(f"{path}: is no export that is known; name it with format= ({', '.join(FORMATS)})")
     return name
+
+
+# ---- which tool wrote a file, judged from a look at its beginning -------------------------------------
+
+
+def recognise(path: str | Path) -> str | None:
+    """The name of the export format, or None: no export, to be read as a plain table.
+
+    Cheap (a few megabytes at most are read) and never raises: what cannot be read is no export.
+    """
+    path = Path(path)
+    try:
+        if path.is_dir():
+            return _recognise_folder(path)
+        if zipfile.is_zipfile(path):
+            return "doccano" if doccano.holds_members(path) else None
+        source = first_bytes(path)
+        return _recognise_json(source) if source.start[:1] in (b"{", b"[") else _recognise_table(source)
+    except (DataError, OSError, EOFError, ValueError, RecursionError, KeyError, zlib.error):
+        return None
+
+
+def _recognise_folder(path: Path) -> str | None:
+    if huggingface.is_dataset(path):
+        return "huggingface"
+    return "doccano" if doccano.holds_members(path) else None
+
+
+def _recognise_json(source: Source) -> str | None:
+    key, value = _first_member(source)
+    if is_lewidi(value):
+        return "lewidi"
+    if key == "columns" and is_split(value):
+        return "pldl"
+    record = _first_record(source)
+    return next((format.name for format in _FORMATS if format.is_record and format.is_record(record)), None)
+
+
+def _first_member(source: Source) -> tuple[str, Any]:
+    """The first key and value of the object that a file opens with."""
+    with source.text("ignore") as text:
+        stream = JsonStream(text, source.name)
+        if stream.peek() == "{":
+            for key in stream.members():
+                try:
+                    return key, stream.value()
+                except DataError:
+                    break
+    return "", None
+
+
+def _first_record(source: Source) -> Mapping[str, Any]:
+    """The first object of a JSON array or of JSON lines."""
+    with source.text("ignore") as text:
+        stream = JsonStream(text, source.name)
+        if stream.peek() == "[":
+            stream.take("[")
+        record = stream.value()
+    return record if isinstance(record, dict) else {}
+
+
+def _recognise_table(source: Source) -> str | None:
+    columns = dict.fromkeys(header_of(source))
+    return next((format.name for format in _FORMATS if format.is_table and format.is_table(columns)), None)

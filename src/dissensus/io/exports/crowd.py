@@ -12,9 +12,16 @@ from typing import Any
 from dissensus.errors import DataError
 from dissensus.io.columns import listed
 from dissensus.io.delimited import rows
-from dissensus.io.exports.answers import NotALabelError, as_labels, by_question, parse_json, split_labels
+from dissensus.io.exports.answers import (
+    NotALabelError,
+    as_labels,
+    by_question,
+    likely_questions,
+    parse_json,
+    sample,
+    split_labels,
+)
 from dissensus.io.exports.gather import Gatherer
-from dissensus.io.exports.questions import likely_questions, sample
 from dissensus.io.source import open_source
 
 Row = Mapping[str, str]

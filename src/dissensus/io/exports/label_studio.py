@@ -12,9 +12,8 @@ from typing import Any
 
 from dissensus.errors import DataError
 from dissensus.io.delimited import rows
-from dissensus.io.exports.answers import NotALabelError, as_labels, parse_json
+from dissensus.io.exports.answers import NotALabelError, as_labels, likely_questions, parse_json, sample
 from dissensus.io.exports.gather import Gatherer
-from dissensus.io.exports.questions import likely_questions, sample
 from dissensus.io.json_lines import records
 from dissensus.io.source import open_source
 
@@ -37,6 +36,11 @@ def is_task(record: Mapping[str, Any]) -> bool:
 def is_annotation(fields: Mapping[str, Any]) -> bool:
     """A record of JSON-MIN, or the columns of the CSV export."""
     return {"annotation_id", "annotator", "lead_time"} <= set(fields)
+
+
+def is_record(record: Mapping[str, Any]) -> bool:
+    """A record of either JSON form."""
+    return is_task(record) or is_annotation(record)
 
 
 def read(path: Path, gather: Gatherer) -> None:

@@ -4,16 +4,10 @@
 :class:`~dissensus.Annotations`; ``open_annotations`` maps them into memory.
 
 =============  ======================================================================================
-packing.py     the story from files to a store
-inputs.py      files and partitioned directories as chunks of ids, and where each row stood
-budget.py      how much of anything may be in memory at once
-raw.py         numbers and ids in plain files
-spool.py       chunks coded on their own: rows in order of reading, ids in sorted lists
-merging.py     sorted lists merged in pieces that fit memory: ids into vocabularies, runs into rows
-alike.py       ids that differ by white space or case only, looked for in little memory
-layout.py      the files of a store, cut into shards, with checksums
-manifest.py    what is in a store, sealed
-workspace.py   a place to work beside the store, and the one step that makes the result visible
+packing.py     the story from files to a store, and the folder beside it where that happens
+inputs.py      files and partitioned directories as chunks that fit memory, and where each row stood
+sorting.py     chunks coded on their own, and merged: ids into vocabularies, rows into canonical order
+files.py       the files of a store with their checksums, and the manifest, sealed, that names them
 opening.py     from a store to ``Annotations``
 =============  ======================================================================================
 

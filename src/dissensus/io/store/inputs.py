@@ -1,4 +1,4 @@
-"""Files and partitioned directories as chunks of ids, and where each row stood.
+"""Files and partitioned directories as chunks of ids that fit memory, and where each row stood.
 
 A directory stands for all files in it and below, in the order of their paths; names that begin with a dot or
 an underscore are left aside, as other engines do. A folder called ``label=yes`` gives every row below it that
@@ -23,11 +23,49 @@ from dissensus.errors import DataError, bad_parameter
 from dissensus.io.columns import find_column, has_column, listed
 from dissensus.io.layouts import Columns
 from dissensus.io.source import open_source
-from dissensus.io.store.budget import Budget
-from dissensus.io.store.manifest import is_store
+from dissensus.io.store.files import COLUMNS, is_store
 from dissensus.io.tables import StreamedTable, open_file
+from dissensus.params import PROCESS_BYTES, n_bytes, size_words
 
-_ROLES = ("item", "annotator", "label")
+# ---- how much may be in memory at once ----------------------------------------------------------------
+
+# Bytes of memory that one row or id of a chunk takes at most while it is coded and sorted, its text apart.
+ROW = 200
+# Copies of a chunk's text at once: as read, joined, in the dictionary, sorted.
+TEXT_COPIES = 5
+# A chunk should hold so many rows at least, or the packing would never end.
+FEWEST_ROWS = 200_000
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit on memory, and what it means for a chunk."""
+
+    memory: int  # bytes, of the whole process
+    rows: int  # label rows, or ids, in memory at once
+    text: int  # bytes of ids in memory at once
+
+    @classmethod
+    def of(cls, memory: str | int) -> Budget:
+        """The budget for ``"2GB"``, ``"512MB"`` or a number of bytes."""
+        whole = n_bytes(memory, "pack")
+        least = PROCESS_BYTES + 2 * ROW * FEWEST_ROWS
+        if whole < least:
+            raise bad_parameter("pack", "memory", f"at least {size_words(least)}", memory)
+        free = whole - PROCESS_BYTES
+        return cls(whole, free // (2 * ROW), free // (2 * TEXT_COPIES))
+
+    def check(self, needed: int, what: str, remedy: str) -> None:
+        """Refuse what cannot be done in less than ``needed`` bytes beside the base."""
+        if PROCESS_BYTES + needed > self.memory:
+            raise DataError(
+                f"{what} needs {size_words(PROCESS_BYTES + needed)} of memory, and {size_words(self.memory)} "
+                f"are allowed; give memory=, or {remedy}"
+            )
+
+
+# ---- files in chunks ----------------------------------------------------------------------------------
+
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -104,7 +142,7 @@ class Inputs:
             columns = dict(zip(inside, arrays, strict=True))
             for name in set(names).difference(inside):
                 columns[name] = pa.repeat(pa.scalar(file.folders[name], pa.string()), len(arrays[0]))
-            yield [to_arrow(columns[name], role) for name, role in zip(names, _ROLES, strict=True)]
+            yield [to_arrow(columns[name], role) for name, role in zip(names, COLUMNS, strict=True)]
 
     def _names(self, table: StreamedTable, file: File) -> list[str]:
         """The three columns, each by its name or as told."""
@@ -112,7 +150,7 @@ class Inputs:
         self._refuse_wide(table, known)
         names: list[str] = []
         given = self.columns.item, self.columns.annotator, self.columns.label
-        for role, name in zip(_ROLES, given, strict=True):
+        for role, name in zip(COLUMNS, given, strict=True):
             if name is not None and not isinstance(name, str):
                 raise bad_parameter("pack", role, "the name of a column", name)
             names.append(find_column(known, role, name, table.name, taken=names))

@@ -23,9 +23,18 @@ from dissensus.data.vocabulary import Vocabulary, texts
 from dissensus.errors import DataError
 from dissensus.io.read import one_only, with_side_tables
 from dissensus.io.source import not_reached
-from dissensus.io.store.layout import COLUMNS, IDS, checksum, read_pieces
-from dissensus.io.store.manifest import Manifest, StoredFile, StoredShard, read_manifest
-from dissensus.io.store.raw import CODES, PLACES
+from dissensus.io.store.files import (
+    CODES,
+    COLUMNS,
+    IDS,
+    PLACES,
+    Manifest,
+    StoredFile,
+    StoredShard,
+    checksum,
+    read_manifest,
+    read_pieces,
+)
 from dissensus.params import n_cores
 
 

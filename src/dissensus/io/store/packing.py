@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,25 +23,28 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.rows import DUPLICATE_POLICIES, Duplicates
 from dissensus.data.vocabulary import Vocabulary, ordered_vocabulary, quoted, texts
 from dissensus.errors import DataError, bad_parameter
+from dissensus.io.atomic import cannot_be_written, gone_afterwards, sync, take_lock
 from dissensus.io.layouts import Columns
-from dissensus.io.read import alike_notes as class_notes
-from dissensus.io.store.alike import alike_notes
-from dissensus.io.store.budget import Budget
-from dissensus.io.store.inputs import Inputs, list_files
-from dissensus.io.store.layout import Layout, finish_ids
-from dissensus.io.store.manifest import (
+from dissensus.io.read import lookalike_notes as class_notes
+from dissensus.io.store.files import (
+    CODES,
+    COLUMNS,
+    MANIFEST,
+    OURS,
+    IdFile,
+    LabelFiles,
     Manifest,
+    NumberFile,
     StoredFile,
     StoredShard,
+    finish_ids,
     is_store,
     read_manifest,
     write_manifest,
 )
-from dissensus.io.store.merging import Merger, merge_ids
+from dissensus.io.store.inputs import Budget, Inputs, list_files
 from dissensus.io.store.opening import open_store
-from dissensus.io.store.raw import CODES, IdFile, NumberFile
-from dissensus.io.store.spool import ROLES, Spool
-from dissensus.io.store.workspace import publish, workspace
+from dissensus.io.store.sorting import CodedRows, Merger, lookalike_notes, merge_ids
 
 Progress = Callable[[str, float], None]  # told what is being done, and which share of the whole is behind
 
@@ -143,11 +146,11 @@ class _Job:
     def run(self, old: Annotations | None, left_out: int) -> Manifest:
         """Read, merge the ids, sort the rows, write."""
         self.built.mkdir()
-        spool = self._spooled(old)
-        self._tell("sorting ids", 0.6, spool.n_rows)
-        (items, annotators, labels), codes = self._merged(spool)
+        coded = self._coded(old)
+        self._tell("sorting ids", 0.6, coded.n_rows)
+        (items, annotators, labels), codes = self._merged(coded)
         merger = Merger(
-            spool,
+            coded,
             codes,
             (len(items), len(annotators), len(labels)),
             self.rules.duplicates,
@@ -172,47 +175,47 @@ class _Job:
         write_manifest(manifest, self.built)
         return manifest
 
-    def _spooled(self, old: Annotations | None) -> Spool:
+    def _coded(self, old: Annotations | None) -> CodedRows:
         """All rows, chunk by chunk."""
-        spool = Spool(self.folder, self.rules.classes, self.files)
+        coded = CodedRows(self.folder, self.rules.classes, self.files)
         if old is not None:
             self.progress("reading the store", 0.0)
-            spool.add_store(old, self.budget.rows)
-        whole, done, before = max(1, self.inputs.n_bytes), 0, spool.n_rows
+            coded.add_store(old, self.budget.rows)
+        whole, done, before = max(1, self.inputs.n_bytes), 0, coded.n_rows
         for pieces in self.inputs.chunks(self.budget):
-            spool.add_chunk(pieces, partial(self.inputs.place, pieces))
+            coded.add_chunk(pieces, partial(self.inputs.place, pieces))
             done += sum(piece.n_bytes for piece in pieces)
             share = 0.6 * min(1.0, done / whole)
-            self._tell(f"reading {pieces[-1].file.path.name}", share, spool.n_rows - before)
-        return spool
+            self._tell(f"reading {pieces[-1].file.path.name}", share, coded.n_rows - before)
+        return coded
 
-    def _merged(self, spool: Spool) -> tuple[list[IdFile], list[NumberFile | None]]:
-        """The vocabularies, and the code of every spooled id in its own (None: codes are final)."""
-        vocabularies = [IdFile(self.built, role, self.files) for role in ROLES]
+    def _merged(self, coded: CodedRows) -> tuple[list[IdFile], list[NumberFile | None]]:
+        """The vocabularies, and the code of every id read in its own (None: codes are final)."""
+        vocabularies = [IdFile(self.built, role, self.files) for role in COLUMNS]
         codes: list[NumberFile | None] = []
-        for i, (role, merged) in enumerate(zip(ROLES, vocabularies, strict=True)):
+        for i, (role, merged) in enumerate(zip(COLUMNS, vocabularies, strict=True)):
             if role == "label" and self.rules.classes is not None:
                 merged.append(self.rules.classes.arrow)
                 codes.append(None)
             else:
-                lists = [run.lists[i] for run in spool.runs]
+                lists = [run.lists[i] for run in coded.runs]
                 found = NumberFile(self.folder / f"{role}.map", CODES, self.files)
-                merge_ids(spool.ids[i], lists, merged, found, role, self.budget)
+                merge_ids(coded.ids[i], lists, merged, found, role, self.budget)
                 codes.append(found)
-            spool.ids[i].remove()
+            coded.ids[i].remove()
         return vocabularies, codes
 
     def _rows(self, merger: Merger) -> tuple[dict[str, StoredFile], tuple[StoredShard, ...]]:
         """The label rows, sorted and written."""
-        spool, layout = merger.spool, Layout(self.built, self.files)
+        coded, written = merger.rows, LabelFiles(self.built, self.files)
         runs = []
-        for run in spool.runs:
+        for run in coded.runs:
             runs.append(merger.sort_run(run))
-            self._tell("sorting labels", 0.65 + 0.15 * run.rows.stop / spool.n_rows, spool.n_rows)
+            self._tell("sorting labels", 0.65 + 0.15 * run.rows.stop / coded.n_rows, coded.n_rows)
         for rows in merger.blocks(runs, self.budget):
-            layout.append(rows)
-            self._tell("writing labels", 0.8 + 0.1 * len(layout.pointers) / merger.sizes[0], spool.n_rows)
-        return layout.finish()
+            written.append(rows)
+            self._tell("writing labels", 0.8 + 0.1 * len(written.pointers) / merger.sizes[0], coded.n_rows)
+        return written.finish()
 
     def _ids(self, ids: IdFile, what: str) -> dict[str, StoredFile]:
         return finish_ids(ids, what, self.files)
@@ -220,8 +223,8 @@ class _Job:
     def _notes(self, items: IdFile, annotators: IdFile, classes: Sequence[str]) -> tuple[str, ...]:
         self.progress("looking at ids", 0.95)
         return (
-            *alike_notes(items, "item", self.budget),
-            *alike_notes(annotators, "annotator", self.budget),
+            *lookalike_notes(items, "item", self.budget),
+            *lookalike_notes(annotators, "annotator", self.budget),
             *class_notes(Vocabulary(texts(classes), "label")),
         )
 
@@ -241,3 +244,74 @@ def _has_pair(old: Annotations, item: str, annotator: str) -> bool:
     m, n = old.item_vocabulary.codes([item])[0], old.annotator_vocabulary.codes([annotator])[0]
     rows = slice(*old.item_pointers[m : m + 2]) if m >= 0 else slice(0)
     return bool(np.any(old.annotator[rows] == n))
+
+
+# ---- the folder beside the store, and the one step that makes the result visible ----------------------
+
+
+@contextmanager
+def workspace(store: Path) -> Iterator[Path]:
+    """An empty folder beside the store for as long as the block lasts, ours alone."""
+    target = Path(os.path.realpath(store))
+    _check_target(store, target)
+    folder = target.with_name(f".{target.name}.packing")
+    with _locked(folder, store), gone_afterwards(store, folder):
+        for left in sorted(folder.rglob("*"), reverse=True):
+            left.rmdir() if left.is_dir() else left.unlink()
+        yield folder
+
+
+def publish(built: Path, store: Path) -> None:
+    """Give a finished store its name.
+
+    Where a store stands already, its files stay until the new manifest has replaced the old one in a single
+    step; files are named after their content, so the two never share a name with different bytes.
+    """
+    target = Path(os.path.realpath(store))
+    for file in built.iterdir():
+        sync(file)
+    if is_store(target):
+        for file in built.iterdir():
+            if file.name != MANIFEST:
+                file.replace(target / file.name)
+        sync(target)
+        (built / MANIFEST).replace(target / MANIFEST)
+        sync(target)
+        _remove_unlisted(target)
+    else:
+        built.rename(target)
+    sync(target.parent)
+
+
+def _remove_unlisted(store: Path) -> None:
+    """Files of an earlier packing, finished or not, that the manifest no longer names."""
+    listed = {file.name for file in read_manifest(store).files.values()}
+    for file in store.iterdir():
+        if OURS.fullmatch(file.name) and file.name not in listed:
+            file.unlink()
+
+
+def _check_target(store: Path, target: Path) -> None:
+    if target.exists() and not target.is_dir():
+        raise DataError(f"{store}: is a file; name a directory for the store")
+    if target.is_dir() and not is_store(target) and any(target.iterdir()):
+        raise DataError(f"{store}: exists and is no store; choose another place for the store")
+
+
+@contextmanager
+def _locked(folder: Path, store: Path) -> Iterator[None]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_be_written(store, error) from error
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows lets no folder be opened; two packings are then the user's to avoid
+        yield
+        return
+    try:
+        if not take_lock(handle):
+            raise DataError(f"{store}: another packing is at work on it; wait for its end")
+        yield
+    finally:
+        os.close(handle)
