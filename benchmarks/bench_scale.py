@@ -189,8 +189,8 @@ def overhead() -> dict[str, Any]:
     import dissensus as ds
     from dissensus.data import blocks
     from dissensus.execution import threads as engine
-    from dissensus.execution.dask.connection import connected
-    from dissensus.execution.dask.executor import Dask
+    from dissensus.execution.dask.blocks import Dask
+    from dissensus.execution.dask.cluster import connected
     from dissensus.models.pgm.kernels import PairBlock
 
     annotations = ds.simulate(20_000, 2_000, 5, labels_per_item=5, load="long-tail").annotations

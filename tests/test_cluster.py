@@ -32,8 +32,9 @@ from cluster_help import (
 )
 from dissensus.data.blocks import blocks_of
 from dissensus.errors import ClusterError, DataError
-from dissensus.execution.dask import connection, executor, worker
-from dissensus.execution.dask.connection import connected
+from dissensus.execution.dask import blocks as remote
+from dissensus.execution.dask import cluster as dask_cluster
+from dissensus.execution.dask.cluster import connected
 from dissensus.models.fmm import counts_of
 from dissensus.params import PROCESS_BYTES
 from sizes import usually
@@ -67,7 +68,7 @@ def test_tables_that_are_read_from_files_give_the_same_bits(
     name: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = MODELS[name]().fit(crowd())
-    monkeypatch.setattr(executor, "SMALL", 0)
+    monkeypatch.setattr(remote, "SMALL", 0)
     with ds.resources(cluster=client, scratch=tmp_path):
         assert differing(MODELS[name]().fit(crowd()), alone) == []
 
@@ -173,14 +174,14 @@ def test_a_store_that_a_worker_does_not_have_is_one_line(client: Any, tmp_path: 
 def test_labels_that_a_worker_does_not_find_are_one_line(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = executor.source_of
+    real = remote.labels_for_workers
 
     def elsewhere(known: ds.Annotations, scratch: Path) -> Any:
         """As if the driver's scratch directory were not there on the workers' machines."""
         source = real(known, scratch)
         return replace(source, folder=source.folder.replace("scratch", "nowhere"))
 
-    monkeypatch.setattr(executor, "source_of", elsewhere)
+    monkeypatch.setattr(remote, "labels_for_workers", elsewhere)
     line = (
         rf"^{re.escape(str(tmp_path))}/nowhere/\S+/item.npy: not reachable from the worker on "
         rf"{re.escape(socket.gethostname())}; give scratch= that every worker reaches$"
@@ -208,20 +209,18 @@ def test_no_room_for_the_labels_is_one_line(
         r"room there, or name another place with scratch=$"
     )
     with pytest.raises(DataError, match=line):
-        executor.source_of(crowd(), tmp_path)
+        remote.labels_for_workers(crowd(), tmp_path)
 
 
 def test_no_room_for_a_table_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     line = r"file/tables: the messages of a round cannot be written \(not a directory\); make room there"
     with pytest.raises(DataError, match=line):
-        executor._filed_table(tmp_path / "file" / "tables" / "theta.npy", np.zeros(3))
+        remote._filed_table(tmp_path / "file" / "tables" / "theta.npy", np.zeros(3))
 
 
 def _kept_by_a_worker() -> int:
-    from dissensus.execution.dask import worker
-
-    return len(worker._kept)
+    return len(remote._kept)
 
 
 @pytest.mark.parametrize("stop_at", [None, 2], ids=["finished", "stopped"])
@@ -250,15 +249,15 @@ def test_a_worker_keeps_no_more_layouts_than_it_may(tmp_path: Path) -> None:
     known = crowd()
     blocks = blocks_of(known)
     for most in (None, 1000, 0):
-        source = executor.source_of(known, tmp_path)
-        task = worker.Task(source, counts_of, most, 0, blocks, [()] * len(blocks))
-        sums = worker.run_blocks(task, np.sum, {})
+        source = remote.labels_for_workers(known, tmp_path)
+        task = remote.BlockRange(source, counts_of, most, blocks, [()] * len(blocks))
+        sums = remote.run_blocks(task, np.sum, {})
         assert sum(sums) == known.n_labels
-        kept = worker._kept[source.key, "counts_of"].n_labels
+        kept = remote._kept[source.seal, "counts_of"].n_labels
         assert kept == known.n_labels if most is None else kept <= most
         if most is not None:
-            assert sum(laid_out.n_labels for laid_out in worker._kept.values()) <= max(most, kept)
-    worker._kept.clear()
+            assert sum(laid_out.n_labels for laid_out in remote._kept.values()) <= max(most, kept)
+    remote._kept.clear()
 
 
 # ---- ways to a cluster --------------------------------------------------------------------------------
@@ -266,7 +265,7 @@ def test_a_worker_keeps_no_more_layouts_than_it_may(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1:1", "nowhere", "x://y:1"])
 def test_a_wrong_address_is_one_line(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 1.0)
     began = time.monotonic()
     line = rf"^{address}: no scheduler answers there \(.*\); start it with dask scheduler, and give its .*$"
     with pytest.raises(ClusterError, match=line), ds.resources(cluster=address):
@@ -277,7 +276,7 @@ def test_a_wrong_address_is_one_line(address: str, monkeypatch: pytest.MonkeyPat
 def test_no_worker_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     from distributed import Client, LocalCluster
 
-    monkeypatch.setattr(connection, "WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(dask_cluster, "WAIT_SECONDS", 0.5)
     quiet = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
     with LocalCluster(n_workers=0, processes=False, **quiet) as cluster, Client(cluster) as client:
         line = (
@@ -327,7 +326,7 @@ def test_a_fit_through_tls(name: str, secured: tuple[str, Any], tmp_path: Path) 
 def test_a_client_without_the_certificate_is_refused(
     way: str, secured: tuple[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "CONNECT_SECONDS", 2.0)
+    monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 2.0)
     address, (ca, cert, key) = secured
     other = certificates(tmp_path / "other")
     settings, line = {

@@ -19,8 +19,9 @@ import pytest
 import dissensus as ds
 from cluster_help import ITERATIONS, MODELS, SHARD, Counting, crowd, differing, small_shards
 from dissensus.errors import ClusterError, DataError
-from dissensus.execution.dask import connection, executor
-from dissensus.execution.dask.connection import connected
+from dissensus.execution.dask import blocks as remote
+from dissensus.execution.dask import cluster as dask_cluster
+from dissensus.execution.dask.cluster import connected
 from sizes import usually
 
 __all__ = ["small_shards"]
@@ -36,16 +37,14 @@ def client() -> Iterator[Any]:
 
 def doom(n_blocks: int) -> int:
     """On a worker: die in the next task, after some of its blocks; the process that dies."""
-    from dissensus.execution.dask import worker
-
-    real = worker.run_blocks
+    real = remote.run_blocks
 
     def dying(task: Any, *more: Any) -> Any:
-        few = worker.Task(**vars(task) | {"blocks": task.blocks[:n_blocks], "own": task.own[:n_blocks]})
+        few = remote.BlockRange(**vars(task) | {"blocks": task.blocks[:n_blocks], "own": task.own[:n_blocks]})
         real(few, *more)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    vars(worker)["run_blocks"] = dying
+    vars(remote)["run_blocks"] = dying
     return os.getpid()
 
 
@@ -61,7 +60,7 @@ class Killing(Counting):
         super().__call__(words, share)
         if len(self.dead) >= self._kills:
             return
-        workers = sorted(connection.running_workers(self._client))
+        workers = sorted(dask_cluster.running_workers(self._client))
         chosen = workers if self._everyone else [self._chance.choice(workers)]
         self.dead.update(self._client.run(doom, self._chance.randint(0, 3), workers=chosen).values())
 
@@ -80,7 +79,7 @@ def test_killed_workers_change_nothing(
     name: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = refit(name).fit(crowd())
-    monkeypatch.setattr(executor, "SMALL", 0 if name == "dawid-skene" else executor.SMALL)
+    monkeypatch.setattr(remote, "SMALL", 0 if name == "dawid-skene" else remote.SMALL)
     progress = Killing(client, seed=len(name), kills=KILLS)
     with ds.resources(cluster=client, scratch=tmp_path, progress=progress):
         survived = refit(name).fit(crowd())
@@ -122,8 +121,8 @@ def test_an_error_of_a_step_comes_out_once(kind: type[Exception], client: Any, t
         work = run.over(crowd(), counts_of)
         with pytest.raises(kind, match=r"votes.csv: something is wrong; do something"):
             list(work.map(failing, kind=kind, notes=str(tmp_path / "notes")))
-    # Each task stops at its first block, and no task is sent again.
-    assert len((tmp_path / "notes").read_text()) <= executor.TASKS_A_THREAD * 2
+    # Each call stops at its first block, and none is sent again.
+    assert len((tmp_path / "notes").read_text()) <= remote.CALLS_A_THREAD * 2
 
 
 def test_workers_that_die_whatever_they_are_given_are_given_up(
@@ -131,7 +130,7 @@ def test_workers_that_die_whatever_they_are_given_are_given_up(
 ) -> None:
     from distributed.scheduler import KilledWorker
 
-    monkeypatch.setattr(executor, "TRIES", 3)
+    monkeypatch.setattr(dask_cluster, "TRIES", 3)
     sent = []
 
     class Dead:
@@ -139,6 +138,9 @@ def test_workers_that_die_whatever_they_are_given_are_given_up(
 
         def result(self, timeout: float) -> None:
             raise KilledWorker("task", None, 4)
+
+        def release(self) -> None:
+            pass
 
     monkeypatch.setattr(client, "submit", lambda *args, **more: (sent.append(args), Dead())[1])
     with (
@@ -148,7 +150,7 @@ def test_workers_that_die_whatever_they_are_given_are_given_up(
         ),
     ):
         MODELS["fmm"]().fit(crowd())
-    assert len(sent) == 3 * executor.TASKS_A_THREAD * sum(client.nthreads().values())
+    assert len(sent) == 3 * remote.CALLS_A_THREAD * sum(client.nthreads().values())
 
 
 # ---- the scheduler ------------------------------------------------------------------------------------

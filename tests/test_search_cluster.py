@@ -17,7 +17,7 @@ import pytest
 import dissensus as ds
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
-from dissensus.execution.dask.connection import connected
+from dissensus.execution.dask.cluster import connected
 from dissensus.execution.dask.tasks import OnCluster
 from dissensus.execution.tasks import workers
 from dissensus.io.store.opening import StoreOrigin

@@ -91,7 +91,7 @@ class Resources:
             with executor(n_jobs, plan.laid_out) as local:
                 yield local
             return
-        from dissensus.execution.dask.executor import Dask
+        from dissensus.execution.dask.blocks import Dask
 
         with one_blas_thread():
             remote = Dask(self.client, scratch, plan.laid_out)
@@ -121,7 +121,7 @@ class Resources:
         if self.client is None:
             n_threads = n_cores() if n_jobs == -1 else n_jobs
             return planned(name, needs, annotations.n_labels, self.memory, n_threads=n_threads)
-        from dissensus.execution.dask.connection import running_workers
+        from dissensus.execution.dask.cluster import running_workers
 
         workers = running_workers(self.client)
         n_threads = sum(workers.values())
@@ -251,7 +251,7 @@ def resources(
     with ExitStack() as stack:
         client = None
         if cluster is not None:
-            from dissensus.execution.dask.connection import Tls, connected
+            from dissensus.execution.dask.cluster import Tls, connected
 
             secured = None if tls is None else Tls(*map(Path, tls))
             client = stack.enter_context(connected(cluster, n_workers=n_workers, tls=secured))

@@ -14,9 +14,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from dissensus.errors import DissensusError, bad_parameter
@@ -60,15 +61,17 @@ def workers(
     if executor is not None:
         # Executors of Python know how many tasks they run at once; of others n_jobs says it.
         n_at_once = getattr(executor, "_max_workers", None) or (n_cores() if n_jobs == -1 else n_jobs)
-        yield _Foreign(executor, shared, _for_a_task(n_at_once))
+        yield _OnExecutor(executor, partial(_run, _for_a_task(n_at_once), shared))
     elif client is not None:
+        from dissensus.execution.dask.cluster import running_workers
         from dissensus.execution.dask.tasks import OnCluster
 
-        with closing(OnCluster(client, shared, _for_a_task(_n_threads(client)))) as pool:
+        n_threads = sum(running_workers(client).values())  # tasks that it runs at once, as it is now
+        with closing(OnCluster(client, shared, _for_a_task(n_threads))) as pool:
             yield pool
     elif n_processes > 1:
         with _processes(shared, n_processes) as pool:
-            yield _Processes(pool, _for_a_task(n_processes))
+            yield _OnExecutor(pool, partial(_run_in_worker, _for_a_task(n_processes)))
     else:
         with one_blas_thread():
             yield _Here(shared, _for_a_task(1))
@@ -79,13 +82,6 @@ def _for_a_task(n_at_once: int) -> Resources:
     used = current()
     memory = None if used.memory is None else used.memory // n_at_once
     return Resources(memory=memory, scratch=used.scratch, precision=used.precision)
-
-
-def _n_threads(client: Any) -> int:
-    """Tasks that a cluster runs at once, as it is now."""
-    from dissensus.execution.dask.connection import running_workers
-
-    return sum(running_workers(client).values())
 
 
 class _Here:
@@ -99,48 +95,26 @@ class _Here:
         self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[Task, Result]]:
         for task in tasks:
-            with using(self._used):
-                result = step(self._shared, task)
-            yield task, result
+            yield task, _run(self._used, self._shared, step, task)
 
 
-class _Foreign:
-    """The caller's own executor."""
+class _OnExecutor:
+    """An executor, which calls ``run(step, task)`` of every task."""
 
-    def __init__(self, executor: Executor, shared: Any, used: Resources) -> None:
+    def __init__(self, executor: Executor, run: Callable[..., Any]) -> None:
         self._executor = executor
-        self._shared = shared
-        self._used = used
+        self._run = run
 
     def completed(
         self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[Task, Result]]:
-        shared, used = self._shared, self._used
-        return _gathered(
-            {self._executor.submit(_on_foreign, step, task, shared, used): task for task in tasks}
-        )
-
-
-class _Processes:
-    """Processes that were given what is shared when they began."""
-
-    def __init__(self, pool: Executor, used: Resources) -> None:
-        self._pool = pool
-        self._used = used
-
-    def completed(
-        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
-    ) -> Iterator[tuple[Task, Result]]:
-        return _gathered({self._pool.submit(_in_worker, step, task, self._used): task for task in tasks})
-
-
-def _gathered(futures: dict[Future[Result], Task]) -> Iterator[tuple[Task, Result]]:
-    try:
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:
-        for future in futures:
-            future.cancel()
+        futures = {self._executor.submit(self._run, step, task): task for task in tasks}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            for future in futures:
+                future.cancel()
 
 
 @contextmanager
@@ -181,11 +155,10 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _on_foreign(step: Callable[[Any, Task], Result], task: Task, shared: Any, used: Resources) -> Result:
+def _run(used: Resources, shared: Any, step: Callable[[Any, Task], Result], task: Task) -> Result:
     with using(used):
         return step(shared, task)
 
 
-def _in_worker(step: Callable[[Any, Task], Result], task: Task, used: Resources) -> Result:
-    with using(used):
-        return step(_shared, task)
+def _run_in_worker(used: Resources, step: Callable[[Any, Task], Result], task: Task) -> Result:
+    return _run(used, _shared, step, task)

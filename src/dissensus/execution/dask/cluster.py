@@ -1,10 +1,15 @@
-"""Reaching a cluster: by address, with or without TLS, as a client that is there, or one of our own."""
+"""A Dask cluster: how it is reached, and the one way in which calls run on it.
+
+A cluster is an address, with or without TLS, a client that is there, or processes of our own. A call reads
+what it is given and returns a result, so it may run twice: when a worker dies its calls run elsewhere, and
+when too much is lost at once those that are open are sent again.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +22,8 @@ from dissensus.params import n_cores
 WAIT_SECONDS = 60.0  # for a worker, before there is nobody to do the work
 CONNECT_SECONDS = 15.0
 TELL_SECONDS = 5.0  # for workers to hear that they may forget something
+PATIENCE = 0.5  # seconds between two looks at whether anybody works on a call
+TRIES = 6  # how often open calls are sent before the cluster is given up
 QUIET = logging.CRITICAL  # of the cluster's own words, what reaches the terminal
 
 
@@ -143,15 +150,123 @@ def tell_workers(client: Any, what: Callable[[str], None], about: str) -> None:
         client.sync(client._run, what, about, on_error="ignore", callback_timeout=TELL_SECONDS)
 
 
-def is_loss(client: Any, error: Exception, *, of_task: bool) -> bool:
-    """Did workers die, or data with them? (What a task raised itself, ``of_task``, is not that.)
+# ---- calls --------------------------------------------------------------------------------------------
+
+
+def completed(
+    client: Any,
+    function: Callable[..., Any],
+    calls: Sequence[Any],
+    shared: Callable[[], tuple[Any, ...]],
+    near: Sequence[float] | None = None,
+) -> Iterator[tuple[int, Any]]:
+    """The number of every call with ``function(call, *shared())``, as they finish.
+
+    ``near`` says of every call how far along the row of workers it should rather run, because others like it
+    have run there; the calls are then completed in their order.
+    """
+    left = dict(enumerate(calls))
+    for _ in range(TRIES):
+        workers, open_calls = sorted(running_workers(client)), _OpenCalls(client, in_order=near is not None)
+        try:
+            given = shared()
+            for number, call in left.items():
+                where = {} if near is None else _rather_on(workers[int(near[number] * len(workers))])
+                open_calls.send(number, function, call, *given, **where)
+            for number, result in open_calls.results():
+                del left[number]
+                yield number, result
+            return
+        except Exception as error:
+            if not _is_loss(client, error, of_call=open_calls.failed):
+                raise
+        finally:
+            open_calls.release()
+    raise ClusterError(
+        "the cluster's workers died again and again, out of memory perhaps; give them more of it, or "
+        "fewer threads"
+    )
+
+
+def _rather_on(worker: str) -> dict[str, Any]:
+    return {"workers": [worker], "allow_other_workers": True}
+
+
+class _OpenCalls:
+    """Calls that have been sent, by their number."""
+
+    def __init__(self, client: Any, *, in_order: bool) -> None:
+        self._client = client
+        self._in_order = in_order
+        self._futures: dict[int, Any] = {}
+        self._awaited: Any = None
+
+    def send(self, number: int, *call: Any, **where: Any) -> None:
+        self._futures[number] = self._client.submit(*call, pure=False, **where)
+
+    def results(self) -> Iterator[tuple[int, Any]]:
+        while self._futures:
+            number = next(iter(self._futures)) if self._in_order else self._finished()
+            self._awaited = self._futures[number]
+            result = self._result(self._awaited)
+            self._awaited = None
+            del self._futures[number]
+            yield number, result
+
+    @property
+    def failed(self) -> bool:
+        """Was it the call itself that raised the error?"""
+        return self._awaited is not None and self._awaited.status == "error"
+
+    def release(self) -> None:
+        """Nobody waits any more for those that are open."""
+        for future in self._futures.values():
+            future.release()
+
+    def _finished(self) -> int:
+        """The number of a call that is done."""
+        wait = require("distributed", "cluster").wait
+        while True:
+            found = next((number for number, future in self._futures.items() if future.done()), None)
+            if found is not None:
+                return found
+            running_workers(self._client)  # there is one to do the rest
+            with suppress(TimeoutError), self._client.as_current():
+                wait(list(self._futures.values()), timeout=PATIENCE, return_when="FIRST_COMPLETED")
+
+    def _result(self, future: Any) -> Any:
+        """What a call returned; a call that nobody has in hand is lost.
+
+        Dask would let it wait for ever: where for a moment there is no worker at all, a call that prefers
+        one of them is not given to those that come after. Missed once, it may be on its way.
+        """
+        missed = 0
+        while True:
+            try:
+                return future.result(timeout=PATIENCE)
+            except TimeoutError:
+                if future.status == "error":  # by now, whichever of the two has raised
+                    return future.result()
+                missed = 0 if self._in_hand(future) else missed + 1
+                if missed > 1:
+                    raise
+
+    def _in_hand(self, future: Any) -> bool:
+        running_workers(self._client)  # there is one that could take it
+        if future.status == "finished" or not self._in_order:
+            return True
+        return any(future.key in keys for keys in self._client.processing().values())
+
+
+def _is_loss(client: Any, error: Exception, *, of_call: bool) -> bool:
+    """Did workers die, or data with them? (What a call raised itself, ``of_call``, is not that.)
 
     A scheduler that is gone is an error of its own.
     """
     distributed = require("distributed", "cluster")
     if isinstance(error, distributed.scheduler.KilledWorker):
         return True
-    if of_task or not isinstance(error, OSError | CancelledError):
+    if of_call or not isinstance(error, OSError | CancelledError):
         return False
     if not _answers(client):
         raise _lost(client, error) from error
@@ -172,7 +287,7 @@ def _answers(client: Any) -> bool:
 def _lost(client: Any, error: Exception) -> ClusterError:
     return ClusterError(
         f"{_address(client)}: the scheduler was lost ({_reason(error)}); start it again and run the same "
-        "command: with a checkpoint directory the fit goes on where it was"
+        "again: with a checkpoint directory the fit goes on where it was"
     )
 
 
