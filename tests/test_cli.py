@@ -442,7 +442,7 @@ def test_annotators_names_those_who_do_not_look() -> None:
 
 
 def test_select_finds_the_grids_best_cell_and_fits_it(crowd: Path) -> None:
-    words = ["select", crowd / "annotations.csv", "-k", "2:3", "-l", "1,2", "--repeats", 2, "-j", 1]
+    words = ["select", crowd / "annotations.csv", "-k", "2:3", "-l", "1,2", "--repeats", 2, "--no-report"]
     found = json.loads(run(*words, "-o", "search", "--json").stdout)
     cells = read_csv(Path("search/cells.csv"))
     sizes = [(int(row["n_item_clusters"]), int(row["n_annotator_clusters"])) for row in cells]
@@ -458,7 +458,20 @@ def test_select_finds_the_grids_best_cell_and_fits_it(crowd: Path) -> None:
 
 
 def test_select_goes_on_where_it_was(crowd: Path) -> None:
-    words = ["select", crowd / "annotations.csv", "-m", "fmm", "-k", "2,3", "--repeats", 2, "-j", 1, "-o"]
+    words = [
+        "select",
+        crowd / "annotations.csv",
+        "-m",
+        "fmm",
+        "-k",
+        "2,3",
+        "--repeats",
+        2,
+        "-j",
+        1,
+        "--no-report",
+        "-o",
+    ]
     run(*words, "whole")
     run(*words, "cut")
     record = Path("cut/search.jsonl")
@@ -552,16 +565,6 @@ def test_export_writes_weighted_rows(crowd: Path) -> None:
         weights[row["item"]] = weights.get(row["item"], 0.0) + float(row["weight"])
     assert len(weights) == 80
     np.testing.assert_allclose(list(weights.values()), 1.0, rtol=1e-9)
-
-
-def test_the_demo_shows_that_refining_helps_and_where_the_labels_are() -> None:
-    text = run("demo", "-o", "shown").stdout
-    assert "shown/refined/labels.csv" in text
-    found = json.loads(Path("shown/summary.json").read_text())
-    distance = {row["name"]: row["kl"]["value"] for row in found["contenders"]}
-    assert min(distance.values()) < distance["empirical"] < distance["raw counts"]
-    assert Path("shown/refined/labels.csv").is_file()
-    assert Path("shown/crowd/population.csv").is_file()
 
 
 def test_two_questions_of_an_export_get_two_directories() -> None:

@@ -205,6 +205,7 @@ def test_memory_and_disk_do_not_reach_the_result(
 # ---- a cluster ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.cluster
 def test_processes_give_the_bits_of_threads(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
