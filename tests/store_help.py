@@ -53,7 +53,7 @@ def write_rows(path: Path, rows: list[Row]) -> Path:
 
 def same(a: Annotations, b: Annotations) -> None:
     """Insist that two annotations are one: codes, ids, notes."""
-    for name in ("item", "annotator", "label", "item_pointers", "by_annotator", "counts"):
+    for name in ("item", "annotator", "label", "item_pointers", "annotator_load", "counts"):
         assert np.array_equal(getattr(a, name), getattr(b, name)), name
         assert getattr(a, name).dtype == getattr(b, name).dtype, name
     for name in ("item_vocabulary", "annotator_vocabulary", "class_vocabulary", "notes", "frame_kind"):

@@ -549,14 +549,14 @@ def test_lists_of_class_numbers_get_their_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"item": ["a"], "label": ["x"]}, r"has no annotator column.*\(item, label\)"),
+        ({"item": ["a"], "label": ["x"]}, "no annotator column found; .* it has item, label"),
         (
             {"item": ["a"], "annotator": ["x"], "mood": ["y"]},
             r"which column holds the answers; .*question= \(mood\)",
         ),
         (
             {"thing": ["a"], "annotator": ["x"], "label": ["y"]},
-            "has no item column; name it with item=",
+            "no item column found; .* it has thing, annotator, label",
         ),
         (
             {"item": ["a"], "annotator": [["x", "y"]], "label": [["z"]]},
@@ -580,12 +580,12 @@ def test_the_columns_of_a_dataset_may_have_any_names(tmp_path: Path) -> None:
     path = on_disk(
         tmp_path / "data", pa.table({"thing": ["a"], "who": ["x"], "mood": ["sad"], "label": ["z"]})
     )
-    with pytest.raises(DataError, match=r"no annotator column; name it with annotator= \(thing, who"):
+    with pytest.raises(DataError, match=r"no annotator column found; .* it has thing, who"):
         read_annotations(path, item="thing")
     for question in ({"question": "mood"}, {"label": "mood"}):
         read = read_annotations(path, item="thing", annotator="who", **question)
         assert [list(ids) for ids in (read.items, read.annotators, read.classes)] == [["a"], ["x"], ["sad"]]
-    with pytest.raises(DataError, match="has no column 'by'; name it with annotator="):
+    with pytest.raises(DataError, match="there is no column 'by'; it has thing, who"):
         load_export(path, item_column="thing", annotator_column="by")
     with pytest.raises(DataError, match="label-studio files say themselves who annotated"):
         load_export(written(tmp_path, [task()]), annotator_column="who")

@@ -301,16 +301,6 @@ class Annotations:
         return _frozen(pointers(self.item, self.n_items))
 
     @cached_property
-    def by_annotator(self) -> NDArray[np.int64]:
-        """(labels,): the row numbers sorted by annotator, ties by item."""
-        return _frozen(np.argsort(self.annotator, kind="stable"))
-
-    @cached_property
-    def annotator_pointers(self) -> NDArray[np.int64]:
-        """(annotators + 1,): the rows of annotator n are ``by_annotator[pointers[n]:pointers[n + 1]]``."""
-        return _frozen(np.concatenate([[0], np.cumsum(self.annotator_load)]))
-
-    @cached_property
     def annotator_load(self) -> NDArray[np.int64]:
         """(annotators,): number of labels of each annotator."""
         return _frozen(tally(self.annotator, self.n_annotators))

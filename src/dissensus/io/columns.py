@@ -10,13 +10,13 @@ from dissensus.data.vocabulary import quoted
 from dissensus.errors import DataError, did_you_mean, nearest
 
 # What people call each column, surest names first. Case, white space and hyphens do not matter ("Worker ID"
-# is worker_id), and a plain word stands for its id as well (task for task_id).
+# is worker_id), and a plain word stands for its ids as well (task for task_id, annotator for annotators).
 _NAMES = {
     "item": (
         "item",
         "task unit document doc example question instance sample object",
         "message_id sentence_id text_id tweet_id comment_id post_id image_id hit_id record_id case_id",
-        "id",
+        "id idx",
     ),
     "annotator": (
         "annotator",
@@ -123,8 +123,9 @@ def _known(role: str) -> list[str]:
 
 def _is_called(name: str, words: Collection[str], role: str) -> bool:
     full = _full(name)
-    is_id = role in ("item", "annotator")
-    return full in words or (is_id and re.sub(r"_?id$", "", full) in words)
+    if role not in ("item", "annotator"):
+        return full in words
+    return any(form in words for form in (full, full.removesuffix("s"), re.sub(r"_?ids?$", "", full)))
 
 
 def _full(name: str) -> str:

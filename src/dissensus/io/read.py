@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -27,9 +27,6 @@ from dissensus.io.layouts import (
     read_wide,
 )
 from dissensus.io.tables import FORMATS, Table, open_table
-
-if TYPE_CHECKING:
-    from dissensus.io.exports import Imported
 
 Several = Literal["keep", "error"]
 
@@ -92,10 +89,10 @@ def read_annotations(
         _refuse_rules(source, columns, classes, duplicates, layout, format)
         return open_annotations(source, items=items, annotators=annotators, gold=gold)
     if _is_export(source, format, layout, Columns(None, annotator, label)):
-        from dissensus.io.exports import load_export
-
-        imported = load_export(
+        labels, names = _read_export(
             source,
+            classes,
+            duplicates,
             format=format,
             question=question if question is not None else one_column(label),
             several=several,
@@ -104,10 +101,8 @@ def read_annotations(
             annotator_column=one_column(annotator),
             text_column=text_column,
         )
-        labels, names = _from_export(imported, classes, duplicates), ("item", "annotator")
     else:
-        table = open_table(source, format)
-        labels, names = _read_table(table, columns, classes, duplicates, layout)
+        labels, names = _read_table(open_table(source, format), columns, classes, duplicates, layout)
     labels = with_side_tables(labels, items, annotators, gold, names, classes is None)
     return replace(labels, notes=(*labels.notes, *worth_a_word(labels)))
 
@@ -202,14 +197,21 @@ def _is_export(source: Any, format: str | None, layout: Layout | None, columns: 
     return exports.recognise(path) is not None
 
 
-def _from_export(imported: Imported, classes: Sequence[Any] | None, duplicates: Duplicates) -> Annotations:
-    return Annotations.from_arrays(
+def _read_export(
+    source: Any, classes: Sequence[Any] | None, duplicates: Duplicates, **asked: Any
+) -> tuple[Annotations, tuple[str, str]]:
+    """The same of an export."""
+    from dissensus.io.exports import load_export
+
+    imported = load_export(source, **asked)
+    labels = Annotations.from_arrays(
         *(imported.labels.column(name) for name in ("item", "annotator", "label")),
         classes=classes,
         items=imported.items,
         duplicates=duplicates,
         notes=imported.left_out_notes,
     )
+    return labels, ("item", "annotator")
 
 
 # ---- stores -------------------------------------------------------------------------------------------

@@ -16,39 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dissensus.errors import DataError
-from dissensus.io.columns import listed
+from dissensus.io.columns import find_column
 from dissensus.io.exports import argilla
 from dissensus.io.exports.answers import as_labels
 from dissensus.io.exports.gather import Gatherer
 
-_ITEM_NAMES = (
-    "item",
-    "item_id",
-    "task",
-    "task_id",
-    "unit",
-    "unit_id",
-    "id",
-    "_id",
-    "comment_id",
-    "tweet_id",
-    "idx",
-)
-_ANNOTATOR_NAMES = (
-    "annotator", "annotators", "annotator_id", "annotator_ids", "worker", "workers", "worker_id",
-    "worker_ids", "rater", "rater_id", "user", "user_id", "coder",
-)  # fmt: skip
-_LABEL_NAMES = (
-    "label",
-    "labels",
-    "annotation",
-    "annotations",
-    "answer",
-    "answers",
-    "rating",
-    "ratings",
-    "class",
-)
+_LABELS = {"label", "annotation", "answer", "rating", "class"}
 _MARKERS = ("dataset_dict.json", "dataset_info.json", "state.json")
 
 
@@ -111,10 +84,11 @@ def _valid(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
     """A function that reads one row, once the columns it needs are found."""
     names, options = schema.names, gather.options
-    item_column = _find(gather.path, names, _ITEM_NAMES, "item", options.item_column)
-    annotator_column = _find(gather.path, names, _ANNOTATOR_NAMES, "annotator", options.annotator_column)
+    where = str(gather.path)
+    item_column = find_column(names, "item", options.item_column, where)
+    annotator_column = find_column(names, "annotator", options.annotator_column, where, taken=[item_column])
     others = [name for name in names if name not in (item_column, annotator_column)]
-    questions = [name for name in others if name.lower() in _LABEL_NAMES]
+    questions = [name for name in others if {name.lower(), name.lower().removesuffix("s")} & _LABELS]
     label_column = gather.choose(others, questions)
     texts = [name for name in others if name not in (label_column, *questions) or name == options.text_column]
     names_of_classes = _class_names(schema).get(label_column)
@@ -128,15 +102,6 @@ def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
             gather.label(place, item, annotator, gather.parsed(place, as_labels, label))
 
     return read_row
-
-
-def _find(path: Path, names: Sequence[str], usual: Sequence[str], what: str, wanted: str | None) -> str:
-    by_lower = {name.lower(): name for name in reversed(names)}
-    for name in [wanted] if wanted else usual:
-        if name in names or name.lower() in by_lower:
-            return name if name in names else by_lower[name.lower()]
-    column = f"column {wanted!r}" if wanted else f"{what} column"
-    raise DataError(f"{path}: has no {column}; name it with {what}= ({listed(names)})")
 
 
 def _pairs(place: str, annotator: Any, label: Any, gather: Gatherer) -> list[tuple[Any, Any]]:
