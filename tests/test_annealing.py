@@ -221,6 +221,7 @@ def stationary(annotations: ds.Annotations, parameters: Parameters, temperature:
     return np.array(weights) / sum(weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
 def test_sweeps_at_a_fixed_temperature_visit_states_as_often_as_they_should(
     temperature: float, monkeypatch: pytest.MonkeyPatch
@@ -239,6 +240,7 @@ def test_sweeps_at_a_fixed_temperature_visit_states_as_often_as_they_should(
     assert (np.abs(visits / sweeps - expected) < 4 * error).all()
 
 
+@pytest.mark.slow
 def test_parameters_are_proposed_from_their_conditionals() -> None:
     """At a temperature that takes everything, Θ, ψ and Ω have their Dirichlet conditionals' means."""
     annotations = annotations_of(1)

@@ -51,6 +51,7 @@ def test_rows_are_sorted_by_item_annotator_label() -> None:
     assert annotations.item.dtype == annotations.label.dtype == np.int32
 
 
+@pytest.mark.slow
 @given(triples, st.randoms(use_true_random=False))
 def test_permuted_rows_give_the_identical_object(rows: list[tuple[str, str, str]], random: Any) -> None:
     shuffled = random.sample(rows, len(rows))

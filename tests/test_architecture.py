@@ -9,6 +9,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,7 @@ def is_module(name: str) -> bool:
     return (SOURCE / f"{name}.py").exists()
 
 
+@cache
 def between_rooms() -> dict[tuple[str, str], list[str]]:
     """Places of every import from one room of another."""
     places: dict[tuple[str, str], list[str]] = defaultdict(list)

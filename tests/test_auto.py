@@ -55,6 +55,7 @@ def test_the_chosen_model_is_not_fitted_yet() -> None:
     assert not hasattr(model, "label_distributions_")
 
 
+@pytest.mark.slow
 def test_every_candidate_is_in_the_table_once() -> None:
     _, table = choose_model(simulate(100, 40, 3).annotations)
     assert [(name_of(row.model), row.as_row()["settings"]) for row in table] == [
@@ -91,6 +92,7 @@ def test_from_very_many_labels_a_part_of_the_items_is_drawn(monkeypatch: pytest.
     assert table[0].n_hidden == 50
 
 
+@pytest.mark.slow
 def test_threads_change_nothing() -> None:
     labels = simulate(60, 20, 3).annotations
     scores = [[row.score for row in choose_model(labels, n_jobs=jobs)[1]] for jobs in (1, 2)]

@@ -39,6 +39,7 @@ def random_communities(L: int, P: int, seed: int) -> Communities:
 # ---- memberships and expectations ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_memberships_equal_numerical_integration() -> None:
     """P(z_n = l | counts) with the two rows of a 2 × 2 matrix integrated out one by one."""
     communities = random_communities(3, 2, 0)
@@ -230,6 +231,7 @@ def log_evidence(annotations: ds.Annotations, communities: Communities) -> float
     return float(np.logaddexp.reduce(terms))
 
 
+@pytest.mark.slow
 def test_the_bound_is_below_the_evidence() -> None:
     rows = [(m, n, (m + (n == 4 and m < 3)) % 2) for m in range(8) for n in range(5)]
     annotations = crowd(rows, 8, 5, 2)
@@ -242,6 +244,7 @@ def test_the_bound_is_below_the_evidence() -> None:
 # ---- what it gives -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_annotators_matrix_is_its_posterior_mean() -> None:
     """Against integration over the mixture of communities, both rows of a 2 × 2 matrix at once."""
     communities = Communities(np.full(2, 0.5), np.array([0.4, 0.6]), 1 + random_communities(2, 2, 3).a)
@@ -278,6 +281,7 @@ def community_crowd(
     return crowd(rows, 150, 40, 3), truth, community
 
 
+@pytest.mark.slow
 def test_communities_are_found() -> None:
     annotations, truth, community = community_crowd(spread=40.0)
     model = ds.CBCC(2, n_restarts=4).fit(annotations)
@@ -285,6 +289,7 @@ def test_communities_are_found() -> None:
     assert (model.posterior_.argmax(axis=1) == truth).mean() > 0.95
 
 
+@pytest.mark.slow
 def test_no_communities_are_found_among_labels_dealt_out_anew() -> None:
     annotations, _, community = community_crowd(spread=40.0)
     dealt = np.random.default_rng(0).permutation(annotations.label)

@@ -42,7 +42,7 @@ from dissensus.models.base import Model
 from sizes import usually
 
 __all__ = ["small_shards"]
-pytestmark = pytest.mark.usefixtures("small_shards")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_shards")]
 
 VICTIM = Path(__file__).with_name("checkpoint_victim.py")
 KILLED = "-9"

@@ -378,6 +378,7 @@ def test_score_of_distributions_on_hidden_labels_by_hand() -> None:
     assert found["left_out"] == 1
 
 
+@pytest.mark.slow
 def test_refined_labels_are_closer_to_the_truth_than_raw_counts(crowd: Path) -> None:
     values = []
     for place, words in {
@@ -412,6 +413,7 @@ def test_a_page_that_cannot_be_made_does_not_cost_the_fit(
     assert not Path("refined/report.html").exists()
 
 
+@pytest.mark.slow
 def test_report_makes_the_page_of_a_run_again(crowd: Path) -> None:
     labels = crowd / "annotations.csv"
     run("fit", labels, "-m", "pgm", "-k", 3, "-l", 2, "-o", "refined")
@@ -441,6 +443,7 @@ def test_annotators_names_those_who_do_not_look() -> None:
     assert found["verdict"][found["annotator"].index("coin")] == "spam"
 
 
+@pytest.mark.slow
 def test_select_finds_the_grids_best_cell_and_fits_it(crowd: Path) -> None:
     words = ["select", crowd / "annotations.csv", "-k", "2:3", "-l", "1,2", "--repeats", 2, "--no-report"]
     found = json.loads(run(*words, "-o", "search", "--json").stdout)
@@ -457,6 +460,7 @@ def test_select_finds_the_grids_best_cell_and_fits_it(crowd: Path) -> None:
     assert Path("search/labels.csv").is_file()
 
 
+@pytest.mark.slow
 def test_select_goes_on_where_it_was(crowd: Path) -> None:
     words = [
         "select",
@@ -501,6 +505,7 @@ def test_an_interrupted_select_says_that_it_can_go_on(crowd: Path, monkeypatch: 
     assert Path("s/search.jsonl").is_file()
 
 
+@pytest.mark.slow
 def test_recover_shows_every_model_beside_the_counts() -> None:
     run("simulate", "--n-items", 60, "--labels-per-item", 16, "-k", 3, "-l", 2, "-o", "crowd")
     words = ["-r", "2,4", "-k", 3, "-l", 2, "-m", "fmm", "-m", "pgm inference=vb", "--draws", 2, "-j", 1]

@@ -205,6 +205,7 @@ def test_memory_and_disk_do_not_reach_the_result(
 # ---- a cluster ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_processes_give_the_bits_of_threads(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -225,6 +226,7 @@ def program(moment: int, *words: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 def test_a_fit_killed_at_any_moment_goes_on_with_the_same_bits(votes: Path, tmp_path: Path) -> None:
     run("fit", votes, *FIT, "-o", tmp_path / "whole")
     keep, out = tmp_path / "keep", tmp_path / "out"

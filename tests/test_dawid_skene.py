@@ -310,6 +310,7 @@ def crowdkit_labels(annotations: ds.Annotations) -> Any:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("iterations", usually([5], verify=[1, 5]))
 @pytest.mark.parametrize("kind", ["DawidSkene", "OneCoinDawidSkene"])
 def test_the_steps_of_the_fit_are_crowd_kits(kind: str, iterations: int) -> None:

@@ -27,6 +27,8 @@ from dissensus.models.dirichlet_regression import (
     posterior_mean,
 )
 
+pytestmark = pytest.mark.slow
+
 Array = NDArray[np.float64]
 
 M, N, P, J = 200, 60, 3, 4

@@ -24,6 +24,7 @@ def test_the_divergence_of_one_cluster_by_hand() -> None:
     )
 
 
+@pytest.mark.slow
 def test_hindsight_is_never_worse_than_foresight() -> None:
     result = held_out(ds.simulate(200, 40, 3, labels_per_item=8, seed=1).annotations, split=0)
     assert result.hindsight <= result.foresight
@@ -43,6 +44,7 @@ def write_dataset(folder: Path) -> None:
     (folder / "items.csv").write_text("item,split\n" + "".join(f"{item},train\n" for item in known.items))
 
 
+@pytest.mark.slow
 def test_the_page_is_written_by_one_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

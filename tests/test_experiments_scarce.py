@@ -46,6 +46,7 @@ def test_what_is_shown_and_what_is_hidden_make_up_the_labels() -> None:
     np.testing.assert_array_equal(everything.train.counts, PARTS["train"].counts)
 
 
+@pytest.mark.slow
 def test_the_slope_of_targets_over_the_truth() -> None:
     known, truth = crowd(4000, 5)
     draw = Draw.of({"train": known, "dev": known, "test": known}, 2, 0)
@@ -65,6 +66,7 @@ def test_covariance_by_hand() -> None:
     assert covariance(first, second) == pytest.approx(0.2, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_draw_is_measured() -> None:
     values = measure(Draw.of(PARTS, 1, 0))
     means = {name: np.mean(rows) for name, rows in values["test"].items()}
@@ -159,6 +161,7 @@ def test_a_picture_has_its_points_where_they_belong() -> None:
     assert "first & best" in words
 
 
+@pytest.mark.slow
 def test_the_command_writes_page_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scarce, "measured", lambda *_: CONDITIONS)
     output, images = tmp_path / "results" / "page.md", tmp_path / "images"

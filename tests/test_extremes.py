@@ -16,6 +16,8 @@ from dissensus.models.base import Model
 from sizes import usually
 from small_graphs import crowd
 
+pytestmark = pytest.mark.slow
+
 Array = NDArray[np.float64]
 
 BUILD: dict[str, Callable[[], Model]] = {

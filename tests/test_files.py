@@ -335,6 +335,7 @@ def test_the_search_for_pickles_finds_them() -> None:
     assert unpickling("import json; json.load(file); np.load('m.npy', allow_pickle=False)") == set()
 
 
+@pytest.mark.slow
 def test_no_pickle_anywhere() -> None:
     files = sorted(SOURCE.rglob("*.py"))
     assert len(files) > 10

@@ -176,6 +176,7 @@ def test_evidence_does_not_fall_while_learning():
     assert climbed[-1] > climbed[0]
 
 
+@pytest.mark.slow
 def test_deviations_find_who_turns_one_class_into_another():
     from experiments.mixed_crowd import mixed_crowd
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = [
     *("numpy", "scipy", "pandas", "polars", "pyarrow", "narwhals", "safetensors", "threadpoolctl", "sklearn"),
     *("torch", "transformers", "sentence_transformers", "typer", "rich", "plotly", "openTSNE", "dask"),
@@ -39,12 +41,14 @@ def test_importing_takes_at_most_half_a_second() -> None:
     assert min(float(run(code)) for _ in range(5)) < LIMIT_SECONDS
 
 
+@pytest.mark.slow
 def test_a_fit_loads_neither_scikit_learn_nor_torch() -> None:
     loaded = heavy_modules_after("import dissensus as ds; ds.FMM(2).fit(ds.simulate(20, 5, 3).annotations)")
     assert "scipy" in loaded
     assert {"sklearn", "torch", "typer", "plotly", "dask"}.isdisjoint(loaded)
 
 
+@pytest.mark.slow
 def test_every_public_name_loads() -> None:
     assert (
         run("import dissensus as ds; print(all(getattr(ds, name) is not None for name in dir(ds)))") == "True"

@@ -158,6 +158,7 @@ def test_annotations_and_codes_give_the_same():
         )
 
 
+@pytest.mark.slow
 def test_labels_are_gathered_some_items_at_a_time(monkeypatch):
     item, annotator, label, _ = crowd(7, load=10)
     whole = agreement_with_others(item, annotator, label), information_per_label(item, annotator, label)

@@ -23,6 +23,8 @@ from dissensus.io.exports import FORMATS, Imported, load_export, recognise
 from export_samples import SAMPLES, Sample
 from sizes import usually
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = usually(60, verify=230)  # × 22 samples: above 5,000 under make verify
 _ODD = (
     None,

@@ -118,6 +118,7 @@ def test_the_content_tells_the_format_where_the_name_does_not(
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6).filter(str.strip)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     rows=st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=12),

@@ -17,6 +17,8 @@ import dissensus as ds
 from dissensus.data.annotations import Annotations
 from sizes import usually
 
+pytestmark = pytest.mark.slow
+
 N_FILES = usually(100, verify=400)  # of each kind
 HEADER = b"item,annotator,label,text\n"
 TEXT = (

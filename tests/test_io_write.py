@@ -91,6 +91,7 @@ def test_the_dataset_has_the_layout_of_save_to_disk(frame: Any, tmp_path: Path) 
         assert json.loads(table.schema.metadata[b"huggingface"])["info"]["features"] == features
 
 
+@pytest.mark.slow
 def test_the_library_itself_loads_the_dataset(frame: Any, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     path = write_labels(frame, tmp_path / "dataset", "huggingface")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import numpy as np
 import pytest
 
 import dissensus as ds
@@ -23,8 +22,9 @@ class Model(ds.FMM):
         return Needs(fixed=1000, laid_out=100, messages=5000 * itemsize // 8, working=10)
 
 
-def plan(memory: int, **crew: int) -> Plan:
-    return planned(Model(), LABELS, memory, np.float64, **{"n_threads": 1} | crew)
+def plan(memory: int, itemsize: int = 8, **crew: int) -> Plan:
+    needs = Model()._needs(LABELS, itemsize)
+    return planned("Model", needs, LABELS.n_labels, memory, **{"n_threads": 1} | crew)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_what_stays_in_memory(beyond: int, expected: Plan) -> None:
 
 def test_single_precision_takes_half_the_room_for_messages() -> None:
     memory = PROCESS_BYTES + 1010 + 1900
-    assert planned(Model(), LABELS, memory, np.float32, n_threads=1) == Plan()
+    assert plan(memory, itemsize=4) == Plan()
     assert plan(memory) == Plan(0.5)
 
 

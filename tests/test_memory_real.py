@@ -14,6 +14,8 @@ from dissensus.data import blocks
 from dissensus.numerics import ones
 from sizes import usually
 
+pytestmark = pytest.mark.slow
+
 CROWDS = {
     "few annotators": ds.simulate(12_000, 60, 4, labels_per_item=5, load="long-tail", seed=1).annotations,
     "many annotators": ds.simulate(12_000, 9_000, 4, labels_per_item=5, load="long-tail", seed=2).annotations,

@@ -605,6 +605,7 @@ ODD: dict[str, ds.Annotations] = {
 }
 
 
+@pytest.mark.slow
 def test_odd_data_give_sound_results(name: str) -> None:
     for oddity, data in ODD.items():
         fitted = build(name).fit(data)

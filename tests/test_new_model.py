@@ -15,6 +15,8 @@ import pytest
 import dissensus as ds
 from dissensus.models import dawid_skene
 
+pytestmark = pytest.mark.slow
+
 # What a newcomer adds to models/__init__.py, here from outside.
 REGISTER = """
 from dissensus.models import MODELS

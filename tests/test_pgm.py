@@ -221,6 +221,7 @@ def test_the_bound_of_variational_bayes_holds_the_hyperpriors() -> None:
     assert given.prior_term != fixed.prior_term
 
 
+@pytest.mark.slow
 def test_on_loops_the_trace_is_bethes_form() -> None:
     model = ds.PGM(3, 2, tol=1e-10, max_iter=3000, bp_rounds=200, bp_tol=0.0).fit(CROWD)
     graph, potentials = graph_of(CROWD), logs(model.theta_, model.psi_, model.omega_)
@@ -290,6 +291,7 @@ def agreement(planted: Simulation, model: ds.PGM) -> tuple[float, float]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inference", ["bp", "vb", "annealing"])
 def test_planted_clusters_and_the_population_are_found(planted: Simulation, inference: str) -> None:
     model = fitted(planted.annotations, inference=inference)
@@ -314,6 +316,7 @@ def test_variants_find_planted_clusters(
     assert annotators > 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inference", ["bp", "vb", "annealing"])
 def test_nothing_is_found_once_labels_are_dealt_out_anew(planted: Simulation, inference: str) -> None:
     known = planted.annotations
@@ -379,6 +382,7 @@ def test_annealing_keeps_the_best_states_and_their_conditionals() -> None:
     np.testing.assert_allclose(model.item_clusters_[5], chances / chances.sum(), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_best_of_the_restarts_is_kept() -> None:
     for inference in ("bp", "vb", "annealing"):
         tops = [
@@ -404,6 +408,7 @@ def gold_crowd() -> tuple[ds.Annotations, NDArray[np.int64]]:
     return crowd(rows, 60, 8, 3), gold
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inference", ["bp", "vb", "annealing"])
 def test_gold_as_item_prior_pulls_items_together(inference: str) -> None:
     annotations, gold = gold_crowd()
@@ -416,6 +421,7 @@ def test_gold_as_item_prior_pulls_items_together(inference: str) -> None:
     assert model.predict().tolist() == annotations.classes[gold].tolist()
 
 
+@pytest.mark.slow
 def test_an_item_prior_counts_as_labels_of_an_average_annotator() -> None:
     annotations, _ = gold_crowd()
     prior = np.random.default_rng(1).dirichlet(np.ones(3), size=60)
@@ -532,6 +538,7 @@ def test_new_items_by_new_annotators_are_exact_on_a_tree() -> None:
 # ---- nothing but labels and settings decides -----------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_restarts", [1, 3])
 @pytest.mark.parametrize("inference", ["bp", "vb", "annealing"])
 @pytest.mark.parametrize("shard_labels", [60, 10**6])

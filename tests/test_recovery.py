@@ -239,6 +239,7 @@ def test_the_same_labels_are_reserved_whatever_is_asked(crowd: ds.Annotations) -
     assert measured(crowd, None, (4,), seed=1).floor != alone.floor
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_what_runs_them(crowd: ds.Annotations) -> None:
     here = measured(crowd)
     with ThreadPoolExecutor(2) as threads:

@@ -298,6 +298,7 @@ def test_a_long_trace_is_thinned_and_keeps_its_ends(fitted: Model) -> None:
 # ---- every model, odd data ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "ldlnm"])
 def test_every_model_has_a_page(name: str, sample: ds.Annotations, tmp_path: Path) -> None:
     from dissensus.models import build_model

@@ -33,7 +33,7 @@ from dissensus.selection import compare as auto
 from sizes import usually
 
 __all__ = ["small_shards"]
-pytestmark = pytest.mark.usefixtures("small_shards")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_shards")]
 
 
 @pytest.fixture

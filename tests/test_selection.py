@@ -23,6 +23,8 @@ from dissensus.selection.results import Selection
 from dissensus.selection.search import FILE
 from sizes import usually
 
+pytestmark = pytest.mark.slow
+
 SIZES = {"n_item_clusters": [1, 2, 3], "n_annotator_clusters": [1, 2]}
 
 
@@ -382,7 +384,6 @@ def alive(process: int) -> bool:
     return state != "Z"
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_killed_with_kill_9_it_ends_with_the_identical_table(tmp_path: Path) -> None:
     script, workers, place = tmp_path / "search.py", tmp_path / "workers", tmp_path / "search"
@@ -401,7 +402,6 @@ def test_killed_with_kill_9_it_ends_with_the_identical_table(tmp_path: Path) -> 
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == resumed
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_on_the_executor_of_a_dask_client(crowd: ds.Annotations, finished: tuple[Selection, Path]) -> None:
     distributed = pytest.importorskip("distributed")

@@ -57,6 +57,7 @@ def test_a_share_of_the_blocks_stays_in_memory(tmp_path: Path) -> None:
     assert [isinstance(place, DiskSlot) for place in slots] == [False, False, True, True, True]
 
 
+@pytest.mark.slow
 def test_a_round_goes_with_the_last_who_holds_it(tmp_path: Path) -> None:
     shelf = OnDisk(tmp_path)
     first, second = shelf.round(1), shelf.round(1)

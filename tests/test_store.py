@@ -48,6 +48,7 @@ def test_a_file_of_any_format_gives_the_same_annotations(kind: str, tmp_path: Pa
     assert packed.notes  # the odd ids are worth a word
 
 
+@pytest.mark.slow
 @small
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("duplicates", ["keep", "first", "last"])

@@ -17,6 +17,8 @@ from dissensus.io.store.files import MANIFEST
 from dissensus.io.store.packing import workspace
 from store_help import few_rows, random_rows, write_rows
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["few_rows"]
 VICTIM = Path(__file__).with_name("store_victim.py")
 KILLED = "-9"

@@ -15,6 +15,8 @@ from dissensus.errors import DataError, MissingExtraError, ParameterError
 from dissensus.features import embedding
 from dissensus.features.embedding import EmbeddingCache, default_folder
 
+pytestmark = pytest.mark.torch
+
 TEXTS = ["I love my job", "off to work", "", "no job at all", "I love my job", "größer 😀"]
 
 
@@ -164,6 +166,7 @@ def test_what_is_no_text_is_named(encoder, tmp_path: Path):
         ds.embed("a", cache_dir=tmp_path)
 
 
+@pytest.mark.slow
 def test_an_unreachable_model_says_what_to_pass(monkeypatch, tmp_path: Path):
     hub = pytest.importorskip("huggingface_hub")
     pytest.importorskip("sentence_transformers")

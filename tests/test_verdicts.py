@@ -13,6 +13,8 @@ from dissensus.annotators import verdicts
 from dissensus.errors import DataError, ParameterError
 from experiments.mixed_crowd import mixed_crowd
 
+pytestmark = pytest.mark.slow
+
 # 300 annotators, five classes, five labels an item. One annotator of ten answers by the class frequencies;
 # 15 % see every third item as the next class. Whoever looks gives the class they see in 80 % of the cases,
 # another class in the rest.
@@ -110,7 +112,6 @@ def test_the_group_is_described_in_the_users_words(named):
     assert "do not depend on the item" in verdicts.evidence[np.flatnonzero(verdicts.verdict == "spam")[0]]
 
 
-@pytest.mark.slow
 def test_two_minorities_with_different_views():
     crowd = mixed_crowd(400, 60, spammers=0.05, minority=0.15, seed=2)
     known = crowd.annotations
@@ -190,7 +191,6 @@ def test_seeing_items_of_one_class_alone_is_no_spam_and_giving_one_class_to_all_
 # ---- other ways of differing --------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_one_class_for_everything_is_spam():
     crowd = mixed_crowd(labels_each=40, seed=9, **SETTINGS)
     known = crowd.annotations
@@ -348,7 +348,6 @@ def test_declared_classes_and_repeated_labels_do_no_harm(small, of_small):
     assert same.mean() >= 0.95
 
 
-@pytest.mark.slow
 def test_a_part_of_many_labels_teaches_as_much(monkeypatch):
     crowd = mixed_crowd(labels_each=100, seed=13, **SETTINGS)
     monkeypatch.setattr(verdicts, "LEARN_FROM", 15_000)
