@@ -20,7 +20,7 @@ from dissensus.models.pgm.annealing import (
     delta_items,
     delta_shares,
     delta_theta,
-    random_start,
+    start_at,
     sweep,
 )
 from dissensus.models.pgm.parameters import Parameters, Priors, block_counts, log_joint, log_prior
@@ -355,7 +355,7 @@ def test_it_finds_the_most_probable_clusters_of_a_tiny_graph(seed: int) -> None:
     pairs = list(itertools.product(range(2), repeat=2))
     optimum = max(best_given(w, z) for w in pairs for z in pairs)
     rng = np.random.default_rng(seed)
-    start = random_start(annotations, rng.integers(2, size=2), rng.integers(2, size=2), 2, 2, priors)
+    start = start_at(annotations, rng.integers(2, size=2), rng.integers(2, size=2), 2, 2, priors)
     found = anneal(annotations, start, priors, rng, max_iter=1500, tol=0.0)
     assert optimum - 0.5 < found.best[0][0] <= optimum + 1e-9
 
@@ -384,7 +384,7 @@ def test_conditionals_equal_enumeration(seed: int) -> None:
 
 def test_the_start_has_its_clusters_and_the_conditional_means() -> None:
     annotations = crowd([(0, 0, 0), (0, 1, 1), (1, 1, 1)], 2, 2, 2)
-    start = random_start(annotations, np.array([0, 1]), np.array([1, 1]), 2, 2, Priors(2.0, 3.0, 1.0))
+    start = start_at(annotations, np.array([0, 1]), np.array([1, 1]), 2, 2, Priors(2.0, 3.0, 1.0))
     np.testing.assert_allclose(start.parameters.theta[0], [[1 / 2, 1 / 2], [3 / 6, 3 / 6]], rtol=1e-12)
     np.testing.assert_allclose(start.parameters.theta[1, 1], [2 / 5, 3 / 5], rtol=1e-12)
     np.testing.assert_allclose(start.parameters.psi, [4 / 8, 4 / 8], rtol=1e-12)

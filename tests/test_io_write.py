@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dissensus.errors import DataError, ParameterError
-from dissensus.io.exports import load_export
+from dissensus.io.importers import load_export
 from dissensus.io.write import FORMATS, weighted_rows, write_labels, write_table
 
 COLUMNS: dict[str, list[Any]] = {

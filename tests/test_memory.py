@@ -15,16 +15,20 @@ from dissensus.params import PROCESS_BYTES, n_bytes, size_words
 LABELS = ds.Annotations.from_arrays(["a", "a", "b", "b"], ["x", "y", "x", "y"], ["0", "1", "0", "0"])
 
 
-class Model(ds.FMM):
+def needs(itemsize: int = 8) -> Needs:
     """Needs that are easy to add up: 1,000 bytes in any case, 100 a label laid out, 5,000 of messages."""
+    return Needs(fixed=1000, layout_bytes=100, message_bytes=5000 * itemsize // 8, working=10)
+
+
+class Model(ds.FMM):
+    """A model with these needs."""
 
     def _needs(self, annotations: ds.Annotations, itemsize: int, **given: Any) -> Needs:
-        return Needs(fixed=1000, laid_out=100, messages=5000 * itemsize // 8, working=10)
+        return needs(itemsize)
 
 
 def plan(memory: int, itemsize: int = 8, **crew: int) -> Plan:
-    needs = Model()._needs(LABELS, itemsize)
-    return planned("Model", needs, LABELS.n_labels, memory, **{"n_threads": 1} | crew)
+    return planned("Model", needs(itemsize), LABELS.n_labels, memory, **{"n_threads": 1} | crew)
 
 
 @pytest.mark.parametrize(
@@ -35,8 +39,8 @@ def plan(memory: int, itemsize: int = 8, **crew: int) -> Plan:
         (1400, Plan(0.4)),  # 2,000 bytes for two rounds' messages while there is no model yet
         (900, Plan(0.2)),  # 500 bytes for one round's beside the model
         (400, Plan(0.0)),
-        (399, Plan(0.0, laid_out=3)),
-        (0, Plan(0.0, laid_out=0)),
+        (399, Plan(0.0, labels_laid_out=3)),
+        (0, Plan(0.0, labels_laid_out=0)),
     ],
 )
 def test_what_stays_in_memory(beyond: int, expected: Plan) -> None:
@@ -56,7 +60,7 @@ def test_threads_and_workers_count() -> None:
     least = 3 * PROCESS_BYTES + 1020
     # On a cluster messages are on disk, and any worker may have to lay out any block.
     assert plan(least + 800, n_threads=2, n_workers=2) == Plan(0.0)
-    assert plan(least + 799, n_threads=2, n_workers=2) == Plan(0.0, laid_out=3)
+    assert plan(least + 799, n_threads=2, n_workers=2) == Plan(0.0, labels_laid_out=3)
     with pytest.raises(DataError):
         plan(least - 1, n_threads=2, n_workers=2)
 

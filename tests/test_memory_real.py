@@ -48,7 +48,7 @@ def traced(fit: Callable[[], object]) -> int:
 def planned_bytes(model: Any, annotations: ds.Annotations, **given: Any) -> int:
     """All that is counted, as if nothing went to disk."""
     needs = model._needs(annotations, 8, **given)
-    return int(needs.fixed + needs.laid_out * annotations.n_labels + needs.messages + needs.working)
+    return int(needs.fixed + needs.layout_bytes * annotations.n_labels + needs.message_bytes + needs.working)
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ def test_what_is_known_of_the_items_is_counted(crowd: str) -> None:
     prior = np.full((annotations.n_items, annotations.n_classes), 0.25)
     model = ds.PGM(16, 2, max_iter=3)
     took = traced(lambda: ds.PGM(16, 2, max_iter=3).fit(annotations, item_prior=prior))
-    assert took <= planned_bytes(model, annotations, evidence=prior) + SLACK
+    assert took <= planned_bytes(model, annotations, pseudo_labels=prior) + SLACK
     skills = ds.DawidSkene(max_iter=3)
     took = traced(lambda: ds.DawidSkene(max_iter=3).fit(annotations, item_prior=prior))
     assert took <= planned_bytes(skills, annotations, item_prior=prior) + SLACK

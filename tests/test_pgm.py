@@ -601,11 +601,11 @@ def test_damping_ends_where_undamped_messages_end() -> None:
 
 def test_potentials_with_evidence_are_rows_of_items() -> None:
     """What an item prior becomes: log ψ_k + S Σ_p h_mp log Q_kp, worked by hand."""
-    from dissensus.models.pgm.propagation import with_evidence
+    from dissensus.models.pgm.propagation import with_pseudo_labels
 
     theta = np.array([[[0.9, 0.1], [0.5, 0.5]], [[0.2, 0.8], [0.4, 0.6]]])
     potentials = Potentials(np.log(theta), np.log([0.3, 0.7]), np.log([0.5, 0.5]))
-    moved = with_evidence(potentials, 2.0 * np.array([[1.0, 0.0], [0.25, 0.75]]), np.array([3.0, 1.0]))
+    moved = with_pseudo_labels(potentials, 2.0 * np.array([[1.0, 0.0], [0.25, 0.75]]), np.array([3.0, 1.0]))
     # Q = (3 Θ_k0 + Θ_k1) / 4 = [[.8, .2], [.25, .75]]
     expected = [
         [math.log(0.3 * 0.8**2), math.log(0.7 * 0.25**2)],

@@ -68,9 +68,13 @@ def test_little_memory_gives_the_same_bits(name: str, tmp_path: Path, built_anew
     known, model = crowd(), MODELS[name]()
     alone, least = model.fit(known), least_memory(model, known)
     needs = model._needs(known, 8)
-    layouts = needs.laid_out * known.n_labels
+    layouts = needs.layout_bytes * known.n_labels
     # Room for all layouts and some messages; for no messages; for some layouts.
-    for room, all_stay in ((layouts + needs.messages // 4, True), (layouts, True), (layouts // 3, False)):
+    for room, all_stay in (
+        (layouts + needs.message_bytes // 4, True),
+        (layouts, True),
+        (layouts // 3, False),
+    ):
         progress = Counting(scratch=tmp_path)
         with ds.resources(memory=least + room, scratch=tmp_path, progress=progress):
             assert differing(MODELS[name]().fit(known), alone) == []

@@ -53,7 +53,7 @@ PAGE_BYTES = 100  # a label, about, to make the page
 
 
 @dataclass(frozen=True)
-class Run:
+class Refinement:
     """A fitted model with the evidence for it."""
 
     annotations: Annotations
@@ -77,7 +77,7 @@ def refine(
     n_jobs: int = -1,
     test_size: float = TEST_SIZE,
     progress: ShowProgress = None,
-) -> Run:
+) -> Refinement:
     """Fit the named model to all labels, or the one that best foresees hidden ones (``"auto"``).
 
     ``test_size`` is the share of (item, annotator) pairs hidden for the comparison; 0 leaves it out for a
@@ -94,7 +94,7 @@ def refine(
             wanted, table = _decide(annotations, model, settings or {}, seed, n_jobs, test_size, tell)
         with _timed("fit", seconds), _fit_told(wanted, COMPARED if table else 0.0, tell):
             fitted = wanted.fit(annotations)
-    return Run(annotations, fitted, table, model == "auto", seed, seconds, test_size or TEST_SIZE)
+    return Refinement(annotations, fitted, table, model == "auto", seed, seconds, test_size or TEST_SIZE)
 
 
 def _decide(
@@ -148,7 +148,7 @@ def _timed(what: str, seconds: dict[str, float]) -> Iterator[None]:
 
 
 def write_run(
-    run: Run,
+    run: Refinement,
     directory: Path,
     *,
     command: str = "",
@@ -177,7 +177,7 @@ def write_selection(
     progress: ShowProgress = None,
 ) -> dict[str, Any]:
     """Write a search's table and its winner, fitted to all labels; otherwise as :func:`write_run`."""
-    run = Run(annotations, selection.model, [], True, selection.seed, {"search": selection.seconds})
+    run = Refinement(annotations, selection.model, [], True, selection.seed, {"search": selection.seconds})
     found = {key: value for key, value in selection.to_dict().items() if key != "cells"}
     looks = None if page is None else {"held_out": None, "selection": selection, **page}
     notice = {"command": command, "source": source, "search": found}
@@ -197,7 +197,7 @@ def write_recovery(
 
 
 def _write_fit(
-    run: Run, folder: Path, notice: Mapping[str, Any], looks: Mapping[str, Any] | None, tell: Progress
+    run: Refinement, folder: Path, notice: Mapping[str, Any], looks: Mapping[str, Any] | None, tell: Progress
 ) -> dict[str, Any]:
     """Labels, annotators (where there are any), the model, the page and the summary."""
     seconds, missing = dict(run.seconds), None
@@ -223,7 +223,7 @@ def _too_large_for_a_page(annotations: Annotations) -> str | None:
     return f"it takes some {size_words(needed)} of memory, and {size_words(allowed)} are allowed"
 
 
-def _try_page(run: Run, path: Path, settings: Mapping[str, Any]) -> str | None:
+def _try_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> str | None:
     """The run as one page; why there is none, where it cannot be made: that must not cost the fit."""
     from dissensus.report.page import write_report
 
@@ -255,7 +255,7 @@ def label_pieces(model: Model, size: int = PIECE) -> Iterator[pa.Table]:
         yield pa.table(label_columns(ids[rows], labels, model.classes_, chances, counts))
 
 
-def annotator_table(run: Run) -> Any:
+def annotator_table(run: Refinement) -> Any:
     """One row an annotator: labels, agreement, information per label, and what the model knows of them."""
     import pandas as pd
 
@@ -279,7 +279,7 @@ def annotator_table(run: Run) -> Any:
     )
 
 
-def gold_accuracy(run: Run) -> float | None:
+def gold_accuracy(run: Refinement) -> float | None:
     """Share of the items with a gold label to which the model gives it; None without gold."""
     from dissensus.metrics import accuracy
 
@@ -291,7 +291,7 @@ def gold_accuracy(run: Run) -> float | None:
     return accuracy(gold[known], given[run.model._decision()[known].argmax(axis=1)])
 
 
-def summary(run: Run) -> dict[str, Any]:
+def summary(run: Refinement) -> dict[str, Any]:
     """Everything needed to know what was done, as plain values."""
     from dissensus.data.description import describe
 

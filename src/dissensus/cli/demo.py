@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dissensus.evaluation.bootstrap import Interval
     from dissensus.models.base import Model
     from dissensus.selection.compare import HeldOut
-    from dissensus.workflow import Run
+    from dissensus.workflow import Refinement
 
 CROWD: dict[str, Any] = {
     "n_items": 600,
@@ -82,7 +82,7 @@ class Contest:
 
     simulation: Simulation
     contenders: list[Contender]
-    run: Run
+    run: Refinement
 
 
 def contest(seed: int) -> Contest:
@@ -91,7 +91,7 @@ def contest(seed: int) -> Contest:
     from dissensus.models import name_of
     from dissensus.models.empirical import EmpiricalDistribution
     from dissensus.selection.compare import choose_model
-    from dissensus.workflow import Run
+    from dissensus.workflow import Refinement
 
     simulation = simulate(**CROWD, seed=seed)
     annotations = simulation.annotations
@@ -101,7 +101,7 @@ def contest(seed: int) -> Contest:
         _contender(name_of(row.model), row.model, row.score, simulation) for row in best_of_each(table)
     ]
     # The chosen model is one of the contenders, and fitted with them.
-    run = Run(annotations, chosen, table, True, seed)
+    run = Refinement(annotations, chosen, table, True, seed)
     return Contest(simulation, sorted(contenders, key=lambda one: one.kl.value), run)
 
 

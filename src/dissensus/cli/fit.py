@@ -25,7 +25,7 @@ from dissensus.cli.terminal import amounts, count, say, show_json, show_table
 
 if TYPE_CHECKING:
     from dissensus.data.annotations import Annotations
-    from dissensus.workflow import Run
+    from dissensus.workflow import Refinement
 
 
 @app.command(
@@ -93,7 +93,7 @@ def _say_differing(annotations: Annotations) -> None:
         )
 
 
-def _show(run: Run, gold_accuracy: float | None) -> None:
+def _show(run: Refinement, gold_accuracy: float | None) -> None:
     say(amounts(run.annotations))
     _say_differing(run.annotations)
     if run.held_out:
@@ -108,7 +108,7 @@ def _show(run: Run, gold_accuracy: float | None) -> None:
         say(f"Gold labels: {gold_accuracy:.1%} right")
 
 
-def _held_out_rows(run: Run) -> tuple[list[list[Any]], int]:
+def _held_out_rows(run: Refinement) -> tuple[list[list[Any]], int]:
     from dissensus.models import title_of
 
     rows = [[title_of(row.model), row.score, row.score_items, f"{row.seconds:.2f}"] for row in run.held_out]

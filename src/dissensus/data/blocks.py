@@ -37,11 +37,6 @@ class Shard:
     annotator: Codes
     label: Codes
 
-    @property
-    def rows(self) -> slice:
-        """Where this shard's items stand in a table of all items."""
-        return slice(self.first_item, self.first_item + self.n_items)
-
     @cached_property
     def counts(self) -> Array:
         """(items, classes): label counts as floats, ready for products."""

@@ -26,8 +26,8 @@ class Needs:
     """Bytes, by what they are for."""
 
     fixed: int  # the model, tables of annotators, and what is held beside them
-    laid_out: int  # a label's share of the layout its steps work on
-    messages: int  # of all pairs and items, in memory for two rounds
+    layout_bytes: int  # a label's share of the layout its steps work on
+    message_bytes: int  # of all pairs and items, in memory for two rounds
     working: int  # of a thread while it works on a block
 
 
@@ -35,8 +35,8 @@ class Needs:
 class Plan:
     """What stays in memory."""
 
-    messages: float = 1.0  # share of the blocks whose messages stay; the others' are on disk
-    laid_out: int | None = None  # labels whose layout stays; others are laid out anew in every round
+    share_in_memory: float = 1.0  # of the blocks: their messages stay; the others' are on disk
+    labels_laid_out: int | None = None  # labels whose layout stays; others are laid out anew in every round
 
 
 def planned(
@@ -54,16 +54,16 @@ def planned(
             f"at least, and {size_words(memory)} are allowed; allow as much with memory=, or use "
             "fewer clusters, threads or workers"
         )
-    layouts = needs.laid_out * n_labels
+    layouts = needs.layout_bytes * n_labels
     # A block may be worked on by any worker, so each of them must have room for what it keeps.
     in_process = (memory - least) // max(n_workers, 1)
     if layouts > in_process:
-        return Plan(0.0 if needs.messages else 1.0, in_process // needs.laid_out)
-    if n_workers or not needs.messages:
-        return Plan(0.0 if needs.messages else 1.0)
+        return Plan(0.0 if needs.message_bytes else 1.0, in_process // needs.layout_bytes)
+    if n_workers or not needs.message_bytes:
+        return Plan(0.0 if needs.message_bytes else 1.0)
     # While rounds go on, messages of two of them are there and the model is not; at the end those of one are.
     room = memory - PROCESS_BYTES - layouts - n_threads * needs.working
-    return Plan(min(1.0, room / needs.messages, 2 * (room - needs.fixed) / needs.messages))
+    return Plan(min(1.0, room / needs.message_bytes, 2 * (room - needs.fixed) / needs.message_bytes))
 
 
 def threads_that_fit(needs: Needs, memory: int, n_cores: int) -> int:

@@ -66,7 +66,7 @@ class Resources:
             if self.checkpoint is not None:
                 checkpoints = _once(lambda: self._checkpoints(annotations, identity, stack))
             place = self.scratch or self.checkpoint
-            on_disk = self.client is not None or plan.messages < 1
+            on_disk = self.client is not None or plan.share_in_memory < 1
             scratch = stack.enter_context(scratch_below(place)) if on_disk else None
             storage = self._storage(scratch, plan)
             progress = None if self.progress is False else stack.enter_context(shown(self.progress))
@@ -83,18 +83,18 @@ class Resources:
         dtype = PRECISIONS[self.precision]
         if scratch is None:
             return InMemory(dtype)
-        return OnDisk(scratch, dtype, 0.0 if self.client is not None else plan.messages)
+        return OnDisk(scratch, dtype, 0.0 if self.client is not None else plan.share_in_memory)
 
     @contextmanager
     def _executor(self, n_jobs: int, plan: Plan, scratch: Path | None) -> Iterator[Executor]:
         if self.client is None or scratch is None:
-            with executor(n_jobs, plan.laid_out) as local:
+            with executor(n_jobs, plan.labels_laid_out) as local:
                 yield local
             return
         from dissensus.execution.dask.blocks import Dask
 
         with one_blas_thread():
-            remote = Dask(self.client, scratch, plan.laid_out)
+            remote = Dask(self.client, scratch, plan.labels_laid_out)
             try:
                 yield remote
             finally:

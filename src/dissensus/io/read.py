@@ -201,7 +201,7 @@ def _read_export(
     source: Any, classes: Sequence[Any] | None, duplicates: Duplicates, **asked: Any
 ) -> tuple[Annotations, tuple[str, str]]:
     """The same of an export."""
-    from dissensus.io.exports import load_export
+    from dissensus.io.importers import load_export
 
     imported = load_export(source, **asked)
     labels = Annotations.from_arrays(

@@ -38,7 +38,7 @@ class Model(Savable):
     ``stopped_`` (why the fit ended) and, per model, what else it learned.
     """
 
-    # Fitted arrays that a saved model keeps, and those that have one row an item.
+    # Fitted arrays that a saved model keeps.
     _arrays: ClassVar[tuple[str, ...]] = ()
     _needs_annotators: ClassVar[bool] = False
     _fitted_by = "label_distributions_"
@@ -70,10 +70,10 @@ class Model(Savable):
             twin._remember(known)
             with resources.run(known, identity, needs, getattr(self, "n_jobs", 1)) as run:
                 twin._fit(known, run, **given)
-            twin._settle()
+            twin._lay_out()
         return self
 
-    def _settle(self) -> None:
+    def _lay_out(self) -> None:
         """Fitted arrays in C order, as a file gives them back: a loaded model then computes the same bits."""
         for name in self._arrays:
             setattr(self, name, np.asarray(getattr(self, name), order="C"))
@@ -88,7 +88,7 @@ class Model(Savable):
         tables = [annotations.item_table, *given.values()]
         # counts, the model's distributions, and what is in between; copies of what there is about items
         own = sum(getattr(table, "nbytes", 0) for table in tables)
-        return Needs(fixed=4 * 8 * M * P + 6 * own, laid_out=0, messages=0, working=0)
+        return Needs(fixed=4 * 8 * M * P + 6 * own, layout_bytes=0, message_bytes=0, working=0)
 
     def _checked(self, annotations: Any) -> Annotations:
         """Settings and data, checked before work begins."""

@@ -215,7 +215,7 @@ def shares(counts: Array, crowd: Array) -> Array:
 
 
 def log_chances(chances: Array) -> Array:
-    """log, −∞ at 0: a class without a share never comes back, as `safe_log` in time would let it."""
+    """log, −∞ at 0. With `safe_log` a class at 0 could slowly come back during EM; here it stays 0."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(chances))
 
@@ -242,11 +242,11 @@ class ConfusionModel(Model):
             # posteriors twice while they are gathered, the items' distributions; matrices, counts, logarithms
             fixed=8 * (M * (4 * P + 2 + prior) + N * P * P * (8 + 3 * L)),
             # a label in two orders; where an item's labels begin, and a cell's, and which cell it is
-            laid_out=13
+            layout_bytes=13
             + 4 * M // annotations.n_labels
             + min(4 * cells // in_block, 16)
             + 8 * (cells < N * P),
-            messages=0,
+            message_bytes=0,
             working=60 * in_block + 8 * (6 * P * M * in_block // annotations.n_labels + 2 * N * P * P),
         )
 

@@ -145,8 +145,8 @@ class FMM(Model):
         return Needs(
             # w twice while it is gathered, the items' distributions
             fixed=8 * M * (2 * K + P + 2),
-            laid_out=-(-8 * M * P // E),
-            messages=0,
+            layout_bytes=-(-8 * M * P // E),
+            message_bytes=0,
             working=24 * in_block + 8 * (3 * K + 2 * P) * M * in_block // E,
         )
 

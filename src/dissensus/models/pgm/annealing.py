@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.models.pgm.parameters import Parameters, Priors, block_counts, log_joint
-from dissensus.models.pgm.propagation import item_evidence
+from dissensus.models.pgm.propagation import pseudo_label_scores
 from dissensus.numerics import Array, safe_log
 
 Clusters = NDArray[np.intp]
@@ -112,14 +112,14 @@ def sweep(
     priors: Priors,
     temperature: float,
     rng: np.random.Generator,
-    evidence: Array | None = None,
+    pseudo_labels: Array | None = None,
 ) -> HardState:
     """Propose every unknown once."""
     K, L, _ = state.parameters.theta.shape
     parameters = _propose_parameters(annotations, state, priors, temperature, rng)
     state = HardState(parameters, state.w, state.z)
     items = rng.integers(K, size=len(state.w))
-    known = _known(annotations, state, evidence)
+    known = _known(annotations, state, pseudo_labels)
     taken = accepted(delta_items(annotations, state, items, known), temperature, rng)
     state = HardState(parameters, np.where(taken, items, state.w), state.z)
     annotators = rng.integers(L, size=len(state.z))
@@ -127,12 +127,12 @@ def sweep(
     return HardState(parameters, state.w, np.where(taken, annotators, state.z))
 
 
-def _known(annotations: Annotations, state: HardState, evidence: Array | None) -> Array | None:
+def _known(annotations: Annotations, state: HardState, pseudo_labels: Array | None) -> Array | None:
     """(items, K): what pseudo-labels of an average annotator say of each item's cluster."""
-    if evidence is None:
+    if pseudo_labels is None:
         return None
     mass = np.bincount(state.z, annotations.annotator_load, minlength=len(state.parameters.omega))
-    return item_evidence(evidence, state.parameters.theta, np.asarray(mass, dtype=np.float64))
+    return pseudo_label_scores(pseudo_labels, state.parameters.theta, np.asarray(mass, dtype=np.float64))
 
 
 def _propose_parameters(
@@ -175,26 +175,28 @@ def anneal(
     max_iter: int,
     tol: float,
     n_best: int = 1,
-    evidence: Array | None = None,
+    pseudo_labels: Array | None = None,
     cooling: float = 1.0,
 ) -> Annealed:
     """Sweeps at falling temperature; of the states met, the ``n_best`` that differ in some cluster are kept.
 
-    ``evidence`` (items, classes) are pseudo-labels known of the items beforehand. They steer the items'
+    ``pseudo_labels`` (items, classes) are known of the items beforehand. They steer the items'
     clusters and count in ℓ; the proposals of Θ do not look at them.
     """
     state, best, trace = start, dict[bytes, tuple[float, HardState]](), list[float]()
     for t in range(max_iter):
-        state = sweep(annotations, state, priors, (t + 1.0) ** -cooling, rng, evidence)
-        trace.append(_objective(annotations, state, priors, evidence))
+        state = sweep(annotations, state, priors, (t + 1.0) ** -cooling, rng, pseudo_labels)
+        trace.append(_objective(annotations, state, priors, pseudo_labels))
         _keep_best(best, trace[-1], state, n_best)
         if t > PATIENCE and max(trace) - max(trace[:-PATIENCE]) <= tol * annotations.n_labels:
             return Annealed(_ranked(best), np.array(trace), "tolerance")
     return Annealed(_ranked(best), np.array(trace), "max_iter")
 
 
-def _objective(annotations: Annotations, state: HardState, priors: Priors, evidence: Array | None) -> float:
-    known = _known(annotations, state, evidence)
+def _objective(
+    annotations: Annotations, state: HardState, priors: Priors, pseudo_labels: Array | None
+) -> float:
+    known = _known(annotations, state, pseudo_labels)
     own = 0.0 if known is None else float(known[np.arange(len(state.w)), state.w].sum())
     return own + log_joint(annotations, state.parameters, state.w, state.z, priors)
 
@@ -216,7 +218,7 @@ def _ranked(best: dict[bytes, tuple[float, HardState]]) -> list[tuple[float, Har
 
 
 def conditionals(
-    annotations: Annotations, state: HardState, evidence: Array | None = None
+    annotations: Annotations, state: HardState, pseudo_labels: Array | None = None
 ) -> tuple[Array, Array]:
     """log P(w_m = k | Θ, z) and log P(z_n = l | Θ, w), up to a constant for each item and annotator."""
     log_theta = safe_log(state.parameters.theta)
@@ -224,7 +226,7 @@ def conditionals(
     by_annotator = log_theta.transpose(0, 2, 1)[state.w[annotations.item], annotations.label]
     items = _sum_rows(by_item, annotations.item, annotations.n_items)
     annotators = _sum_rows(by_annotator, annotations.annotator, annotations.n_annotators)
-    known = _known(annotations, state, evidence)
+    known = _known(annotations, state, pseudo_labels)
     if known is not None:
         items = items + known
     return (
@@ -237,9 +239,7 @@ def _sum_rows(rows: Array, target: NDArray[np.int32], n: int) -> Array:
     return np.stack([np.bincount(target, column, minlength=n) for column in rows.T], axis=1)
 
 
-def random_start(
-    annotations: Annotations, w: Clusters, z: Clusters, K: int, L: int, priors: Priors
-) -> HardState:
+def start_at(annotations: Annotations, w: Clusters, z: Clusters, K: int, L: int, priors: Priors) -> HardState:
     """The given clusters, with parameters at their conditional means."""
     counts = block_counts(annotations, w, z, K, L)
     theta = priors.alpha + counts

@@ -44,7 +44,7 @@ from dissensus.models.pgm.parameters import (
     Priors,
     VariationalBayes,
 )
-from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials, with_evidence
+from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials, with_pseudo_labels
 from dissensus.numerics import Array, normalised, one_hot_rows, row_shares, safe_log, softmax_rows
 from dissensus.params import NONE, SEED, check_rules, choice, integer, real
 
@@ -196,7 +196,7 @@ class PGM(Model):
                 raise bad_parameter(self, name, rule, value)
 
     def _without_effect(self) -> dict[str, str]:
-        """Settings that nothing would come of, and why."""
+        """Settings that have no effect, and why."""
         if self.inference == "annealing":
             steering = ("m_step", "messages", "bp_rounds", "bp_tol", "damping")
             return dict.fromkeys(steering, "with inference='annealing', which passes no messages")
@@ -216,7 +216,7 @@ class PGM(Model):
         annotator does; it counts as ``prior_labels`` labels of an average annotator. A row of zeros says
         nothing.
         """
-        return self._run_fit(annotations, evidence=_pseudo_labels(item_prior, prior_labels))
+        return self._run_fit(annotations, pseudo_labels=_pseudo_labels(item_prior, prior_labels))
 
     def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
         M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
@@ -225,29 +225,29 @@ class PGM(Model):
             return Needs(8 * M * (K + 2 * P), 0, 0, 8 * (M * (3 * K + 2 * P) + N * 3 * L) + 60 * E)
         kept = 0 if self.messages == "mean-field" else 2 if self.m_step == "pairwise" else 1
         in_block = block_labels(annotations)
+        own = 0 if given.get("pseudo_labels") is None else P + 3 * K
         rounds = 3 if self.n_restarts > 1 else 2  # held at once: this one, the last, and the best restart's
         return Needs(
             # w twice while it is gathered, the items' distributions; z, its logits and what they come from
-            # and, where items have evidence of their own, that and their ψ
-            fixed=8
-            * (M * (2 * K + 2 * P + 2) + 8 * N * L + (given.get("evidence") is not None) * M * (P + 3 * K)),
+            # and, where items have pseudo-labels, that and their ψ
+            fixed=8 * (M * (2 * K + 2 * P + 2 + own) + 8 * N * L),
             # item, annotator and both sums' orders of a pair; of an item, and of an annotator in a shard
-            laid_out=17 + 4 * M // E + 16 * min(N, SHARD_LABELS) // SHARD_LABELS,
-            messages=rounds * (kept * itemsize * E * L + 8 * M * K),
+            layout_bytes=17 + 4 * M // E + 16 * min(N, SHARD_LABELS) // SHARD_LABELS,
+            message_bytes=rounds * (kept * itemsize * E * L + 8 * M * K),
             working=itemsize * in_block * L * (1 + kept) + 8 * (3 * K * M * in_block // E + 2 * N * L),
         )
 
-    def _fit(self, annotations: Annotations, run: Run, evidence: Array | None = None) -> None:
+    def _fit(self, annotations: Annotations, run: Run, pseudo_labels: Array | None = None) -> None:
         shape = (annotations.n_items, annotations.n_classes)
-        if evidence is not None and evidence.shape != shape:
-            raise bad_parameter(self, "item_prior", f"of shape {shape}", evidence.shape)
+        if pseudo_labels is not None and pseudo_labels.shape != shape:
+            raise bad_parameter(self, "item_prior", f"of shape {shape}", pseudo_labels.shape)
         learn = self._fit_annealing if self.inference == "annealing" else self._fit_messages
-        learn(annotations, run, evidence)
+        learn(annotations, run, pseudo_labels)
         self.population_weights_ = self._weights(annotations.annotator_load)
         self.prior_distribution_ = self.psi_ @ self._cluster_distributions()
         self._describe_items()
 
-    def _fit_messages(self, annotations: Annotations, run: Run, evidence: Array | None) -> None:
+    def _fit_messages(self, annotations: Annotations, run: Run, pseudo_labels: Array | None) -> None:
         """EM with its E-step by messages (Algorithm 3): maximum posterior, or variational Bayes.
 
         The objective is Bethe's log-evidence plus what the priors add; under mean field, and with pairwise
@@ -265,13 +265,13 @@ class PGM(Model):
                 beliefs = graph.start_by_counts(*self._first_guess(annotations, restart.rng))
                 learned = m_step.learn(graph.statistics(beliefs, None), None)
                 damping = float(self.damping or 0.0)
-                potentials = with_evidence(learned.potentials, evidence, beliefs.z.T @ load)
+                potentials = with_pseudo_labels(learned.potentials, pseudo_labels, beliefs.z.T @ load)
                 state = State(
                     graph.settle(beliefs, potentials, rounds, bp_tol, damping), learned, (), damping
                 )
             for _ in restart.iterations(self._iterations(), self.tol):
                 beliefs, theta = state.beliefs, state.learned.potentials.theta
-                # E: what the beliefs make of the labels, and what that is worth
+                # E: counts expected under the beliefs of the last round, and the objective of that state
                 statistics = graph.statistics(beliefs, theta if pairwise else None)
                 objective = graph.evidence(beliefs, statistics.pair_terms) + state.learned.prior_term
                 objectives = (*state.objectives, objective)[-(SWINGS + 2) :]
@@ -281,7 +281,7 @@ class PGM(Model):
                 damping = state.damping
                 if self.damping is None and not damping and swings(objectives):
                     damping = AUTO_DAMPING
-                potentials = with_evidence(learned.potentials, evidence, beliefs.z.T @ load)
+                potentials = with_pseudo_labels(learned.potentials, pseudo_labels, beliefs.z.T @ load)
                 beliefs = graph.settle(beliefs, potentials, rounds, bp_tol, damping)
                 state = restart.advance(state, objective, State(beliefs, learned, objectives, damping))
         best = restarts.best
@@ -290,7 +290,7 @@ class PGM(Model):
         self.damping_ = np.asarray(best.state.damping)
         self.trace_, self.stopped_ = best.trace, best.stopped
 
-    def _fit_annealing(self, annotations: Annotations, run: Run, evidence: Array | None) -> None:
+    def _fit_annealing(self, annotations: Annotations, run: Run, pseudo_labels: Array | None) -> None:
         """Simulated annealing on the complete state (Algorithm 2)."""
         priors = self._priors()
         K, L = self.n_item_clusters, self.n_annotator_clusters
@@ -298,7 +298,7 @@ class PGM(Model):
         def annealed(rng: np.random.Generator) -> annealing.Annealed:
             theta, psi, z = self._first_guess(annotations, rng)
             w = assigned(annotations.counts.astype(np.float64), theta, psi)
-            start = annealing.random_start(annotations, w.argmax(1), z.argmax(1), K, L, priors)
+            start = annealing.start_at(annotations, w.argmax(1), z.argmax(1), K, L, priors)
             return annealing.anneal(
                 annotations,
                 start,
@@ -307,14 +307,14 @@ class PGM(Model):
                 max_iter=self._iterations(),
                 tol=self.tol,
                 n_best=self.n_best,
-                evidence=evidence,
+                pseudo_labels=pseudo_labels,
                 cooling=self.cooling,
             )
 
         streams = [np.random.default_rng([self.seed, restart]) for restart in range(self.n_restarts)]
         best = max(run.map(annealed, streams), key=lambda found: found.best[0][0])
         _, state = best.best[0]
-        items, annotators = annealing.conditionals(annotations, state, evidence)
+        items, annotators = annealing.conditionals(annotations, state, pseudo_labels)
         self._keep(state.parameters, softmax_rows(items)[0], softmax_rows(annotators)[0])
         self.alpha_, self.gamma_, self.tau_ = map(np.atleast_1d, (priors.alpha, priors.gamma, priors.tau))
         self.damping_ = np.asarray(0.0)

@@ -50,21 +50,21 @@ class Potentials:
     omega: Array  # (L,), or (N, L)
 
 
-def with_evidence(potentials: Potentials, evidence: Array | None, mass: Array) -> Potentials:
+def with_pseudo_labels(potentials: Potentials, pseudo_labels: Array | None, mass: Array) -> Potentials:
     """Item potentials of their own where something is known of the items beforehand."""
-    if evidence is None:
+    if pseudo_labels is None:
         return potentials
-    own = item_evidence(evidence, normalised(np.exp(potentials.theta)), mass)
+    own = pseudo_label_scores(pseudo_labels, normalised(np.exp(potentials.theta)), mass)
     return replace(potentials, psi=potentials.psi + own)
 
 
-def item_evidence(evidence: Array, theta: Array, mass: Array) -> Array:
+def pseudo_label_scores(pseudo_labels: Array, theta: Array, mass: Array) -> Array:
     """(items, K): Σ_p h_mp log Σ_l π_l Θ_klp, the pseudo-labels h_m as those of an average annotator.
 
     ``mass`` (annotator clusters) weighs the clusters: π ∝ mass.
     """
     average = np.einsum("l,klp->kp", normalised(mass), theta)
-    return np.asarray(evidence @ safe_log(average).T)
+    return np.asarray(pseudo_labels @ safe_log(average).T)
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from dissensus.errors import DataError
 from dissensus.io.columns import find_column
-from dissensus.io.exports import argilla
-from dissensus.io.exports.answers import as_labels
-from dissensus.io.exports.gather import Gatherer
+from dissensus.io.importers import argilla
+from dissensus.io.importers.answers import as_labels
+from dissensus.io.importers.gather import Gatherer
 
 _LABELS = {"label", "annotation", "answer", "rating", "class"}
 _MARKERS = ("dataset_dict.json", "dataset_info.json", "state.json")

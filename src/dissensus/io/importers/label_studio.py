@@ -12,8 +12,8 @@ from typing import Any
 
 from dissensus.errors import DataError
 from dissensus.io.delimited import rows
-from dissensus.io.exports.answers import NotALabelError, as_labels, likely_questions, parse_json, sample
-from dissensus.io.exports.gather import Gatherer
+from dissensus.io.importers.answers import NotALabelError, as_labels, likely_questions, parse_json, sample
+from dissensus.io.importers.gather import Gatherer
 from dissensus.io.json_lines import records
 from dissensus.io.source import open_source
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dissensus.io.exports.answers import as_id, as_labels
-from dissensus.io.exports.gather import Gatherer
+from dissensus.io.importers.answers import as_id, as_labels
+from dissensus.io.importers.gather import Gatherer
 from dissensus.io.json_lines import records
 from dissensus.io.source import open_source
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dissensus.io.exports.answers import by_question, parse_json
-from dissensus.io.exports.gather import EMPTY, Gatherer
+from dissensus.io.importers.answers import by_question, parse_json
+from dissensus.io.importers.gather import EMPTY, Gatherer
 from dissensus.io.json_lines import records
 from dissensus.io.source import open_source
 

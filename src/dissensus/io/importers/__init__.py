@@ -1,6 +1,6 @@
 """Exports of annotation tools and crowd platforms, read as (item, annotator, label).
 
-Each importer knows one family of exports and fills a :class:`~dissensus.io.exports.gather.Gatherer`. The
+Each importer knows one family of exports and fills a :class:`~dissensus.io.importers.gather.Gatherer`. The
 format is recognised from the content, or named; of several questions one is chosen by name.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from dissensus.errors import DataError, bad_choice, bad_parameter
 from dissensus.io.delimited import header_of
-from dissensus.io.exports import (
+from dissensus.io.importers import (
     argilla,
     crowd,
     doccano,
@@ -26,8 +26,8 @@ from dissensus.io.exports import (
     prodigy,
     research,
 )
-from dissensus.io.exports.gather import Gatherer, Imported, Options, Several
-from dissensus.io.exports.research import is_lewidi, is_split
+from dissensus.io.importers.gather import Gatherer, Imported, Options, Several
+from dissensus.io.importers.research import is_lewidi, is_split
 from dissensus.io.json_lines import JsonStream
 from dissensus.io.source import Source, first_bytes
 

@@ -12,7 +12,7 @@ from typing import Any
 from dissensus.errors import DataError
 from dissensus.io.columns import listed
 from dissensus.io.delimited import rows
-from dissensus.io.exports.answers import (
+from dissensus.io.importers.answers import (
     NotALabelError,
     as_labels,
     by_question,
@@ -21,7 +21,7 @@ from dissensus.io.exports.answers import (
     sample,
     split_labels,
 )
-from dissensus.io.exports.gather import Gatherer
+from dissensus.io.importers.gather import Gatherer
 from dissensus.io.source import open_source
 
 Row = Mapping[str, str]

@@ -8,8 +8,8 @@ from typing import Any
 
 from dissensus.errors import DataError
 from dissensus.io.columns import listed
-from dissensus.io.exports.answers import as_labels, as_text, split_labels
-from dissensus.io.exports.gather import Gatherer
+from dissensus.io.importers.answers import as_labels, as_text, split_labels
+from dissensus.io.importers.gather import Gatherer
 from dissensus.io.json_lines import JsonStream
 from dissensus.io.source import Source, open_source
 

@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from dissensus.errors import DataError
-from dissensus.io.exports.answers import as_labels
-from dissensus.io.exports.gather import Gatherer
+from dissensus.io.importers.answers import as_labels
+from dissensus.io.importers.gather import Gatherer
 from dissensus.io.json_lines import records
 from dissensus.io.source import Source, kept, open_source
 

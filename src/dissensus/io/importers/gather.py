@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from dissensus.errors import DataError, did_you_mean
 from dissensus.io.columns import listed
-from dissensus.io.exports.answers import NotALabelError, as_id, as_text, whole_text
+from dissensus.io.importers.answers import NotALabelError, as_id, as_text, whole_text
 
 Parsed = TypeVar("Parsed")
 Several = Literal["keep", "error"]
