@@ -187,14 +187,14 @@ def _is_export(source: Any, format: str | None, layout: Layout | None, columns: 
     """Whether a tool wrote this: by the format named, else by its content; a file only if no column is."""
     if not isinstance(source, str | os.PathLike) or format in FORMATS:
         return False
-    from dissensus.io import exports
+    from dissensus.io import importers
 
     if format is not None:
-        return format in exports.FORMATS
+        return format in importers.FORMATS
     path = Path(source)
     if layout is not None or not (path.is_dir() or (path.is_file() and not columns.named)):
         return False
-    return exports.recognise(path) is not None
+    return importers.recognise(path) is not None
 
 
 def _read_export(

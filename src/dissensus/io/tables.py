@@ -85,9 +85,9 @@ def open_file(source: Source, format: str | None = None) -> StreamedTable:
         return JsonTable(source)
     if kind in ("csv", "tsv"):
         return DelimitedTable(source, "\t" if format == "tsv" else None)
-    from dissensus.io import exports
+    from dissensus.io import importers
 
-    raise bad_choice("read_annotations", "format", (*FORMATS, "wide", "counts", *exports.FORMATS), kind)
+    raise bad_choice("read_annotations", "format", (*FORMATS, "wide", "counts", *importers.FORMATS), kind)
 
 
 def recognise_format(source: Source) -> str:

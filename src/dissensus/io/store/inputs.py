@@ -222,11 +222,11 @@ def _folders(parts: Sequence[str]) -> dict[str, str | None]:
 
 
 def _refuse_export(path: Path) -> None:
-    from dissensus.io import exports
+    from dissensus.io import importers
 
-    name = exports.recognise(path) if path.is_file() else None
+    name = importers.recognise(path) if path.is_file() else None
     if name is not None:
-        raise _not_long(str(path), exports.FORMATS[name].title)
+        raise _not_long(str(path), importers.FORMATS[name].title)
 
 
 def _not_long(name: str, reason: str) -> DataError:
