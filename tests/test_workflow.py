@@ -53,16 +53,6 @@ def test_a_share_of_one_cannot_be_hidden() -> None:
         refine(simulate(60, 20, 3).annotations, "majority", test_size=1.0)
 
 
-@pytest.mark.parametrize("n_annotators", [20, 1])  # enough to choose a model by, and too few
-def test_the_final_model_uses_as_many_cores_as_the_run(n_annotators: int) -> None:
-    labels = simulate(30, n_annotators, 2, labels_per_item=1 + n_annotators // 5, seed=3).annotations
-    run = refine(labels, n_jobs=1)
-    assert bool(run.held_out) == (n_annotators == 20)
-    for model in (run.model, *(row.model for row in run.held_out)):
-        assert model.get_params(deep=False).get("n_jobs", 1) == 1
-    assert refine(labels, "fmm", {"n_item_clusters": 2}, n_jobs=2).model.get_params()["n_jobs"] == 2
-
-
 def test_what_the_model_knows_of_annotators_joins_their_table() -> None:
     labels = simulate(60, 20, 3, n_annotator_clusters=2, seed=3).annotations
     run = refine(labels, "pgm", {"n_item_clusters": 3, "n_annotator_clusters": 2}, test_size=0)

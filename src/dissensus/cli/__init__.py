@@ -6,10 +6,12 @@ Only typer is loaded to show help; numbers, tables and colours are loaded by the
 from __future__ import annotations
 
 import importlib
+import keyword
 import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -44,7 +46,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGINT, _interrupt)
     try:
-        app = application()
+        app = application(sys.argv[1:])
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     try:
@@ -55,9 +57,14 @@ def main() -> None:
         raise
 
 
-def application() -> typer.Typer:
-    """The application with every command; each module adds its own when it is imported."""
-    for name in COMMANDS:
+def application(words: Sequence[str] = ()) -> typer.Typer:
+    """The application with every command; each module adds its own when it is imported.
+
+    Where the words of a command line call one, it is enough.
+    """
+    called = next((word for word in words if not word.startswith("-")), "")
+    module = f"{called}_" if keyword.iskeyword(called) else called
+    for name in [module] if module in COMMANDS else COMMANDS:
         importlib.import_module(f"dissensus.cli.{name}")
     from dissensus.cli.app import app
 
