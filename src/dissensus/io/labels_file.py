@@ -1,27 +1,58 @@
 """The columns of refined labels (``labels.csv``, ``to_frame``), one row an item.
 
-``item``, ``label``, ``p_<class>`` for every class, ``entropy`` (nats), ``n_labels``. Whoever writes or reads
-such a table takes the names from here.
+``item``, ``label``, ``p_<class>`` for every class, ``entropy`` (nats), ``n_labels``; where a model knows how
+sure it is, before the entropy also ``low_<class>`` and ``high_<class>``, a credible interval of the class's
+share, and ``sure``, the probability that the label is the population's most common answer. Whoever writes or
+reads such a table takes the names from here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from dissensus.metrics import entropy_rows
 from dissensus.numerics import Array
 
 ITEM, LABEL, ENTROPY, N_LABELS = "item", "label", "entropy", "n_labels"
-PROBABILITY = "p_"  # and the name of the class
+PROBABILITY, LOW, HIGH = "p_", "low_", "high_"  # and the name of the class
+SURE = "sure"
+
+
+class Uncertainty(Protocol):
+    """How sure somebody is of their answers."""
+
+    @property
+    def low(self) -> Array:
+        """(items, classes): lower ends of the shares' intervals."""
+        ...
+
+    @property
+    def high(self) -> Array:
+        """(items, classes): upper ends."""
+        ...
+
+    @property
+    def sure(self) -> Array:
+        """(items,): the probability that the label is right."""
+        ...
 
 
 def label_columns(
-    items: Any, labels: Any, classes: Iterable[Any], chances: Array, n_labels: Any
+    items: Any,
+    labels: Any,
+    classes: Iterable[Any],
+    chances: Array,
+    n_labels: Any,
+    known: Uncertainty | None = None,
 ) -> dict[str, Any]:
     """The columns by name, in their order; ``chances`` (items, classes)."""
     columns = {ITEM: items, LABEL: labels}
     columns |= {f"{PROBABILITY}{name}": chances[:, p] for p, name in enumerate(classes)}
+    if known is not None:
+        columns |= {f"{LOW}{name}": known.low[:, p] for p, name in enumerate(classes)}
+        columns |= {f"{HIGH}{name}": known.high[:, p] for p, name in enumerate(classes)}
+        columns |= {SURE: known.sure}
     return columns | {ENTROPY: entropy_rows(chances), N_LABELS: n_labels}
 
 

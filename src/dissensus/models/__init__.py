@@ -24,6 +24,7 @@ MODELS = {
     "one-coin": "dissensus.models.dawid_skene:OneCoin",
     "cbcc": "dissensus.models.cbcc:CBCC",
     "pgm": "dissensus.models.pgm.model:PGM",
+    "hpgm": "dissensus.models.hpgm.model:HPGM",
 }
 
 # Models that also need features of the items (or their text).

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -16,19 +16,30 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import Codes, Vocabulary
-from dissensus.errors import DataError, NotFittedError
+from dissensus.errors import DataError, NotFittedError, bad_parameter
 from dissensus.execution.memory import Needs
 from dissensus.execution.resources import Identity, current
 from dissensus.execution.run import Run
 from dissensus.execution.threads import one_blas_thread
 from dissensus.io.arrays import Arrays, Header, Savable, pack_ids, unpack_ids
 from dissensus.models.clusters import ClusterView
+from dissensus.params import real
 
 Array = NDArray[np.float64]
 
 VOCABULARIES = ("item", "annotator", "class")
 COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "n_labels_", "trace_")
 SCORE_ROWS = 1 << 16  # label rows scored at a time
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """How sure a model is of its answers about the items."""
+
+    low: Array  # (M, P): credible interval of each class's share
+    high: Array
+    sure: Array  # (M,): P(the label is the population's most common answer)
+    worth: Array  # (M,): so many labels drawn from the whole population would tell as much about the item
 
 
 class Model(Savable):
@@ -217,14 +228,26 @@ class Model(Savable):
         """The annotations with label codes of this model's classes."""
         return in_classes(known, self.class_vocabulary_)
 
-    def to_frame(self) -> Any:
-        """One row an item: item, label, ``p_<class>`` for every class, entropy (nats), n_labels."""
+    def intervals(self, interval: float = 0.9) -> Intervals | None:
+        """How sure it is of its answers; None for a model that does not say."""
+        del interval
+        self._check_fitted()
+        return None
+
+    def to_frame(self, interval: float = 0.9) -> Any:
+        """One row an item: item, label, ``p_<class>`` for every class, entropy (nats), n_labels.
+
+        A model that knows how sure it is adds ``low_<class>``, ``high_<class>`` (a credible interval of this
+        size for each share) and ``sure``, the probability that the label is the most common answer.
+        """
         self._check_fitted()
         from dissensus.io.labels_file import label_columns
 
-        columns = label_columns(
-            self.items_, self.predict(), self.classes_, self.label_distributions_, self.n_labels_
-        )
+        rule = real(0.0, 1.0, open_low=True)
+        if not rule.holds(interval):
+            raise bad_parameter("to_frame", "interval", rule.words, interval)
+        chances, known = self.label_distributions_, self.intervals(interval)
+        columns = label_columns(self.items_, self.predict(), self.classes_, chances, self.n_labels_, known)
         return make_frame(columns, self.frame_kind_)
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView | None:

@@ -1,0 +1,727 @@
+"""HPGM: the graphical model of Weerasooriya et al. (2021) made fully Bayesian, sampled by Gibbs.
+
+How a label is born. There are P classes, M items, N annotators, and at most K clusters of items and L of
+annotators.
+
+    φ0    ~ Dir(2/P, …)                  what labels are like at all
+    Φ_k   ~ Dir(a φ0)                    what labels are like in item cluster k
+    Θ_kl  ~ Dir(s Φ_k)                   ... when annotators of cluster l give them
+    π_nk  ~ Dir(r Θ_{k, z_n})            ... when annotator n gives them: everyone's own ways
+    ρ_m   ~ Dir(q Φ_{w_m})               what is special about item m itself
+    w_m   ~ ψ ~ Dir(γ/K, …)              clusters of items; those that are not needed stay empty
+    z_n   ~ Ω ~ Dir(τ/L, …)              clusters of annotators
+    o_e   ~ Bernoulli(λ)                 is label e the item's *own*?
+    y_e   ~ ρ_m if o_e, else π_{n, w_m}
+
+with r, s, q ~ Gamma(1, 0.1), a ~ Gamma(2, 0.8), γ, τ ~ Gamma(1, 0.3) (shape, rate) and λ ~ Beta(1, 9).
+Limits: r → ∞, λ = 0 is PGM; with L = 1 FMM; K = 1, λ = 1 smoothed counts; small r gives every annotator a
+matrix of their own, as in Dawid and Skene.
+
+What the population would answer about item m, in one draw of the sampler:
+
+    Y_m = (1 − λ) Σ_n v_n E π_{n, w_m} + λ E ρ_m,   v_n the annotators' weights, in sum 1.
+
+How it is sampled. π and ρ are integrated out wherever that can be done *exactly* for many labels at once;
+where it cannot, they are drawn for the length of one step and forgotten. Every step draws from a conditional
+distribution of the joint above, so the sampler leaves the posterior as it is; nothing in it is approximate.
+
+* w: items that share an annotator are tied through π_n. Items are dealt into fixed blocks such that most
+  annotators with few labels meet a block at most once: for these π_n is integrated out, block after block. Of
+  the others ("busy") π_n is drawn first; given it, items are independent.
+* o: labels are independent given π and ρ, which are drawn; a π_nk of one label alone is integrated out.
+* z: annotators are independent given Θ, with π integrated out.
+* Φ, Θ, φ0 and the concentrations: by tables of the Chinese restaurant (Antoniak 1974; Teh et al. 2006), π, ρ,
+  Θ and Φ integrated out on the way up and drawn on the way down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.special import gammaln
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Codes = NDArray[np.integer]
+
+TINY = 1e-300  # the least share a Dirichlet draw may have, so that logarithms stay finite
+PIECE = 1 << 13  # labels at a time, so that a table of labels and clusters fits a cache
+MOST_SAMPLES = 40_000_000  # numbers a chain keeps for intervals
+FEW_GROUPS = 6  # of items, when a chain starts
+SMALL_COUNT = 24  # Γ(α + c) / Γ(α) is tabulated up to this count c, and computed beyond
+
+
+# ---- the labels ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Items whose clusters are drawn at once, and their labels by annotators who meet the block once."""
+
+    items: Ints  # (B,)
+    rows: Ints  # (R,): numbers of these labels
+    sums: csr_array  # (B, R): adds up the labels of each item
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """The labels, sorted by item, and how the sampler cuts them up."""
+
+    item: Ints  # (E,)
+    annotator: Ints  # (E,)
+    label: Ints  # (E,)
+    M: int
+    N: int
+    P: int
+    blocks: tuple[Block, ...]
+    busy: Ints  # annotators that meet some block more than once
+    busy_rows: Ints  # numbers of their labels
+    busy_columns: Ints  # for each, its place in the table of their π: (place among the busy) P + label
+    busy_starts: Ints  # (M + 1,)
+    load: Ints  # (N,): labels of each annotator
+
+    @classmethod
+    def of(
+        cls, item: Codes, annotator: Codes, label: Codes, M: int, N: int, P: int, n_blocks: int | None = None
+    ) -> Data:
+        """Cut sorted labels into blocks; ``n_blocks`` None takes what suits the annotators' loads."""
+        item, annotator, label = (np.asarray(x, dtype=np.int64) for x in (item, annotator, label))
+        load = np.bincount(annotator, minlength=N)
+        place = deal_items(item, annotator, M, N, n_blocks or suited_blocks(load))
+        B = int(place.max(initial=0)) + 1
+        meetings = np.bincount(annotator * B + place[item], minlength=N * B).reshape(N, B)
+        is_busy = meetings.max(axis=1) > 1
+        blocks = tuple(_block(np.flatnonzero(place == b), item, ~is_busy[annotator], M) for b in range(B))
+        busy, rows = np.flatnonzero(is_busy), np.flatnonzero(is_busy[annotator])
+        columns = (np.cumsum(is_busy) - 1)[annotator[rows]] * P + label[rows]
+        return cls(
+            item, annotator, label, M, N, P, blocks, busy, rows, columns, starts_of(item[rows], M), load
+        )
+
+
+def starts_of(sorted_codes: Ints, n: int) -> Ints:
+    """(n + 1,): where each code begins in a sorted array of codes below ``n``."""
+    return np.searchsorted(sorted_codes, np.arange(n + 1)).astype(np.int64)
+
+
+def _block(items: Ints, item: Ints, light: Bools, M: int) -> Block:
+    place = np.full(M, -1)
+    place[items] = np.arange(len(items))
+    rows = np.flatnonzero(light & (place[item] >= 0))
+    return Block(items, rows, adder(place[item[rows]], len(items)))
+
+
+def adder(sorted_codes: Ints, n: int) -> csr_array:
+    """(n, entries): the matrix whose product with a table adds up the rows of each code."""
+    entries = np.arange(len(sorted_codes))
+    return csr_array((np.ones(len(entries)), entries, starts_of(sorted_codes, n)), shape=(n, len(entries)))
+
+
+def suited_blocks(load: Ints) -> int:
+    """How many blocks: enough that annotators with few labels can meet each at most once; at most 32.
+
+    Annotators of more labels have rows of π that their labels fix well, and lose little by being drawn.
+    """
+    return int(np.clip(np.quantile(load, 0.75) * 1.3 if len(load) else 1, 1, 32))
+
+
+def deal_items(item: Ints, annotator: Ints, M: int, N: int, n_blocks: int) -> Ints:
+    """(M,): a block for every item, such that few annotators meet a block twice.
+
+    One after the other, each item goes where the fewest of its annotators have been; among equals to the
+    smallest block. Annotators with more labels than blocks are not looked at: they must meet one twice.
+    """
+    place = np.zeros(M, dtype=np.int64)
+    few = np.bincount(annotator, minlength=N)[annotator] <= n_blocks
+    if n_blocks <= 1 or not few.any():
+        return place
+    been = np.zeros((n_blocks, N), dtype=bool)
+    size = np.zeros(n_blocks)
+    starts = starts_of(item[few], M).tolist()
+    who = annotator[few]
+    for m in range(M):
+        mine = who[starts[m] : starts[m + 1]]
+        b = int(np.argmin(been[:, mine].sum(axis=1) + size / (M + 1)))
+        place[m] = b
+        been[b, mine] = True
+        size[b] += 1
+    return place
+
+
+# ---- the state ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Priors:
+    """Hyperpriors: Gamma (shape, rate) of the concentrations, Beta of λ, Dir(φ0/P, …) of φ0."""
+
+    r: tuple[float, float] = (1.0, 0.1)
+    s: tuple[float, float] = (1.0, 0.1)
+    q: tuple[float, float] = (1.0, 0.1)
+    a: tuple[float, float] = (2.0, 0.8)
+    gamma: tuple[float, float] = (1.0, 0.3)
+    tau: tuple[float, float] = (1.0, 0.3)
+    lam: tuple[float, float] = (1.0, 9.0)
+    phi0: float = 2.0
+
+
+PRIORS = Priors()
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Everything the sampler remembers from one sweep to the next."""
+
+    w: Ints  # (M,): cluster of each item
+    z: Ints  # (N,): cluster of each annotator
+    own: Bools  # (E,): is the label the item's own?
+    theta: Floats  # (K, L, P)
+    phi: Floats  # (K, P)
+    phi0: Floats  # (P,)
+    psi: Floats  # (K,), or (M, K) where items have priors of their own
+    omega: Floats  # (L,)
+    r: float
+    s: float
+    q: float
+    a: float
+    gamma: float
+    tau: float
+    lam: float
+
+    @property
+    def K(self) -> int:  # noqa: N802 (the paper's letter)
+        """The most item clusters."""
+        return self.theta.shape[0]
+
+    @property
+    def L(self) -> int:  # noqa: N802
+        """The most annotator clusters."""
+        return self.theta.shape[1]
+
+
+# ---- draws from distributions -------------------------------------------------------------------------
+
+
+def draw_dirichlet(alpha: Floats, rng: np.random.Generator, axis: int = -1) -> Floats:
+    """Dirichlet draws along ``axis``: independent gammas over their sum."""
+    gammas = np.maximum(rng.standard_gamma(alpha), TINY)
+    return np.asarray(gammas / gammas.sum(axis=axis, keepdims=True))
+
+
+def draw_categories(logits: Floats, rng: np.random.Generator) -> Ints:
+    """One category a row, with probabilities in proportion to exp(logits)."""
+    columns = np.ascontiguousarray(logits.T)  # long rows add up faster than many short ones
+    heights = np.exp(columns - columns.max(axis=0)).cumsum(axis=0)
+    marks = rng.random(len(logits)) * heights[-1]
+    return np.asarray((heights <= marks).sum(axis=0))
+
+
+def draw_tables(counts: Ints, alpha: Floats, rng: np.random.Generator) -> Ints:
+    """How many tables ``counts`` customers open when the i-th (from 0) opens one with chance α / (α + i).
+
+    Counts and α are flat arrays of the same length (Antoniak 1974).
+    """
+    first = np.cumsum(counts) - counts
+    cell = np.repeat(np.arange(len(counts)), counts)
+    i = np.arange(len(cell)) - first[cell]
+    opens = rng.random(len(cell)) * (alpha[cell] + i) < alpha[cell]
+    return np.bincount(cell[opens], minlength=len(counts))
+
+
+def draw_concentration(
+    value: float, prior: tuple[float, float], tables: int, sizes: Ints, rng: np.random.Generator
+) -> float:
+    """A concentration c given all its tables T and the sizes n_j of the restaurants it rules.
+
+    p(c | T, n) ∝ p(c) c^T Π_j Γ(c) / Γ(c + n_j), and Γ(c) / Γ(c + n) ∝ ∫ η^{c−1} (1−η)^{n−1} dη: with
+    η_j ~ Beta(c, n_j), c ~ Gamma(shape + T, rate − Σ_j log η_j). As Beta(c, n) = Π_{i<n} Beta(c + i, 1), and
+    −log Beta(c + i, 1) is exponential with rate c + i, the sum needs one gamma for each i, whose shape is the
+    number of restaurants with more than i customers.
+    """
+    if not tables:
+        return float(max(rng.gamma(prior[0]) / prior[1], TINY))
+    larger = np.cumsum(np.bincount(sizes)[::-1])[::-1][1:]  # larger[i] = #{j: n_j > i}
+    minus_log_eta = (rng.standard_gamma(larger) / (value + np.arange(len(larger)))).sum()
+    return float(max(rng.gamma(prior[0] + tables) / (prior[1] + minus_log_eta), TINY))
+
+
+def log_rising(alpha: Floats, count: Ints | int) -> Floats:
+    """log α (α + 1) … (α + count − 1) = log Γ(α + count) − log Γ(α)."""
+    return np.asarray(gammaln(alpha + count) - gammaln(alpha))
+
+
+def summed_log_rising(who: Ints, n: int, cell: Ints, counts: Ints, alpha: Floats) -> Floats:
+    """(n, C): Σ over entries e with who_e = i of log Γ(α_{cell_e, c} + counts_e) − log Γ(α_{cell_e, c}).
+
+    ``alpha`` is (cells, C). Small counts are read from one table, so that a logarithm is taken once.
+    """
+    top = min(int(counts.max(initial=0)), SMALL_COUNT)
+    # table[c − 1] = log α + … + log(α + c − 1)
+    table = np.cumsum(np.log(alpha + np.arange(top)[:, None, None]), axis=0).reshape(-1, alpha.shape[1])
+    small = counts <= SMALL_COUNT
+    columns = (counts[small] - 1) * len(alpha) + cell[small]
+    total = row_sums(who[small], n, columns, table)
+    if not small.all():
+        big = ~small
+        values = log_rising(alpha[cell[big]], counts[big, None])
+        total += row_sums(who[big], n, np.arange(len(values)), values)
+    return total
+
+
+def row_sums(row: Ints, n: int, columns: Ints, table: Floats, weight: Floats | None = None) -> Floats:
+    """(n, C): for each i, the sum of table[columns_e] over entries e with row_e = i; rows must be sorted."""
+    weight = np.ones(len(row)) if weight is None else weight
+    return np.asarray(csr_array((weight, columns, starts_of(row, n)), shape=(n, len(table))) @ table)
+
+
+# ---- counts -------------------------------------------------------------------------------------------
+
+
+def annotator_counts(data: Data, w: Ints, own: Bools, K: int) -> Ints:
+    """(N, P, K): how often annotator n gave label p to items of cluster k, own labels left out."""
+    N, P = data.N, data.P
+    cells = ((data.annotator * P + data.label) * K + w[data.item])[~own]
+    return np.bincount(cells, minlength=N * P * K).reshape(N, P, K)
+
+
+def annotator_totals(data: Data, w: Ints, own: Bools, K: int) -> Ints:
+    """(N, K): the same over all labels."""
+    cells = (data.annotator * K + w[data.item])[~own]
+    return np.bincount(cells, minlength=data.N * K).reshape(data.N, K)
+
+
+def own_counts(data: Data, own: Bools) -> Ints:
+    """(M, P): how many own labels of each class every item has."""
+    cells = (data.item * data.P + data.label)[own]
+    return np.bincount(cells, minlength=data.M * data.P).reshape(data.M, data.P)
+
+
+def row_priors(r_theta: Floats, z: Ints) -> Floats:
+    """(N, P, K): r Θ_{k, z_n, p}, the prior pseudo-counts of every π_nk."""
+    return np.asarray(np.ascontiguousarray(r_theta.transpose(1, 2, 0))[z])
+
+
+# ---- the steps ----------------------------------------------------------------------------------------
+
+
+def draw_clusters(
+    data: Data,
+    rows: Floats,
+    sizes: Floats,
+    psi: Floats,
+    q_phi: Floats,
+    w: Ints,
+    own: Bools,
+    rng: np.random.Generator,
+) -> Ints:
+    """The cluster of every item, ρ integrated out, π too except for the busy annotators.
+
+    ``rows`` (N, P, K) are the prior pseudo-counts of π, ``sizes`` (N, K) their sums; ``q_phi`` (K, P) is ρ's.
+    """
+    K, P = q_phi.shape
+    w = w.copy()
+    counts = annotator_counts(data, w, own, K)
+    kept = (~own).astype(np.float64)
+    # log P(w_m = k | …) = log ψ_k + log P(own labels | q Φ_k) + Σ_{busy n} log π_{n k y}
+    logits = np.log(psi) + own_scores(data, q_phi, own)
+    if len(data.busy):
+        log_pi = np.log(draw_dirichlet(rows[data.busy] + counts[data.busy], rng, axis=1)).reshape(-1, K)
+        shape = (data.M, len(log_pi))
+        busy = csr_array((kept[data.busy_rows], data.busy_columns, data.busy_starts), shape=shape)
+        logits += np.asarray(busy @ log_pi)
+    prior, counts = rows.reshape(-1, K), counts.reshape(-1, K).astype(np.float64)
+    totals = annotator_totals(data, w, own, K).astype(np.float64)
+    for block in data.blocks:
+        e = block.rows
+        n, cell, weight = data.annotator[e], data.annotator[e] * P + data.label[e], kept[e]
+        old = w[data.item[e]]
+        counts[cell, old] -= weight  # in a block these annotators come once: no cell is met twice
+        totals[n, old] -= weight
+        # … + Σ_{other n} log (r Θ_{k z_n y} + n_nky) / (r + n_nk), counted without item m
+        scores = np.log((prior[cell] + counts[cell]) / (sizes[n] + totals[n])) * weight[:, None]
+        w[block.items] = draw_categories(logits[block.items] + block.sums @ scores, rng)
+        new = w[data.item[e]]
+        counts[cell, new] += weight
+        totals[n, new] += weight
+    return w
+
+
+def own_scores(data: Data, q_phi: Floats, own: Bools) -> Floats:
+    """(M, K): log P(own labels of item m | cluster k), up to a term that no k changes."""
+    counts = own_counts(data, own)
+    cells = np.flatnonzero(counts)
+    m, p = cells // data.P, cells % data.P
+    return summed_log_rising(m, data.M, p, counts.ravel()[cells], np.ascontiguousarray(q_phi.T))
+
+
+def draw_own(
+    data: Data,
+    rows: Floats,
+    sizes: Floats,
+    q_phi: Floats,
+    lam: float,
+    w: Ints,
+    own: Bools,
+    rng: np.random.Generator,
+) -> Bools:
+    """Which labels are their item's own: λ ρ_{m y} against (1 − λ) π_{n w_m y}."""
+    rho = draw_dirichlet(q_phi[w] + own_counts(data, own), rng)
+    from_item = lam * rho[data.item, data.label]
+    from_annotator = (1 - lam) * draw_label_chances(data, rows, sizes, w, own, rng)
+    return np.asarray(rng.random(len(own)) * (from_item + from_annotator) < from_item)
+
+
+def draw_label_chances(
+    data: Data, rows: Floats, sizes: Floats, w: Ints, own: Bools, rng: np.random.Generator
+) -> Floats:
+    """(E,): π_{n w_m y} of every label, drawn; its expectation where no other label depends on that π_nk.
+
+    Of each Dirichlet only the classes that occur are drawn apart; the others are one class together.
+    """
+    N, P, K = rows.shape
+    k = w[data.item]
+    pair, cell = data.annotator * K + k, (data.annotator * P + data.label) * K + k
+    given = np.bincount(cell, minlength=N * P * K)  # own labels included
+    occupied = np.flatnonzero(given)
+    pair_of = occupied // (P * K) * K + occupied % K
+    counts = np.bincount(cell[~own], minlength=N * P * K)[occupied]
+    prior = rows.ravel()[occupied]
+    totals = sizes.ravel()
+    rest = np.maximum(totals - np.bincount(pair_of, prior, minlength=N * K), 0.0)
+    several = np.bincount(pair, minlength=N * K) > 1
+    gammas = np.zeros(len(occupied))
+    drawn = several[pair_of]
+    gammas[drawn] = np.maximum(rng.standard_gamma(prior[drawn] + counts[drawn]), TINY)
+    sums = np.bincount(pair_of, gammas, minlength=N * K).astype(np.float64)
+    sums[several] += rng.standard_gamma(rest[several])
+    sums[~several] = totals[~several]
+    chances = np.zeros(N * P * K)
+    chances[occupied] = np.where(drawn, gammas, prior) / sums[pair_of]
+    return np.asarray(chances[cell])
+
+
+def draw_annotator_clusters(counts: Ints, r_theta: Floats, omega: Floats, rng: np.random.Generator) -> Ints:
+    """The cluster of every annotator, π integrated out.
+
+    log P(z_n = l | …) = log Ω_l + Σ_kp log Γ(r Θ_klp + n_nkp) − log Γ(r Θ_klp) + a term that no l changes.
+    """
+    N, P, K = counts.shape
+    cells = np.flatnonzero(counts)
+    n, kind = cells // (P * K), cells % (P * K)  # kind = p K + k
+    alpha = r_theta.transpose(2, 0, 1).reshape(P * K, -1)
+    return draw_categories(np.log(omega) + summed_log_rising(n, N, kind, counts.ravel()[cells], alpha), rng)
+
+
+def draw_measures(
+    data: Data, state: State, priors: Priors, counts: Ints, totals: Ints, rng: np.random.Generator
+) -> State:
+    """Everything continuous about labels: r, s, q, a, φ0, Φ and Θ, given the clusters and own labels.
+
+    Tables go up: labels open tables in π's restaurants, served from Θ; these open tables in Θ's, served from
+    Φ; these and the tables of own labels in Φ's, served from φ0. Then values come down.
+    """
+    K, L, P = state.theta.shape
+    # t_klp: tables of π_nk of the annotators in l
+    cells = np.flatnonzero(counts)
+    n, p, k = cells // (P * K), cells // K % P, cells % K
+    where = (k * L + state.z[n]) * P + p
+    t = draw_tables(counts.ravel()[cells], state.r * state.theta.ravel()[where], rng)
+    t = np.bincount(where, t, minlength=K * L * P).astype(np.int64).reshape(K, L, P)
+    r = draw_concentration(state.r, priors.r, int(t.sum()), totals.ravel(), rng)
+    # u_kp: tables of Θ_kl, over l
+    u = draw_tables(t.ravel(), np.repeat(state.s * state.phi, L, axis=0).ravel(), rng).reshape(K, L, P)
+    s = draw_concentration(state.s, priors.s, int(u.sum()), t.sum(axis=2).ravel(), rng)
+    # v_kp: tables of ρ_m, over the items of k
+    own = own_counts(data, state.own)
+    cells = np.flatnonzero(own)
+    m, p = cells // P, cells % P
+    where = state.w[m] * P + p
+    v = draw_tables(own.ravel()[cells], state.q * state.phi.ravel()[where], rng)
+    v = np.bincount(where, v, minlength=K * P).astype(np.int64).reshape(K, P)
+    q = draw_concentration(state.q, priors.q, int(v.sum()), own.sum(axis=1), rng)
+    # x_kp: tables of Φ_k
+    served = u.sum(axis=1) + v
+    x = draw_tables(served.ravel(), np.tile(state.a * state.phi0, K), rng).reshape(K, P)
+    a = draw_concentration(state.a, priors.a, int(x.sum()), served.sum(axis=1), rng)
+    # φ0 ~ Dir(2/P + Σ_k x_k), Φ_k ~ Dir(a φ0 + Σ_l u_kl + v_k), Θ_kl ~ Dir(s Φ_k + t_kl)
+    phi0 = draw_dirichlet(priors.phi0 / P + x.sum(axis=0).astype(np.float64), rng)
+    phi = draw_dirichlet(a * phi0 + served, rng)
+    theta = draw_dirichlet(s * phi[:, None, :] + t, rng)
+    return replace(state, r=r, s=s, q=q, a=a, phi0=phi0, phi=phi, theta=theta)
+
+
+def draw_weights(
+    codes: Ints, size: int, concentration: float, prior: tuple[float, float], rng: np.random.Generator
+) -> tuple[float, Floats]:
+    """γ and ψ of a finite mixture: weights ~ Dir(γ/K, …), integrated out while γ is drawn."""
+    counts = np.bincount(codes, minlength=size)
+    tables = draw_tables(counts, np.full(size, concentration / size), rng)
+    total = np.array([len(codes)])
+    concentration = draw_concentration(concentration, prior, int(tables.sum()), total, rng)
+    return concentration, draw_dirichlet(np.asarray(concentration / size + counts, dtype=np.float64), rng)
+
+
+def draw_share(own: Bools, prior: tuple[float, float], rng: np.random.Generator) -> float:
+    """λ ~ Beta(1 + own labels, 9 + the others)."""
+    return float(rng.beta(prior[0] + own.sum(), prior[1] + (~own).sum()))
+
+
+# ---- one sweep ----------------------------------------------------------------------------------------
+
+
+def sweep(state: State, data: Data, rng: np.random.Generator, priors: Priors = PRIORS) -> State:
+    """Draw everything once, each part given the others."""
+    K, z = state.K, state.z
+    q_phi, r_theta = np.maximum(state.q * state.phi, TINY), np.maximum(state.r * state.theta, TINY)
+    rows, sizes = row_priors(r_theta, z), np.full((data.N, K), state.r)
+    w = draw_clusters(data, rows, sizes, state.psi, q_phi, state.w, state.own, rng)
+    own = draw_own(data, rows, sizes, q_phi, state.lam, w, state.own, rng)
+    counts, totals = annotator_counts(data, w, own, K), annotator_totals(data, w, own, K)
+    z = draw_annotator_clusters(counts, r_theta, state.omega, rng)
+    state = draw_measures(data, replace(state, w=w, own=own, z=z), priors, counts, totals, rng)
+    gamma, psi = draw_weights(w, K, state.gamma, priors.gamma, rng)
+    tau, omega = draw_weights(z, state.L, state.tau, priors.tau, rng)
+    lam = draw_share(own, priors.lam, rng)
+    return replace(state, gamma=gamma, psi=psi, tau=tau, omega=omega, lam=lam)
+
+
+# ---- where a chain starts -----------------------------------------------------------------------------
+
+
+def start(
+    data: Data,
+    K: int,
+    L: int,
+    rng: np.random.Generator,
+    priors: Priors = PRIORS,
+    n_groups: int = FEW_GROUPS,
+    spread: bool = False,
+) -> State:
+    """A first state: items grouped by votes, annotators all alike or (``spread``) all over the clusters.
+
+    From few groups the sampler finds further ones within some sweeps; many groups take it long to merge.
+    """
+    M, N, P = data.M, data.N, data.P
+    votes = np.bincount(data.item * P + data.label, minlength=M * P).reshape(M, P).astype(np.float64)
+    w = group_rows(votes, min(K, n_groups), rng)
+    z = rng.integers(L, size=N) if spread else np.zeros(N, dtype=np.int64)
+    own = np.zeros(len(data.item), dtype=bool)
+    phi0 = (votes.sum(axis=0) + 1.0) / (votes.sum() + P)
+    state = State(
+        w, z, own,
+        theta=np.tile(phi0, (K, L, 1)), phi=np.tile(phi0, (K, 1)), phi0=phi0,
+        psi=np.full(K, 1 / K), omega=np.full(L, 1 / L),
+        r=5.0, s=5.0, q=5.0, a=2.0, gamma=3.0, tau=3.0, lam=0.05,
+    )  # fmt: skip
+    counts, totals = annotator_counts(data, w, own, K), annotator_totals(data, w, own, K)
+    return draw_measures(data, state, priors, counts, totals, rng)
+
+
+def group_rows(votes: Floats, size: int, rng: np.random.Generator, n_rounds: int = 8) -> Ints:
+    """Rows of counts in ``size`` groups: hard EM of a mixture of multinomials from randomly chosen rows."""
+    M, P = votes.shape
+    smooth = votes.sum(axis=0) / max(votes.sum(), 1.0) + 1e-3
+    centres = votes[rng.choice(M, size=size, replace=size > M)] + smooth
+    group = np.zeros(M, dtype=np.int64)
+    for _ in range(n_rounds):
+        logs = np.log(centres / centres.sum(axis=1, keepdims=True))
+        # chance decides among equals: rows that look alike must not all go to the first of several groups
+        fit = sum(votes[:, [p]] * logs[:, p] for p in range(P)) + 1e-6 * rng.random((M, size))
+        group = np.argmax(fit, axis=1)
+        sums = [np.bincount(group, votes[:, p], minlength=size) for p in range(P)]
+        centres = smooth + np.column_stack(sums)
+    return group
+
+
+# ---- what a state says --------------------------------------------------------------------------------
+
+
+def item_beliefs(
+    data: Data, rows: Floats, sizes: Floats, psi: Floats, q_phi: Floats, w: Ints, own: Bools
+) -> Floats:
+    """(M, K): P(w_m = k | all else in the state), π and ρ integrated out.
+
+    Averages over draws are steadier with these than with the drawn w (Rao and Blackwell).
+    """
+    K, P = q_phi.shape
+    prior, counts = rows.reshape(-1, K), annotator_counts(data, w, own, K).reshape(-1, K)
+    totals = annotator_totals(data, w, own, K)
+    logits = np.log(psi) + own_scores(data, q_phi, own)
+    for first, last, labels in pieces(data):
+        e = labels[~own[labels]]
+        n, cell, here = data.annotator[e], data.annotator[e] * P + data.label[e], w[data.item[e]]
+        # Σ_n log (r Θ_{k z_n y} + n_nky) / (r + n_nk), counted without item m itself
+        others, all_others, each = counts[cell], totals[n], np.arange(len(e))
+        others[each, here] -= 1
+        all_others[each, here] -= 1
+        ratio = (prior[cell] + others) / (sizes[n] + all_others)
+        logits[first:last] += adder(data.item[e] - first, last - first) @ np.log(ratio)
+    return shares_of(logits)
+
+
+def pieces(data: Data) -> Iterator[tuple[int, int, Ints]]:
+    """First item, last (not included) and labels of runs of items: work done by runs needs little memory."""
+    starts = starts_of(data.item, data.M)
+    first = 0
+    while first < data.M:
+        last = max(int(np.searchsorted(starts, starts[first] + PIECE, side="right")) - 1, first + 1)
+        yield first, last, np.arange(starts[first], starts[last])
+        first = last
+
+
+def shares_of(logits: Floats) -> Floats:
+    """exp(logits), every row in sum 1."""
+    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A state in expectation: π and ρ by their means, items by beliefs. What all answers are made of."""
+
+    state: State
+    beliefs: Floats  # (M, K): P(w_m = k | all else)
+    pi: Floats  # (N, P, K): E π_nk = (r Θ_{k z_n} + n_nk) / (r + n_nk)
+    sizes: Floats  # (N, K): r + n_nk
+    rho: Floats  # (M, P): E ρ_m = (q Φ + own counts) / (q + their number), Φ over the beliefs
+
+    @classmethod
+    def of(cls, data: Data, state: State) -> View:
+        """Look at the training labels' state."""
+        q_phi, r_theta = np.maximum(state.q * state.phi, TINY), np.maximum(state.r * state.theta, TINY)
+        rows, sizes = row_priors(r_theta, state.z), np.full((data.N, state.K), state.r)
+        return cls.seen(data, state, rows, sizes, q_phi)
+
+    @classmethod
+    def seen(cls, data: Data, state: State, rows: Floats, sizes: Floats, q_phi: Floats) -> View:
+        """The same for any prior pseudo-counts of π."""
+        w, own, K = state.w, state.own, state.K
+        beliefs = item_beliefs(data, rows, sizes, state.psi, q_phi, w, own)
+        sizes = sizes + annotator_totals(data, w, own, K)
+        pi = (rows + annotator_counts(data, w, own, K)) / sizes[:, None]
+        counts = own_counts(data, own)
+        rho = (product(beliefs, q_phi) + counts) / (state.q + counts.sum(axis=1, keepdims=True))
+        return cls(state, beliefs, pi, sizes, rho)
+
+    def population(self, weights: Floats) -> Floats:
+        """(K, P): Σ_n v_n E π_nk."""
+        return np.asarray(np.einsum("n,npk->kp", weights, self.pi))
+
+    def items(self, population: Floats) -> Floats:
+        """(M, P): Y_m = (1 − λ) Σ_k P(w_m = k) Σ_n v_n E π_nk + λ E ρ_m."""
+        lam = self.state.lam
+        return np.asarray((1 - lam) * product(self.beliefs, population) + lam * self.rho)
+
+    def unseen(self, population: Floats) -> Floats:
+        """(P,): the same about an item never seen: (1 − λ) Σ_k ψ_k Σ_n v_n E π_nk + λ Σ_k ψ_k Φ_k."""
+        state = self.state
+        return np.asarray(state.psi @ ((1 - state.lam) * population + state.lam * state.phi))
+
+    def drawn_items(self, own: Ints, population: Floats, spread: Floats, rng: np.random.Generator) -> Floats:
+        """(M, P): Y_m with everything drawn, for intervals: the state's w, ρ_m, and the population's π.
+
+        Σ_n v_n π_nk is a weighted sum of Dirichlets; one Dirichlet of its mean and variance stands for it.
+        """
+        state = self.state
+        theirs = draw_dirichlet(population * spread[:, None], rng)
+        rho = draw_dirichlet(np.maximum(state.q * state.phi[state.w], TINY) + own, rng)
+        return np.asarray((1 - state.lam) * theirs[state.w] + state.lam * rho)
+
+    def spread(self, weights: Floats, population: Floats) -> Floats:
+        """(K,): the concentration c of that Dirichlet, by equal variance summed over classes."""
+        # Σ_p Y_p (1 − Y_p) / (c + 1) = Σ_n v_n² Σ_p π_np (1 − π_np) / (r + n_nk + 1)
+        alone = 1 - (self.pi**2).sum(axis=1)  # (N, K)
+        variance = (weights[:, None] ** 2 * alone / (self.sizes + 1)).sum(axis=0)
+        together = 1 - (population**2).sum(axis=1)
+        return np.asarray(np.maximum(together / np.maximum(variance, 1e-12) - 1, 1e-3))
+
+
+def product(left: Floats, right: Floats) -> Floats:
+    """left @ right for a few columns, by a sum whose order no library or number of threads changes."""
+    return np.asarray(np.einsum("ik,kp->ip", left, right))
+
+
+# ---- what a draw amounts to ----------------------------------------------------------------------------
+
+
+# What chains are compared by; none of it depends on how clusters are numbered.
+QUANTITIES = ("log-likelihood", "entropy", "item clusters", "annotator clusters", "log r", "log s", "λ")
+
+
+def traced(data: Data, view: View, answers: Floats) -> Floats:
+    """The :data:`QUANTITIES` of a draw."""
+    state = view.state
+    k = state.w[data.item]
+    theirs = (1 - state.lam) * view.pi[data.annotator, data.label, k]
+    logs = np.log(theirs + state.lam * view.rho[data.item, data.label])
+    entropy = -(answers * np.log(np.maximum(answers, TINY))).sum(axis=1).mean()
+    clusters = len(np.unique(state.w)), len(np.unique(state.z))
+    return np.array([logs.sum(), entropy, *clusters, np.log(state.r), np.log(state.s), state.lam])
+
+
+def annotator_weights(data: Data, weight_by: str) -> Floats:
+    """(N,): how annotators count in the population: by their labels, or all the same; in sum 1."""
+    loads = data.load if weight_by == "labels" else (data.load > 0).astype(np.int64)
+    return np.asarray(loads / max(loads.sum(), 1))
+
+
+def annotator_summary(data: Data, view: View, weights: Floats) -> tuple[Floats, Floats, Floats]:
+    """Per annotator in one draw: information (N,), agreement (N,) and confusion (N, P, P).
+
+    Information is how much (in nats) a label of theirs tells about the item's cluster; agreement the chance
+    that it equals a label of the population; confusion[p] its distribution where the population answers p.
+    """
+    state = view.state
+    answers = view.items(view.population(weights))
+    by_cluster = np.einsum("mk,mp->kp", view.beliefs, answers) / data.M  # (K, P), in sum 1
+    size = view.beliefs.mean(axis=0)
+    own = np.einsum("mk,mp->kp", view.beliefs, view.rho) / np.maximum(data.M * size[:, None], TINY)
+    theirs = (1 - state.lam) * view.pi + state.lam * own.T  # (N, P, K)
+    alone = np.einsum("npk,k->np", theirs, size)
+    ratio = theirs / np.maximum(alone[:, :, None], TINY)
+    information = np.einsum("npk,npk,k->n", theirs, np.log(np.maximum(ratio, TINY)), size)
+    agreement = np.einsum("npk,kp->n", theirs, by_cluster)
+    crowd = np.maximum(by_cluster.sum(axis=0), TINY)
+    confusion = np.einsum("nqk,kp->npq", theirs, by_cluster) / crowd[:, None]
+    return information, agreement, confusion
+
+
+def co_clustering(codes: Sequence[Ints], chosen: Ints) -> Floats:
+    """(n, n): in what share of the draws (their ``w`` or ``z``) two of the chosen are in one cluster."""
+    total = np.zeros((len(chosen), len(chosen)))
+    for one in codes:
+        total += one[chosen][:, None] == one[chosen]
+    return np.asarray(total / len(codes))
+
+
+# ---- convergence --------------------------------------------------------------------------------------
+
+
+def split_rhat(chains: Floats) -> float:
+    """Split-R̂ of (chains, draws): √(pooled variance / variance within half chains); 1 where they agree."""
+    half = chains.shape[1] // 2
+    parts = np.concatenate([chains[:, :half], chains[:, -half:]])
+    within = parts.var(axis=1, ddof=1).mean()
+    between = parts.mean(axis=1).var(ddof=1)
+    return float(np.sqrt((half - 1) / half + between / within)) if within > 0 else 1.0
+
+
+def effective_size(chains: Floats) -> float:
+    """How many independent draws the (chains, draws) are worth: Geyer's initial monotone sequence."""
+    C, S = chains.shape
+    centred = chains - chains.mean(axis=1, keepdims=True)
+    products = [(centred[:, : S - t] * centred[:, t:]).sum(axis=1).mean() / S for t in range(S)]
+    within = products[0] * S / (S - 1)
+    pooled = within * (S - 1) / S + (chains.mean(axis=1).var(ddof=1) if C > 1 else 0.0)
+    if pooled <= 0:
+        return float(C * S)
+    rho = 1 - (within - np.array(products) * S / (S - 1)) / pooled
+    pairs = rho[: S // 2 * 2].reshape(-1, 2).sum(axis=1)
+    stop = int(np.argmax(pairs < 0)) if (pairs < 0).any() else len(pairs)
+    total = np.minimum.accumulate(pairs[:stop]).sum() if stop else 0.5
+    return float(min(C * S / max(2 * total - 1, 1e-12), C * S))
