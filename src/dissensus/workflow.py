@@ -246,13 +246,13 @@ def label_pieces(model: Model, size: int = PIECE) -> Iterator[pa.Table]:
     from dissensus.io.labels_file import label_columns
 
     ids, names = model.item_vocabulary_.arrow, model.class_vocabulary_.arrow
-    decision = model._decision()
+    known = model.intervals()
     for first in range(0, max(len(ids), 1), size):
         rows = slice(first, first + size)
         chances = model.label_distributions_[rows]
-        best = pa.array(decision[rows].argmax(axis=1))
-        labels, counts = names.take(best), model.n_labels_[rows]
-        yield pa.table(label_columns(ids[rows], labels, model.classes_, chances, counts))
+        labels, counts = names.take(pa.array(chances.argmax(axis=1))), model.n_labels_[rows]
+        here = None if known is None else known.rows(rows)
+        yield pa.table(label_columns(ids[rows], labels, model.classes_, chances, counts, here))
 
 
 def annotator_table(run: Refinement) -> Any:

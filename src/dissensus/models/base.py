@@ -41,6 +41,10 @@ class Intervals:
     sure: Array  # (M,): P(the label is the population's most common answer)
     worth: Array  # (M,): so many labels drawn from the whole population would tell as much about the item
 
+    def rows(self, part: slice) -> Intervals:
+        """The same of some items."""
+        return Intervals(self.low[part], self.high[part], self.sure[part], self.worth[part])
+
 
 class Model(Savable):
     """Base of every model.
@@ -247,7 +251,8 @@ class Model(Savable):
         if not rule.holds(interval):
             raise bad_parameter("to_frame", "interval", rule.words, interval)
         chances, known = self.label_distributions_, self.intervals(interval)
-        columns = label_columns(self.items_, self.predict(), self.classes_, chances, self.n_labels_, known)
+        labels = self.classes_[chances.argmax(axis=1)]
+        columns = label_columns(self.items_, labels, self.classes_, chances, self.n_labels_, known)
         return make_frame(columns, self.frame_kind_)
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView | None:

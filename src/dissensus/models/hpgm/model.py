@@ -45,7 +45,7 @@ from dissensus.models.hpgm.sampler import (
     sweep,
     traced,
 )
-from dissensus.numerics import Array, one_hot_rows
+from dissensus.numerics import Array, one_hot_rows, row_shares
 from dissensus.params import SEED, choice, integer
 
 Floats = NDArray[np.float32]
@@ -271,7 +271,7 @@ class HPGM(Model):
             own = np.vstack([draws.own[t], draws.psi[t] @ draws.phi[t]])[item]
             lam = draws.numbers[t, 2]
             total += (1 - lam) * np.einsum("epk,ek->ep", matrices, beliefs) + lam * own
-        return np.asarray(total / total.sum(axis=1, keepdims=True))
+        return row_shares(total)
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
         """The clusters of the draw that is most like all draws (Dahl 2006), those that are not empty."""
@@ -334,7 +334,7 @@ class HPGM(Model):
         rows = np.linspace(0, len(fitted.share_draws_) - 1, len(told.shares)).astype(int)
         before = fitted.share_draws_[rows][:, item]
         self.share_draws_ = np.where(same[None, :, None], before, told.shares).astype(np.float32)
-        answers = told.answers / len(told.shares)
+        answers = row_shares(told.answers)
         self.label_distributions_ = np.where(same[:, None], fitted.label_distributions_[item], answers)
         for name, attribute in zip(Draws.__dataclass_fields__, self._draw_arrays, strict=True):
             setattr(self, attribute, getattr(told.draws, name))
@@ -370,18 +370,19 @@ def _extended(fitted: Draws, data: Data, item: Codes, annotator: Codes, seed: in
         r, q, lam = fitted.numbers[t]
         theta, phi = fitted.theta[t].astype(np.float64), fitted.phi[t].astype(np.float64)
         q_phi, r_theta = np.maximum(q * phi, TINY), np.maximum(r * theta, TINY)
+        omega = np.maximum(fitted.omega[t].astype(np.float64), TINY)
         psi = np.maximum(np.vstack([fitted.beliefs[t], fitted.psi[t]])[item].astype(np.float64), TINY)
         z[~new] = fitted.z[t][annotator[~new]]
         sizes = np.vstack([fitted.sizes[t], np.full(K, r)])[annotator].astype(np.float64)
         for _ in range(INNER + MORE_INNER * (t == 0)):
             counts = annotator_counts(data, w, own, K)
-            z[new] = draw_annotator_clusters(counts[new], r_theta, fitted.omega[t].astype(np.float64), rng)
+            z[new] = draw_annotator_clusters(counts[new], r_theta, omega, rng)
             rows = row_priors(r_theta, z)
             rows[~new] = (fitted.matrices[t] * fitted.sizes[t][:, None])[annotator[~new]]
             w = draw_clusters(data, rows, sizes, psi, q_phi, w, own, rng)
             own = draw_own(data, rows, sizes, q_phi, lam, w, own, rng)
         state = State(
-            w, z, own, theta, phi, phi.mean(axis=0), psi, fitted.omega[t].astype(np.float64),
+            w, z, own, theta, phi, phi.mean(axis=0), psi, omega,
             r, 1.0, q, 1.0, 1.0, 1.0, lam,
         )  # fmt: skip
         view = View.seen(data, state, rows, sizes, q_phi)

@@ -196,12 +196,12 @@ class State:
     @property
     def K(self) -> int:  # noqa: N802 (the paper's letter)
         """The most item clusters."""
-        return self.theta.shape[0]
+        return len(self.theta)
 
     @property
     def L(self) -> int:  # noqa: N802
         """The most annotator clusters."""
-        return self.theta.shape[1]
+        return len(self.omega)
 
 
 # ---- draws from distributions -------------------------------------------------------------------------
