@@ -34,8 +34,16 @@ from dissensus.execution.resources import current, using
 from dissensus.io.results import SUMMARY, is_ours, output_directory, write_csv, write_pieces, write_summary
 from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model
-from dissensus.params import PROCESS_BYTES, size_words
-from dissensus.selection.compare import HeldOut, choose_model, compare
+from dissensus.params import PROCESS_BYTES, check_rules, size_words
+from dissensus.selection.compare import (
+    CANDIDATES,
+    ESTIMATES,
+    FAST_CANDIDATES,
+    Choice,
+    HeldOut,
+    choose_model,
+    compare,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,10 +67,16 @@ class Refinement:
     annotations: Annotations
     model: Model
     held_out: list[HeldOut]
-    chosen: bool  # True: the model was chosen by held-out likelihood
+    reason: str  # why it is this model; empty where it was named
     seed: int
     seconds: dict[str, float] = field(default_factory=dict)
     test_size: float = TEST_SIZE
+    estimate: str = "population"  # the question: the population's answer, or that of known annotators
+
+    @property
+    def chosen(self) -> bool:
+        """Was the model chosen by hidden labels?"""
+        return bool(self.reason)
 
 
 # ---- choosing and fitting -----------------------------------------------------------------------------
@@ -73,6 +87,8 @@ def refine(
     model: str = "auto",
     settings: Mapping[str, Any] | None = None,
     *,
+    estimate: str = "population",
+    fast: bool = False,
     seed: int = 0,
     n_jobs: int = -1,
     test_size: float = TEST_SIZE,
@@ -80,32 +96,38 @@ def refine(
 ) -> Refinement:
     """Fit the named model to all labels, or the one that best foresees hidden ones (``"auto"``).
 
-    ``test_size`` is the share of (item, annotator) pairs hidden for the comparison; 0 leaves it out for a
-    named model.
+    ``estimate`` is the question: what the ``"population"`` would answer about an item, or known
+    ``"annotators"``; models are compared by the answer asked for. ``fast`` leaves sampled models out: seconds
+    instead of minutes, but no intervals. ``test_size`` is the share of (item, annotator) pairs hidden for the
+    comparison; 0 leaves it out for a named model.
     """
     if not 0 <= test_size < 1:
         raise bad_parameter("refine", "test_size", "a float >= 0 and < 1", test_size)
+    check_rules("refine", ESTIMATES, estimate=estimate)
     if model == "auto" and settings:
         raise ParameterError(f"{', '.join(settings)}: name the model= that should take this")
 
     seconds: dict[str, float] = {}
     with shown(progress) as tell:
         with _timed("compare", seconds):
-            wanted, table = _decide(annotations, model, settings or {}, seed, n_jobs, test_size, tell)
-        with _timed("fit", seconds), _fit_told(wanted, COMPARED if table else 0.0, tell):
-            fitted = wanted.fit(annotations)
-    return Refinement(annotations, fitted, table, model == "auto", seed, seconds, test_size or TEST_SIZE)
+            question = {"estimate": estimate, "candidates": FAST_CANDIDATES if fast else CANDIDATES}
+            choice = _decide(annotations, model, settings or {}, question, seed, n_jobs, test_size, tell)
+        with _timed("fit", seconds), _fit_told(choice.model, COMPARED if choice.table else 0.0, tell):
+            fitted = choice.model.fit(annotations)
+    hidden = test_size or TEST_SIZE
+    return Refinement(annotations, fitted, choice.table, choice.reason, seed, seconds, hidden, estimate)
 
 
 def _decide(
     annotations: Annotations,
     name: str,
     settings: Mapping[str, Any],
+    question: Mapping[str, Any],
     seed: int,
     n_jobs: int,
     test_size: float,
     tell: Progress,
-) -> tuple[Model, list[HeldOut]]:
+) -> Choice:
     """The model to fit to all labels, and how it and others foresaw hidden ones."""
 
     def comparing(what: str, share: float) -> None:
@@ -113,13 +135,13 @@ def _decide(
 
     shared: dict[str, Any] = {"test_size": test_size or TEST_SIZE, "n_jobs": n_jobs, "progress": comparing}
     if name == "auto":
-        return choose_model(annotations, seed, **shared)
+        return choose_model(annotations, seed, **question, **shared)
     wanted = build_model(name, settings, seed=seed, n_jobs=n_jobs)
     if not test_size:
-        return wanted, []
+        return Choice(wanted, [], "")
     rivals = [wanted] if name == YARDSTICK else [wanted, build_model(YARDSTICK, {})]
     # One after the other: the counts take no time, and the model has all threads.
-    return wanted, compare(annotations, rivals, seed, **shared | {"n_jobs": 1})
+    return Choice(wanted, compare(annotations, rivals, seed, **shared | {"n_jobs": 1}), "")
 
 
 @contextmanager
@@ -177,7 +199,8 @@ def write_selection(
     progress: ShowProgress = None,
 ) -> dict[str, Any]:
     """Write a search's table and its winner, fitted to all labels; otherwise as :func:`write_run`."""
-    run = Refinement(annotations, selection.model, [], True, selection.seed, {"search": selection.seconds})
+    took = {"search": selection.seconds}
+    run = Refinement(annotations, selection.model, [], "the best cell of the search", selection.seed, took)
     found = {key: value for key, value in selection.to_dict().items() if key != "cells"}
     looks = None if page is None else {"held_out": None, "selection": selection, **page}
     notice = {"command": command, "source": source, "search": found}
@@ -297,7 +320,9 @@ def summary(run: Refinement) -> dict[str, Any]:
 
     return {
         "model": name_of(run.model),
+        "estimate": run.estimate,
         "chosen_by": "held-out likelihood" if run.chosen else "name",
+        "reason": run.reason or None,
         "settings": run.model.get_params(deep=False),
         "seed": run.seed,
         "stopped": run.model.stopped_,

@@ -95,13 +95,14 @@ def contest(seed: int) -> Contest:
 
     simulation = simulate(**CROWD, seed=seed)
     annotations = simulation.annotations
-    chosen, table = choose_model(annotations, seed)
+    choice = choose_model(annotations, seed)
+    chosen, table = choice.model, choice.table
     contenders = [_contender("raw counts", EmpiricalDistribution(smoothing=0.0), None, simulation)]
     contenders += [
         _contender(name_of(row.model), row.model, row.score, simulation) for row in best_of_each(table)
     ]
     # The chosen model is one of the contenders, and fitted with them.
-    run = Refinement(annotations, chosen, table, True, seed)
+    run = Refinement(annotations, chosen, table, choice.reason, seed)
     return Contest(simulation, sorted(contenders, key=lambda one: one.kl.value), run)
 
 

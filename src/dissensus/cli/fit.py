@@ -20,7 +20,7 @@ from dissensus.cli.options import (
     stem,
     unbundled,
 )
-from dissensus.cli.settings import Machine, Settings, TestSize
+from dissensus.cli.settings import Estimate, Fast, Machine, Settings, TestSize
 from dissensus.cli.terminal import amounts, count, say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def fit(
     features: ItemFeatures,
     page: Page,
     machine: Machine,
+    estimate: Estimate = "population",
+    fast: Fast = False,
     test_size: TestSize = 0.2,
     as_json: Json = False,
 ) -> None:
@@ -61,6 +63,8 @@ def fit(
             annotations,
             settings.model,
             settings.chosen(),
+            estimate=estimate,
+            fast=fast,
             seed=settings.seed,
             n_jobs=settings.jobs,
             test_size=test_size,
@@ -101,9 +105,9 @@ def _show(run: Refinement, gold_accuracy: float | None) -> None:
         hidden = count(run.held_out[0].n_hidden, "hidden label")
         title = f"Mean log-probability of {hidden} (nats, higher is better)"
         show_table(title, ["model", "given item and annotator", "given item", "seconds"], rows, best)
-    grounds = " (best of these)" if run.held_out else " (too few labels to choose by)"
-    why = grounds if run.chosen else ""
-    say(f"Model: {run.model}{why}; stopped by {run.model.stopped_}")
+    say(f"Model: {run.model}; stopped by {run.model.stopped_}")
+    if run.reason:
+        say(f"Why: {run.reason}")
     if gold_accuracy is not None:
         say(f"Gold labels: {gold_accuracy:.1%} right")
 
@@ -112,5 +116,5 @@ def _held_out_rows(run: Refinement) -> tuple[list[list[Any]], int]:
     from dissensus.models import title_of
 
     rows = [[title_of(row.model), row.score, row.score_items, f"{row.seconds:.2f}"] for row in run.held_out]
-    scores = [row.score for row in run.held_out]
+    scores = [row.measure(run.estimate) for row in run.held_out]
     return rows, scores.index(max(scores))

@@ -55,6 +55,17 @@ TestSize = Annotated[
         help="Share of labels hidden to judge the model by; 0: none, for a named model.",
     ),
 ]
+Estimate = Annotated[
+    str,
+    _model(
+        "--estimate",
+        metavar="WHOSE",
+        help="The question: what the population would answer, or known annotators.",
+    ),
+]
+Fast = Annotated[
+    bool, _model("--fast", help="Leave sampled models out: seconds instead of minutes, but no intervals.")
+]
 SetOption = Annotated[
     list[str], _model("--set", "-s", metavar="NAME=VALUE", help="Any setting of the model; repeatable.")
 ]

@@ -56,6 +56,7 @@ class Model(Savable):
     # Fitted arrays that a saved model keeps.
     _arrays: ClassVar[tuple[str, ...]] = ()
     _needs_annotators: ClassVar[bool] = False
+    _sizes_are_bounds: ClassVar[bool] = False  # clusters that are not needed stay empty
     _fitted_by = "label_distributions_"
     uses_features: ClassVar[bool] = False  # whether it also learns from features of the items
 
@@ -207,26 +208,31 @@ class Model(Savable):
 
     def score(self, hidden: Any) -> float:
         """Mean log P(label | item, annotator) over the labels of ``hidden``."""
-        return self._mean_log(hidden, self._pair_distributions)
+        return float(self.log_chances(hidden).mean())
 
     def score_items(self, hidden: Any) -> float:
         """Mean log P(label | item) over the labels of ``hidden``."""
-        return self._mean_log(hidden, lambda item, _: self._item_distributions(item))
+        return float(self.log_chances(hidden, annotators=False).mean())
 
-    def _mean_log(self, hidden: Any, distributions: Any) -> float:
+    def log_chances(self, hidden: Any, annotators: bool = True) -> Array:
+        """log P(label | item, annotator) of every label of ``hidden``, or log P(label | item)."""
         self._check_fitted()
         known = self._in_own_classes(as_annotations(hidden))
         if not known.n_labels:
             raise DataError("there is no label to score; give at least one")
         item = _translate(known.item, known.item_vocabulary, self.item_vocabulary_)
         annotator = _translate(known.annotator, known.annotator_vocabulary, self.annotator_vocabulary_)
-        logs = 0.0
+        logs = np.empty(known.n_labels)
         for rows in _batches(known.n_labels):
-            chances = distributions(item[rows], annotator[rows])
+            chances = (
+                self._pair_distributions(item[rows], annotator[rows])
+                if annotators
+                else self._item_distributions(item[rows])
+            )
             given = np.take_along_axis(chances, known.label[rows, None].astype(np.intp), axis=1)
             with np.errstate(divide="ignore"):
-                logs += float(np.log(given).sum())
-        return logs / known.n_labels
+                logs[rows] = np.log(given[:, 0])
+        return logs
 
     def _in_own_classes(self, known: Annotations) -> Annotations:
         """The annotations with label codes of this model's classes."""

@@ -1,7 +1,11 @@
 """Which model describes these labels best? The one that best foresees labels it has not seen.
 
 A fifth of the (item, annotator) pairs is hidden; every candidate is fitted to the rest and asked for the
-probability of each hidden label. What counts is the mean log-probability per label, in nats (``score``).
+probability of each hidden label, in nats. What counts is the answer that was asked for (``estimate``): for
+the ``"population"``, P(label | item); for known ``"annotators"``, P(label | item, annotator).
+
+Candidates that differ by less than two standard errors (paired over items) are tied. Among the tied, those
+whose answers contradict no unanimous item come first, and of these the one named first in ``CANDIDATES``.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
@@ -21,31 +26,37 @@ from dissensus.execution.resources import current, using
 from dissensus.execution.threads import executor
 from dissensus.models import CLUSTER_SETTINGS, build_model, name_of, title_of
 from dissensus.models.base import Model
-from dissensus.params import n_cores, size_words, with_settings
+from dissensus.numerics import Array
+from dissensus.params import Rule, check_rules, choice, n_cores, size_words, with_settings
 
-#: What is tried: the name of a model and the settings to try it with.
+#: What is tried: the name of a model and the settings to try it with, in the order in which ties are broken.
 CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
-    ("majority", {}),
+    ("hpgm", {}),
     ("empirical", {}),
-    ("fmm", {"n_item_clusters": 4}),
     ("fmm", {"n_item_clusters": 8}),
     ("fmm", {"n_item_clusters": 16}),
-    ("fmm", {"n_item_clusters": 32}),
-    ("one-coin", {}),
     ("dawid-skene", {}),
     ("cbcc", {}),
-    ("pgm", {"n_item_clusters": 6, "n_annotator_clusters": 4}),
     ("pgm", {"n_item_clusters": 12, "n_annotator_clusters": 8}),
-    ("pgm", {"n_item_clusters": 20, "n_annotator_clusters": 20}),
+)
+#: Candidates that are fitted by EM: seconds instead of minutes, and no intervals.
+FAST_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    *CANDIDATES[1:],
     ("pgm", {"n_item_clusters": 20, "n_annotator_clusters": 20, "inference": "vb"}),
 )
+# Settings for the comparison alone: shorter chains tell as well which model is better.
+FOR_COMPARISON: Mapping[str, Mapping[str, Any]] = {"hpgm": {"n_chains": 2, "n_sweeps": 90}}
+
+ESTIMATES: dict[str, Rule] = {"estimate": choice("population", "annotators")}
 FALLBACK = "empirical"  # where there are too few labels to choose by
 FEWEST_HIDDEN = 20  # hidden pairs that a choice needs
-MOST_LABELS = 200_000  # labels that a choice is based on
+MOST_LABELS = 50_000  # labels that a choice is based on
+TIED = 2.0  # standard errors up to which a difference is none
+UNANIMOUS, LEAST_SHARE = 5, 0.6  # labels of an item that agree, and the share their class should then have
 HIDING_BYTES = 32  # a label, to cut labels into two parts: their pairs, an order of those, and copies of rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HeldOut:
     """How well one candidate foresaw the hidden labels."""
 
@@ -54,6 +65,9 @@ class HeldOut:
     score_items: float  # mean log P(label | item)
     n_hidden: int  # labels hidden
     seconds: float  # to fit and to score
+    contradicted: int = 0  # unanimous items whose common answer got less than ``LEAST_SHARE``
+    logs: Array | None = None  # (2, hidden): log P of each label given item and annotator, and given item
+    item: NDArray[np.int32] | None = None  # (hidden,): the hidden labels' items
 
     def as_row(self) -> dict[str, Any]:
         """The same as plain values, for tables and JSON."""
@@ -64,32 +78,96 @@ class HeldOut:
             "score_items": self.score_items,
             "n_hidden": self.n_hidden,
             "seconds": round(self.seconds, 3),
+            "contradicted": self.contradicted,
         }
+
+    def measure(self, estimate: str) -> float:
+        """The score that answers the question."""
+        return self.score_items if estimate == "population" else self.score
+
+    def ahead_of(self, other: HeldOut, estimate: str) -> tuple[float, float]:
+        """By how much it is better than another on the same hidden labels, and the standard error of that.
+
+        Labels of one item move together, so it is items that the error is taken over.
+        """
+        which = 1 if estimate == "population" else 0
+        assert self.logs is not None
+        assert other.logs is not None
+        assert self.item is not None
+        with np.errstate(invalid="ignore"):
+            difference = self.logs[which] - other.logs[which]
+        if not np.isfinite(difference).all():
+            return self.measure(estimate) - other.measure(estimate), 0.0
+        mean = float(difference.mean())
+        sums = np.bincount(self.item, difference - mean)
+        return mean, float(np.sqrt((sums**2).sum()) / len(difference))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The model to fit to all labels, how every candidate did, and why it is this one."""
+
+    model: Model
+    table: list[HeldOut]
+    reason: str
 
 
 def choose_model(
     annotations: Annotations,
     seed: int = 0,
     *,
+    estimate: str = "population",
     candidates: Sequence[tuple[str, Mapping[str, Any]]] = CANDIDATES,
     test_size: float = 0.2,
     n_jobs: int = -1,
     progress: ShowProgress = None,
-) -> tuple[Model, list[HeldOut]]:
-    """The candidate with the highest held-out ``score`` (not fitted yet), and how every one of them did.
+) -> Choice:
+    """The candidate that best foresees hidden labels (not fitted yet), how each did, and the reason.
 
     Candidates that cannot apply are left out: those with more clusters than there is anything to cluster,
-    and those that need annotators where the data have none. With too few labels to choose by, the table is
-    empty and the smoothed counts are chosen; with very many, a seeded part of the items (as many as have
-    ``MOST_LABELS`` labels) stands for all.
+    and those that need annotators where the data have none. Where labels cannot tell models apart, the
+    smoothed counts are chosen and the table is empty; where there are very many, a seeded part of the items
+    (as many as have ``MOST_LABELS`` labels) stands for all.
     """
-    if round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
-        return build_model(FALLBACK, {}, seed=seed, n_jobs=n_jobs), []
+    check_rules("choose_model", ESTIMATES, estimate=estimate)
+    why_not = _cannot_compare(annotations, test_size)
+    if why_not:
+        return Choice(build_model(FALLBACK, {}, seed=seed, n_jobs=n_jobs), [], why_not)
     models = [build_model(name, settings, seed=seed, n_jobs=n_jobs) for name, settings in candidates]
     fitting = [model for model in models if _applies(model, annotations)]
     sample = _sample(annotations, seed)
     table = compare(sample, fitting, seed, test_size=test_size, n_jobs=n_jobs, progress=progress)
-    return max(table, key=lambda row: row.score).model, table
+    return _chosen(table, estimate)
+
+
+def _cannot_compare(annotations: Annotations, test_size: float) -> str:
+    """Why nothing can be chosen by hidden labels; empty where it can."""
+    if int(np.diff(annotations.item_pointers).max(initial=0)) < 2:
+        return "no item has two labels, so nothing tells how labels of an item go together: smoothed counts"
+    if round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
+        return "too few labels to choose by: smoothed counts"
+    return ""
+
+
+def _chosen(table: list[HeldOut], estimate: str) -> Choice:
+    best = max(table, key=lambda row: row.measure(estimate))
+    behind = {id(row): best.ahead_of(row, estimate) for row in table}
+    tied = [row for row in table if behind[id(row)][0] <= TIED * behind[id(row)][1] or row is best]
+    true = [row for row in tied if not row.contradicted]
+    taken = (true or tied)[0]
+    return Choice(taken.model, table, _reason(taken, best, tied, behind[id(taken)]))
+
+
+def _reason(taken: HeldOut, best: HeldOut, tied: list[HeldOut], behind: tuple[float, float]) -> str:
+    name, others = title_of(taken.model), [title_of(row.model) for row in tied if row is not taken]
+    if not others:
+        return f"{name} foresees hidden labels best"
+    if taken is best:
+        return f"{name} foresees hidden labels best; tied with {', '.join(others)}"
+    skipped = [title_of(row.model) for row in tied if row.contradicted and row is not taken]
+    truth = f"; the answers of {', '.join(skipped)} contradict unanimous items" if skipped else ""
+    gap = f"{behind[0]:.4f} ± {behind[1]:.4f} nats"
+    return f"{name} is tied with {title_of(best.model)} ({gap} behind) and comes first{truth}"
 
 
 def compare(
@@ -141,14 +219,26 @@ def _compared(
         tell(f"held-out labels: {title_of(model)}", len(done) / len(models))
         started = time.perf_counter()
         # A copy, so that the candidate itself stays unfitted.
-        own = {"n_jobs": 1} if n_at_once > 1 and hasattr(model, "n_jobs") else {}
-        fitted = with_settings(model, own).fit(kept)
-        score, score_items = fitted.score(hidden), fitted.score_items(hidden)
+        own = dict(FOR_COMPARISON.get(name_of(model), {}))
+        if n_at_once > 1 and hasattr(model, "n_jobs"):
+            own["n_jobs"] = 1
+        found = _scored(model, with_settings(model, own).fit(kept), kept, hidden)
         done.append(repr(model))
-        return HeldOut(model, score, score_items, hidden.n_labels, time.perf_counter() - started)
+        return replace(found, seconds=time.perf_counter() - started)
 
     with executor(n_at_once) as pool:
         return pool.map(trial, models)
+
+
+def _scored(model: Model, fitted: Model, kept: Annotations, hidden: Annotations) -> HeldOut:
+    """What a fit to the kept labels makes of the hidden ones."""
+    logs = np.stack([fitted.log_chances(hidden), fitted.log_chances(hidden, annotators=False)])
+    counts = kept.counts
+    unanimous = (counts.max(axis=1) == counts.sum(axis=1)) & (counts.sum(axis=1) >= UNANIMOUS)
+    shares = fitted.label_distributions_[unanimous, counts[unanimous].argmax(axis=1)]
+    contradicted = int((shares < LEAST_SHARE).sum())
+    means = [float(row.mean()) for row in logs]
+    return HeldOut(model, means[0], means[1], hidden.n_labels, 0.0, contradicted, logs, hidden.item)
 
 
 def _sample(annotations: Annotations, seed: int) -> Annotations:
@@ -163,6 +253,6 @@ def _sample(annotations: Annotations, seed: int) -> Annotations:
 def _applies(model: Model, annotations: Annotations) -> bool:
     if model._needs_annotators and annotations.anonymous:
         return False
-    return all(
+    return model._sizes_are_bounds or all(
         getattr(model, setting, 1) <= getattr(annotations, size) for setting, size in CLUSTER_SETTINGS.items()
     )

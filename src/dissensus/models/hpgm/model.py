@@ -132,6 +132,7 @@ class HPGM(Model):
     _draw_arrays = tuple(f"{name}_draws_" for name in Draws.__dataclass_fields__)
     _arrays = ("share_draws_", *_draw_arrays, "annotator_weights_", "rhat_", "effective_draws_")
     _needs_annotators = True
+    _sizes_are_bounds = True
 
     share_draws_: Floats  # (D, M, P): the population's answers
     annotator_weights_: Array  # (N,): what each annotator counts in the population
