@@ -26,6 +26,7 @@ from dissensus.execution.run import Run
 from dissensus.models.base import Intervals, Model
 from dissensus.models.clusters import ClusterView
 from dissensus.models.hpgm.sampler import (
+    FEW_GROUPS,
     QUANTITIES,
     TINY,
     Data,
@@ -67,7 +68,7 @@ class Draws:
     matrices: Floats  # (T, N, P, K): E π_nk
     sizes: Floats  # (T, N, K): r + n_nk, how many labels E π_nk stands on, its prior's included
     population: Floats  # (T, K, P): Σ_n v_n E π_nk
-    spread: Floats  # (T, K): how many labels that stands on
+    drawn_population: Floats  # (T, K, P): the same with all its uncertainty drawn
     theta: Floats  # (T, K, L, P)
     phi: Floats  # (T, K, P)
     psi: Floats  # (T, K)
@@ -80,18 +81,18 @@ class Draws:
     def empty(cls, n: int, data: Data, K: int, L: int) -> Draws:
         """Room for ``n`` draws."""
         M, N, P = data.M, data.N, data.P
-        shapes = [(M, K), (M, P), (N, P, K), (N, K), (K, P), (K,), (K, L, P), (K, P), (K,), (L,)]
+        shapes = [(M, K), (M, P), (N, P, K), (N, K), (K, P), (K, P), (K, L, P), (K, P), (K,), (L,)]
         tables: list[Any] = [np.zeros((n, *shape), np.float32) for shape in shapes]
         rest: list[Any] = [np.zeros((n, N), np.int32), np.zeros((n, 3)), np.zeros((n, N, 2), np.float32)]
         return cls(*tables, *rest)
 
-    def put(self, t: int, data: Data, view: View, weights: Array) -> None:
-        """Write a draw into row ``t``."""
+    def put(self, t: int, data: Data, view: View, weights: Array, drawn: Array) -> None:
+        """Write a draw into row ``t``; ``drawn`` is a draw of the population."""
         state = view.state
         self.beliefs[t], self.own[t] = view.beliefs, view.rho
         self.matrices[t], self.sizes[t] = view.pi, view.sizes
         self.population[t] = view.population(weights)
-        self.spread[t] = view.spread(weights, view.population(weights))
+        self.drawn_population[t] = drawn
         self.theta[t], self.phi[t] = state.theta, state.phi
         self.psi[t], self.omega[t] = state.psi, state.omega
         self.z[t], self.numbers[t] = state.z, (state.r, state.q, state.lam)
@@ -207,10 +208,12 @@ class HPGM(Model):
         ascent = run.ascent(Chain, f"chain-{number}")
         chain = ascent.resumed
         if chain is None:
-            # Every second chain starts with annotators all over the clusters, the others with all alike.
+            # Chains start from few groups of items or from all K in turn, with annotators alike or spread:
+            # agreement of chains that began so differently means something.
             rng = np.random.default_rng([self.seed, number])
+            groups, spread = K if number % 2 else FEW_GROUPS, number // 2 % 2 == 1
             chain = Chain(
-                start(data, K, L, rng, spread=number % 2 == 1),
+                start(data, K, L, rng, n_groups=groups, spread=spread),
                 np.zeros((data.M, data.P)),
                 np.zeros(data.P),
                 np.zeros((n_shares, data.M, data.P), np.float32),
@@ -236,13 +239,13 @@ class HPGM(Model):
         chain.answers[...] += answers
         chain.prior[...] += view.unseen(population)
         chain.trace[kept] = traced(data, view, answers)
+        drawn = view.drawn_population(weights, rng)
         share = spaced(kept, n_kept, len(chain.shares))
         if share is not None:
-            own, spread = own_counts(data, chain.state.own), view.spread(weights, population)
-            chain.shares[share] = view.drawn_items(own, population, spread, rng)
+            chain.shares[share] = view.drawn_items(own_counts(data, chain.state.own), drawn, rng)
         whole = spaced(kept, n_kept, len(chain.draws.z))
         if whole is not None:
-            chain.draws.put(whole, data, view, weights)
+            chain.draws.put(whole, data, view, weights, drawn)
 
     # ---- what it knows --------------------------------------------------------------------------------
 
@@ -389,7 +392,8 @@ def _extended(fitted: Draws, data: Data, item: Codes, annotator: Codes, seed: in
         view = View.seen(data, state, rows, sizes, q_phi)
         population = fitted.population[t].astype(np.float64)
         told.answers[...] += view.items(population)
-        told.shares[t] = view.drawn_items(own_counts(data, own), population, fitted.spread[t], rng)
+        drawn = fitted.drawn_population[t].astype(np.float64)
+        told.shares[t] = view.drawn_items(own_counts(data, own), drawn, rng)
         _carry(told.draws, t, fitted, view)
     return told
 
@@ -398,7 +402,7 @@ def _carry(draws: Draws, t: int, fitted: Draws, view: View) -> None:
     """Write row ``t``: the view's items and annotators, the fit's parameters."""
     draws.beliefs[t], draws.own[t] = view.beliefs, view.rho
     draws.matrices[t], draws.sizes[t], draws.z[t] = view.pi, view.sizes, view.state.z
-    for name in ("population", "spread", "theta", "phi", "psi", "omega", "numbers"):
+    for name in ("population", "drawn_population", "theta", "phi", "psi", "omega", "numbers"):
         getattr(draws, name)[t] = getattr(fitted, name)[t]
 
 

@@ -49,10 +49,10 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Codes = NDArray[np.integer]
 
+SMALL_ALPHA = 0.1  # Dirichlets with less than this in all are drawn by logarithms
 TINY = 1e-300  # the least share a Dirichlet draw may have, so that logarithms stay finite
 PIECE = 1 << 13  # labels at a time, so that a table of labels and clusters fits a cache
-MOST_SAMPLES = 40_000_000  # numbers a chain keeps for intervals
-FEW_GROUPS = 6  # of items, when a chain starts
+FEW_GROUPS = 6  # of items, when a chain starts; every second one starts with all K
 SMALL_COUNT = 24  # Γ(α + c) / Γ(α) is tabulated up to this count c, and computed beyond
 
 
@@ -208,8 +208,18 @@ class State:
 
 
 def draw_dirichlet(alpha: Floats, rng: np.random.Generator, axis: int = -1) -> Floats:
-    """Dirichlet draws along ``axis``: independent gammas over their sum."""
-    gammas = np.maximum(rng.standard_gamma(alpha), TINY)
+    """Dirichlet draws along ``axis``: independent gammas over their sum.
+
+    Gammas of very small shape are all 0 in floating point; their logarithms are not: with U uniform,
+    Gamma(α) = Gamma(α + 1) U^{1/α}.
+    """
+    if alpha.sum(axis=axis).min(initial=1.0) < SMALL_ALPHA:
+        logs = np.log(1.0 - rng.random(alpha.shape)) / np.maximum(alpha, TINY)
+        logs += np.log(rng.standard_gamma(alpha + 1.0))
+        gammas = np.exp(logs - logs.max(axis=axis, keepdims=True))
+    else:
+        gammas = rng.standard_gamma(alpha)
+    gammas = np.maximum(gammas, TINY)
     return np.asarray(gammas / gammas.sum(axis=axis, keepdims=True))
 
 
@@ -622,23 +632,29 @@ class View:
         state = self.state
         return np.asarray(state.psi @ ((1 - state.lam) * population + state.lam * state.phi))
 
-    def drawn_items(self, own: Ints, population: Floats, spread: Floats, rng: np.random.Generator) -> Floats:
-        """(M, P): Y_m with everything drawn, for intervals: the state's w, ρ_m, and the population's π.
+    def drawn_population(self, weights: Floats, rng: np.random.Generator) -> Floats:
+        """(K, P): Σ_n v_n π_nk with v and π drawn.
 
-        Σ_n v_n π_nk is a weighted sum of Dirichlets; one Dirichlet of its mean and variance stands for it.
+        The annotators are a sample of the population, so their weights are drawn too: the Bayesian bootstrap
+        (Rubin 1981), v_n times an exponential. Given v it is a weighted sum of Dirichlets, for which stands
+        one Dirichlet of the same mean and variance (summed over classes).
         """
-        state = self.state
-        theirs = draw_dirichlet(population * spread[:, None], rng)
-        rho = draw_dirichlet(np.maximum(state.q * state.phi[state.w], TINY) + own, rng)
-        return np.asarray((1 - state.lam) * theirs[state.w] + state.lam * rho)
-
-    def spread(self, weights: Floats, population: Floats) -> Floats:
-        """(K,): the concentration c of that Dirichlet, by equal variance summed over classes."""
+        weights = weights * rng.standard_exponential(len(weights))
+        weights = weights / max(weights.sum(), TINY)
+        mean = self.population(weights)
         # Σ_p Y_p (1 − Y_p) / (c + 1) = Σ_n v_n² Σ_p π_np (1 − π_np) / (r + n_nk + 1)
         alone = 1 - (self.pi**2).sum(axis=1)  # (N, K)
         variance = (weights[:, None] ** 2 * alone / (self.sizes + 1)).sum(axis=0)
-        together = 1 - (population**2).sum(axis=1)
-        return np.asarray(np.maximum(together / np.maximum(variance, 1e-12) - 1, 1e-3))
+        c = (1 - (mean**2).sum(axis=1)) / np.maximum(variance, TINY) - 1
+        # as 1 − Σ_p Y² ≥ Σ_n v_n (1 − Σ_p π²), c is at least the least r + n_nk; rounding must keep it so
+        c = np.clip(c, self.sizes.min(axis=0), 1e9)
+        return draw_dirichlet(np.maximum(mean, TINY) * c[:, None], rng)
+
+    def drawn_items(self, own: Ints, population: Floats, rng: np.random.Generator) -> Floats:
+        """(M, P): Y_m with everything drawn, for intervals: the state's w, ρ_m, and a drawn population."""
+        state = self.state
+        rho = draw_dirichlet(np.maximum(state.q * state.phi[state.w], TINY) + own, rng)
+        return np.asarray((1 - state.lam) * population[state.w] + state.lam * rho)
 
 
 def product(left: Floats, right: Floats) -> Floats:
