@@ -382,7 +382,8 @@ def _extended(fitted: Draws, data: Data, item: Codes, annotator: Codes, seed: in
             counts = annotator_counts(data, w, own, K)
             z[new] = draw_annotator_clusters(counts[new], r_theta, omega, rng)
             rows = row_priors(r_theta, z)
-            rows[~new] = (fitted.matrices[t] * fitted.sizes[t][:, None])[annotator[~new]]
+            theirs = fitted.matrices[t].astype(np.float64) * fitted.sizes[t][:, None]
+            rows[~new] = np.maximum(theirs[annotator[~new]], TINY)
             w = draw_clusters(data, rows, sizes, psi, q_phi, w, own, rng)
             own = draw_own(data, rows, sizes, q_phi, lam, w, own, rng)
         state = State(

@@ -1,0 +1,152 @@
+"""HPGM as a user meets it: its answers, how sure it is of them, new items, and fits that were stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dissensus as ds
+from cluster_help import Counting, StoppedError
+from dissensus.metrics import kl
+from dissensus.models.hpgm.model import spaced
+from sizes import usually
+
+CROWD = ds.simulate(160, 30, 3, labels_per_item=6, seed=4)
+LABELS = CROWD.annotations
+SHORT: dict[str, Any] = {"n_sweeps": 40, "n_chains": 2}
+
+
+@pytest.fixture(scope="module")
+def fitted() -> ds.HPGM:
+    return ds.HPGM(n_sweeps=90).fit(LABELS)
+
+
+def assert_same(first: ds.HPGM, second: ds.HPGM) -> None:
+    for name in ("label_distributions_", "prior_distribution_", "rhat_", *ds.HPGM._arrays):
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name), err_msg=name)
+
+
+def test_it_is_nearer_to_the_population_than_counts_and_mixtures(fitted: ds.HPGM) -> None:
+    truth = CROWD.population_by_load
+    assert kl(truth, fitted.label_distributions_) < kl(truth, ds.FMM(8).fit(LABELS).label_distributions_)
+    counts = ds.EmpiricalDistribution().fit(LABELS)
+    assert kl(truth, fitted.label_distributions_) < 0.6 * kl(truth, counts.label_distributions_)
+
+
+def test_nine_in_ten_intervals_hold_the_truth(fitted: ds.HPGM) -> None:
+    known = fitted.intervals(0.9)
+    truth = CROWD.population_by_load
+    covered = ((known.low <= truth) & (truth <= known.high)).mean()
+    assert 0.80 < covered < 0.97
+    narrow = fitted.intervals(0.5)
+    assert ((known.high - known.low) >= (narrow.high - narrow.low)).all()
+
+
+@pytest.mark.verify
+def test_coverage_over_many_crowds() -> None:
+    covered = []
+    for seed in range(usually(3, verify=20)):
+        crowd = ds.simulate(200, 40, 4, labels_per_item=6, seed=100 + seed)
+        known = ds.HPGM().fit(crowd.annotations).intervals(0.9)
+        truth = crowd.population_by_load
+        covered.append(((known.low <= truth) & (truth <= known.high)).mean())
+    assert 0.86 < np.mean(covered) < 0.94
+
+
+def test_more_labels_make_it_surer() -> None:
+    few, many = (ds.simulate(60, 20, 3, labels_per_item=n, seed=1).annotations for n in (3, 12))
+    widths = []
+    for labels in (few, many):
+        known = ds.HPGM(**SHORT).fit(labels).intervals()
+        widths.append((known.high - known.low).mean())
+    assert widths[1] < widths[0]
+
+
+def test_an_answer_that_everybody_gave_is_the_answer() -> None:
+    rows = [(f"i{m}", f"a{n}", "yes" if m % 4 == 0 else "no") for m in range(60) for n in range(6)]
+    rng = np.random.default_rng(0)
+    for m in range(1, 60, 4):  # some items on which two of six differ
+        for n in rng.choice(6, size=2, replace=False):
+            rows[m * 6 + n] = (f"i{m}", f"a{n}", "yes")
+    item, annotator, label = zip(*rows, strict=True)
+    model = ds.HPGM(**SHORT).fit(ds.Annotations.from_arrays(item, annotator, label))
+    frame = model.to_frame().set_index("item")
+    unanimous = frame.loc[[f"i{m}" for m in range(0, 60, 4)]]
+    assert (unanimous["p_yes"] > 0.6).all()
+    assert (unanimous["label"] == "yes").all()
+
+
+def test_threads_give_the_same_bits() -> None:
+    one, two = (ds.HPGM(n_jobs=n, **SHORT).fit(LABELS) for n in (1, 2))
+    assert_same(one, two)
+    assert not np.array_equal(
+        one.label_distributions_, ds.HPGM(seed=1, **SHORT).fit(LABELS).label_distributions_
+    )
+
+
+@pytest.mark.parametrize("stop", [3, 25])
+def test_a_fit_that_was_stopped_goes_on_with_the_same_bits(stop: int, tmp_path: Path) -> None:
+    alone = ds.HPGM(n_jobs=1, **SHORT).fit(LABELS)
+    with (
+        pytest.raises(StoppedError),
+        ds.resources(checkpoint=tmp_path, checkpoint_every=2, progress=Counting(stop)),
+    ):
+        ds.HPGM(n_jobs=1, **SHORT).fit(LABELS)
+    with ds.resources(checkpoint=tmp_path, progress=False):
+        assert_same(ds.HPGM(n_jobs=1, **SHORT).fit(LABELS), alone)
+
+
+def test_chains_that_do_not_agree_say_so(fitted: ds.HPGM) -> None:
+    assert fitted.rhat_.shape == fitted.effective_draws_.shape == (len(fitted.quantities_),)
+    expected = "agreement of chains" if fitted.rhat_.max() <= 1.1 else "number of sweeps"
+    assert fitted.stopped_ == expected
+
+
+def test_new_items_get_nearly_the_answers_they_would_have_had(fitted: ds.HPGM) -> None:
+    known, new = LABELS.take_items(np.arange(110)), LABELS.take_items(np.arange(110, 160))
+    part = ds.HPGM(n_sweeps=90).fit(known)
+    moved = part.transform(new)
+    whole = fitted.predict_proba(new.items)
+    gap = np.abs(moved.label_distributions_ - whole).sum(axis=1).mean() / 2
+    assert gap < 0.08
+    prior = np.abs(part.prior_distribution_ - whole).sum(axis=1).mean() / 2
+    assert gap < 0.5 * prior
+    assert (moved.intervals().low <= moved.label_distributions_).all()
+
+
+def test_a_new_annotator_is_learned_from_their_labels(fitted: ds.HPGM) -> None:
+    # somebody who answers c1 whatever the item
+    rows = [(item, "newcomer", "c1") for item in LABELS.items[:60]]
+    moved = fitted.transform(ds.Annotations.from_arrays(*zip(*rows, strict=True)))
+    theirs = moved.predict_proba(LABELS.items[:60], ["newcomer"] * 60)[:, 0]
+    others = fitted.predict_proba(LABELS.items[:60], ["nobody"] * 60)[:, 0]
+    assert theirs.mean() > others.mean() + 0.1
+
+
+def test_the_clusters_it_shows_are_those_of_a_draw(fitted: ds.HPGM) -> None:
+    view = fitted.cluster_view()
+    assert view.annotators is not None
+    K, L, P = view.theta.shape
+    assert view.items.shape == (160, K)
+    assert view.annotators.shape == (30, L)
+    for table in (view.items, view.annotators, view.theta, view.population):
+        np.testing.assert_allclose(table.sum(axis=-1), 1.0, rtol=1e-5)
+    assert P == 3
+
+
+@pytest.mark.parametrize(("n", "size"), [(30, 12), (30, 30), (5, 2), (7, 1)])
+def test_draws_that_are_kept_are_evenly_spaced(n: int, size: int) -> None:
+    places = [spaced(index, n, size) for index in range(n)]
+    kept = [place for place in places if place is not None]
+    assert kept == list(range(size))
+    gaps = np.diff([index for index, place in enumerate(places) if place is not None])
+    assert len(gaps) == 0 or gaps.max() - gaps.min() <= 1
+
+
+@pytest.mark.parametrize("interval", [0.0, 1.5, "half"])
+def test_an_interval_is_a_share(fitted: ds.HPGM, interval: Any) -> None:
+    with pytest.raises(ds.DissensusError, match="'interval' parameter of to_frame must be a float"):
+        fitted.to_frame(interval=interval)
