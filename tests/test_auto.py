@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,14 @@ from dissensus.models import FEATURE_MODELS, MODELS, build_model, name_of, title
 from dissensus.models.empirical import EmpiricalDistribution
 from dissensus.models.fmm import FMM
 from dissensus.models.majority import MajorityVote
-from dissensus.selection.compare import CANDIDATES, choose_model, compare
+from dissensus.selection.compare import (
+    CANDIDATES,
+    FAST_CANDIDATES,
+    HeldOut,
+    _chosen,
+    choose_model,
+    compare,
+)
 
 
 def one_kind_of_item_each() -> Annotations:
@@ -43,34 +51,39 @@ def test_scores_are_the_mean_log_probability_of_the_hidden_labels() -> None:
 def test_the_mixture_wins_where_items_come_in_kinds() -> None:
     # Two kinds of item, two equally likely labels each: knowing the kind costs log 2 a label. Five labels of
     # an item are too few for its counts to say "even", so the mixture foresees hidden labels better.
-    model, table = choose_model(one_kind_of_item_each(), seed=0)
-    assert name_of(model) == "fmm"
-    best = max(table, key=lambda row: row.score)
-    assert best.model is model
-    assert best.score == pytest.approx(-math.log(2), rel=0.05)
+    mixtures = [("empirical", {}), ("fmm", {"n_item_clusters": 8}), ("fmm", {"n_item_clusters": 2})]
+    choice = choose_model(one_kind_of_item_each(), seed=0, candidates=mixtures)
+    assert name_of(choice.model) == "fmm"
+    best = max(choice.table, key=lambda row: row.score_items)
+    assert best.score_items == pytest.approx(-math.log(2), rel=0.05)
+    assert choice.reason.startswith("fmm")
 
 
 def test_the_chosen_model_is_not_fitted_yet() -> None:
-    model, _ = choose_model(simulate(30, 10, 3).annotations)
-    assert not hasattr(model, "label_distributions_")
+    choice = choose_model(simulate(30, 10, 3).annotations, candidates=FAST_CANDIDATES)
+    assert not hasattr(choice.model, "label_distributions_")
 
 
 @pytest.mark.slow
 def test_every_candidate_is_in_the_table_once() -> None:
-    _, table = choose_model(simulate(100, 40, 3).annotations)
+    table = choose_model(simulate(60, 30, 3).annotations).table
     assert [(name_of(row.model), row.as_row()["settings"]) for row in table] == [
         (name, build_model(name, settings, seed=0).get_params(deep=False)) for name, settings in CANDIDATES
     ]
 
 
 def test_candidates_with_more_clusters_than_items_are_left_out() -> None:
-    _, table = choose_model(simulate(20, 8, 3).annotations)
-    assert max(getattr(row.model, "n_item_clusters", 0) for row in table) <= 20
+    labels = simulate(12, 12, 3, labels_per_item=10).annotations
+    table = choose_model(labels, candidates=FAST_CANDIDATES).table
+    assert max(getattr(row.model, "n_item_clusters", 0) for row in table) <= 12
+    # HPGM's numbers are upper bounds, so it is there whatever the numbers are
+    bounds = [("hpgm", {"n_sweeps": 10, "n_chains": 1})]
+    assert choose_model(labels, candidates=bounds).table
 
 
 def test_models_that_need_annotators_are_left_out_of_class_counts() -> None:
     counts = Annotations.from_counts([[3, 1], [2, 2], [0, 4]] * 10)
-    _, table = choose_model(counts)
+    table = choose_model(counts).table
     assert table
     assert not any(row.model._needs_annotators for row in table)
 
@@ -78,16 +91,76 @@ def test_models_that_need_annotators_are_left_out_of_class_counts() -> None:
 def test_too_few_labels_to_choose_by_leave_the_smoothed_counts() -> None:
     # 97 pairs hide 19, one short of what a choice needs.
     labels = Annotations.from_counts([[97, 0]])
-    model, table = choose_model(labels)
-    assert isinstance(model, EmpiricalDistribution)
-    assert table == []
-    assert choose_model(Annotations.from_counts([[98, 0]]))[1] != []
+    choice = choose_model(labels)
+    assert isinstance(choice.model, EmpiricalDistribution)
+    assert choice.table == []
+    assert choice.reason == "too few labels to choose by: smoothed counts"
+    assert choose_model(Annotations.from_counts([[98, 0]])).table != []
+
+
+def test_one_label_an_item_leaves_the_smoothed_counts() -> None:
+    labels = simulate(200, 20, 3, labels_per_item=1).annotations
+    choice = choose_model(labels)
+    assert isinstance(choice.model, EmpiricalDistribution)
+    assert choice.reason.startswith("no item has two labels")
+
+
+def row(name: str, pair: float, item: float, contradicted: int = 0, noise: int = 0) -> HeldOut:
+    """A candidate with given scores on 400 hidden labels of 200 items; ``noise`` seeds what is its own."""
+    own = 0.1 * np.random.default_rng(noise).normal(size=400) if noise else np.zeros(400)
+    logs = np.stack([pair + own - own.mean(), item + own - own.mean()])
+    items = np.repeat(np.arange(200), 2).astype(np.int32)
+    return HeldOut(build_model(name, {}), pair, item, 400, 0.0, contradicted, logs, items)
+
+
+def test_the_measure_is_that_of_the_question() -> None:
+    table = [row("hpgm", -1.0, -0.5), row("fmm", -0.5, -1.0)]
+    assert name_of(_chosen(table, "population").model) == "hpgm"
+    assert name_of(_chosen(table, "annotators").model) == "fmm"
+
+
+def test_ties_go_to_the_first_and_are_called_ties() -> None:
+    # 0.001 nats apart, with a standard error of some 0.005
+    table = [row("hpgm", -1.001, -1.001), row("cbcc", -1.0, -1.0, noise=1)]
+    choice = _chosen(table, "population")
+    assert name_of(choice.model) == "hpgm"
+    assert choice.reason.startswith("hpgm 20×20 is tied with cbcc 3 (0.0010 ± ")
+    # 0.1 nats are no tie
+    apart = _chosen([row("hpgm", -1.1, -1.1), row("cbcc", -1.0, -1.0, noise=1)], "population")
+    assert name_of(apart.model) == "cbcc"
+    assert apart.reason == "cbcc 3 foresees hidden labels best"
+
+
+def test_among_the_tied_those_that_contradict_unanimity_come_last() -> None:
+    table = [row("hpgm", -1.001, -1.001, contradicted=3), row("dawid-skene", -1.0, -1.0, noise=1)]
+    choice = _chosen(table, "population")
+    assert name_of(choice.model) == "dawid-skene"
+    table = [row("fmm", -1.002, -1.002), row("cbcc", -1.0, -1.0, contradicted=3, noise=1)]
+    choice = _chosen(table, "population")
+    assert name_of(choice.model) == "fmm"
+    assert choice.reason.endswith("the answers of cbcc 3 contradict unanimous items")
+
+
+def test_the_standard_error_is_taken_over_items() -> None:
+    # Every item's two labels differ by the same amount: 200 independent differences, not 400.
+    rng = np.random.default_rng(0)
+    by_item = np.repeat(rng.normal(size=200), 2)
+    first, second = row("fmm", 0.0, 0.0), row("cbcc", 0.0, 0.0)
+    first = replace(first, logs=np.stack([by_item, by_item]))
+    mean, error = first.ahead_of(second, "population")
+    assert mean == pytest.approx(by_item.mean())
+    assert error == pytest.approx(by_item[::2].std() / math.sqrt(200), rel=1e-9)
+
+
+def test_a_question_that_is_none() -> None:
+    with pytest.raises(ParameterError, match="'estimate' parameter of choose_model must be one of"):
+        choose_model(simulate(30, 10, 3).annotations, estimate="truth")
 
 
 def test_from_very_many_labels_a_part_of_the_items_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dissensus.selection.compare.MOST_LABELS", 250)
     labels = simulate(100, 20, 3, labels_per_item=5).annotations
-    _, table = choose_model(labels, candidates=[("empirical", {})])
+    table = choose_model(labels, candidates=[("empirical", {})]).table
     # 250 labels are those of 50 items, and a fifth of them is hidden.
     assert table[0].n_hidden == 50
 
@@ -95,7 +168,7 @@ def test_from_very_many_labels_a_part_of_the_items_is_drawn(monkeypatch: pytest.
 @pytest.mark.slow
 def test_threads_change_nothing() -> None:
     labels = simulate(60, 20, 3).annotations
-    scores = [[row.score for row in choose_model(labels, n_jobs=jobs)[1]] for jobs in (1, 2)]
+    scores = [[row.score for row in choose_model(labels, n_jobs=jobs).table] for jobs in (1, 2)]
     assert scores[0] == scores[1]
 
 
@@ -121,7 +194,8 @@ def test_models_that_run_side_by_side_have_one_thread_each(n_jobs: int, threads:
 
 def test_the_chosen_model_has_the_threads_that_were_given() -> None:
     labels = one_kind_of_item_each()
-    model, table = choose_model(labels, n_jobs=2, candidates=[("empirical", {}), ("fmm", {})])
+    choice = choose_model(labels, n_jobs=2, candidates=[("empirical", {}), ("fmm", {})])
+    model, table = choice.model, choice.table
     assert [name_of(row.model) for row in table] == ["empirical", "fmm"]
     assert (name_of(model), model.n_jobs) == ("fmm", 2)
 

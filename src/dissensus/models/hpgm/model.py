@@ -47,10 +47,11 @@ from dissensus.models.hpgm.sampler import (
     traced,
 )
 from dissensus.numerics import Array, one_hot_rows, row_shares
-from dissensus.params import SEED, choice, integer
+from dissensus.params import NONE, SEED, choice, integer
 
 Floats = NDArray[np.float32]
 
+LONG, SHORT, MANY_LABELS = 300, 150, 10_000  # sweeps of a chain on few labels, and on as many or more
 THIN = 3  # sweeps from one draw that is kept to the next
 MOST_SHARES = 8_000_000  # numbers of the population's answers that a fit keeps, over all draws
 MOST_WHOLE = 12_000_000  # numbers that it keeps of whole draws, to foresee labels by
@@ -116,7 +117,8 @@ class HPGM(Model):
     """Clusters of items and annotators, everyone with ways of their own, sampled by Gibbs.
 
     ``n_item_clusters`` and ``n_annotator_clusters`` are upper bounds. Each of ``n_chains`` chains makes
-    ``n_sweeps`` sweeps, forgets the first two fifths and keeps every third of the others. ``weight_by`` says
+    ``n_sweeps`` sweeps (None: 300, or 150 from 10,000 labels on), forgets the first two fifths and keeps every
+    third of the others. ``weight_by`` says
     how annotators count in the population: by their labels, or all the same. ``rhat_`` and
     ``effective_draws_`` tell whether the chains agree (``quantities_`` names what they are of).
     """
@@ -125,7 +127,7 @@ class HPGM(Model):
         "n_item_clusters": integer(1),
         "n_annotator_clusters": integer(1),
         "n_chains": integer(1),
-        "n_sweeps": integer(10),
+        "n_sweeps": integer(10) | NONE,
         "weight_by": choice("labels", "annotators"),
         "seed": SEED,
         "n_jobs": integer(-1),
@@ -147,7 +149,7 @@ class HPGM(Model):
         n_annotator_clusters: int = 20,
         *,
         n_chains: int = 4,
-        n_sweeps: int = 150,
+        n_sweeps: int | None = None,
         weight_by: str = "labels",
         seed: int = 0,
         n_jobs: int = -1,
@@ -166,21 +168,23 @@ class HPGM(Model):
         del itemsize, given  # there are no messages
         (M, N, P), E = _shape(annotations), annotations.n_labels
         K, L = min(self.n_item_clusters, M), min(self.n_annotator_clusters, N)
-        n_shares, n_whole = self._sizes(M, N, P, K, L)
+        n_shares, n_whole = self._sizes(self._sweeps(E)[2], M, N, P, K, L)
         kept = 4 * self.n_chains * (n_shares * M * P + n_whole * _whole_numbers(M, N, P, K, L))
         # the labels thrice, what is kept twice while it is put together; tables of items and of annotators
         return Needs(96 * E + 2 * kept, 0, 0, 60 * E + 8 * (6 * M * (K + P) + 6 * N * P * K))
 
-    def _sizes(self, M: int, N: int, P: int, K: int, L: int) -> tuple[int, int]:
-        """How many answers about the items, and how many whole draws, a chain keeps."""
-        n_kept = -(-(self.n_sweeps - self._n_burn()) // THIN)
+    def _sizes(self, n_kept: int, M: int, N: int, P: int, K: int, L: int) -> tuple[int, int]:
+        """How many answers about the items, and how many whole draws, a chain of so many draws keeps."""
         n_shares = min(n_kept, max(-(-LEAST_WHOLE // self.n_chains), MOST_SHARES // (M * P * self.n_chains)))
         room = MOST_WHOLE // (_whole_numbers(M, N, P, K, L) * self.n_chains)
         least, usual = -(-LEAST_WHOLE // self.n_chains), -(-WHOLE // self.n_chains)
         return n_shares, min(n_kept, max(least, min(usual, room)))
 
-    def _n_burn(self) -> int:
-        return 2 * self.n_sweeps // 5
+    def _sweeps(self, n_labels: int) -> tuple[int, int, int]:
+        """How many sweeps a chain makes, forgets, and keeps a draw of."""
+        n_sweeps = self.n_sweeps or (LONG if n_labels < MANY_LABELS else SHORT)
+        n_burn = 2 * n_sweeps // 5
+        return n_sweeps, n_burn, -(-(n_sweeps - n_burn) // THIN)
 
     def _fit(self, annotations: Annotations, run: Run) -> None:
         data = Data.of(annotations.item, annotations.annotator, annotations.label, *_shape(annotations))
@@ -202,9 +206,8 @@ class HPGM(Model):
     def _sample(self, data: Data, weights: Array, run: Run, number: int) -> Chain:
         """One chain, from its start to its last sweep; sweep i draws from a stream of its own."""
         K, L = min(self.n_item_clusters, data.M), min(self.n_annotator_clusters, data.N)
-        n_burn = self._n_burn()
-        n_kept = -(-(self.n_sweeps - n_burn) // THIN)
-        n_shares, n_whole = self._sizes(data.M, data.N, data.P, K, L)
+        n_sweeps, n_burn, n_kept = self._sweeps(len(data.item))
+        n_shares, n_whole = self._sizes(n_kept, data.M, data.N, data.P, K, L)
         ascent = run.ascent(Chain, f"chain-{number}")
         chain = ascent.resumed
         if chain is None:
@@ -220,7 +223,7 @@ class HPGM(Model):
                 np.zeros((n_kept, len(QUANTITIES))),
                 Draws.empty(n_whole, data, K, L),
             )
-        for i in ascent.iterations(self.n_sweeps, tol=-1.0):
+        for i in ascent.iterations(n_sweeps, tol=-1.0):
             rng = np.random.default_rng([self.seed, number, i])
             chain = replace(chain, state=sweep(chain.state, data, rng))
             kept, rest = divmod(i - n_burn, THIN)
