@@ -345,15 +345,16 @@ def draw_clusters(
         busy = csr_array((kept[data.busy_rows], data.busy_columns, data.busy_starts), shape=shape)
         logits += np.asarray(busy @ log_pi)
     prior, counts = rows.reshape(-1, K), counts.reshape(-1, K).astype(np.float64)
-    totals = annotator_totals(data, w, own, K).astype(np.float64)
+    totals = sizes + annotator_totals(data, w, own, K)
     for block in data.blocks:
         e = block.rows
         n, cell, weight = data.annotator[e], data.annotator[e] * P + data.label[e], kept[e]
         old = w[data.item[e]]
         counts[cell, old] -= weight  # in a block these annotators come once: no cell is met twice
-        totals[n, old] -= weight
+        totals[n, old] = np.maximum(totals[n, old] - weight, TINY)
         # … + Σ_{other n} log (r Θ_{k z_n y} + n_nky) / (r + n_nk), counted without item m
-        scores = np.log((prior[cell] + counts[cell]) / (sizes[n] + totals[n])) * weight[:, None]
+        scores = np.log((prior[cell] + counts[cell]) / totals[n])
+        scores[own[e]] = 0
         w[block.items] = draw_categories(logits[block.items] + block.sums @ scores, rng)
         new = w[data.item[e]]
         counts[cell, new] += weight
