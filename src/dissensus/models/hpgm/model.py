@@ -119,8 +119,8 @@ class HPGM(Model):
     ``n_item_clusters`` and ``n_annotator_clusters`` are upper bounds. Each of ``n_chains`` chains makes
     ``n_sweeps`` sweeps (None: 300, or 150 from 10,000 labels on), forgets the first two fifths of them and
     keeps every third of the others. ``weight_by`` says how annotators count in the population: by their
-    labels, or all the same. ``rhat_`` and ``effective_draws_`` tell whether the chains agree (``quantities_`` names
-    what they are of).
+    labels, or all the same. ``rhat_`` and ``effective_draws_`` tell whether the chains agree; ``quantities_``
+    names what they are of.
     """
 
     _rules = {
