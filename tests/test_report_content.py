@@ -308,7 +308,7 @@ def test_every_model_has_a_page(name: str, sample: ds.Annotations, tmp_path: Pat
     assert len(content["findings"]) == 3
     assert len(content["items"]["p"]) == sample.n_items * sample.n_classes
     assert content["clusters"]["groups"]
-    assert content["clusters"]["borrowed"] == (name not in ("pgm", "cbcc"))
+    assert content["clusters"]["borrowed"] == (name not in ("pgm", "cbcc", "hpgm"))
 
 
 def test_counts_without_annotators_have_a_page(sample: ds.Annotations, tmp_path: Path) -> None:

@@ -299,7 +299,7 @@ class HPGM(Model):
             psi=psi / psi.sum(),
             omega=members.mean(axis=0),
             weights=weights,
-            population=(1 - lam) * draws.population[t][K] + lam * draws.phi[t][K],
+            population=row_shares((1 - lam) * draws.population[t][K] + lam * draws.phi[t][K]),
             annotator_weights=self.annotator_weights_,
         )
 
