@@ -186,7 +186,7 @@ def total(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     return reduce(lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), parts)
 
 
-# ---- BLAS ---------------------------------------------------------------------------------------------
+# ---- memory and BLAS ----------------------------------------------------------------------------------
 
 _changing = threading.Lock()
 _limit: Any = None
