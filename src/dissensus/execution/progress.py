@@ -106,10 +106,14 @@ class _Bar:
         self._bar, self._line = self._whole.add_task("", total=1.0), self._parts.add_task("", visible=False)
         console = Console(stderr=True, markup=False, highlight=False, emoji=False)
         self.live = Live(Group(self._whole, self._parts), console=console, transient=True)
+        self._stage = ""
 
     def tell_whole(self, what: str, share: float) -> None:
         self._whole.update(self._bar, description=printable(what), completed=share)
         self._parts.update(self._line, visible=False)
+        if what != self._stage:  # a stage shorter than the time between two drawings is seen all the same
+            self._stage = what
+            self.live.refresh()
 
     def tell_part(self, what: str, share: float) -> None:
         del share
