@@ -36,7 +36,7 @@ distribution of the joint above, so the sampler leaves the posterior as it is; n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -706,14 +706,6 @@ def annotator_summary(data: Data, view: View, weights: Floats) -> tuple[Floats, 
     crowd = np.maximum(by_cluster.sum(axis=0), TINY)
     confusion = np.einsum("nqk,kp->npq", theirs, by_cluster) / crowd[:, None]
     return information, agreement, confusion
-
-
-def co_clustering(codes: Sequence[Ints], chosen: Ints) -> Floats:
-    """(n, n): in what share of the draws (their ``w`` or ``z``) two of the chosen are in one cluster."""
-    total = np.zeros((len(chosen), len(chosen)))
-    for one in codes:
-        total += one[chosen][:, None] == one[chosen]
-    return np.asarray(total / len(codes))
 
 
 # ---- convergence --------------------------------------------------------------------------------------
