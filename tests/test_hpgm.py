@@ -10,6 +10,7 @@ import pytest
 
 import dissensus as ds
 from cluster_help import Counting, StoppedError
+from dissensus.errors import DataError, ModelFileError
 from dissensus.metrics import kl
 from dissensus.models.hpgm.model import spaced
 from sizes import usually
@@ -148,5 +149,113 @@ def test_draws_that_are_kept_are_evenly_spaced(n: int, size: int) -> None:
 
 @pytest.mark.parametrize("interval", [0.0, 1.5, "half"])
 def test_an_interval_is_a_share(fitted: ds.HPGM, interval: Any) -> None:
-    with pytest.raises(ds.DissensusError, match="'interval' parameter of to_frame must be a float"):
+    with pytest.raises(ModelFileError, match="'interval' parameter of to_frame must be a float"):
         fitted.to_frame(interval=interval)
+
+
+# ---- labels that come later ---------------------------------------------------------------------------
+
+
+def test_an_update_is_like_a_fit_from_scratch() -> None:
+    before, later = LABELS.split_labels(0.1, seed=0)
+    updated = ds.HPGM(n_sweeps=90).fit(before).update(later)
+    scratch, again = (ds.HPGM(n_sweeps=90, seed=seed).fit(LABELS) for seed in (1, 2))
+    assert_same_labels(updated.training_labels(), LABELS)
+
+    def gap(first: ds.HPGM, second: ds.HPGM) -> float:
+        return float(np.abs(first.label_distributions_ - second.label_distributions_).sum(axis=1).mean() / 2)
+
+    # as near to a fit from scratch as two of these are to each other, and nearer than the fit of before
+    assert gap(updated, scratch) < 2 * gap(again, scratch)
+    assert gap(updated, scratch) < gap(ds.HPGM(n_sweeps=90).fit(before), scratch)
+
+
+def test_an_update_meets_new_items_and_annotators() -> None:
+    some = LABELS.take_items(np.arange(0, 120))
+    rest = LABELS.take_items(np.arange(120, 160))
+    model = ds.HPGM(**SHORT).fit(some)
+    newcomer = ds.Annotations.from_arrays(["fresh", "fresh"], ["somebody", "a01"], ["c1", "c1"])
+    model.update(rest).update(newcomer)
+    assert len(model.items_) == 161
+    assert "somebody" in set(model.annotators_)
+    assert model.training_labels().n_labels == LABELS.n_labels + 2
+    assert model.n_labels_[list(model.items_).index("fresh")] == 2
+
+
+def test_an_update_keeps_own_labels_where_they_belong() -> None:
+    model = ds.HPGM(**SHORT).fit(LABELS)
+    extra = ds.Annotations.from_arrays(["i000a"], ["a01"], ["c1"])
+    merged, last = model._with(model._in_own_classes(extra))
+    at = (merged.item_vocabulary.ids[merged.item] != "i000a").nonzero()[0]
+    for number, state in enumerate(last):
+        np.testing.assert_array_equal(state.own[at], model.last_own_[number])
+        np.testing.assert_array_equal(state.z, model.last_z_[number])
+
+
+def test_an_update_refuses_what_it_cannot_learn(fitted: ds.HPGM) -> None:
+    stranger = ds.Annotations.from_arrays(["i1"], ["a01"], ["c9"])
+    with pytest.raises(DataError, match="c9"):
+        fitted.update(stranger)
+    with pytest.raises(DataError, match="no chains to go on with"):
+        fitted.transform(LABELS).update(LABELS)
+
+
+def assert_same_labels(first: ds.Annotations, second: ds.Annotations) -> None:
+    for name in ("item", "annotator", "label"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+
+
+# ---- what the draws say -------------------------------------------------------------------------------
+
+
+def test_confusions_are_distributions_with_intervals(fitted: ds.HPGM) -> None:
+    frame = fitted.confusion_frame()
+    assert len(frame) == 30 * 3 * 3
+    sums = frame.groupby(["annotator", "population"])["p"].sum()
+    np.testing.assert_allclose(sums, 1.0, atol=1e-5)
+    assert ((frame["low"] <= frame["p"]) & (frame["p"] <= frame["high"])).all()
+
+
+def test_two_camps_are_together_among_themselves() -> None:
+    rng = np.random.default_rng(3)
+    rows = [
+        (f"i{m}", f"{camp}{n}", str((m + (camp == "b")) % 2) if rng.random() < 0.9 else str(m % 2))
+        for m in range(60)
+        for camp in "ab"
+        for n in range(4)
+    ]
+    item, annotator, label = zip(*rows, strict=True)
+    model = ds.HPGM(**SHORT).fit(ds.Annotations.from_arrays(item, annotator, label))
+    together = model.co_clustering(ids=["a0", "a1", "b0", "b1"])
+    assert together[0, 1] > 0.9
+    assert together[2, 3] > 0.9
+    assert together[0, 2] < 0.1
+    np.testing.assert_array_equal(together, together.T)
+    items = model.co_clustering("items", ids=["i0", "i2", "i1"])
+    assert items[0, 1] > 0.7
+    assert items[0, 2] < 0.1
+    with pytest.raises(DataError, match="'nobody'"):
+        model.co_clustering(ids=["nobody"])
+
+
+def test_a_run_keeps_its_draws_in_a_file_of_their_own(fitted: ds.HPGM, tmp_path: Path) -> None:
+    fitted.save_apart(tmp_path / "model.safetensors")
+    assert_same(ds.load(tmp_path / "model.safetensors"), fitted)
+    other = tmp_path / "other"
+    other.mkdir()
+    ds.HPGM(**SHORT).fit(LABELS).save_apart(other / "model.safetensors")
+    (other / "draws.safetensors").replace(tmp_path / "draws.safetensors")
+    with pytest.raises(ModelFileError, match="another model"):
+        ds.load(tmp_path / "model.safetensors")
+
+
+def test_arviz_gets_every_draw(fitted: ds.HPGM) -> None:
+    arviz = pytest.importorskip("arviz")
+    found = fitted.to_inference_data()
+    shares = found.posterior["share"]
+    assert shares.dims == ("chain", "draw", "item", "label")
+    np.testing.assert_array_equal(np.concatenate(shares.values), fitted.share_draws_)
+    assert list(shares.coords["label"].values) == list(fitted.classes_)
+    summary = arviz.summary(found, var_names=["entropy", "lambda"])
+    # ArviZ's rank-normalised R̂ is another formula of the same thing
+    assert abs(summary.loc["entropy", "r_hat"] - fitted.rhat_[fitted.quantities_.index("entropy")]) < 0.1

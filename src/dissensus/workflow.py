@@ -6,6 +6,7 @@
     annotators.csv      annotator, n_labels, agreement with the others, information (nats a label) and what
                         the model knows of them
     model.safetensors   the fitted model; dissensus.load reads it
+    draws.safetensors   of a sampled model: draws, the chains' last states and the labels, to go on from
     report.html         one self-contained page to look at, unless it is not wanted
     summary.json        settings, seed, versions, data, held-out scores, timings, the command
 
@@ -229,7 +230,7 @@ def _write_fit(
         write_pieces(label_pieces(run.model), folder / LABELS)
         if not run.annotations.anonymous:
             write_csv(annotator_table(run), folder / ANNOTATORS)
-        run.model.save(folder / MODEL)
+        run.model.save_apart(folder / MODEL)
     if looks is not None:
         with _timed("report", seconds):
             shown = {"command": notice["command"], "progress": tell, **looks}

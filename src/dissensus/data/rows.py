@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -157,3 +158,48 @@ def random_places(annotations: Annotations, rng: np.random.Generator) -> NDArray
 def take_pairs(annotations: Annotations, chosen: NDArray[np.bool_]) -> Annotations:
     """The label rows of some pairs; every vocabulary and side table stays."""
     return annotations.take_rows(chosen[annotations.pair])
+
+
+# ---- two sets of labels as one ------------------------------------------------------------------------
+
+
+def joined(first: Annotations, second: Annotations) -> Annotations:
+    """The labels of both, of the same classes; ids that are in both name the same item or annotator."""
+    _, items = first.item_vocabulary.extended(second.item_vocabulary)
+    _, annotators = first.annotator_vocabulary.extended(second.annotator_vocabulary)
+    both = (first, second)
+    item = np.concatenate([items.codes(one.item_vocabulary)[one.item] for one in both])
+    annotator = np.concatenate([annotators.codes(one.annotator_vocabulary)[one.annotator] for one in both])
+    label = np.concatenate([first.label, second.label])
+    order = np.lexsort((label, annotator, item))
+    return replace(
+        first,
+        item=item[order],
+        annotator=annotator[order],
+        label=label[order],
+        item_vocabulary=items,
+        annotator_vocabulary=annotators,
+        item_table=None,
+        annotator_table=None,
+        gold=None,
+        notes=(),
+    )
+
+
+def rows_of(some: Sequence[Codes], all_rows: Sequence[Codes]) -> NDArray[np.int64]:
+    """Where each of some label rows (codes of item, annotator, label) stands among all, equal ones in order.
+
+    Every one of them must be there, as often as it comes.
+    """
+    n = len(some[0])
+    keys = np.stack([np.concatenate(pair) for pair in zip(some, all_rows, strict=True)])
+    _, key = np.unique(keys, axis=1, return_inverse=True)
+    ranked = []
+    for part in (key[:n], key[n:]):
+        order = np.argsort(part, kind="stable")
+        rank = np.empty(len(part), dtype=np.int64)  # how many equal rows come before
+        rank[order] = np.arange(len(part)) - np.searchsorted(part[order], part[order])
+        ranked.append(rank * (key.max(initial=0) + 1) + part)
+    order = np.argsort(ranked[1])
+    found: NDArray[np.int64] = order[np.searchsorted(ranked[1][order], ranked[0])]
+    return found

@@ -281,5 +281,9 @@ def _once(make: Callable[[], Path]) -> Callable[[], Path]:
 def _digest(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, list):  # of states: dataclasses of arrays and numbers
+        return hashlib.sha256(
+            "".join(_digest(part) for one in value for part in vars(one).values()).encode()
+        ).hexdigest()
     table = np.ascontiguousarray(value, dtype=np.float64)
     return hashlib.sha256(f"{table.shape}".encode() + table.tobytes()).hexdigest()

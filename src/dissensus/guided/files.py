@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.errors import DataError, ModelFileError, ParameterError
-from dissensus.io.arrays import Arrays, Header, Savable, pack, read_arrays, refusing_damage, unpack
+from dissensus.io.arrays import Arrays, Header, Savable, pack, read_whole, refusing_damage, unpack
 from dissensus.learners import LEARNERS, learner_class
 from dissensus.models import model_class
 from dissensus.models.base import Model
@@ -18,7 +18,7 @@ from dissensus.models.base import Model
 
 def load(path: str | Path) -> Any:
     """Read a model, a learner or a GuidedClassifier that its ``save`` wrote; nothing in the file is run."""
-    header, arrays = read_arrays(path)
+    header, arrays = read_whole(path)
     with refusing_damage(path):
         return unpack(estimator_class(header["class"]), header, arrays)
 

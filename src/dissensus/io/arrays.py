@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ Header = dict[str, Any]
 
 HEADER_KEY = "dissensus"
 FORMAT = "2"
+DRAWS = "draws.safetensors"  # the draws of a model whose file stands beside it
 ALIGNED = 8  # the index is padded to a multiple of so many bytes
 
 # NumPy's names and the file's, widest first, so that every array is aligned.
@@ -134,6 +135,18 @@ def read_arrays(path: str | Path) -> tuple[Header, Arrays]:
     return header, arrays
 
 
+def read_whole(path: str | Path) -> tuple[Header, Arrays]:
+    """The same, with the draws that stand in a file beside it."""
+    header, arrays = read_arrays(path)
+    if "draws" not in header:
+        return header, arrays
+    beside = Path(path).with_name(DRAWS)
+    told, drawn = read_arrays(beside)
+    if told.get("draws") != header["draws"]:
+        raise ModelFileError(f"{beside}: holds the draws of another model than {path}; keep both of one run")
+    return header, arrays | drawn
+
+
 def _opened(path: Path) -> tuple[dict[str, str], Arrays]:
     """The texts and the arrays of a safetensors file."""
     from safetensors import SafetensorError, safe_open
@@ -193,10 +206,23 @@ class Savable(Params):
     A class gives ``_state``, what it has learned as JSON and arrays, and ``_restore``, which takes it back.
     """
 
+    # Arrays that a directory of ours keeps in a file of their own beside the model's.
+    _drawn: ClassVar[tuple[str, ...]] = ()
+
     def save(self, path: str | Path) -> None:
         """Write what is fitted to one safetensors file, which ``dissensus.load`` reads (no pickle)."""
         self._check_fitted()
         write_arrays(path, *pack(self))
+
+    def save_apart(self, path: Path) -> None:
+        """The same with draws, where there are any, in ``draws.safetensors`` beside it."""
+        self._check_fitted()
+        header, arrays = pack(self)
+        drawn = {name: arrays.pop(name) for name in self._drawn}
+        if drawn:
+            header["draws"] = _digest("", drawn)
+            write_arrays(path.with_name(DRAWS), {"draws": header["draws"]}, drawn)
+        write_arrays(path, header, arrays)
 
     def _saved_settings(self) -> Header:
         """The settings that the file names."""

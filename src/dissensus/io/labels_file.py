@@ -2,8 +2,9 @@
 
 ``item``, ``label``, ``p_<class>`` for every class, ``entropy`` (nats), ``n_labels``; where a model knows how
 sure it is, before the entropy also ``low_<class>`` and ``high_<class>``, a credible interval of the class's
-share, and ``sure``, the probability that the label is the population's most common answer. Whoever writes or
-reads such a table takes the names from here.
+share, ``sure``, the probability that the label is the population's most common answer, and ``worth``: so many
+labels drawn from the whole population would tell as much about the item. Whoever writes or reads such a table
+takes the names from here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dissensus.numerics import Array
 
 ITEM, LABEL, ENTROPY, N_LABELS = "item", "label", "entropy", "n_labels"
 PROBABILITY, LOW, HIGH = "p_", "low_", "high_"  # and the name of the class
-SURE = "sure"
+SURE, WORTH = "sure", "worth"
 
 
 class Uncertainty(Protocol):
@@ -37,6 +38,11 @@ class Uncertainty(Protocol):
         """(items,): the probability that the label is right."""
         ...
 
+    @property
+    def worth(self) -> Array:
+        """(items,): the number of labels of the whole population that would tell as much."""
+        ...
+
 
 def label_columns(
     items: Any,
@@ -52,7 +58,7 @@ def label_columns(
     if known is not None:
         columns |= {f"{LOW}{name}": known.low[:, p] for p, name in enumerate(classes)}
         columns |= {f"{HIGH}{name}": known.high[:, p] for p, name in enumerate(classes)}
-        columns |= {SURE: known.sure}
+        columns |= {SURE: known.sure, WORTH: known.worth}
     return columns | {ENTROPY: entropy_rows(chances), N_LABELS: n_labels}
 
 

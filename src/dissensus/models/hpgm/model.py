@@ -12,6 +12,7 @@ needed stay empty, and nothing has to be searched.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
@@ -20,34 +21,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
+from dissensus.data.rows import joined, rows_of
 from dissensus.data.vocabulary import Codes
+from dissensus.errors import DataError
 from dissensus.execution.memory import Needs
 from dissensus.execution.run import Run
-from dissensus.models.base import Intervals, Model
+from dissensus.models.base import Intervals, Model, as_annotations, make_frame
 from dissensus.models.clusters import ClusterView
+from dissensus.models.hpgm.draws import AnnotatorDraw, Draws, annotator_draws, co_clustering, extended, spaced
 from dissensus.models.hpgm.sampler import (
     FEW_GROUPS,
     QUANTITIES,
-    TINY,
     Data,
     State,
     View,
-    annotator_counts,
-    annotator_summary,
     annotator_weights,
-    draw_annotator_clusters,
-    draw_clusters,
-    draw_own,
+    continued,
     effective_size,
     own_counts,
-    row_priors,
     split_rhat,
     start,
     sweep,
     traced,
 )
 from dissensus.numerics import Array, one_hot_rows, row_shares
-from dissensus.params import NONE, SEED, choice, integer
+from dissensus.params import NONE, SEED, check_rules, choice, integer
 
 Floats = NDArray[np.float32]
 
@@ -56,49 +54,9 @@ THIN = 3  # sweeps from one draw that is kept to the next
 MOST_SHARES = 8_000_000  # numbers of the population's answers that a fit keeps, over all draws
 MOST_WHOLE = 12_000_000  # numbers that it keeps of whole draws, to foresee labels by
 LEAST_WHOLE, WHOLE = 8, 48  # whole draws that are kept: at least, and usually
-INNER, MORE_INNER = 2, 8  # sweeps over new items and annotators for each draw, and more for the first
+UPDATE, SHORTEST_UPDATE = 5, 20  # an update makes one sweep for so many of a fit; at least so many
+MOST_PAIRED = 5_000  # annotators or items whose co-clustering is one table
 SETTLED = 1.1  # split-R̂ up to which chains are said to agree
-
-
-@dataclass(frozen=True)
-class Draws:
-    """Whole draws of the posterior, one a row: clusters, and what everyone's own ways are expected to be."""
-
-    beliefs: Floats  # (T, M, K): P(w_m = k)
-    own: Floats  # (T, M, P): E ρ_m
-    matrices: Floats  # (T, N, P, K): E π_nk
-    sizes: Floats  # (T, N, K): r + n_nk, how many labels E π_nk stands on, its prior's included
-    population: Floats  # (T, K, P): Σ_n v_n E π_nk
-    drawn_population: Floats  # (T, K, P): the same with all its uncertainty drawn
-    theta: Floats  # (T, K, L, P)
-    phi: Floats  # (T, K, P)
-    psi: Floats  # (T, K)
-    omega: Floats  # (T, L)
-    z: NDArray[np.int32]  # (T, N)
-    numbers: Array  # (T, 3): r, q, λ
-    annotators: Floats  # (T, N, 2): information (nats) and agreement of each annotator
-
-    @classmethod
-    def empty(cls, n: int, data: Data, K: int, L: int) -> Draws:
-        """Room for ``n`` draws."""
-        M, N, P = data.M, data.N, data.P
-        shapes = [(M, K), (M, P), (N, P, K), (N, K), (K, P), (K, P), (K, L, P), (K, P), (K,), (L,)]
-        tables: list[Any] = [np.zeros((n, *shape), np.float32) for shape in shapes]
-        rest: list[Any] = [np.zeros((n, N), np.int32), np.zeros((n, 3)), np.zeros((n, N, 2), np.float32)]
-        return cls(*tables, *rest)
-
-    def put(self, t: int, data: Data, view: View, weights: Array, drawn: Array) -> None:
-        """Write a draw into row ``t``; ``drawn`` is a draw of the population."""
-        state = view.state
-        self.beliefs[t], self.own[t] = view.beliefs, view.rho
-        self.matrices[t], self.sizes[t] = view.pi, view.sizes
-        self.population[t] = view.population(weights)
-        self.drawn_population[t] = drawn
-        self.theta[t], self.phi[t] = state.theta, state.phi
-        self.psi[t], self.omega[t] = state.psi, state.omega
-        self.z[t], self.numbers[t] = state.z, (state.r, state.q, state.lam)
-        information, agreement, _ = annotator_summary(data, view, weights)
-        self.annotators[t] = np.column_stack([information, agreement])
 
 
 @dataclass(frozen=True)
@@ -133,11 +91,16 @@ class HPGM(Model):
         "n_jobs": integer(-1),
     }
     _draw_arrays = tuple(f"{name}_draws_" for name in Draws.__dataclass_fields__)
-    _arrays = ("share_draws_", *_draw_arrays, "annotator_weights_", "rhat_", "effective_draws_")
+    _last_arrays = tuple(f"last_{name}_" for name in State.__dataclass_fields__)
+    _drawn = ("share_draws_", "trace_draws_", *_draw_arrays, *_last_arrays, "labels_")
+    _arrays = (*_drawn, "annotator_weights_", "rhat_", "effective_draws_")
     _needs_annotators = True
     _sizes_are_bounds = True
 
-    share_draws_: Floats  # (D, M, P): the population's answers
+    share_draws_: Floats  # (D, M, P): the population's answers, chain after chain
+    trace_draws_: Array  # (chains, draws, quantities): each of ``quantities_`` in every draw
+    last_w_: NDArray[np.int64]  # (chains, M), and so on for everything else that a chain remembers
+    labels_: NDArray[np.int32]  # (3, labels): codes of item, annotator and class, as they were learned from
     annotator_weights_: Array  # (N,): what each annotator counts in the population
     rhat_: Array  # split-R̂ of each of ``quantities_``
     effective_draws_: Array  # how many independent draws of each there are
@@ -186,27 +149,35 @@ class HPGM(Model):
         n_burn = 2 * n_sweeps // 5
         return n_sweeps, n_burn, -(-(n_sweeps - n_burn) // THIN)
 
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    def _fit(self, annotations: Annotations, run: Run, last: Sequence[State] = ()) -> None:
         data = Data.of(annotations.item, annotations.annotator, annotations.label, *_shape(annotations))
         weights = annotator_weights(data, self.weight_by)
-        chains = run.map(partial(self._sample, data, weights, run), range(self.n_chains))
+        chains = run.map(partial(self._sample, data, weights, run, last), range(self.n_chains))
         n_kept = sum(len(chain.trace) for chain in chains)
         self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_kept
         self.prior_distribution_ = np.sum([chain.prior for chain in chains], axis=0) / n_kept
         self.share_draws_ = np.concatenate([chain.shares for chain in chains])
         for name, attribute in zip(Draws.__dataclass_fields__, self._draw_arrays, strict=True):
             setattr(self, attribute, np.concatenate([getattr(chain.draws, name) for chain in chains]))
+        for name, attribute in zip(State.__dataclass_fields__, self._last_arrays, strict=True):
+            setattr(self, attribute, np.stack([getattr(chain.state, name) for chain in chains]))
+        self.labels_ = np.stack([data.item, data.annotator, data.label]).astype(np.int32)
         self.annotator_weights_ = weights
-        by_quantity = np.stack([chain.trace for chain in chains]).transpose(2, 0, 1)
+        self.trace_draws_ = np.stack([chain.trace for chain in chains])
+        by_quantity = self.trace_draws_.transpose(2, 0, 1)
         self.rhat_ = np.array([split_rhat(values) for values in by_quantity])
         self.effective_draws_ = np.array([effective_size(values) for values in by_quantity])
         self.trace_ = by_quantity[0].ravel()
         self.stopped_ = "agreement of chains" if self.rhat_.max() <= SETTLED else "number of sweeps"
 
-    def _sample(self, data: Data, weights: Array, run: Run, number: int) -> Chain:
-        """One chain, from its start to its last sweep; sweep i draws from a stream of its own."""
+    def _sample(self, data: Data, weights: Array, run: Run, last: Sequence[State], number: int) -> Chain:
+        """One chain, from its start (or where it ended ``last``) on; sweep i has a stream of its own."""
         K, L = min(self.n_item_clusters, data.M), min(self.n_annotator_clusters, data.N)
         n_sweeps, n_burn, n_kept = self._sweeps(len(data.item))
+        if last:
+            (K, L), n_sweeps = (last[number].K, last[number].L), max(n_sweeps // UPDATE, SHORTEST_UPDATE)
+            n_burn = n_sweeps // 4
+            n_kept = -(-(n_sweeps - n_burn) // THIN)
         n_shares, n_whole = self._sizes(n_kept, data.M, data.N, data.P, K, L)
         ascent = run.ascent(Chain, f"chain-{number}")
         chain = ascent.resumed
@@ -216,7 +187,7 @@ class HPGM(Model):
             rng = np.random.default_rng([self.seed, number])
             groups, spread = K if number % 2 else FEW_GROUPS, number // 2 % 2 == 1
             chain = Chain(
-                start(data, K, L, rng, n_groups=groups, spread=spread),
+                last[number] if last else start(data, K, L, rng, n_groups=groups, spread=spread),
                 np.zeros((data.M, data.P)),
                 np.zeros(data.P),
                 np.zeros((n_shares, data.M, data.P), np.float32),
@@ -248,7 +219,53 @@ class HPGM(Model):
             chain.shares[share] = view.drawn_items(own_counts(data, chain.state.own), drawn, rng)
         whole = spaced(kept, n_kept, len(chain.draws.z))
         if whole is not None:
-            chain.draws.put(whole, data, view, weights, drawn)
+            chain.draws.put(whole, view, weights, drawn)
+
+    # ---- labels that come later -------------------------------------------------------------------------
+
+    def update(self, new: Any) -> Self:
+        """Learn from more labels: the chains go on from where they ended, for a fifth of the sweeps of a fit.
+
+        ``new`` holds the labels to add, of old and new items and annotators; its classes must be known.
+        """
+        self._check_fitted()
+        if not len(self.last_w_):
+            raise DataError("a model that transform gave has no chains to go on with; update the fitted one")
+        merged, last = self._with(self._in_own_classes(as_annotations(new)))
+        return self._run_fit(merged, last=last)
+
+    def _with(self, new: Annotations) -> tuple[Annotations, list[State]]:
+        """The labels learned from and ``new`` together, and every chain's last state over them."""
+        old = self.training_labels()
+        merged = joined(old, new)
+        item, annotator = (
+            merged.item_vocabulary.codes(self.item_vocabulary_),
+            merged.annotator_vocabulary.codes(self.annotator_vocabulary_),
+        )
+        before = item[old.item], annotator[old.annotator], old.label
+        rows = rows_of(before, (merged.item, merged.annotator, merged.label))
+        last = []
+        for number in range(len(self.last_w_)):
+            kept = (getattr(self, name)[number] for name in self._last_arrays)
+            values: list[Any] = [part if part.ndim else float(part) for part in kept]
+            state = State(*values)
+            rng = np.random.default_rng([self.seed, number, 1 << 22])
+            last.append(continued(state, item, annotator, rows, _shape(merged), merged.n_labels, rng))
+        return merged, last
+
+    def training_labels(self) -> Annotations:
+        """The labels that it was fitted to."""
+        self._check_fitted()
+        item, annotator, label = self.labels_.copy()
+        return Annotations(
+            item,
+            annotator,
+            label,
+            self.item_vocabulary_,
+            self.annotator_vocabulary_,
+            self.class_vocabulary_,
+            frame_kind=self.frame_kind_,
+        )
 
     # ---- what it knows --------------------------------------------------------------------------------
 
@@ -260,8 +277,7 @@ class HPGM(Model):
     def intervals(self, interval: float = 0.9) -> Intervals:
         """What the draws say of each item: the interval of each class's share, and how sure the label is."""
         self._check_fitted()
-        ends = [(1 - interval) / 2, (1 + interval) / 2]
-        low, high = np.quantile(self.share_draws_, ends, axis=0)
+        low, high = np.quantile(self.share_draws_, _ends(interval), axis=0)
         mean = self.label_distributions_
         sure = (self.share_draws_.argmax(axis=2) == mean.argmax(axis=1)).mean(axis=0)
         # a Dirichlet worth n labels with this mean has Σ_p var = (1 − Σ_p mean²) / (n + 1)
@@ -311,17 +327,80 @@ class HPGM(Model):
         together = np.einsum("tik,tjk->tij", hard, hard)
         return int(((together - together.mean(axis=0)) ** 2).sum(axis=(1, 2)).argmin())
 
-    def annotator_frame(self) -> dict[str, Any]:
+    def annotator_draws(self) -> list[AnnotatorDraw]:
+        """What each whole draw says of every annotator: information, agreement, confusion."""
+        self._check_fitted()
+        return list(annotator_draws(self.draws_, self.seed))
+
+    def annotator_frame(self, interval: float = 0.9) -> dict[str, Any]:
         """Columns about annotators: cluster, information and agreement with their intervals."""
-        view = self.cluster_view()
+        view, found = self.cluster_view(), self.annotator_draws()
         assert view.annotators is not None
-        told = self.draws_.annotators
-        low, high = np.quantile(told, [0.05, 0.95], axis=0)
-        mean = told.mean(axis=0)
         columns: dict[str, Any] = {"cluster": view.annotators.argmax(axis=1)}
-        for j, name in enumerate(("model_information", "model_agreement")):
-            columns |= {name: mean[:, j], f"{name}_low": low[:, j], f"{name}_high": high[:, j]}
+        for name in ("information", "agreement"):
+            drawn = np.stack([getattr(draw, name) for draw in found])
+            low, high = np.quantile(drawn, _ends(interval), axis=0)
+            known = {"": drawn.mean(axis=0), "_low": low, "_high": high}
+            columns |= {f"model_{name}{end}": values for end, values in known.items()}
         return columns
+
+    def confusion_frame(self, interval: float = 0.9) -> Any:
+        """One row for each annotator, each answer of the population and each answer of theirs.
+
+        ``p`` is the chance that the annotator answers ``label`` where the population answers ``population``;
+        ``low`` and ``high`` are its credible interval.
+        """
+        drawn = np.stack([draw.confusion.astype(np.float32) for draw in self.annotator_draws()])
+        low, high = np.quantile(drawn, _ends(interval), axis=0)
+        N, P = drawn.shape[1:3]
+        columns = {
+            "annotator": np.repeat(self.annotators_, P * P),
+            "population": np.tile(np.repeat(self.classes_, P), N),
+            "label": np.tile(self.classes_, N * P),
+            "p": drawn.mean(axis=0).ravel(),
+            "low": low.ravel(),
+            "high": high.ravel(),
+        }
+        return make_frame(columns, self.frame_kind_)
+
+    def co_clustering(self, what: str = "annotators", ids: Any = None) -> Array:
+        """P(two of them are in one cluster), over ``ids`` (None: all ``"annotators"`` or ``"items"``).
+
+        It does not depend on how clusters are numbered, so it can be read where cluster numbers cannot.
+        """
+        self._check_fitted()
+        check_rules("co_clustering", {"what": choice("annotators", "items")}, what=what)
+        vocabulary = self.annotator_vocabulary_ if what == "annotators" else self.item_vocabulary_
+        codes = np.arange(len(vocabulary)) if ids is None else vocabulary.codes(ids)
+        if (codes < 0).any():
+            stranger = list(ids)[int(np.argmax(codes < 0))]
+            raise DataError(f"{what[:-1]} {stranger!r} is not among the fitted ones; name those of the fit")
+        if len(codes) > MOST_PAIRED:
+            raise DataError(f"{len(codes):,} {what} make too large a table; name at most {MOST_PAIRED:,} ids")
+        if what == "items":
+            return co_clustering(self.draws_.beliefs[:, codes])
+        return co_clustering(np.eye(self.draws_.omega.shape[1])[self.draws_.z[:, codes]])
+
+    def to_inference_data(self) -> Any:
+        """The draws as ArviZ holds them: ``share`` (items, classes), concentrations and what was traced."""
+        self._check_fitted()
+        from dissensus.errors import require
+
+        arviz = require("arviz", "arviz")
+        C, n_kept = self.trace_draws_.shape[:2]
+        shares = self.share_draws_.reshape(C, -1, *self.share_draws_.shape[1:])
+        kept = [t for t in range(n_kept) if spaced(t, n_kept, shares.shape[1]) is not None]
+        traces = self.trace_draws_[:, kept].transpose(2, 0, 1)
+        usual = {"log-likelihood": "lp", "λ": "lambda"}  # ArviZ means another table by log_likelihood
+        names = [usual.get(name, name.replace(" ", "_")) for name in QUANTITIES]
+        posterior = {"share": shares, **dict(zip(names, traces, strict=True))}
+        axes = {
+            "coords": {"item": self.items_, "label": self.classes_},
+            "dims": {"share": ["item", "label"]},
+        }
+        if int(arviz.__version__.split(".")[0]) >= 1:
+            return arviz.from_dict({"posterior": posterior}, **axes)
+        return arviz.from_dict(posterior=posterior, **axes)
 
     # ---- new items and annotators ---------------------------------------------------------------------
 
@@ -335,7 +414,7 @@ class HPGM(Model):
         fresh = (item[new.item] < 0) | (annotator[new.annotator] < 0)
         part = new.take_rows(fresh)
         data = Data.of(part.item, part.annotator, part.label, *_shape(part))
-        told = _extended(fitted.draws_, data, item, annotator, fitted.seed)
+        told = extended(fitted.draws_, data, item, annotator, fitted.seed)
         # an item of the fit of which nothing new is known keeps its answer to the last bit
         same = (item >= 0) & (np.bincount(part.item, minlength=new.n_items) == 0)
         rows = np.linspace(0, len(fitted.share_draws_) - 1, len(told.shares)).astype(int)
@@ -346,74 +425,13 @@ class HPGM(Model):
         for name, attribute in zip(Draws.__dataclass_fields__, self._draw_arrays, strict=True):
             setattr(self, attribute, getattr(told.draws, name))
         self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[annotator]
+        self.labels_ = np.stack([new.item, new.annotator, new.label]).astype(np.int32)
+        for name in self._last_arrays:  # the chains ended over other items and annotators
+            setattr(self, name, getattr(fitted, name)[:0])
 
 
-@dataclass(frozen=True)
-class Extension:
-    """What draws say of other items and annotators."""
-
-    draws: Draws
-    answers: Array  # (M, P): sum over the draws of the population's answers
-    shares: Floats  # (T, M, P)
-
-
-def _extended(fitted: Draws, data: Data, item: Codes, annotator: Codes, seed: int) -> Extension:
-    """The draws of a fit carried over to new labels.
-
-    ``item`` and ``annotator`` are codes of the fit, −1 where it has not met them. What the fit learned stays;
-    the clusters and own labels of the items, and the clusters of the new annotators, are drawn given it.
-    """
-    T, K, L = len(fitted.z), fitted.psi.shape[1], fitted.omega.shape[1]
-    told = Extension(
-        Draws.empty(T, data, K, L),
-        np.zeros((data.M, data.P)),
-        np.zeros((T, data.M, data.P), np.float32),
-    )
-    w, z = np.zeros(data.M, np.int64), np.zeros(data.N, np.int64)
-    own = np.zeros(len(data.item), dtype=bool)
-    new = annotator < 0
-    for t in range(T):
-        rng = np.random.default_rng([seed, 1 << 20, t])
-        r, q, lam = fitted.numbers[t]
-        theta, phi = fitted.theta[t].astype(np.float64), fitted.phi[t].astype(np.float64)
-        q_phi, r_theta = np.maximum(q * phi, TINY), np.maximum(r * theta, TINY)
-        omega = np.maximum(fitted.omega[t].astype(np.float64), TINY)
-        psi = np.maximum(np.vstack([fitted.beliefs[t], fitted.psi[t]])[item].astype(np.float64), TINY)
-        z[~new] = fitted.z[t][annotator[~new]]
-        sizes = np.vstack([fitted.sizes[t], np.full(K, r)])[annotator].astype(np.float64)
-        for _ in range(INNER + MORE_INNER * (t == 0)):
-            counts = annotator_counts(data, w, own, K)
-            z[new] = draw_annotator_clusters(counts[new], r_theta, omega, rng)
-            rows = row_priors(r_theta, z)
-            theirs = fitted.matrices[t].astype(np.float64) * fitted.sizes[t][:, None]
-            rows[~new] = np.maximum(theirs[annotator[~new]], TINY)
-            w = draw_clusters(data, rows, sizes, psi, q_phi, w, own, rng)
-            own = draw_own(data, rows, sizes, q_phi, lam, w, own, rng)
-        state = State(
-            w, z, own, theta, phi, phi.mean(axis=0), psi, omega,
-            r, 1.0, q, 1.0, 1.0, 1.0, lam,
-        )  # fmt: skip
-        view = View.seen(data, state, rows, sizes, q_phi)
-        population = fitted.population[t].astype(np.float64)
-        told.answers[...] += view.items(population)
-        drawn = fitted.drawn_population[t].astype(np.float64)
-        told.shares[t] = view.drawn_items(own_counts(data, own), drawn, rng)
-        _carry(told.draws, t, fitted, view)
-    return told
-
-
-def _carry(draws: Draws, t: int, fitted: Draws, view: View) -> None:
-    """Write row ``t``: the view's items and annotators, the fit's parameters."""
-    draws.beliefs[t], draws.own[t] = view.beliefs, view.rho
-    draws.matrices[t], draws.sizes[t], draws.z[t] = view.pi, view.sizes, view.state.z
-    for name in ("population", "drawn_population", "theta", "phi", "psi", "omega", "numbers"):
-        getattr(draws, name)[t] = getattr(fitted, name)[t]
-
-
-def spaced(index: int, n: int, size: int) -> int | None:
-    """Where element ``index`` of ``n`` goes when ``size`` of them, evenly spaced, are kept; None: nowhere."""
-    place = index * size // n
-    return place if index == -(-place * n // size) else None
+def _ends(interval: float) -> list[float]:
+    return [(1 - interval) / 2, (1 + interval) / 2]
 
 
 def _shape(annotations: Annotations) -> tuple[int, int, int]:
@@ -422,4 +440,4 @@ def _shape(annotations: Annotations) -> tuple[int, int, int]:
 
 def _whole_numbers(M: int, N: int, P: int, K: int, L: int) -> int:
     """Numbers of one whole draw."""
-    return M * (K + P) + N * (P * K + K + 3) + K * L * P + K * P
+    return M * (K + P) + N * (P * K + K + 1) + K * L * P + 3 * K * P

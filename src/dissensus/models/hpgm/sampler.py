@@ -533,6 +533,26 @@ def start(
     return draw_measures(data, state, priors, counts, totals, rng)
 
 
+def continued(
+    state: State,
+    item: Codes,
+    annotator: Codes,
+    rows: Ints,
+    shape: tuple[int, int, int],
+    n_labels: int,
+    rng: np.random.Generator,
+) -> State:
+    """A state over more labels: what it knew of ``item``, ``annotator`` and ``rows`` of now stays.
+
+    New items and annotators begin in a cluster drawn from ψ or Ω, and new labels as their annotators'.
+    """
+    w = rng.choice(state.K, size=shape[0], p=state.psi / state.psi.sum())
+    z = rng.choice(state.L, size=shape[1], p=state.omega / state.omega.sum())
+    own = np.zeros(n_labels, dtype=bool)
+    w[item], z[annotator], own[rows] = state.w, state.z, state.own
+    return replace(state, w=w, z=z, own=own)
+
+
 def group_rows(votes: Floats, size: int, rng: np.random.Generator, n_rounds: int = 8) -> Ints:
     """Rows of counts in ``size`` groups: hard EM of a mixture of multinomials from randomly chosen rows."""
     M, P = votes.shape
@@ -687,33 +707,17 @@ def annotator_weights(data: Data, weight_by: str) -> Floats:
     return np.asarray(loads / max(loads.sum(), 1))
 
 
-def annotator_summary(data: Data, view: View, weights: Floats) -> tuple[Floats, Floats, Floats]:
-    """Per annotator in one draw: information (N,), agreement (N,) and confusion (N, P, P).
-
-    Information is how much (in nats) a label of theirs tells about the item's cluster; agreement the chance
-    that it equals a label of the population; confusion[p] its distribution where the population answers p.
-    """
-    state = view.state
-    answers = view.items(view.population(weights))
-    by_cluster = np.einsum("mk,mp->kp", view.beliefs, answers) / data.M  # (K, P), in sum 1
-    size = view.beliefs.mean(axis=0)
-    own = np.einsum("mk,mp->kp", view.beliefs, view.rho) / np.maximum(data.M * size[:, None], TINY)
-    theirs = (1 - state.lam) * view.pi + state.lam * own.T  # (N, P, K)
-    alone = np.einsum("npk,k->np", theirs, size)
-    ratio = theirs / np.maximum(alone[:, :, None], TINY)
-    information = np.einsum("npk,npk,k->n", theirs, np.log(np.maximum(ratio, TINY)), size)
-    agreement = np.einsum("npk,kp->n", theirs, by_cluster)
-    crowd = np.maximum(by_cluster.sum(axis=0), TINY)
-    confusion = np.einsum("nqk,kp->npq", theirs, by_cluster) / crowd[:, None]
-    return information, agreement, confusion
-
-
 # ---- convergence --------------------------------------------------------------------------------------
 
 
 def split_rhat(chains: Floats) -> float:
-    """Split-R̂ of (chains, draws): √(pooled variance / variance within half chains); 1 where they agree."""
+    """Split-R̂ of (chains, draws): √(pooled variance / variance within half chains); 1 where they agree.
+
+    Fewer than four draws cannot show that they do: infinite.
+    """
     half = chains.shape[1] // 2
+    if half < 2:
+        return float("inf")
     parts = np.concatenate([chains[:, :half], chains[:, -half:]])
     within = parts.var(axis=1, ddof=1).mean()
     between = parts.mean(axis=1).var(ddof=1)
