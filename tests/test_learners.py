@@ -247,21 +247,42 @@ def test_glove_vectors_start_the_words(tmp_path: Path):
     torch = pytest.importorskip("torch")
     file = tmp_path / "glove.txt"
     file.write_text("work 1 2 3\nunused 4 5 6\n. 7 8 9\n", encoding="utf-8")
-    vectors = read_glove(file, ["work", "home"])
-    assert list(vectors) == ["work"]
+    assert list(read_glove(file, ["work", "home"])) == ["work"]
     model = ds.TextCNN(glove=str(file))
     model.lexicon_ = ["home", "work"]
-    network = model._network(3, vectors)
+    network = model._first_network(3)
     assert network["words"].weight.shape == (4, 3)
     assert torch.equal(network["words"].weight[3], torch.tensor([1.0, 2.0, 3.0]))
-    file.write_text("work 1 2 x\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"glove\.txt line 1"):
-        read_glove(file, ["work"])
-    file.write_bytes("work 1 2 3\ncafé 4 5 6\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"glove\.txt: not UTF-8 text"):
-        read_glove(file, ["work"])
+    model.dimension = 100
+    with pytest.raises(ParameterError, match=r"has 3 numbers a word, and dimension is 100; set dimension=3"):
+        model._first_network(3)
     with pytest.raises(DataError, match="cannot be read"):
         read_glove(tmp_path / "absent", ["work"])
+
+
+def test_a_word_of_glove_with_spaces_in_it_is_passed_over(tmp_path: Path):
+    file = tmp_path / "glove.txt"
+    file.write_text(". 7 8 9\nwork 1 2 3\n. . . 4 5 6\n", encoding="utf-8")
+    assert {word: list(vector) for word, vector in read_glove(file, [".", "work"]).items()} == {
+        ".": [7, 8, 9],
+        "work": [1, 2, 3],
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("work 1 2 x\n", r"glove\.txt line 1: not a word and its numbers"),
+        ("work 1 2 3\nhome 1 2\n", r"line 2: 2 numbers after the word, and 3 on the first line"),
+        ("travail 1 2 3\n", r"has no vector for any of the 2 words of the texts"),
+        ("work 1 2 3\ncafé 4 5 6\n".encode("latin-1"), r"glove\.txt: not UTF-8 text"),
+    ],
+)
+def test_glove_files_that_cannot_serve(tmp_path: Path, content: str | bytes, message: str):
+    file = tmp_path / "glove.txt"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(DataError, match=message):
+        read_glove(file, ["work", "home"])
 
 
 def test_cnn_without_dev_holds_some_items_out():

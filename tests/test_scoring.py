@@ -52,7 +52,7 @@ def test_intervals_surround_the_value(tmp_path: Path) -> None:
     [
         ("item,p_a,p_b\ni,1,0\n", "distributions"),
         ("item,label\ni,a\n", "gold labels"),
-        ("task,worker,label\ni,w,a\n", "hidden labels"),
+        ("task,worker,label\ni,w,a\n", "labels by annotators"),
     ],
 )
 def test_the_columns_say_what_a_reference_is(tmp_path: Path, columns: str, kind: str) -> None:
@@ -106,3 +106,17 @@ def test_a_label_that_has_no_probability_column_joins_the_classes(tmp_path: Path
     found = read_estimates(write(tmp_path / "e.csv", "item,label,p_a,p_b\ni,c,0.5,0.5\n"))
     assert found.classes == ["a", "b", "c"]
     np.testing.assert_allclose(found.chances, [[0.5, 0.5, 0.0]], rtol=1e-12)
+
+
+def test_labels_of_the_fit_are_not_called_hidden(tmp_path: Path) -> None:
+    text = "item,annotator,label\ni,a,x\ni,b,y\nj,a,x\n"
+    labels = write(tmp_path / "labels.csv", text)
+    fresh = write(tmp_path / "fresh.csv", "item,annotator,label\ni,c,x\nj,b,y\n")
+    model = MajorityVote().fit(Annotations.from_arrays(["i", "i", "j"], ["a", "b", "a"], ["x", "y", "x"]))
+    model.save(tmp_path / "model.safetensors")
+    model.to_frame().to_csv(tmp_path / "estimates.csv", index=False)
+    for estimates in ("model.safetensors", "estimates.csv"):
+        seen = score_files(tmp_path / estimates, labels, metrics=["kl"], n_boot=0)
+        assert seen.perhaps_seen
+        assert seen.against == "labels by annotators"
+        assert not score_files(tmp_path / estimates, fresh, metrics=["kl"], n_boot=0).perhaps_seen

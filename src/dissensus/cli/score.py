@@ -35,7 +35,7 @@ def score(
         Path,
         typer.Argument(
             metavar="REFERENCE",
-            help="Distributions (p_… columns), gold labels, or labels not seen in the fit.",
+            help="Distributions (p_… columns), gold labels, or labels by annotators.",
         ),
     ],
     reading: Reading,
@@ -50,8 +50,8 @@ def score(
     ] = 1000,
     as_json: Json = False,
 ) -> None:
-    """Score estimates against the truth, gold labels, or labels by annotators that they have not seen."""
-    from dissensus.evaluation.scoring import score_files
+    """Score estimates against the truth, gold labels, or labels by annotators."""
+    from dissensus.evaluation.scoring import LABELS, score_files
 
     scores = score_files(
         estimates,
@@ -60,11 +60,16 @@ def score(
         n_boot=bootstrap,
         item=reading.item_column,
         label=reading.label_column,
-        kind="hidden labels" if reading.annotator_column or reading.layout or reading.format else None,
+        kind=LABELS if reading.annotator_column or reading.layout or reading.format else None,
         read_labels=reading.read,
     )
     if scores.left_out:
         note(f"left out: {count(scores.left_out, 'item')} of {reference} not found in {estimates}")
+    if scores.perhaps_seen:
+        note(
+            f"every item has as many labels in {reference} as in the fit: if they are the same labels, the "
+            "score says how well they are remembered, and nothing about labels to come"
+        )
     if as_json:
         show_json(scores.to_dict())
         return

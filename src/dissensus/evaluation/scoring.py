@@ -9,7 +9,7 @@ named.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from dissensus.data.vocabulary import Vocabulary
 from dissensus.errors import DataError, ParameterError, did_you_mean
 from dissensus.evaluation.bootstrap import Interval, bootstrap_interval, bootstrap_mean
 from dissensus.io.columns import find_column, has_column, listed
-from dissensus.io.labels_file import LABEL, probability_columns
+from dissensus.io.labels_file import LABEL, N_LABELS, probability_columns
 from dissensus.io.source import open_source
 from dissensus.io.tables import Table, open_table
 from dissensus.metrics import METRICS, check_distributions, log_probability_rows
@@ -30,6 +30,7 @@ from dissensus.models.base import Model
 from dissensus.numerics import Array, row_shares
 
 MODEL_SUFFIX = ".safetensors"
+LABELS = "labels by annotators"  # the kind of a reference
 LABEL_METRICS = ("accuracy", "macro_f1", "weighted_f1", "onehot_accuracy", "lewidi_f1")
 SUITED: dict[str, tuple[str, ...]] = {
     "distributions": ("kl", "jensen_shannon", "total_variation", "entropy_correlation", "accuracy"),
@@ -51,6 +52,7 @@ class Estimates:
     classes: list[str]
     chances: Array | None  # (items, classes): distributions, where they are claimed
     labels: list[str] | None  # (items,): single labels, where they are claimed
+    n_labels: NDArray[Any] | None = None  # (items,): labels each claim was made of, where that is said
 
     def distributions(self, places: NDArray[np.int32], classes: Sequence[str]) -> Array:
         """(places, classes): the distributions at these places, over these classes."""
@@ -84,7 +86,8 @@ def read_estimates(path: Path, *, item: str | None = None, label: str | None = N
     chances = _probabilities(table, list(probabilities.values()), name) if probabilities else None
     classes = list(probabilities)
     classes += [] if given is None else sorted(set(given) - set(classes))
-    return Estimates(name, vocabulary, classes, _widened(chances, len(classes)), given)
+    made_of = _n_labels(table) if N_LABELS in columns else None
+    return Estimates(name, vocabulary, classes, _widened(chances, len(classes)), given, made_of)
 
 
 def _label_column(
@@ -113,6 +116,15 @@ def _probabilities(table: Table, columns: Sequence[str], name: str) -> Array:
     return check_distributions(np.column_stack(numbers), name)
 
 
+def _n_labels(table: Table) -> NDArray[Any] | None:
+    """The column that a run writes; None where another column has that name."""
+    try:
+        numbers: NDArray[Any] = table.everything().column(N_LABELS).cast(pa.int64()).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    return numbers
+
+
 def _widened(chances: Array | None, n_classes: int) -> Array | None:
     """The same with a column of zeros for every class that only labels name."""
     if chances is None or chances.shape[1] == n_classes:
@@ -123,8 +135,9 @@ def _widened(chances: Array | None, n_classes: int) -> Array | None:
 def of_model(model: Model, name: str) -> Estimates:
     """What a fitted model claims about its items."""
     labels = [str(label) for label in model.predict()]
+    classes = list(map(str, model.classes_))
     return Estimates(
-        name, _texts(model.items_), list(map(str, model.classes_)), model.label_distributions_, labels
+        name, _texts(model.items_), classes, model.label_distributions_, labels, np.asarray(model.n_labels_)
     )
 
 
@@ -148,10 +161,11 @@ def _texts(ids: NDArray[Any]) -> Vocabulary:
 class Scores:
     """Measures by name, each with its interval over items (NaN where none was asked for)."""
 
-    against: str  # "distributions", "gold labels" or "hidden labels"
+    against: str  # "distributions", "gold labels" or "labels by annotators"
     n_items: int  # items on both sides
     left_out: int  # items of the reference that the estimates do not have
     values: dict[str, Interval]
+    perhaps_seen: bool = False  # every item has as many labels in the reference as the estimates were made of
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -160,6 +174,7 @@ class Scores:
             "against": self.against,
             "n_items": self.n_items,
             "left_out": self.left_out,
+            "perhaps_seen": self.perhaps_seen,
             "values": values,
         }
 
@@ -185,7 +200,7 @@ def score_files(
     model = _load(estimates)
     claims = of_model(model, str(estimates)) if model else read_estimates(estimates, item=item, label=label)
     kind = kind or kind_of(reference)
-    if kind == "hidden labels":
+    if kind == LABELS:
         hidden = (read_labels or _read_labels)(reference)
         return _against_labels(model, claims, hidden, str(reference), metrics, n_boot)
     truth = read_estimates(reference, item=item, label=label)
@@ -200,10 +215,10 @@ def kind_of(reference: Path) -> str:
     except DataError:
         if not reference.is_file():
             raise
-        return "hidden labels"  # a tool's export is no table, but has labels by annotators
+        return LABELS  # a tool's export is no table, but has labels by annotators
     if probability_columns(columns):
         return "distributions"
-    return "hidden labels" if has_column(columns, "annotator") else "gold labels"
+    return LABELS if has_column(columns, "annotator") else "gold labels"
 
 
 def compare_estimates(
@@ -238,9 +253,10 @@ def _against_labels(
     metrics: Sequence[str],
     n_boot: int,
 ) -> Scores:
-    """Log-probability of every hidden label; named measures against the hidden labels' own distribution."""
+    """Log-probability of every label; named measures against the labels' own distribution."""
     empirical = of_labels(hidden, name)
-    scores = compare_estimates(claims, empirical, metrics, n_boot=n_boot, against="hidden labels")
+    scores = compare_estimates(claims, empirical, metrics, n_boot=n_boot, against=LABELS)
+    scores = replace(scores, perhaps_seen=_as_many(claims, hidden))
     if metrics:
         return scores
     if model is not None:
@@ -248,7 +264,16 @@ def _against_labels(
         values = {key: Interval(value, float("nan"), float("nan")) for key, value in found.items()}
     else:
         values = {"score_items": _log_probability(claims, hidden, n_boot)}
-    return Scores("hidden labels", scores.n_items, scores.left_out, values)
+    return replace(scores, values=values)
+
+
+def _as_many(claims: Estimates, labels: Annotations) -> bool:
+    """Has every item that both sides know as many labels as its claim was made of? So have the same labels."""
+    if claims.n_labels is None:
+        return False
+    places = claims.items.codes([str(one) for one in labels.items])
+    known = places >= 0
+    return bool(np.array_equal(claims.n_labels[places[known]], np.diff(labels.item_pointers)[known]))
 
 
 def _log_probability(claims: Estimates, hidden: Annotations, n_boot: int) -> Interval:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, require, system_words
+from dissensus.errors import DataError, ParameterError, require, system_words
 from dissensus.io.arrays import Arrays, Header
 from dissensus.learners.base import Dev, Learner, as_texts, batches, own_dev
 from dissensus.metrics import kl
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PAD, UNKNOWN = 0, 1  # codes of no word, and of a word outside the lexicon
 WORD = re.compile(r"[#@]?\w+(?:['’]\w+)*|[^\w\s]")
 PREDICT_BATCH = 256
+DIMENSION = 100  # of word vectors learned from scratch
 
 
 def words_of(text: str, limit: int) -> list[str]:
@@ -44,30 +45,44 @@ def lexicon_of(texts: list[list[str]], size: int) -> list[str]:
 
 
 def read_glove(path: Path, lexicon: list[str]) -> dict[str, NDArray[np.float32]]:
-    """The vectors of the lexicon's words from a GloVe text file (a word and its numbers on each line)."""
-    wanted, found = set(lexicon), {}
+    """The vectors of the lexicon's words from a GloVe text file (a word and its numbers on each line).
+
+    The first line says how many numbers a word has. Some of GloVe's "words" have spaces in them (". . ."):
+    a line with more numbers than that is one of those, and no word of a lexicon.
+    """
+    wanted, found, size = set(lexicon), {}, 0
     try:
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
-                word, _, rest = line.rstrip("\n").partition(" ")
-                if word in wanted:
-                    found[word] = _numbers(rest, path, number)
+                word, _, rest = line.rstrip().partition(" ")
+                size = size or len(rest.split())
+                if word in wanted and len(values := rest.split()) <= size:
+                    found[word] = _numbers(values, size, path, number)
     except OSError as error:
         raise DataError(
             f"{path}: the word vectors cannot be read ({system_words(error)}); check glove="
         ) from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text ({error.reason}); give a GloVe text file") from None
-    if len({len(vector) for vector in found.values()}) > 1:
-        raise DataError(f"{path}: lines have different numbers of values; give a whole GloVe file")
+    if not found:
+        raise DataError(
+            f"{path}: has no vector for any of the {len(wanted):,} words of the texts; give a GloVe file of "
+            "their language, or leave glove out"
+        )
     return found
 
 
-def _numbers(rest: str, path: Path, line: int) -> NDArray[np.float32]:
+def _numbers(values: list[str], size: int, path: Path, line: int) -> NDArray[np.float32]:
     try:
-        return np.array(rest.split(), dtype=np.float32)
+        vector = np.array(values, dtype=np.float32)
     except ValueError:
         raise DataError(f"{path} line {line}: not a word and its numbers; give a GloVe text file") from None
+    if len(vector) < size:
+        raise DataError(
+            f"{path} line {line}: {len(vector)} numbers after the word, and {size} on the first line; give a "
+            "whole GloVe file"
+        )
+    return vector
 
 
 # ---- the network ------------------------------------------------------------------------------------------
@@ -116,14 +131,14 @@ def _padded(rows: list[list[int]]) -> Tensor:
 class TextCNN(Learner):
     """Three convolution and max-pool layers on word vectors (the paper's PD).
 
-    ``glove`` is the path of a GloVe text file; without one, word vectors are learned from scratch. Where no
-    dev part is given, a seeded tenth of the items serves as one. ``patience`` ends training after so many
+    ``glove`` is the path of a GloVe text file; without one, word vectors are learned from scratch.
+    ``dimension`` is the length of a word vector (None: that of the file, or 100 without one). Where no dev part is given, a seeded tenth of the items serves as one. ``patience`` ends training after so many
     epochs without a better one.
     """
 
     _rules = {
         "lexicon_size": integer(1),
-        "dimension": integer(1),
+        "dimension": integer(1) | NONE,
         "max_words": integer(1),
         "filters": integer(1),
         "width": integer(1),
@@ -148,7 +163,7 @@ class TextCNN(Learner):
         self,
         *,
         lexicon_size: int = 20_000,
-        dimension: int = 100,
+        dimension: int | None = None,
         max_words: int = 1_000,
         filters: int = 128,
         width: int = 5,
@@ -197,7 +212,7 @@ class TextCNN(Learner):
 
         from dissensus.learners.torch_tools import BestEpoch, kl_loss
 
-        network = self._network(targets.shape[1], self._glove_vectors())
+        network = self._first_network(targets.shape[1])
         adam = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
         codes, best = self._codes(X), BestEpoch(self.patience)
         rng = np.random.default_rng(self.seed)
@@ -237,21 +252,31 @@ class TextCNN(Learner):
         code = {word: place for place, word in enumerate(self.lexicon_, start=UNKNOWN + 1)}
         return [[code.get(word, UNKNOWN) for word in words] for words in X]
 
-    def _glove_vectors(self) -> dict[str, NDArray[np.float32]]:
-        return {} if self.glove is None else read_glove(Path(self.glove), self.lexicon_)
-
-    def _network(self, n_classes: int, vectors: dict[str, NDArray[np.float32]]) -> Any:
+    def _first_network(self, n_classes: int) -> Any:
+        """With random weights, and GloVe's vectors for the words that it knows."""
         import torch
 
-        from dissensus.learners.torch_tools import pick_device
-
-        dimension = len(next(iter(vectors.values()))) if vectors else self.dimension
-        sizes = (self.filters, self.width, self.dropout)
-        network = cnn(len(self.lexicon_) + UNKNOWN + 1, dimension, n_classes, *sizes)
+        if self.glove is None:
+            return self._network(n_classes, self.dimension or DIMENSION)
+        vectors = read_glove(Path(self.glove), self.lexicon_)
+        size = len(next(iter(vectors.values())))
+        if self.dimension not in (None, size):
+            raise ParameterError(
+                f"{self.glove} has {size} numbers a word, and dimension is {self.dimension}; set "
+                f"dimension={size} or leave it out"
+            )
+        network = self._network(n_classes, size)
         with torch.no_grad():
             for place, word in enumerate(self.lexicon_, start=UNKNOWN + 1):
                 if word in vectors:
                     network["words"].weight[place] = torch.from_numpy(vectors[word])
+        return network
+
+    def _network(self, n_classes: int, dimension: int) -> Any:
+        from dissensus.learners.torch_tools import pick_device
+
+        sizes = (self.filters, self.width, self.dropout)
+        network = cnn(len(self.lexicon_) + UNKNOWN + 1, dimension, n_classes, *sizes)
         return network.to(pick_device(self.device))
 
     # ---- keeping it -----------------------------------------------------------------------------------
@@ -272,6 +297,5 @@ class TextCNN(Learner):
         super()._restore(facts, arrays)
         self.dev_kl_ = arrays.pop("dev_kl_")
         self.lexicon_, self.epoch_, self.n_threads_ = facts["lexicon"], facts["epoch"], facts["n_threads"]
-        width = {"": np.empty(arrays["words.weight"].shape[1], np.float32)}
-        self.network_ = self._network(self.n_classes_, width)
+        self.network_ = self._network(self.n_classes_, arrays["words.weight"].shape[1])
         self.network_.load_state_dict({name: torch.from_numpy(values) for name, values in arrays.items()})

@@ -285,10 +285,11 @@ def dropout_factors(shape: tuple[int, ...], rate: float, noise: torch.Generator)
     """Dropout's factors: 0 at a chance of ``rate`` (to the nearest 1/256), else what keeps the mean."""
     kept = max(1, round(256 * (1 - rate)))
     n = math.prod(shape)
+    # Kept where a random byte is < kept, asked as ≤ kept − 1: 256 itself is no byte, and would count as 0.
     # Eight random bytes at a time: drawing a float for each factor would cost more than the network itself.
     words = torch.empty(-(-n // 8), dtype=torch.int64, device=noise.device)
     draws = words.random_(-(2**63), None, generator=noise).view(torch.uint8)[:n]
-    return draws.view(shape).lt(kept).float().mul_(256 / kept)
+    return draws.view(shape).le(kept - 1).float().mul_(256 / kept)
 
 
 # ---- the network in two halves ----------------------------------------------------------------------------
