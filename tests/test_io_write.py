@@ -17,7 +17,7 @@ import pytest
 
 from dissensus.errors import DataError, ParameterError
 from dissensus.io.importers import load_export
-from dissensus.io.write import FORMATS, weighted_rows, write_labels, write_table
+from dissensus.io.write import OUTPUT_FORMATS, weighted_rows, write_labels, write_table
 
 COLUMNS: dict[str, list[Any]] = {
     "item": ["a", "b, \"c\"\nd\re", "ü"],
@@ -182,7 +182,7 @@ def test_a_learner_of_hard_labels_recovers_the_distributions() -> None:
 # ---- refusals -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OUTPUT_FORMATS)
 def test_nothing_is_left_behind_when_writing_fails(format: str, tmp_path: Path) -> None:
     class Unwritable:
         def __repr__(self) -> str:

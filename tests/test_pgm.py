@@ -76,7 +76,7 @@ def test_the_closed_forms_by_hand() -> None:
     np.testing.assert_allclose(learned.parameters.theta, theta, rtol=1e-15)
     np.testing.assert_allclose(learned.parameters.psi, [4 / 10, 6 / 10], rtol=1e-15)
     np.testing.assert_allclose(learned.parameters.omega, [1.5 / 4.5, 3 / 4.5], rtol=1e-15)
-    np.testing.assert_allclose(learned.potentials.theta, np.log(theta), rtol=1e-12)
+    np.testing.assert_allclose(learned.potentials.log_theta, np.log(theta), rtol=1e-12)
     expected = np.log(theta).sum() + 2 * np.log([0.4, 0.6]).sum() + 0.5 * np.log([1 / 3, 2 / 3]).sum()
     np.testing.assert_allclose(learned.prior_term, expected, rtol=1e-12)
 
@@ -86,7 +86,7 @@ def test_the_posteriors_of_variational_bayes_by_hand() -> None:
     np.testing.assert_allclose(learned.parameters.theta[0], [[3.5 / 5, 1.5 / 5], [1 / 2, 1 / 2]], rtol=1e-15)
     np.testing.assert_allclose(learned.parameters.psi, [3 / 8, 5 / 8], rtol=1e-15)
     np.testing.assert_allclose(learned.parameters.omega, [3 / 7.5, 4.5 / 7.5], rtol=1e-15)
-    np.testing.assert_allclose(learned.potentials.psi, expected_log(np.array([3.0, 5.0])), rtol=1e-15)
+    np.testing.assert_allclose(learned.potentials.log_psi, expected_log(np.array([3.0, 5.0])), rtol=1e-15)
     assert (learned.alpha, learned.gamma, learned.tau) == ([0.5], [1.0], [2.0])
 
 
@@ -202,11 +202,11 @@ def test_the_bound_of_variational_bayes_holds_the_hyperpriors() -> None:
     beliefs = graph.start(rng.dirichlet(np.ones(2), size=4), rng.dirichlet(np.ones(2), size=3))
     learned: Learned | None = None
     for _ in range(3):
-        theta = None if learned is None else learned.potentials.theta
+        theta = None if learned is None else learned.potentials.log_theta
         learned = learner.learn(graph.statistics(beliefs, theta), learned)
         beliefs = graph.settle(beliefs, learned.potentials, rounds=50, tol=-np.inf)
     assert learned is not None
-    tables = (learned.potentials.theta, learned.potentials.psi, learned.potentials.omega)
+    tables = (learned.potentials.log_theta, learned.potentials.log_psi, learned.potentials.log_omega)
     truth = enumerated(annotations, *(np.exp(table) for table in tables))
     np.testing.assert_allclose(graph.evidence(beliefs), truth.log_evidence, rtol=1e-9)
     given = VariationalBayes(float(learned.alpha[0]), 1.5, float(learned.tau[0])).learn(
@@ -611,7 +611,7 @@ def test_potentials_with_evidence_are_rows_of_items() -> None:
         [math.log(0.3 * 0.8**2), math.log(0.7 * 0.25**2)],
         [math.log(0.3 * 0.8**0.5 * 0.2**1.5), math.log(0.7 * 0.25**0.5 * 0.75**1.5)],
     ]
-    np.testing.assert_allclose(moved.psi, expected, rtol=1e-12)
+    np.testing.assert_allclose(moved.log_psi, expected, rtol=1e-12)
 
 
 def test_an_objective_that_keeps_swinging_is_told_from_one_that_calms_down() -> None:

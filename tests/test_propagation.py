@@ -42,7 +42,7 @@ def settled(
     The KL between successive beliefs is of second order, so it rounds to 0 while beliefs still move by 1e-8:
     no tolerance here.
     """
-    K, L, _ = potentials.theta.shape
+    K, L, _ = potentials.log_theta.shape
     rng = np.random.default_rng(seed)
     M = sum(block.n_items for block in graph.blocks)
     start = graph.start(rng.dirichlet(np.ones(K), size=M), rng.dirichlet(np.ones(L), size=graph.n_annotators))
@@ -53,7 +53,7 @@ def assert_exact(graph: Graph, beliefs: Beliefs, potentials: Potentials, truth: 
     np.testing.assert_allclose(beliefs.w, truth.w, rtol=EXACT, atol=EXACT)
     np.testing.assert_allclose(beliefs.z, truth.z, rtol=EXACT, atol=EXACT)
     np.testing.assert_allclose(graph.evidence(beliefs), truth.log_evidence, rtol=EXACT)
-    statistics = graph.statistics(beliefs, potentials.theta)
+    statistics = graph.statistics(beliefs, potentials.log_theta)
     np.testing.assert_allclose(statistics.label_mass, truth.label_mass, rtol=EXACT, atol=EXACT)
     np.testing.assert_allclose(statistics.item_mass, truth.w.sum(axis=0), rtol=EXACT)
     np.testing.assert_allclose(statistics.annotator_mass, truth.z.sum(axis=0), rtol=EXACT)
@@ -158,7 +158,7 @@ def test_the_belief_of_every_pair_is_exact(seed: int) -> None:
     theta, psi, omega = random_parameters(2, 3, len(rows), rng)
     annotations = crowd(rows, 4, 4, len(rows))
     graph, potentials = graph_of(annotations), logs(theta, psi, omega)
-    mass = graph.statistics(settled(graph, potentials), potentials.theta).label_mass
+    mass = graph.statistics(settled(graph, potentials), potentials.log_theta).label_mass
     truth = enumerated(annotations, theta, psi, omega)
     np.testing.assert_allclose(mass.transpose(2, 0, 1), truth.pairs, rtol=EXACT, atol=EXACT)
 
@@ -256,8 +256,8 @@ def test_damping_reaches_the_same_fixed_point(name: str) -> None:
     np.testing.assert_allclose(damped.z, plain.z, rtol=EXACT)
     np.testing.assert_allclose(graph.evidence(damped), graph.evidence(plain), rtol=EXACT)
     np.testing.assert_allclose(
-        graph.statistics(damped, potentials.theta).label_mass,
-        graph.statistics(plain, potentials.theta).label_mass,
+        graph.statistics(damped, potentials.log_theta).label_mass,
+        graph.statistics(plain, potentials.log_theta).label_mass,
         rtol=EXACT,
     )
 
@@ -282,9 +282,9 @@ def test_damped_trees_are_exact() -> None:
 
 def mean_field_bound(annotations: ds.Annotations, potentials: Potentials, w: Array, z: Array) -> float:
     """E_q[log joint] + H(q), label by label."""
-    bound = (w * potentials.psi).sum() + (z * potentials.omega).sum()
+    bound = (w * potentials.log_psi).sum() + (z * potentials.log_omega).sum()
     for m, n, y in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
-        bound += w[m] @ potentials.theta[:, :, y] @ z[n]
+        bound += w[m] @ potentials.log_theta[:, :, y] @ z[n]
     return float(bound - (w * np.log(w)).sum() - (z * np.log(z)).sum())
 
 
@@ -338,7 +338,7 @@ def test_how_items_are_cut_into_shards_does_not_matter(
     def run() -> tuple[Array, ...]:
         graph = graph_of(CROWD, mean_field=mean_field)
         beliefs = graph.settle(graph.start(*start), potentials, rounds=4, tol=0.0)
-        statistics = graph.statistics(beliefs, potentials.theta)
+        statistics = graph.statistics(beliefs, potentials.log_theta)
         return beliefs.w, beliefs.z, statistics.label_mass, np.array(graph.evidence(beliefs))
 
     whole = run()
@@ -355,7 +355,7 @@ def test_pairwise_counts_keep_every_label_even_before_messages_settle(rounds: in
     potentials = logs(*random_parameters(4, 3, 3, np.random.default_rng(0)))
     graph = graph_of(CROWD)
     beliefs = settled(graph, potentials, rounds=rounds, damping=damping)
-    mass = graph.statistics(beliefs, potentials.theta).label_mass.sum(axis=(0, 1))
+    mass = graph.statistics(beliefs, potentials.log_theta).label_mass.sum(axis=(0, 1))
     np.testing.assert_allclose(mass, np.bincount(CROWD.label), rtol=1e-12)
 
 
@@ -369,7 +369,7 @@ def test_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
         with engine.executor(n_jobs) as pool:
             graph = Graph.of(CROWD, Run(pool))
             beliefs = graph.settle(graph.start(*start), potentials, rounds=6, tol=0.0)
-            mass = graph.statistics(beliefs, potentials.theta).label_mass
+            mass = graph.statistics(beliefs, potentials.log_theta).label_mass
             results.append(
                 (beliefs.w.tobytes(), beliefs.z.tobytes(), mass.tobytes(), graph.evidence(beliefs))
             )

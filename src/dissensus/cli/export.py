@@ -13,9 +13,9 @@ from dissensus.cli.terminal import count, say
 
 def format_names(incomplete: str) -> list[str]:
     """For shell completion."""
-    from dissensus.io.write import FORMATS
+    from dissensus.io.write import OUTPUT_FORMATS
 
-    return [name for name in FORMATS if name.startswith(incomplete)]
+    return [name for name in OUTPUT_FORMATS if name.startswith(incomplete)]
 
 
 @app.command(

@@ -268,7 +268,7 @@ def _against_labels(
 
 
 def _as_many(claims: Estimates, labels: Annotations) -> bool:
-    """Has every item that both sides know as many labels as its claim was made of? So have the same labels."""
+    """Has every item as many labels as its claim was made of? It has where they are the same labels."""
     if claims.n_labels is None:
         return False
     places = claims.items.codes([str(one) for one in labels.items])

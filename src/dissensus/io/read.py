@@ -26,7 +26,7 @@ from dissensus.io.layouts import (
     read_long,
     read_wide,
 )
-from dissensus.io.tables import FORMATS, Table, open_table
+from dissensus.io.tables import TABLE_FORMATS, Table, open_table
 
 Several = Literal["keep", "error"]
 
@@ -185,7 +185,7 @@ def _read_table(
 
 def _is_export(source: Any, format: str | None, layout: Layout | None, columns: Columns) -> bool:
     """Whether a tool wrote this: by the format named, else by its content; a file only if no column is."""
-    if not isinstance(source, str | os.PathLike) or format in FORMATS:
+    if not isinstance(source, str | os.PathLike) or format in TABLE_FORMATS:
         return False
     from dissensus.io import importers
 

@@ -22,7 +22,7 @@ from dissensus.io.source import PARQUET_MAGIC, Source, open_source
 if TYPE_CHECKING:
     import narwhals as nw
 
-FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
+TABLE_FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"}
 _SUFFIXES |= {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
 
@@ -87,7 +87,9 @@ def open_file(source: Source, format: str | None = None) -> StreamedTable:
         return DelimitedTable(source, "\t" if format == "tsv" else None)
     from dissensus.io import importers
 
-    raise bad_choice("read_annotations", "format", (*FORMATS, "wide", "counts", *importers.FORMATS), kind)
+    raise bad_choice(
+        "read_annotations", "format", (*TABLE_FORMATS, "wide", "counts", *importers.FORMATS), kind
+    )
 
 
 def recognise_format(source: Source) -> str:

@@ -22,7 +22,7 @@ from dissensus.errors import DataError, bad_parameter
 from dissensus.io.atomic import atomic_directory, atomic_path
 from dissensus.io.labels_file import ENTROPY, ITEM, LABEL, N_LABELS, PROBABILITY, probability_columns
 
-FORMATS = ("csv", "parquet", "jsonl", "huggingface", "label-studio", "weighted")
+OUTPUT_FORMATS = ("csv", "parquet", "jsonl", "huggingface", "label-studio", "weighted")
 _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _BATCH = 10_000  # rows turned into JSON at a time
 
@@ -39,15 +39,16 @@ def write_labels(
 ) -> Path:
     """Write refined labels: a fitted model, or a frame as ``model.to_frame()`` gives it.
 
-    ``format`` is one of :data:`FORMATS`, told by the suffix if not given; ``weighted`` writes rows of (item,
-    label, weight) into the table format that the suffix names. ``items``, a frame with the ids in a column
-    ``item`` or in its first, adds its columns (text, say). ``question``, ``to_name`` and ``model_version`` go
-    into Label Studio predictions: the names of the control and of the object it labels, and who predicts.
+    ``format`` is one of :data:`OUTPUT_FORMATS`, told by the suffix if not given; ``weighted`` writes rows of
+    (item, label, weight) into the table format that the suffix names. ``items``, a frame with the ids in a
+    column ``item`` or in its first, adds its columns (text, say). ``question``, ``to_name`` and
+    ``model_version`` go into Label Studio predictions: the names of the control and of the object it labels,
+    and who predicts.
     """
     path = Path(path)
     kind = format or _table_format(path)
-    if kind not in FORMATS:
-        raise bad_parameter("write_labels", "format", f"one of {', '.join(FORMATS)}", kind)
+    if kind not in OUTPUT_FORMATS:
+        raise bad_parameter("write_labels", "format", f"one of {', '.join(OUTPUT_FORMATS)}", kind)
     table = _label_table(labels)
     side = None if items is None else _aligned(_arrow(items), table["item"])
     if kind == "huggingface":

@@ -132,8 +132,9 @@ class TextCNN(Learner):
     """Three convolution and max-pool layers on word vectors (the paper's PD).
 
     ``glove`` is the path of a GloVe text file; without one, word vectors are learned from scratch.
-    ``dimension`` is the length of a word vector (None: that of the file, or 100 without one). Where no dev part is given, a seeded tenth of the items serves as one. ``patience`` ends training after so many
-    epochs without a better one.
+    ``dimension`` is the length of a word vector (None: that of the file, or 100 without one). Where no dev
+    part is given, a seeded tenth of the items serves as one. ``patience`` ends training after so many epochs
+    without a better one.
     """
 
     _rules = {

@@ -270,9 +270,9 @@ class PGM(Model):
                     graph.settle(beliefs, potentials, rounds, bp_tol, damping), learned, (), damping
                 )
             for _ in restart.iterations(self._iterations(), self.tol):
-                beliefs, theta = state.beliefs, state.learned.potentials.theta
+                beliefs, log_theta = state.beliefs, state.learned.potentials.log_theta
                 # E: counts expected under the beliefs of the last round, and the objective of that state
-                statistics = graph.statistics(beliefs, theta if pairwise else None)
+                statistics = graph.statistics(beliefs, log_theta if pairwise else None)
                 objective = graph.evidence(beliefs, statistics.pair_terms) + state.learned.prior_term
                 objectives = (*state.objectives, objective)[-(SWINGS + 2) :]
                 # M: Section "maxeq", or Dirichlet posteriors
@@ -400,7 +400,7 @@ class PGM(Model):
             safe_log(np.vstack([fitted.annotator_clusters_, fitted.omega_])[annotator]),
         )
         graph = Graph.of(new.take_rows(fresh), Run(), keep_cavities=False)
-        start = graph.start(np.exp(potentials.psi), np.exp(potentials.omega))
+        start = graph.start(np.exp(potentials.log_psi), np.exp(potentials.log_omega))
         beliefs = graph.settle(start, potentials, rounds=50, tol=1e-9 * max(new.n_labels, 1))
         self.item_clusters_, self.annotator_clusters_ = beliefs.w, beliefs.z
         self._describe_items()

@@ -45,17 +45,17 @@ from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax
 class Potentials:
     """Logarithms of the parameters, or their expectations, as the messages use them."""
 
-    theta: Array  # (K, L, P)
-    psi: Array  # (K,), or (M, K) where items have priors of their own
-    omega: Array  # (L,), or (N, L)
+    log_theta: Array  # (K, L, P)
+    log_psi: Array  # (K,), or (M, K) where items have priors of their own
+    log_omega: Array  # (L,), or (N, L)
 
 
 def with_pseudo_labels(potentials: Potentials, pseudo_labels: Array | None, mass: Array) -> Potentials:
     """Item potentials of their own where something is known of the items beforehand."""
     if pseudo_labels is None:
         return potentials
-    own = pseudo_label_scores(pseudo_labels, normalised(np.exp(potentials.theta)), mass)
-    return replace(potentials, psi=potentials.psi + own)
+    own = pseudo_label_scores(pseudo_labels, normalised(np.exp(potentials.log_theta)), mass)
+    return replace(potentials, log_psi=potentials.log_psi + own)
 
 
 def pseudo_label_scores(pseudo_labels: Array, theta: Array, mass: Array) -> Array:
@@ -139,20 +139,20 @@ class Graph:
 
         How far beliefs moved is only worth its cost where somebody asks (``measure``).
         """
-        psi = potentials.psi
-        own_psi = [psi] * len(self.blocks) if psi.ndim == 1 else [psi[block.place] for block in self.blocks]
+        log_psi = potentials.log_psi
+        each = [log_psi] * len(self.blocks) if log_psi.ndim == 1 else [log_psi[b.place] for b in self.blocks]
         stored = self.storage.round(len(self.blocks))
         parts = self.work.map(
             _mean_field_step if self.mean_field else _round_step,
-            zip(beliefs.states, own_psi, stored.slots, strict=True),
+            zip(beliefs.states, each, stored.slots, strict=True),
             z=beliefs.z,
-            theta=potentials.theta,
+            log_theta=potentials.log_theta,
             damping=damping,
             keep_cavities=self.keep_cavities,
             measure=measure,
         )
-        logits = np.zeros((self.n_annotators, potentials.theta.shape[1]))
-        item_mass, item_terms, moved = np.zeros(potentials.theta.shape[0]), 0.0, 0.0
+        logits = np.zeros((self.n_annotators, potentials.log_theta.shape[1]))
+        item_mass, item_terms, moved = np.zeros(potentials.log_theta.shape[0]), 0.0, 0.0
         states = []
         for part in parts:
             states.append(part.state)
@@ -160,7 +160,7 @@ class Graph:
             item_mass += part.item_mass
             item_terms += part.item_terms
             moved += part.moved
-        z, annotator_terms = softmax_rows(logits + potentials.omega)
+        z, annotator_terms = softmax_rows(logits + potentials.log_omega)
         change = moved + rel_entr(z, beliefs.z).sum() if measure else np.nan
         node_terms = float(annotator_terms.sum()) + item_terms
         return Beliefs(z, tuple(states), item_mass, node_terms, float(change), stored.files)
@@ -177,11 +177,11 @@ class Graph:
 
     # ---- what they amount to --------------------------------------------------------------------------
 
-    def statistics(self, beliefs: Beliefs, theta: Array | None) -> Statistics:
+    def statistics(self, beliefs: Beliefs, log_theta: Array | None) -> Statistics:
         """Expected label counts: of node beliefs multiplied (the paper's M-step), or, with the Θ
         potentials of the last round given, of pairwise beliefs (exact EM's).
         """
-        parts = self.work.map(_counts_step, beliefs.states, z=beliefs.z, theta=theta)
+        parts = self.work.map(_counts_step, beliefs.states, z=beliefs.z, log_theta=log_theta)
         label_mass, pair_terms = total(parts)
         return Statistics(label_mass, beliefs.item_mass, column_sums(beliefs.z), pair_terms)
 
@@ -238,11 +238,15 @@ def _messages_of(block: PairBlock, state: BlockState, z: Array) -> Array:
     return np.ones((block.n_pairs, z.shape[1])) if nu is None else nu
 
 
-def _counts_step(block: PairBlock, state: BlockState, z: Array, theta: Array | None) -> tuple[Array, float]:
+def _counts_step(
+    block: PairBlock, state: BlockState, z: Array, log_theta: Array | None
+) -> tuple[Array, float]:
     w, nu, incoming = state.w, _messages_of(block, state, z), state.incoming
     z = z.astype(nu.dtype, copy=False)
     parts = (
-        _shard_counts(layout, w[items], nu[pairs], None if incoming is None else incoming[pairs], z, theta)
+        _shard_counts(
+            layout, w[items], nu[pairs], None if incoming is None else incoming[pairs], z, log_theta
+        )
         for layout, items, pairs in zip(block.layouts, block.items, block.pairs, strict=True)
     )
     label_mass, pair_terms = total(parts)
@@ -250,15 +254,15 @@ def _counts_step(block: PairBlock, state: BlockState, z: Array, theta: Array | N
 
 
 def _shard_counts(
-    layout: PairLayout, w: Array, nu: Array, incoming: Array | None, z: Array, theta: Array | None
+    layout: PairLayout, w: Array, nu: Array, incoming: Array | None, z: Array, log_theta: Array | None
 ) -> tuple[Array, float]:
     right, sums = cavity(z, layout.annotator, nu)
     left = np.take(w.astype(nu.dtype, copy=False), layout.item, axis=0)
-    if theta is None or incoming is None:
+    if log_theta is None or incoming is None:
         # Σ_e w_mk z_nl over the pairs of each answer
         counts = pair_counts(layout, left, np.take(z, layout.annotator, axis=0))
     else:
-        factors, _ = layout.factors(theta, nu.dtype)
+        factors, _ = layout.factors(log_theta, nu.dtype)
         # ŵ_e ∝ w_m / μ_e;  b_e(k, l) ∝ F_akl ŵ_e(k) z_n(l) / ν_e(l), which sums to one by itself only where
         # ν_e is the undamped message of ŵ_e
         left /= messages(layout, factors, incoming)
@@ -273,25 +277,26 @@ def _round_step(
     block: PairBlock,
     own: tuple[BlockState, Array, Slot],
     z: Array,
-    theta: Array,
+    log_theta: Array,
     damping: float,
     keep_cavities: bool,
     measure: bool,
 ) -> RoundPart:
-    state, psi, slot = own
+    state, log_psi, slot = own
     before = _messages_of(block, state, z).astype(slot.dtype, copy=False)
     z = z.astype(slot.dtype, copy=False)
     nu = np.empty_like(before)
     cavities = np.empty_like(before) if keep_cavities else None
-    w = np.empty((block.n_items, theta.shape[0]))
+    w = np.empty((block.n_items, log_theta.shape[0]))
     logits = np.zeros((len(block.who), z.shape[1]))
     item_terms = 0.0
     shards = zip(block.layouts, block.items, block.pairs, block.places, strict=True)
     for layout, items, pairs, places in shards:
-        factors, scale = layout.factors(theta, slot.dtype)
+        factors, scale = layout.factors(log_theta, slot.dtype)
         incoming, sums = cavity(z, layout.annotator, before[pairs])
         mu = messages(layout, factors, incoming)
-        w[items], terms = softmax_rows(layout.to_items @ np.log(mu) + (psi if psi.ndim == 1 else psi[items]))
+        own_psi = log_psi if log_psi.ndim == 1 else log_psi[items]
+        w[items], terms = softmax_rows(layout.to_items @ np.log(mu) + own_psi)
         outgoing, left_sums = cavity(w[items].astype(slot.dtype, copy=False), layout.item, mu)
         new = messages(layout, factors.transpose(0, 2, 1), outgoing, out=nu[pairs])
         new /= left_sums[:, None]
@@ -313,23 +318,23 @@ def _mean_field_step(
     block: PairBlock,
     own: tuple[BlockState, Array, Slot],
     z: Array,
-    theta: Array,
+    log_theta: Array,
     damping: float,
     keep_cavities: bool,
     measure: bool,
 ) -> RoundPart:
     del damping, keep_cavities  # mean field passes no messages
-    state, psi, slot = own
-    K, L, P = theta.shape
+    state, log_psi, slot = own
+    K, L, P = log_theta.shape
     w = np.empty((block.n_items, K))
     logits = np.zeros((len(block.who), L))
     item_terms = 0.0
     shards = zip(block.layouts, block.items, block.places, strict=True)
     for layout, items, places in shards:
-        logs = (layout.answers @ theta.reshape(K * L, P).T).reshape(-1, K, L)
+        logs = (layout.answers @ log_theta.reshape(K * L, P).T).reshape(-1, K, L)
         # log w_mk = log ψ_k + Σ_e Σ_l z_nl log F_akl
         mu = messages(layout, logs, np.take(z, layout.annotator, axis=0))
-        own_psi = psi if psi.ndim == 1 else psi[items]
+        own_psi = log_psi if log_psi.ndim == 1 else log_psi[items]
         w[items], _ = softmax_rows(layout.to_items @ mu + own_psi)
         nu = messages(layout, logs.transpose(0, 2, 1), np.take(w[items], layout.item, axis=0))
         # Given w, Σ_n log Z_n holds the pairs' and the annotators' terms; the items' own remain.
