@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from dissensus import Annotations
+from dissensus.data import alpha
 from dissensus.errors import DataError, ParameterError
 from dissensus.evaluation import agreement
 
@@ -85,7 +86,7 @@ def test_nominal_alpha_by_counting_pairs(labels):
 def test_blocks_do_not_matter(monkeypatch):
     item, _, label = crowd(1, n_items=300)
     whole = agreement.krippendorff_alpha(item, label), agreement.fleiss_kappa(item, label)
-    monkeypatch.setattr(agreement, "_BLOCK", 50)
+    monkeypatch.setattr(alpha, "_BLOCK", 50)
     parts = agreement.krippendorff_alpha(item, label), agreement.fleiss_kappa(item, label)
     np.testing.assert_allclose(parts, whole, rtol=1e-12)
 

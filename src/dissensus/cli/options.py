@@ -118,9 +118,17 @@ class Columns:
         _reading(
             "--classes",
             metavar="A,B,…",
-            help="The label set in its order (or repeat the option, a label each).",
+            help="The label set in its order (or repeat the option, a label each); a scale as low<mid<high.",
         ),
     ] = field(default_factory=list)
+    label_type: Annotated[
+        Literal["nominal", "ordinal", "numeric", "multi", "pairwise"] | None,
+        _reading(
+            "--label-type",
+            metavar="TYPE",
+            help="nominal, ordinal, numeric, multi or pairwise (told from the labels if left out).",
+        ),
+    ] = None
     duplicates: Annotated[Literal["keep", "first", "last", "error"] | None, _DUPLICATES] = None
     format: Annotated[
         str | None, _reading("--format", metavar="NAME", help="The format, where its content does not tell.")
@@ -128,13 +136,15 @@ class Columns:
 
     def settings(self) -> dict[str, Any]:
         """The same by the library's names."""
-        # The label set is one list with commas, or one option each.
-        listed = self.classes[0].split(",") if len(self.classes) == 1 else self.classes
+        # The label set is one order with <, one list with commas, or one option each.
+        one = self.classes[0] if len(self.classes) == 1 else ""
+        listed = one.split(",") if one else self.classes
         return {
             "item": self.item_column,
             "annotator": self.annotator_column,
             "label": self.label_column,
-            "classes": [name.strip() for name in listed] or None,
+            "classes": one if "<" in one else [name.strip() for name in listed] or None,
+            "label_type": self.label_type,
             "duplicates": self.duplicates,
             "format": self.format,
         }

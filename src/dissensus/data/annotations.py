@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dissensus.data.kinds import LabelType, check_label_type, refuse_wrong_kind
 from dissensus.data.rows import (
     DUPLICATE_POLICIES,
     Duplicates,
@@ -39,7 +40,16 @@ from dissensus.data.side_tables import (
     repeats_note,
     side_table,
 )
-from dissensus.data.vocabulary import Codes, Place, Vocabulary, encode, ordered_vocabulary, places, quoted
+from dissensus.data.vocabulary import (
+    Codes,
+    Place,
+    Vocabulary,
+    encode,
+    numbers_of,
+    ordered_vocabulary,
+    places,
+    quoted,
+)
 from dissensus.errors import DataError, bad_parameter
 
 PIECE = 1 << 18  # labels, about, that are counted at a time
@@ -82,6 +92,7 @@ class Annotations:
     anonymous: bool = False  # True: the source had no annotators (class counts)
     frame_kind: str = "pandas"  # the kind of data frame to give back
     notes: tuple[str, ...] = field(default=())  # what the reader found worth a word
+    label_type: LabelType = "nominal"  # what kind of answer a label is: see data/kinds.py
 
     def __post_init__(self) -> None:
         for column in (self.item, self.annotator, self.label, self.gold):
@@ -105,10 +116,12 @@ class Annotations:
         frame_kind: str = "pandas",
         place: Place = "row {}".format,
         notes: Sequence[str] = (),
+        label_type: LabelType = "nominal",
     ) -> Self:
         """Annotations from three columns of equal length.
 
-        ``classes`` declares the class set and its order. ``items``, ``annotators`` and ``gold`` are side
+        ``classes`` declares the class set and its order, ``label_type`` what kind of answer a label is (here
+        nothing is guessed). ``items``, ``annotators`` and ``gold`` are side
         tables (Arrow, a data frame, or columns by name) whose first column holds the ids; items that nobody
         labelled join the vocabulary.
         ``place`` says where a row stands in the source, for the error that names it.
@@ -132,6 +145,7 @@ class Annotations:
             frame_kind=frame_kind,
             notes=(*notes, *repeats_note(left_out, duplicates)),
         )
+        annotations = annotations.with_label_type(label_type)
         return annotations.with_tables(items, annotators, gold, new_classes=classes is None)
 
     @classmethod
@@ -246,6 +260,15 @@ class Annotations:
             self, label=codes[self.label], class_vocabulary=classes, gold=gold, notes=(*self.notes, *notes)
         )
 
+    def with_label_type(self, label_type: LabelType) -> Self:
+        """The same labels as another kind of answer: nominal, ordinal, numeric, multi or pairwise."""
+        check_label_type("with_label_type", label_type)
+        same = replace(self, label_type=label_type)
+        refuse_wrong_kind(same)
+        if self.origin is not None:
+            return same.with_origin(self.origin, self.item_pointers)
+        return same
+
     # ---- what is in it --------------------------------------------------------------------------------
 
     @property
@@ -282,6 +305,18 @@ class Annotations:
     def classes(self) -> NDArray[Any]:
         """Class names in order."""
         return self.class_vocabulary.ids
+
+    @cached_property
+    def class_values(self) -> NDArray[np.float64] | None:
+        """(classes,): the number that each class is; None where some class is no number."""
+        values = numbers_of(self.class_vocabulary.arrow)
+        return None if values is None else _frozen(values)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """(labels,): each label as a number; of ordered words, their places from 0."""
+        numbers = np.arange(float(self.n_classes)) if self.class_values is None else self.class_values
+        return numbers[self.label]
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
@@ -361,11 +396,17 @@ class Annotations:
         """To another process labels that can be opened again go as their origin: they are opened there."""
         if self.origin is None:
             return super().__reduce_ex__(protocol)
-        return _reopened, (self.origin, self.annotator_table, self.frame_kind, self.notes)
+        return _reopened, (
+            self.origin,
+            self.annotator_table,
+            self.frame_kind,
+            self.notes,
+            self.label_type,
+        )
 
     def fingerprint(self) -> str:
         """A text that changes with any label, any id, and the side tables an estimator may read (SHA-256)."""
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(self.label_type.encode())
         for codes in self.columns:
             digest.update(codes.astype("<i4").tobytes())
         ids = {
@@ -468,11 +509,17 @@ def _place_in(what: str) -> Place:
 
 
 def _reopened(
-    origin: Origin, annotator_table: pa.Table | None, frame_kind: str, notes: tuple[str, ...]
+    origin: Origin,
+    annotator_table: pa.Table | None,
+    frame_kind: str,
+    notes: tuple[str, ...],
+    label_type: LabelType,
 ) -> Annotations:
     """What a process makes of labels that were sent as their origin."""
     here = origin.reopen()
-    labels = replace(here, annotator_table=annotator_table, frame_kind=frame_kind, notes=notes)
+    labels = replace(
+        here, annotator_table=annotator_table, frame_kind=frame_kind, notes=notes, label_type=label_type
+    )
     return labels.with_origin(origin, here.item_pointers)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.data.alpha import interval_alpha, intraclass_correlation, level_of, table_alpha
 from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import lookalikes, quoted
 from dissensus.metrics import accuracy_rows, entropy_rows
@@ -46,10 +47,14 @@ class Description:
     n_annotators: int | None  # None where the source names none
     n_labels: int
     n_classes: int
+    label_type: str
     labels_per_item: Spread  # over items that have labels
     labels_per_annotator: Spread | None
-    class_counts: dict[str, int]
-    mean_entropy: float  # nats, of the label counts of items that have labels
+    class_counts: dict[str, int]  # empty for numeric labels
+    mean_entropy: float | None  # nats, of the label counts of items that have labels; None for numbers
+    alpha: float  # Krippendorff's α at the level of the labels' type
+    level: str  # nominal, ordinal or interval
+    numbers: dict[str, float] | None  # of numeric labels: mean, sd, min, max and intra-class correlation
     n_repeated_pairs: int  # (item, annotator) pairs with more than one label
     n_differing_pairs: int  # those whose labels are not all the same
     n_parts: int | None  # groups of items and annotators that no label links
@@ -76,10 +81,13 @@ class Description:
             ("items", f"{self.n_items:,}"),
             ("annotators", "not named" if self.n_annotators is None else f"{self.n_annotators:,}"),
             ("labels", f"{self.n_labels:,}"),
-            ("classes", f"{self.n_classes:,}"),
+            ("different numbers" if self.numbers else "classes", f"{self.n_classes:,}"),
+            ("label type", self.label_type),
+            ("ratings", self._numbers_text()),
+            ("agreement", f"Krippendorff's α {self.alpha:.3f} ({self.level})"),
             ("labels per item", str(self.labels_per_item)),
             ("labels per annotator", str(self.labels_per_annotator or "")),
-            ("mean entropy", f"{self.mean_entropy:.4f} nats"),
+            ("mean entropy", "" if self.mean_entropy is None else f"{self.mean_entropy:.4f} nats"),
             (
                 "repeated pairs",
                 f"{self.n_repeated_pairs:,}, {self.n_differing_pairs:,} with differing labels",
@@ -89,6 +97,13 @@ class Description:
             ("gold labels", self._gold_text()),
             *((f"{what} alike", _alike_text(groups)) for what, groups in self.lookalikes.items()),
         ]
+
+    def _numbers_text(self) -> str:
+        if self.numbers is None:
+            return ""
+        return "mean {mean:.4g}, standard deviation {sd:.4g}, {min:g} to {max:g}; ICC {icc:.3f}".format(
+            **self.numbers
+        )
 
     def _parts_text(self) -> str:
         if self.n_parts is None:
@@ -108,7 +123,11 @@ class Description:
         return f"{self.n_gold:,} items{agreement}"
 
     def _balance_lines(self) -> list[str]:
-        counts = sorted(self.class_counts.items(), key=lambda entry: -entry[1])
+        if not self.class_counts:
+            return []
+        counts = list(self.class_counts.items())
+        if self.label_type != "ordinal":  # a scale is shown in its order
+            counts.sort(key=lambda entry: -entry[1])
         width = max(len(name) for name, _ in counts[:_MOST_CLASSES])
         lines = [
             f"  {name:<{width}}  {count / max(self.n_labels, 1):6.1%}  {count:,}"
@@ -120,7 +139,7 @@ class Description:
 
 def describe(annotations: Annotations) -> Description:
     """Count what is in a set of labels."""
-    per_item = annotations.counts.sum(axis=1)
+    per_item = np.diff(annotations.item_pointers)
     known = not annotations.anonymous
     n_repeated, n_differing = repeated_pairs(annotations)
     n_parts, largest = parts(annotations) if known else (None, None)
@@ -130,10 +149,14 @@ def describe(annotations: Annotations) -> Description:
         n_annotators=annotations.n_annotators if known else None,
         n_labels=annotations.n_labels,
         n_classes=annotations.n_classes,
+        label_type=annotations.label_type,
         labels_per_item=Spread.of(per_item[per_item > 0]),
         labels_per_annotator=Spread.of(annotations.annotator_load) if known else None,
         class_counts=_by_name(annotations),
-        mean_entropy=mean_entropy(annotations),
+        mean_entropy=None if annotations.label_type == "numeric" else mean_entropy(annotations),
+        alpha=agreement(annotations),
+        level=level_of(annotations),
+        numbers=_numbers(annotations),
         n_repeated_pairs=n_repeated,
         n_differing_pairs=n_differing,
         n_parts=n_parts,
@@ -144,6 +167,27 @@ def describe(annotations: Annotations) -> Description:
         majority_accuracy=accuracy,
         notes=annotations.notes,
     )
+
+
+def agreement(annotations: Annotations) -> float:
+    """Krippendorff's α at the level of the labels' type."""
+    level = level_of(annotations)
+    if level == "interval":
+        return interval_alpha(annotations.item, annotations.values, annotations.n_items)
+    return table_alpha(annotations.counts.T, level)
+
+
+def _numbers(annotations: Annotations) -> dict[str, float] | None:
+    if annotations.label_type != "numeric":
+        return None
+    values = annotations.values
+    return {
+        "mean": float(values.mean()),
+        "sd": float(values.std()),
+        "min": float(values.min()),
+        "max": float(values.max()),
+        "icc": intraclass_correlation(annotations.item, values, annotations.n_items),
+    }
 
 
 def mean_entropy(annotations: Annotations) -> float:
@@ -192,7 +236,9 @@ def parts(annotations: Annotations) -> tuple[int, int]:
 
 
 def _by_name(annotations: Annotations) -> dict[str, int]:
-    counts = annotations.counts.sum(axis=0).tolist()
+    if annotations.label_type == "numeric":
+        return {}
+    counts = annotations.class_counts.tolist()
     return dict(zip(map(str, annotations.classes), counts, strict=True))
 
 
@@ -214,6 +260,8 @@ def _alike_text(groups: list[list[str]]) -> str:
 def _against_gold(annotations: Annotations) -> tuple[int | None, float | None]:
     if annotations.gold is None:
         return None, None
+    if annotations.label_type == "numeric":
+        return int(((annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0)).sum()), None
     both = (annotations.gold >= 0) & (annotations.counts.sum(axis=1) > 0)
     if not both.any():
         return 0, None

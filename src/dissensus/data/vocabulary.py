@@ -41,7 +41,7 @@ class Vocabulary(Sequence[Any]):
     @property
     def is_sorted(self) -> bool:
         """True where the order is that of code points (of value, for numbers)."""
-        return bool(np.all(np.diff(_sorted(self.arrow)) > 0))
+        return bool(np.all(np.diff(sorted_order(self.arrow, self.what)) > 0))
 
     def codes(self, ids: Any) -> Codes:
         """The code of each given id; −1 where the vocabulary does not have it.
@@ -103,15 +103,16 @@ def to_arrow(values: Any, what: str) -> pa.Array:
 
 
 def encode(
-    values: Any, what: str, order: Any = None, place: Place = "row {}".format
+    values: Any, what: str, order: Any = None, place: Place = "row {}".format, *, by_value: bool = True
 ) -> tuple[Codes, Vocabulary]:
     """Codes and vocabulary of a column; ids sorted by code point (numbers by value) unless ordered.
 
+    Labels that are all numbers are sorted by value even where they are text, as from a file, if ``by_value``.
     ``place`` says where a row stands in the source, for the error that names it.
     """
     indices, distinct = _dictionary(values, what, place)
     if order is None:
-        by_rank = _sorted(distinct)
+        by_rank = sorted_order(distinct, what if by_value else "")
         vocabulary = Vocabulary(distinct.take(places(by_rank)), what)
         rank = np.empty(len(distinct), dtype=np.int32)
         rank[by_rank] = np.arange(len(distinct), dtype=np.int32)
@@ -160,6 +161,27 @@ def may_look_alike(ids: pa.Array) -> bool:
     return bool(
         np.any((text <= _SPACE) | ((text >= ord("A")) & (text <= ord("Z"))) | (text >= _BEYOND_ASCII))
     )
+
+
+def sorted_order(ids: pa.Array, what: str) -> NDArray[np.int64]:
+    """The order of distinct ids: by code point, or by value; labels that are numbers always by value."""
+    if what == "label" and is_text(ids.type):
+        values = numbers_of(ids)
+        if values is not None:
+            by_text = np.argsort(_sorted(ids))
+            return np.lexsort((by_text, values)).astype(np.int64)
+    return _sorted(ids)
+
+
+def numbers_of(ids: pa.Array) -> NDArray[np.float64] | None:
+    """The numbers that ids are, or that their text says; None where one is no finite number."""
+    if pa.types.is_boolean(ids.type) or not len(ids) or ids.null_count:
+        return None
+    try:
+        values = numbers(ids.cast(pa.float64())).astype(np.float64)
+    except pa.ArrowInvalid:
+        return None
+    return values if np.isfinite(values).all() else None
 
 
 def _sorted(ids: pa.Array) -> NDArray[np.int64]:

@@ -12,19 +12,17 @@ tell, and whether they tell anything. Nothing here is dense in items × annotato
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, triu
 
+from dissensus.data.alpha import Level, blocks, interval_alpha, level_of, table_alpha
 from dissensus.errors import DataError, bad_parameter
 from dissensus.numerics import Array
 
 Codes = NDArray[np.intp]
-Level = Literal["nominal", "ordinal", "interval"]
-
-_BLOCK = 80_000  # table cells worked on at a time: few enough to stay in the processor's cache
 
 
 @runtime_checkable
@@ -68,46 +66,22 @@ def krippendorff_alpha(
     label: ArrayLike | None = None,
     *,
     n_classes: int | None = None,
-    level: Level = "nominal",
+    level: Level | None = None,
 ) -> float:
     """Krippendorff's α: 1 for full agreement, 0 for what chance would give.
 
     ``level`` says how far apart two classes are: all alike (nominal), by how many labels lie between them in
-    class order (ordinal), or one step each (interval). Items with one label are left out. NaN where all
-    labels that can be paired are of one class, or none can be paired: chance then leaves nothing to explain.
-    Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability".
+    class order (ordinal), or by their difference (interval; one step each where they are no numbers). None
+    takes the level of the annotations' ``label_type``: interval for numeric labels. Items with one label are
+    left out. NaN where all labels that can be paired are of one class, or none can be paired: chance then
+    leaves nothing to explain. Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability".
     """
-    if level not in ("nominal", "ordinal", "interval"):
+    if level not in (None, "nominal", "ordinal", "interval"):
         raise bad_parameter("krippendorff_alpha", "level", "'nominal', 'ordinal' or 'interval'", level)
-    coincidences = _coincidences(_counts_by_class(item, label, n_classes))
-    totals = coincidences.sum(axis=1)
-    distances = _squared_distances(totals, level)
-    # α = 1 − (n − 1) Σ_ck o_ck δ²_ck / Σ_ck n_c n_k δ²_ck
-    expected = totals @ distances @ totals
-    if expected <= 0:
-        return float("nan")
-    return float(1 - (totals.sum() - 1) * (coincidences * distances).sum() / expected)
-
-
-def _coincidences(by_class: NDArray[Any]) -> Array:
-    """(classes, classes): how often two labels of one item were c and k, each item weighing as its labels."""
-    P = len(by_class)
-    together, alone = np.zeros((P, P)), np.zeros(P)
-    for counts, n in _blocks(by_class):
-        weight = (n > 1) / np.maximum(n - 1, 1)
-        # o_ck = Σ_i n_ic (n_ik − [c = k]) / (n_i − 1)
-        together += (counts * weight) @ counts.T
-        alone += counts @ weight
-    return together - np.diag(alone)
-
-
-def _squared_distances(totals: Array, level: Level) -> Array:
-    """(classes, classes): δ² of two classes."""
-    if level == "nominal":
-        return 1 - np.eye(len(totals))
-    # Ordinal: δ_ck = Σ_{g=c}^{k} n_g − (n_c + n_k)/2, the distance between the classes' middle ranks.
-    places = totals.cumsum() - totals / 2 if level == "ordinal" else np.arange(len(totals), dtype=np.float64)
-    return np.subtract.outer(places, places) ** 2
+    level = level or level_of(item)
+    if level == "interval" and isinstance(item, LabelTable):
+        return interval_alpha(item.item, getattr(item, "values", item.label), item.n_items)
+    return table_alpha(_counts_by_class(item, label, n_classes), level)
 
 
 def fleiss_kappa(
@@ -121,7 +95,7 @@ def fleiss_kappa(
     agreement is full or no item has two labels.
     """
     agreement, n_paired, shares, n_labelled = 0.0, 0, 0.0, 0
-    for counts, n in _blocks(_counts_by_class(item, label, n_classes)):
+    for counts, n in blocks(_counts_by_class(item, label, n_classes)):
         # P_i = Σ_c n_ic (n_ic − 1) / (n_i (n_i − 1))
         agreement += float((((counts**2).sum(axis=0) - n) / np.maximum(n * (n - 1), 1)).sum())
         shares = shares + (counts / np.maximum(n, 1)).sum(axis=1)
@@ -165,15 +139,6 @@ def _check_codes(**columns: ArrayLike) -> list[NDArray[Any]]:
     if len({array.size for array in arrays.values()}) != 1:
         raise DataError(f"{', '.join(arrays)} must have one code per label each")
     return list(arrays.values())
-
-
-def _blocks(by_class: NDArray[Any]) -> Iterator[tuple[Array, Array]]:
-    """The (classes, items) table some items at a time, as floats, with each item's number of labels."""
-    P, M = by_class.shape
-    step = max(1, _BLOCK // P)
-    for start in range(0, M, step):
-        counts = by_class[:, start : start + step].astype(np.float64)
-        yield counts, counts.sum(axis=0)
 
 
 # ---- annotators ---------------------------------------------------------------------------------------

@@ -26,7 +26,16 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.data.rows import Duplicates
 from dissensus.data.side_tables import counted
-from dissensus.data.vocabulary import as_values, blank_ids, is_text, marks, places, quoted, to_arrow
+from dissensus.data.vocabulary import (
+    as_values,
+    blank_ids,
+    encode,
+    is_text,
+    marks,
+    places,
+    quoted,
+    to_arrow,
+)
 from dissensus.errors import DataError
 from dissensus.io.columns import ITEM_SIDE, find_column, has_column, is_id, listed
 from dissensus.io.tables import Table
@@ -151,12 +160,14 @@ def read_long(
         table.columns, "label", one_column(columns.label), table.name, taken=[item, annotator]
     )
     _refuse_one_for_two(table, item, annotator, label)
+    order = table.order(label)
     return Annotations.from_arrays(
         *table.ids([item, annotator, label]),
-        classes=classes if classes is not None else table.order(label),
+        classes=classes if classes is not None else order,
         duplicates=duplicates,
         frame_kind=table.frame_kind,
         place=table.place,
+        label_type="nominal" if order is None else "ordinal",
     )
 
 
@@ -273,7 +284,7 @@ def _joined(pieces: Sequence[pa.Array], table: Table) -> pa.Array:
 def read_counts(table: Table, columns: Columns, classes: Sequence[Any] | None) -> Annotations:
     """One column a class, in the order of their names unless ``classes`` gives another; blank is 0."""
     item, text = item_column(table, columns, "counts"), _text_column(table, columns)
-    names = sorted(_value_columns(table, item, columns.label, "class", text))
+    names = list(encode(_value_columns(table, item, columns.label, "class", text), "label")[1])
     if classes is not None:
         names = _in_declared_order(table, names, classes)
     ids, *cells = table.ids([item, *names])

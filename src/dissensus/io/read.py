@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from dissensus.data.annotations import Annotations
+from dissensus.data.kinds import LabelType, check_label_type, recognised
 from dissensus.data.rows import Duplicates
 from dissensus.data.vocabulary import Place, Vocabulary, lookalikes, quoted
 from dissensus.errors import DataError, bad_parameter
@@ -40,7 +41,8 @@ def read_annotations(
     items: Any = None,
     annotators: Any = None,
     gold: Any = None,
-    classes: Sequence[Any] | None = None,
+    classes: Sequence[Any] | str | None = None,
+    label_type: LabelType | None = None,
     duplicates: Duplicates = "keep",
     layout: Layout | None = None,
     format: str | None = None,
@@ -64,7 +66,11 @@ def read_annotations(
         Side tables, as paths or frames: one row an item, one row an annotator, and reference labels. None is
         picked up unasked. Items without labels join; what finds no partner is noted.
     classes
-        The label set in its order; a label outside it is an error. Without it, the labels that occur, sorted.
+        The label set in its order; a label outside it is an error. Without it, the labels that occur, sorted
+        (numbers by value). ``"low<mid<high"`` says that the order means something.
+    label_type
+        What kind of answer a label is: nominal, ordinal, numeric, multi or pairwise. Where it is left out it
+        is told from the labels, and a note says what they were taken for.
     duplicates
         When an annotator labels an item more than once: keep all, the first, the last, or refuse.
     layout
@@ -80,14 +86,15 @@ def read_annotations(
         ``text`` in the item table, whose other columns keep their names.
     """
     columns = Columns(item, annotator, label if label is not None else question, text_column)
-    _check(classes, layout, columns)
+    classes, label_type = declared_classes("read_annotations", classes, label_type)
+    _check(layout, columns)
     if format in ("wide", "counts"):
         layout, format = _layout_of_format(layout, format), None
     if _is_store(source):
         from dissensus.io.store.opening import open_annotations
 
         _refuse_rules(source, columns, classes, duplicates, layout, format)
-        return open_annotations(source, items=items, annotators=annotators, gold=gold)
+        return open_annotations(source, items=items, annotators=annotators, gold=gold, label_type=label_type)
     if _is_export(source, format, layout, Columns(None, annotator, label)):
         labels, names = _read_export(
             source,
@@ -103,8 +110,33 @@ def read_annotations(
         )
     else:
         labels, names = _read_table(open_table(source, format), columns, classes, duplicates, layout)
+    labels = with_kind(labels, label_type)
     labels = with_side_tables(labels, items, annotators, gold, names, classes is None)
     return replace(labels, notes=(*labels.notes, *worth_a_word(labels)))
+
+
+def declared_classes(
+    owner: str, classes: Sequence[Any] | str | None, label_type: LabelType | None
+) -> tuple[Sequence[Any] | None, LabelType | None]:
+    """The label set as a list, and the type of labels: one written as ``low<mid<high`` is ordinal."""
+    check_label_type(owner, label_type)
+    if not isinstance(classes, str):
+        return classes, label_type
+    if "<" not in classes:
+        raise bad_parameter(owner, "classes", "a list of labels, or an order such as 'low<mid<high'", classes)
+    if label_type not in (None, "ordinal"):
+        raise bad_parameter(owner, "label_type", "'ordinal', as the classes have an order", label_type)
+    return [name.strip() for name in classes.split("<")], "ordinal"
+
+
+def with_kind(labels: Annotations, label_type: LabelType | None) -> Annotations:
+    """The labels as the type named, or as the one that they look like, with a note on that."""
+    if label_type is not None:
+        return labels.with_label_type(label_type)
+    if labels.label_type != "nominal":
+        return labels  # the source said so
+    kind, notes = recognised(labels)
+    return replace(labels, notes=(*labels.notes, *notes)).with_label_type(kind)
 
 
 def worth_a_word(annotations: Annotations) -> tuple[str, ...]:
@@ -143,9 +175,7 @@ def lookalike_words(n: int, what: str, example: Sequence[str]) -> str:
     return f"{n:,} {what}s differ from another only by white space or case (such as {such})"
 
 
-def _check(classes: Any, layout: Any, columns: Columns) -> None:
-    if isinstance(classes, str):
-        raise bad_parameter("read_annotations", "classes", "a list of labels", classes)
+def _check(layout: Any, columns: Columns) -> None:
     if layout is not None and layout not in LAYOUTS:
         raise bad_parameter("read_annotations", "layout", f"one of {', '.join(LAYOUTS)}", layout)
     if not isinstance(columns.item, str | None):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
+from dissensus.data.kinds import LabelType
 from dissensus.data.vocabulary import Codes, Vocabulary
 from dissensus.errors import DataError, NotFittedError, bad_parameter
 from dissensus.execution.memory import Needs
@@ -56,6 +57,7 @@ class Model(Savable):
     # Fitted arrays that a saved model keeps.
     _arrays: ClassVar[tuple[str, ...]] = ()
     _needs_annotators: ClassVar[bool] = False
+    _label_types: ClassVar[tuple[LabelType, ...]] = ("nominal", "ordinal", "multi", "pairwise")
     _sizes_are_bounds: ClassVar[bool] = False  # clusters that are not needed stay empty
     _fitted_by = "label_distributions_"
     uses_features: ClassVar[bool] = False  # whether it also learns from features of the items
@@ -69,6 +71,7 @@ class Model(Savable):
     annotator_vocabulary_: Vocabulary
     class_vocabulary_: Vocabulary
     frame_kind_: str
+    label_type_: LabelType
 
     # ---- fitting --------------------------------------------------------------------------------------
 
@@ -113,7 +116,21 @@ class Model(Savable):
         if not known.n_labels:
             raise DataError("there is no label to learn from; give at least one")
         self._check_annotators(known)
+        self._check_label_type(known)
         return known
+
+    def _check_label_type(self, known: Annotations) -> None:
+        if known.label_type in self._label_types:
+            return
+        if known.label_type == "numeric":
+            raise DataError(
+                f"{type(self).__name__} knows classes, and the labels are {known.n_classes:,} different "
+                "numbers; fit NumericRatings, or say label_type='ordinal' if they are grades"
+            )
+        raise DataError(
+            f"{type(self).__name__} is for labels of type {' or '.join(self._label_types)}, and these are "
+            f"{known.label_type}; take another model, or say label_type={self._label_types[0]!r}"
+        )
 
     def _check_annotators(self, known: Annotations) -> None:
         if self._needs_annotators and known.anonymous:
@@ -129,6 +146,7 @@ class Model(Savable):
         self.class_vocabulary_ = annotations.class_vocabulary
         self.n_labels_ = np.diff(annotations.item_pointers)
         self.frame_kind_ = annotations.frame_kind
+        self.label_type_ = annotations.label_type
 
     def transform(self, new: Any) -> Self:
         """The fitted model over ``new``'s items and annotators: parameters kept, this model untouched."""
@@ -278,7 +296,8 @@ class Model(Savable):
         arrays = {name: getattr(self, name) for name in (*COMMON_ARRAYS, *self._arrays)}
         for what in VOCABULARIES:
             arrays |= pack_ids(what, getattr(self, f"{what}_vocabulary_"))
-        return {"stopped": self.stopped_, "frame_kind": self.frame_kind_}, arrays
+        facts = {"stopped": self.stopped_, "frame_kind": self.frame_kind_, "label_type": self.label_type_}
+        return facts, arrays
 
     def _restore(self, facts: Header, arrays: Arrays) -> None:
         for what in VOCABULARIES:
@@ -286,6 +305,7 @@ class Model(Savable):
         for name in (*COMMON_ARRAYS, *self._arrays):
             setattr(self, name, arrays[name])
         self.stopped_, self.frame_kind_ = facts["stopped"], facts["frame_kind"]
+        self.label_type_ = facts["label_type"]
 
     if not TYPE_CHECKING:  # type checkers should go on refusing names that nobody declared
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus.data.blocks import item_cuts
+from dissensus.data.kinds import LABEL_TYPES, LabelType
 from dissensus.data.rows import DUPLICATE_POLICIES, Duplicates, Rows
 from dissensus.data.vocabulary import MOST_TEXT, text_of
 from dissensus.errors import DataError
@@ -71,6 +72,7 @@ class Manifest:
     notes: tuple[str, ...]  # what a person should know
     files: Mapping[str, StoredFile]  # by what they hold
     shards: tuple[StoredShard, ...]
+    label_type: LabelType | None = None  # as declared; None: told from the labels when they are opened
 
     @property
     def n_classes(self) -> int:
@@ -137,6 +139,8 @@ def _checked(content: dict[str, Any]) -> Manifest:
     counts = manifest.n_labels, manifest.n_items, manifest.n_annotators, manifest.left_out
     named = all(OURS.fullmatch(file.name) for file in files.values())
     if not named or any(type(n) is not int or n < 0 for n in counts):
+        raise ValueError
+    if manifest.label_type not in (None, *LABEL_TYPES):
         raise ValueError
     if manifest.duplicates not in DUPLICATE_POLICIES or sum(s.n_rows for s in shards) != manifest.n_labels:
         raise ValueError

@@ -18,10 +18,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
+from dissensus.data.kinds import LabelType
 from dissensus.data.side_tables import repeats_note
 from dissensus.data.vocabulary import Vocabulary, texts
 from dissensus.errors import DataError
-from dissensus.io.read import one_only, with_side_tables
+from dissensus.io.read import one_only, with_kind, with_side_tables
 from dissensus.io.source import not_reached
 from dissensus.io.store.files import (
     CODES,
@@ -44,9 +45,12 @@ def open_annotations(
     items: Any = None,
     annotators: Any = None,
     gold: Any = None,
+    label_type: LabelType | None = None,
     verify: bool = True,
 ) -> Annotations:
     """The labels of a store, as every model takes them.
+
+    ``label_type`` says what kind of answers they are, if it is another than the store was packed with.
 
     ``items``, ``annotators`` and ``gold`` are side tables, as for :func:`dissensus.read_annotations`.
     ``verify=False`` leaves the checksums aside: for a store that this process, or a process it trusts, has
@@ -56,6 +60,7 @@ def open_annotations(
     manifest = read_manifest(path)
     labels = open_store(path, manifest, verify)
     pointers, origin = labels.item_pointers, labels.origin
+    labels = with_kind(labels, label_type or manifest.label_type)
     new_classes = not manifest.declared
     labels = with_side_tables(labels, items, annotators, gold, ("item", "annotator"), new_classes)
     labels = replace(labels, notes=(*labels.notes, *manifest.notes, *one_only(labels)))

@@ -20,11 +20,13 @@ from typing import Any
 import numpy as np
 
 from dissensus.data.annotations import Annotations
+from dissensus.data.kinds import LabelType
 from dissensus.data.rows import DUPLICATE_POLICIES, Duplicates
 from dissensus.data.vocabulary import Vocabulary, ordered_vocabulary, quoted, texts
 from dissensus.errors import DataError, bad_parameter
 from dissensus.io.atomic import cannot_be_written, gone_afterwards, sync, take_lock
 from dissensus.io.layouts import Columns
+from dissensus.io.read import declared_classes
 from dissensus.io.read import lookalike_notes as class_notes
 from dissensus.io.store.files import (
     CODES,
@@ -44,7 +46,7 @@ from dissensus.io.store.files import (
 )
 from dissensus.io.store.inputs import Budget, Inputs, list_files
 from dissensus.io.store.opening import open_store
-from dissensus.io.store.sorting import CodedRows, Merger, lookalike_notes, merge_ids
+from dissensus.io.store.sorting import CodedRows, Merger, by_value, lookalike_notes, merge_ids
 
 Progress = Callable[[str, float], None]  # told what is being done, and which share of the whole is behind
 
@@ -58,6 +60,7 @@ def pack(
     label: str | None = None,
     classes: Sequence[Any] | None = None,
     duplicates: Duplicates | None = None,
+    label_type: LabelType | None = None,
     format: str | None = None,
     memory: str | int = "2GB",
     progress: Progress = lambda what, share: None,
@@ -73,8 +76,9 @@ def pack(
         The directory to write. It appears, or changes, whole or not at all.
     item, annotator, label
         Names of the three columns, found by their usual names where not given.
-    classes, duplicates, format
-        As for :func:`dissensus.read_annotations`. A store keeps the first two: labels added later obey them.
+    classes, duplicates, label_type, format
+        As for :func:`dissensus.read_annotations`. A store keeps the first three: labels added later obey
+        them.
     memory
         How much memory the packing may take, mapped files apart: ``"2GB"``, or a number of bytes.
     progress
@@ -83,7 +87,7 @@ def pack(
     path, budget = Path(store), Budget.of(memory)
     with workspace(path) as folder:
         old = _opened(path)
-        rules = _rules(path, old and old[0], classes, duplicates)
+        rules = _rules(path, old and old[0], classes, duplicates, label_type)
         inputs = Inputs(list_files(files), Columns(item, annotator, label), format, folder)
         with ExitStack() as open_files:
             job = _Job(folder, inputs, budget, rules, progress, open_files)
@@ -98,6 +102,7 @@ class _Rules:
 
     classes: Vocabulary | None
     duplicates: Duplicates
+    label_type: LabelType | None
 
 
 def _opened(store: Path) -> tuple[Manifest, Annotations] | None:
@@ -109,21 +114,27 @@ def _opened(store: Path) -> tuple[Manifest, Annotations] | None:
 
 
 def _rules(
-    store: Path, old: Manifest | None, classes: Sequence[Any] | None, duplicates: Duplicates | None
+    store: Path,
+    old: Manifest | None,
+    classes: Sequence[Any] | None,
+    duplicates: Duplicates | None,
+    label_type: LabelType | None,
 ) -> _Rules:
-    if isinstance(classes, str):
-        raise bad_parameter("pack", "classes", "a list of labels", classes)
+    classes, label_type = declared_classes("pack", classes, label_type)
     if duplicates is not None and duplicates not in DUPLICATE_POLICIES:
         raise bad_parameter("pack", "duplicates", f"one of {DUPLICATE_POLICIES}", duplicates)
     given = None if classes is None else tuple(map(str, classes))
     if old is None:
         order = None if given is None else ordered_vocabulary(Vocabulary(texts(given), "label"), "label")
-        return _Rules(order, duplicates or "keep")
+        return _Rules(order, duplicates or "keep", label_type)
     if given is not None and given != (old.classes if old.declared else None):
         raise DataError(f"{store}: was packed with another label set; leave classes= out")
     if duplicates not in (None, old.duplicates):
         raise DataError(f"{store}: was packed with duplicates={old.duplicates!r}; leave duplicates= out")
-    return _Rules(Vocabulary(texts(old.classes), "label") if old.declared else None, old.duplicates)
+    if label_type not in (None, old.label_type):
+        raise DataError(f"{store}: was packed with label_type={old.label_type!r}; leave label_type= out")
+    kept = Vocabulary(texts(old.classes), "label") if old.declared else None
+    return _Rules(kept, old.duplicates, old.label_type)
 
 
 @dataclass
@@ -170,6 +181,7 @@ class _Job:
             notes=self._notes(items, annotators, classes),
             files=files | self._ids(items, "item") | self._ids(annotators, "annotator"),
             shards=shards,
+            label_type=self.rules.label_type,
         )
         labels.remove()
         write_manifest(manifest, self.built)
@@ -201,6 +213,8 @@ class _Job:
                 lists = [run.lists[i] for run in coded.runs]
                 found = NumberFile(self.folder / f"{role}.map", CODES, self.files)
                 merge_ids(coded.ids[i], lists, merged, found, role, self.budget)
+                if role == "label":
+                    vocabularies[i] = by_value(merged, found, len(coded.ids[i]), self.built, self.files)
                 codes.append(found)
             coded.ids[i].remove()
         return vocabularies, codes

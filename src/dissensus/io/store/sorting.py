@@ -22,7 +22,16 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.rows import Duplicates, Rows, canonical_rows, one_row_a_pair
-from dissensus.data.vocabulary import Codes, Place, Vocabulary, encode, folded, may_look_alike
+from dissensus.data.vocabulary import (
+    Codes,
+    Place,
+    Vocabulary,
+    encode,
+    folded,
+    may_look_alike,
+    places,
+    sorted_order,
+)
 from dissensus.errors import DataError
 from dissensus.io.read import lookalike_words
 from dissensus.io.store.files import CODES, COLUMNS, IdFile, NumberFile
@@ -65,7 +74,9 @@ class CodedRows:
         ]
         orders = None, None, self.classes
         with ThreadPoolExecutor(len(COLUMNS)) as threads:
-            coded = list(threads.map(lambda c, r, o: encode(c, r, o, place), columns, COLUMNS, orders))
+            coded = list(
+                threads.map(lambda c, r, o: encode(c, r, o, place, by_value=False), columns, COLUMNS, orders)
+            )
         lists = [
             self._declared if i == 2 and self._declared is not None else self.ids[i].append(vocabulary.arrow)
             for i, (_, vocabulary) in enumerate(coded)
@@ -76,12 +87,16 @@ class CodedRows:
         """Keep what is in a store, so many rows at a time; a run's items are consecutive."""
         items = _append(self.ids[0], old.item_vocabulary, n_rows)
         annotators = _append(self.ids[1], old.annotator_vocabulary, n_rows)
-        labels = self._declared or _append(self.ids[2], old.class_vocabulary, n_rows)
+        classes, code = old.class_vocabulary, np.arange(old.n_classes, dtype=np.int32)
+        if self._declared is None:  # lists of ids are sorted by code point
+            code, classes = encode(classes, "label", by_value=False)
+        labels = self._declared or _append(self.ids[2], classes, n_rows)
         for start in range(0, old.n_labels, n_rows):
             rows = slice(start, start + n_rows)
             item = old.item[rows]
             own = range(items.start + int(item[0]), items.start + int(item[-1]) + 1)
-            self._add_run([item - item[0], old.annotator[rows], old.label[rows]], [own, annotators, labels])
+            columns = [item - item[0], old.annotator[rows], code[old.label[rows]]]
+            self._add_run(columns, [own, annotators, labels])
 
     def _add_run(self, codes: Sequence[Codes], lists: Sequence[range]) -> None:
         rows = range(self.n_rows, self.n_rows + len(codes[0]))
@@ -135,7 +150,8 @@ def merge_ids(
     """All lists' ids, sorted, into ``merged``; the code there of every id read into ``codes``."""
     most = max(1, min(budget.rows, budget.text // read_ids.mean_bytes))
     for parts in partitions(list(dict.fromkeys(lists)), read_ids.key, most):
-        found, vocabulary = encode(pa.concat_arrays([read_ids.read(part) for part in parts]), what)
+        ids = pa.concat_arrays([read_ids.read(part) for part in parts])
+        found, vocabulary = encode(ids, what, by_value=False)
         found += np.int32(min(len(merged), _MOST_CODES))
         merged.append(vocabulary.arrow)
         ends = np.cumsum([len(part) for part in parts])
@@ -143,6 +159,20 @@ def merge_ids(
             codes.write(part.start, own)
     if len(merged) > _MOST_CODES:
         raise DataError(f"there are {len(merged):,} {what}s, more than 2 billion; split the files")
+
+
+def by_value(labels: IdFile, codes: NumberFile, n_read: int, folder: Path, files: ExitStack) -> IdFile:
+    """Labels that are all numbers in the order of their values; ``codes`` of ids read follow (in place)."""
+    ids = labels.read(range(len(labels)))
+    order = sorted_order(ids, "label")
+    if np.all(np.diff(order) > 0):
+        return labels
+    rank = np.argsort(order).astype(np.int32)
+    codes.write(0, rank[codes.read(range(n_read))])
+    ordered = IdFile(folder, "label-by-value", files)
+    ordered.append(ids.take(places(order)))
+    labels.remove()
+    return ordered
 
 
 @dataclass

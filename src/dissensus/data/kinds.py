@@ -1,0 +1,176 @@
+"""What kind of answer a label is, told from the labels or as declared.
+
+nominal
+    one of some classes, all alike
+ordinal
+    one of some classes that have an order (the order of the class vocabulary)
+numeric
+    a number; the classes are the numbers that occur
+multi
+    a set of classes; the vocabulary's entries are JSON lists, such as ``["a", "b"]``
+pairwise
+    which of two things is better: ``left``, ``tie`` or ``right``; the item table names the two
+
+Numbers are recognised: many different ones are numeric, a few are ordinal where the disagreements bear it out
+(labels of one item lie nearer to each other than in most other orders of the classes). Words are never taken
+to be ordered unless somebody says so.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.data.vocabulary import quoted
+from dissensus.errors import DataError, bad_choice
+from dissensus.numerics import Array
+
+if TYPE_CHECKING:
+    from dissensus.data.annotations import Annotations
+
+LabelType = Literal["nominal", "ordinal", "numeric", "multi", "pairwise"]
+LABEL_TYPES: tuple[LabelType, ...] = get_args(LabelType)
+MOST_GRADES = 15  # different numbers that are still taken for classes
+WINNERS = ("left", "tie", "right")  # the classes of pairwise labels, in this order
+SETS_BEGIN = "["  # how a set of classes is written
+
+_FEWEST = 3  # classes that can have an order worth speaking of
+_LOOKED_AT = 20_000  # items that tell whether numbers are grades
+_ORDERS = 2_000  # orders that the numbers' own is compared with, where there are more
+_FEW_LABELS = 1_000
+_IN_FRONT = 0.07  # share of the orders that may fit the disagreements better
+_IN_FRONT_OF_FEW = 0.35  # the same where there are few labels to tell by
+
+# Ordered scales in English, each from one end to the other.
+SCALES = (
+    "strongly disagree|disagree|neutral|agree|strongly agree",
+    "strongly disagree|disagree|neither agree nor disagree|agree|strongly agree",
+    "strongly disagree|somewhat disagree|neutral|somewhat agree|strongly agree",
+    "disagree|neutral|agree",
+    "very unlikely|unlikely|neutral|likely|very likely",
+    "very negative|negative|neutral|positive|very positive",
+    "negative|neutral|positive",
+    "very bad|bad|neutral|good|very good",
+    "very poor|poor|fair|good|very good|excellent",
+    "very dissatisfied|dissatisfied|neutral|satisfied|very satisfied",
+    "never|rarely|sometimes|often|always",
+    "none|slight|mild|moderate|severe|very severe",
+    "not at all|slightly|somewhat|moderately|very|extremely",
+    "very low|low|medium|high|very high",
+    "low|mid|high",
+    "small|medium|large",
+    "no|maybe|yes",
+    "no|unsure|yes",
+    "irrelevant|somewhat relevant|relevant|highly relevant",
+)
+
+
+def check_label_type(owner: str, label_type: str | None) -> None:
+    """One of the five words, or None."""
+    if label_type is not None and label_type not in LABEL_TYPES:
+        raise bad_choice(owner, "label_type", LABEL_TYPES, str(label_type))
+
+
+def refuse_wrong_kind(annotations: Annotations) -> None:
+    """Labels that cannot be of the type they are said to be."""
+    kind, classes = annotations.label_type, annotations.class_vocabulary
+    if kind == "numeric" and annotations.class_values is None:
+        stranger = next(name for name in classes if not _is_number(name))
+        raise DataError(
+            f"label {quoted(stranger)} is not a number, so the labels are not numeric; "
+            "correct it, or say label_type='ordinal' or 'nominal'"
+        )
+    if kind == "pairwise" and not set(map(str, classes)) <= set(WINNERS):
+        raise DataError(
+            f"the labels of pairwise data are {', '.join(WINNERS)}; got {quoted(classes[0])}; "
+            "give a table with two columns for what is compared and one for the winner"
+        )
+
+
+def _is_number(name: object) -> bool:
+    try:
+        return bool(np.isfinite(float(name)))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+
+
+# ---- telling from the data ----------------------------------------------------------------------------
+
+
+def recognised(annotations: Annotations) -> tuple[LabelType, tuple[str, ...]]:
+    """The type of labels that nobody named, and what is worth a word about that."""
+    P = annotations.n_classes
+    if annotations.class_values is None:
+        return "nominal", _offers(annotations)
+    if P > MOST_GRADES:
+        return "numeric", (
+            f"{P:,} different numbers are read as numeric ratings; say label_type='ordinal' or 'nominal' "
+            "if they are classes",
+        )
+    if P < _FEWEST:
+        return "nominal", ()
+    few = annotations.n_labels < _FEW_LABELS
+    if bears_out(disagreements(annotations), _IN_FRONT_OF_FEW if few else _IN_FRONT):
+        return "ordinal", (
+            f"labels are {P} numbers, read as an ordered scale; say label_type='nominal' if they are only "
+            "names, 'numeric' if their mean is wanted",
+        )
+    return "nominal", (
+        f"labels are {P} numbers, and disagreements do not follow their order: read as names; say "
+        "label_type='ordinal' if they are a scale",
+    )
+
+
+def disagreements(annotations: Annotations) -> Array:
+    """(classes, classes): how often labels of one item were c and k, beside what chance would give."""
+    step = max(1, annotations.n_items // _LOOKED_AT)
+    part = annotations if step == 1 else annotations.take_items(np.arange(0, annotations.n_items, step))
+    counts = part.counts.astype(np.float64)
+    paired = counts[counts.sum(axis=1) > 1]
+    # o_ck / (n_c n_k), with o_ck = Σ_i n_ic n_ik / (n_i − 1) and n_c = Σ_i n_ic
+    together = (paired / (paired.sum(axis=1, keepdims=True) - 1)).T @ paired
+    totals = np.maximum(paired.sum(axis=0), 1)
+    return np.asarray(together / np.outer(totals, totals))
+
+
+def bears_out(together: Array, in_front: float = _IN_FRONT) -> bool:
+    """Whether neighbours are confused more than classes far apart: few other orders of them fit better."""
+    own, *others = (_spread(together, order) for order in _orders(len(together)))
+    return float(np.mean(np.array(others) < own * (1 - 1e-9))) <= in_front
+
+
+def _spread(together: Array, order: NDArray[np.int64]) -> float:
+    """Σ_ck s_ck |place of c − place of k|: small where classes that go together are near."""
+    place = np.argsort(order)
+    return float((together * np.abs(np.subtract.outer(place, place))).sum())
+
+
+def _orders(P: int) -> NDArray[np.int64]:
+    """Orders of P classes, the numbers' own first."""
+    if P <= 6:
+        return np.array(list(itertools.permutations(range(P))))
+    rng = np.random.default_rng(P)
+    return np.stack([np.arange(P), *(rng.permutation(P) for _ in range(_ORDERS))])
+
+
+def _offers(annotations: Annotations) -> tuple[str, ...]:
+    """The order that words of a known scale may have: offered, not assumed."""
+    order = known_order([str(name) for name in annotations.classes])
+    if order is None:
+        return ()
+    return (f"the labels look like a scale; if they are ordered, say classes={'<'.join(order)!r}",)
+
+
+def known_order(names: list[str]) -> list[str] | None:
+    """The names in the order of an English scale that has them all; None where there is none."""
+    plain = {" ".join(name.replace("_", " ").replace("-", " ").casefold().split()): name for name in names}
+    if len(plain) < max(_FEWEST, len(names)):
+        return None
+    for scale in SCALES:
+        words = scale.split("|")
+        if set(plain) <= set(words):
+            return [plain[word] for word in words if word in plain]
+    return None
