@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 QUICK  := not slow and not data and not browser and not cluster and not torch and not verify
 CORES  := $(shell nproc 2>/dev/null || echo 2)
+# A file stays in one process: what its tests share (a cluster, a browser, a fitted model) is made once.
+SPREAD := -n $(CORES) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test verify lint types install browser benchmarks clean
@@ -15,13 +17,13 @@ demo: $(VENV)/core.stamp  ## simulate disagreeing annotators, refine their label
 	@$(BIN)/dissensus demo -o demo-output
 
 check: install lint types  ## lint, types and the quick tests, for every change
-	$(BIN)/python -m pytest -q -n 2 -m "$(QUICK)"
+	$(BIN)/python -m pytest -q $(SPREAD) -m "$(QUICK)"
 
 test: install browser lint types  ## everything a developer needs: install, lint, types, tests with coverage
-	$(BIN)/python -m pytest -n $(CORES) -m "not verify" --cov --cov-report=term
+	$(BIN)/python -m pytest $(SPREAD) -m "not verify" --cov --cov-report=term
 
 verify: install browser  ## all tests, the long ones too, with every seed, size and dataset
-	DISSENSUS_VERIFY=1 $(BIN)/python -m pytest -n $(CORES)
+	DISSENSUS_VERIFY=1 $(BIN)/python -m pytest $(SPREAD)
 
 lint: install  ## ruff: style and format
 	$(BIN)/ruff check src tests benchmarks experiments

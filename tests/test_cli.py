@@ -199,7 +199,8 @@ def test_the_same_seed_gives_the_same_labels(crowd: Path) -> None:
 def test_every_model_runs(crowd: Path, model: str) -> None:
     np.save("features.npy", np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32))
     words = ["--model", model, "-o", model, "--test-size", 0, "--features", "features.npy", "--no-report"]
-    words += ["--set", "epochs=2"] if model == "ldlnm" else []
+    quick = {"ldlnm": ["--set", "epochs=2"], "hpgm": ["--set", "n_sweeps=20"]}
+    words += quick.get(model, [])
     run("fit", crowd / "annotations.csv", *words)
     assert json.loads(Path(model, "summary.json").read_text())["model"] == model
 

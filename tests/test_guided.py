@@ -51,6 +51,7 @@ GUIDES: dict[str, Model] = {
     "cbcc": ds.CBCC(2, max_iter=15),
     "dawid-skene": ds.DawidSkene(max_iter=20),
     "one-coin": ds.OneCoin(max_iter=20),
+    "hpgm": ds.HPGM(K, 2, n_chains=1, n_sweeps=20),
     "ldlnm": ds.LDLNM(4, 2, latent_size=4, n_networks=1, epochs=3),
 }
 LEARNERS: dict[str, Any] = {

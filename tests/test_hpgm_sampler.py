@@ -229,7 +229,7 @@ def geweke(expected: tuple[np.ndarray, np.ndarray], n: int, seed: int) -> float:
 
 
 def test_joint_distribution_from_both_sides(expected: tuple[np.ndarray, np.ndarray]) -> None:
-    assert geweke(expected, usually(2000, verify=4000), 12) < 4.5
+    assert geweke(expected, usually(1000, verify=4000), 12) < 4.5
 
 
 # ---- one fault a conditional distribution: each must be caught ----------------------------------------

@@ -447,3 +447,42 @@ def test_a_missing_extra_says_what_installs_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'dissensus\[text\]'"):
         ds.LDLNM(**SMALL).fit(crowd())
+
+
+# ---- targets and starts, worked by hand ---------------------------------------------------------------
+
+
+def test_targets_are_the_label_its_items_and_its_annotators_shares():
+    import torch
+
+    from dissensus.models.ldlnm.training import training_set
+
+    # a gives x, x to items i, j; b gives y, x, y to i, j, k
+    rows = [("i", "a", "x"), ("i", "b", "y"), ("j", "a", "x"), ("j", "b", "x"), ("k", "b", "y")]
+    known = Annotations.from_arrays(*zip(*rows, strict=True))
+    model = ds.LDLNM()
+    model.feature_scale_ = np.asarray(1.0)
+    found = training_set(model, known, np.zeros((3, 2), np.float32), None, torch.device("cpu"))
+    i, j, k, a, b = [1 / 2, 1 / 2], [1, 0], [0, 1], [1, 0], [1 / 3, 2 / 3]
+    expected = [
+        [1, 0, *i, *a],
+        [0, 1, *i, *b],
+        [1, 0, *j, *a],
+        [1, 0, *j, *b],
+        [0, 1, *k, *b],
+    ]
+    np.testing.assert_allclose(found.targets, expected, rtol=1e-6)
+
+
+def test_inference_starts_where_it_is_told(fitted):
+    """Without a step taken, the embeddings are the starts: 0, or draws from N(0, σ_a)."""
+    model, _ = fitted
+    x = np.tile(model.features_, (40, 1))
+    y_I = np.tile(np.full(P, 1 / P), (len(x), 1))
+    still = {"rate": 1e-12, "decay": 0.0, "max_steps": 1}
+    assert np.abs(model.infer_annotators(x, y_I, sigma=0.0, n_starts=1, **still).embeddings).max() < 1e-9
+    for sigma in (0.5, 2.0):
+        drawn = model.infer_annotators(x, y_I, sigma=sigma, n_starts=1, **still).embeddings
+        n = drawn.size  # 2,400 rows of two networks with four numbers
+        assert abs(drawn.mean()) < 5 * sigma / n**0.5
+        assert abs(drawn.std() - sigma) < 5 * sigma / (2 * n) ** 0.5

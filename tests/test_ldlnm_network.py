@@ -192,6 +192,52 @@ def test_dropout_keeps_the_mean_and_the_rate(rate: float):
     assert factors.double().mean().item() == pytest.approx(1.0, abs=0.01)
 
 
+def plain_logits(w: Weights, batch: Batch, masks: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    """Equations (1) to (4) of a concatenating network without a direct path, as printed."""
+    z_I = batch.x @ w["W_I"].mT + w["b_I"]
+    z = torch.cat([z_I[:, batch.place], w["W_A"][:, batch.annotator]], dim=-1)
+    phi = torch.nn.functional.softsign
+    z_P = masks[0] * phi(phi(z) @ w["W_P"] + w["b_P"])
+    z_E = masks[1] * phi(z_P @ w["W_E"] + w["b_E"] + z_P)
+    return z_E @ w["W_y"] + w["b_y"]
+
+
+def test_training_drops_parts_of_both_layers():
+    """One step of training is the step down the gradient of the printed equations with both masks on."""
+    shape, rate = SHAPES["concatenation"], 0.01
+    data = training_data(shape)
+    start = Weights.orthogonal(shape, torch.Generator().manual_seed(0))
+    how = schedule(batch_by="items", batch_size=36, epochs=1, learning_rate=rate, dropout=0.4)
+    trained = train(Weights(shape, start.flat.clone()), data, how, None, 5)
+    (batch,) = epoch_batches(data, how, np.random.default_rng(5))
+    sizes = (2, shape.networks, len(batch.targets), shape.latent_size)
+    masks = dropout_factors(sizes, 0.4, torch.Generator().manual_seed(5))
+    flat = start.flat.clone().requires_grad_()
+    logits = plain_logits(Weights(shape, flat), batch, (masks[0], masks[1])).view(*sizes[1:3], 3, -1)
+    targets = batch.targets.view(len(batch.targets), 3, -1)
+    loss = torch.nn.functional.kl_div(logits.log_softmax(-1), targets.expand_as(logits), reduction="none")
+    loss.sum(dim=(2, 3)).mean(dim=1).sum().backward()
+    # Adam's first step: rate · g / (|g| + ε)
+    expected = start.flat - rate * flat.grad / (flat.grad.abs() + 1e-8)
+    moved = flat.grad.abs() > 1e-6  # below, ε and the rounding of g decide
+    np.testing.assert_allclose(trained.weights.flat[moved], expected.detach()[moved], atol=1e-5)
+    for mask in masks:
+        assert 0.2 < (mask == 0).double().mean() < 0.6
+
+
+def test_dropout_at_evaluation_drops_parts_of_both_layers():
+    shape = SHAPES["concatenation"]
+    w, batch = random_problem(shape)
+    halves = item_half(w, batch.x)[:, batch.place] + annotator_half(w, w["W_A"][:, batch.annotator])
+    noise = torch.Generator().manual_seed(3)
+    masks = [dropout_factors((shape.networks, 7, shape.latent_size), 0.5, noise).double() for _ in range(2)]
+    whole = plain_logits(w, batch, (masks[0], masks[1]))
+    for place, head in enumerate(("label", "item", "annotator")):
+        ours = head_logits(w, halves, head, 0.5, torch.Generator().manual_seed(3))
+        P = shape.classes
+        np.testing.assert_allclose(ours, whole[..., place * P : (place + 1) * P], rtol=1e-10)
+
+
 def training_data(shape: Shape, n_items: int = 12, per_item: int = 3) -> TrainingSet:
     rng = np.random.default_rng(0)
     item = np.repeat(np.arange(n_items), per_item)

@@ -234,6 +234,19 @@ def test_a_texts_prediction_does_not_depend_on_its_neighbours(cnn: ds.TextCNN):
         np.testing.assert_allclose(cnn.label_distributions([text])[0], together[place], rtol=1e-5)
 
 
+def test_cnn_drops_before_the_head_in_training_alone():
+    torch = pytest.importorskip("torch")
+    from dissensus.learners.textcnn import cnn as build
+    from dissensus.learners.textcnn import logits_of
+
+    torch.manual_seed(0)
+    network, codes = build(9, 4, 3, filters=5, width=3, dropout=1.0), [[2, 3, 4], [5, 6]]
+    # Where everything is dropped, only the head's bias is left.
+    bias = network["head"].bias.expand(2, 3)
+    assert torch.equal(logits_of(network.train(), codes, 2), bias)
+    assert not torch.isclose(logits_of(network.eval(), codes, 2), bias).any()
+
+
 def test_cnn_saved_loaded_and_replayed(cnn: ds.TextCNN, tmp_path: Path):
     texts, D = sentences()
     cnn.save(tmp_path / "cnn.safetensors")

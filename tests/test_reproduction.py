@@ -17,9 +17,11 @@ import dissensus as ds
 from cli_help import failure, run
 from dissensus.errors import DissensusError
 from dissensus.evaluation.bootstrap import Interval
+from dissensus.learners.base import Learner
 from dissensus.metrics import entropy, kl
-from dissensus.paper import printed
+from dissensus.paper import measures, printed
 from dissensus.paper.answers import Contrast, answers_text, sentence
+from dissensus.paper.cells import Cell, FinishedCells
 from dissensus.paper.datasets import find_sets, load
 from dissensus.paper.findings import blend_weight
 from dissensus.paper.plan import Scale
@@ -398,3 +400,59 @@ def test_the_paper_is_about_these_data(data_dir: Path) -> None:
         assert abs(entropy(counts / counts.sum(axis=1, keepdims=True)) - summary.entropy) < 0.001
         constant = np.tile(data.gold["train"].mean(axis=0), (500, 1))
         assert abs(kl(data.gold["test"], constant) - printed.KL["fmm"][name].value) < 0.005
+
+
+# ---- one cell, worked anew ------------------------------------------------------------------------------
+
+
+class Topics(Learner):
+    """A learner that says of a text how many words of each topic it has, and one of each more."""
+
+    def _inputs(self, X: Any) -> list[str]:
+        return list(X)
+
+    def _fit(self, X: Any, targets: Any, dev: Any) -> None:
+        pass
+
+    def _predict(self, X: list[str]) -> Any:
+        counts = np.array([[1 + sum(word in text for word in topic) for topic in TOPICS] for text in X])
+        return counts / counts.sum(axis=1, keepdims=True)
+
+
+def test_a_guided_cell_is_the_papers_workflow(crowds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Annotator clusters count by Ω, the sum over them stands outside, S = 1, and everything is snapped."""
+    monkeypatch.setattr(measures, "learner_of", lambda *_: Topics())
+    data = load("jq1", find_sets(crowds)["jq1"])
+    sizes = {"n_item_clusters": 6, "n_annotator_clusters": 3}
+    settings = {"guide": "bp", "sizes": sizes, "learner": {}, "seed": 0}
+    inputs = measures.Inputs({"jq1": data}, FinishedCells(crowds))
+    numbers, arrays = measures.guided(inputs, Cell("jq1", "guided", "bp", 0, settings))
+    pgm = ds.PGM(6, 3).fit(data.parts["train"])
+    theta, psi, omega = pgm.theta_, pgm.psi_, pgm.omega_
+    h = Topics()._predict(data.texts("test"))
+
+    def projected(population: Any, outside: bool) -> Any:
+        """Y' of arg max_k ψ_k Σ_l Ω_l Π_p Θ_klp^{h_p}, or of arg max_k ψ_k Π_p Y'_kp^{h_p}."""
+        each = np.exp(np.einsum("np,klp->nkl", h, np.log(theta))) @ omega
+        chances = psi * (each if outside else np.exp(h @ np.log(population).T))
+        return population[chances.argmax(axis=1)]
+
+    by_omega = np.einsum("l,klp->kp", omega, theta)
+    by_load = np.einsum("l,klp->kp", pgm.population_weights_, theta)
+    np.testing.assert_allclose(arrays["test"][0], projected(by_omega, outside=True), rtol=1e-5)
+    refined = by_omega[pgm.item_clusters_.argmax(axis=1)]
+    assert numbers["refined_kl"] == pytest.approx(kl(data.gold["train"], refined), rel=1e-9)
+    # The test would notice the other sum, and the other weights.
+    assert np.abs(projected(by_omega, outside=False) - projected(by_omega, outside=True)).max() > 0.01
+    assert np.abs(by_load - by_omega).max() > 0.01
+
+
+def test_clusters_of_table_2_count_annotators_alike(crowds: Path) -> None:
+    """KL(empirical ‖ Σ_l Ω_l Θ_kl of the most likely cluster), 1e-5 on both sides."""
+    train = load("jq1", find_sets(crowds)["jq1"]).parts["train"]
+    pgm = ds.PGM(3, 2).fit(train)
+    own = np.einsum("l,klp->kp", pgm.omega_, pgm.theta_)[pgm.item_clusters_.argmax(axis=1)] + 1e-5
+    gold = train.counts / train.counts.sum(axis=1, keepdims=True) + 1e-5
+    expected = (gold * np.log(gold / own)).sum(axis=1).mean()
+    sizes = {"n_item_clusters": 3, "n_annotator_clusters": 2}
+    assert measures.cluster_divergence(train, "bp", sizes, 0) == pytest.approx(expected, rel=1e-9)

@@ -57,6 +57,17 @@ def test_labels_of_each_pair_of_clusters_follow_theta(large: Simulation) -> None
         assert_frequencies(np.bincount(labels, minlength=3), large.theta[cell])
 
 
+def test_each_prior_has_its_own_parameter() -> None:
+    """A large parameter spreads its shares evenly, a small one leaves nearly all to a few; three in turn."""
+    for even in ("alpha", "gamma", "tau"):
+        priors = {name: 5000.0 if name == even else 0.01 for name in ("alpha", "gamma", "tau")}
+        drawn = ds.simulate(20, 10, 4, n_item_clusters=4, n_annotator_clusters=4, seed=2, **priors)
+        rows = {"alpha": drawn.theta.reshape(-1, 4), "gamma": drawn.psi[None], "tau": drawn.omega[None]}
+        for name, shares in rows.items():
+            largest = shares.max(axis=1).mean()
+            assert largest < 0.3 if name == even else largest > 0.8, (even, name)
+
+
 def test_no_annotator_labels_an_item_twice(large: Simulation) -> None:
     known = large.annotations
     assert known.n_pairs == known.n_labels
