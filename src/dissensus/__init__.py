@@ -29,6 +29,8 @@ _HOMES = {
     "choose_model": "selection.compare",
     "annotator_verdicts": "annotators.verdicts",
     "AnnotatorVerdicts": "annotators.verdicts",
+    "judge_report": "annotators.judges.report",
+    "JudgeReport": "annotators.judges.report",
     "refine": "workflow",
     "write_report": "report.page",
     "score_files": "evaluation.scoring",

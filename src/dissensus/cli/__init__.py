@@ -28,6 +28,7 @@ COMMANDS = (
     "fit",
     "report",
     "annotators",
+    "judges",
     "select",
     "recover",
     "score",

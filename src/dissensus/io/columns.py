@@ -16,17 +16,19 @@ _NAMES = {
         "item",
         "task unit document doc example question instance sample object",
         "message_id sentence_id text_id tweet_id comment_id post_id image_id hit_id record_id case_id",
+        "prompt",
         "id idx",
     ),
     "annotator": (
         "annotator",
         "worker user rater coder judge labeler labeller contributor participant evaluator reviewer assessor "
-        "observer scorer performer respondent annotated_by labeled_by labelled_by completed_by",
+        "observer scorer grader performer respondent annotated_by labeled_by labelled_by completed_by",
+        "model",
     ),
     "label": (
         "label",
         "response answer annotation class category choice judgement judgment rating vote grade score verdict "
-        "decision value",
+        "decision preference value",
     ),
     "gold": (
         "gold gold_label truth ground_truth true_label reference correct",

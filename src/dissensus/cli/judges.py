@@ -1,0 +1,214 @@
+"""``dissensus judges``: language models beside humans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dissensus.cli.app import app, example
+from dissensus.cli.options import Json, LabelFile, Reading, unbundled
+from dissensus.cli.terminal import count, note, say, show_json, show_table
+from dissensus.execution.progress import shown
+
+if TYPE_CHECKING:
+    from dissensus.annotators.judges.panel import Panel
+    from dissensus.annotators.judges.report import JudgeReport
+
+WRONG_SHOWN = 3  # items of each judge on the screen
+RATES_SHOWN = 40
+
+
+@app.command(
+    epilog=example(
+        "dissensus judges votes.csv --annotators annotators.csv",
+        "dissensus judges votes.csv --judges 'gpt*' --epsilon 0.2 --label-type ordinal -o judges.csv",
+        "dissensus judges votes.csv --judges kind=llm --annotators who.csv --items texts.csv --by topic",
+    )
+)
+@unbundled
+def judges(
+    file: LabelFile,
+    reading: Reading,
+    judges: Annotated[
+        list[str],
+        typer.Option(
+            "--judges",
+            metavar="WHO",
+            help="Who is a judge: an id or pattern (repeatable), a column of --annotators, or COLUMN=VALUE "
+            "(found by itself: the column kind, or names of models).",
+        ),
+    ] = [],  # noqa: B006
+    epsilon: Annotated[
+        float,
+        typer.Option(
+            "--epsilon",
+            metavar="E",
+            help="Advantage granted for a judge's lower cost: 0.2 beside experts, 0.15 skilled, 0.1 a crowd.",
+        ),
+    ] = 0.15,
+    label_type: Annotated[
+        str | None,
+        typer.Option(
+            "--label-type", metavar="nominal|ordinal|numeric", help="What labels are (as read if left out)."
+        ),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="COLUMN", help="Rates by this column of --items too."),
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model", "-m", metavar="NAME", help="Model of the humans' answers; hpgm knows how sure."
+        ),
+    ] = "fmm",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="A row a judge: .csv, .jsonl, .parquet; everything: .json."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """May a judge replace a human, how does it differ, and how many votes is a panel of judges?"""
+    labels = reading.read(file)
+    from dissensus.annotators.judges.report import judge_report
+
+    with shown() as progress:
+        progress("comparing judges with humans", 0.0)
+        who = judges[0] if len(judges) == 1 else judges or None
+        found = judge_report(labels, who, epsilon, label_type, by=by, model=model)
+    if output is not None:
+        _write(found, output)
+    if as_json:
+        show_json(found.to_dict())
+        return
+    _show(found, by)
+    if output is not None:
+        say(f"Wrote {output}: {count(len(found.judges), 'judge')}")
+
+
+def _write(found: JudgeReport, output: Path) -> None:
+    from dissensus.io.results import write_json
+    from dissensus.io.write import write_table
+    from dissensus.models.base import make_frame
+
+    if output.suffix == ".json":
+        write_json(found.to_dict(), output)
+        return
+    rows = found.rows()
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    write_table(make_frame(columns, "pyarrow"), output)
+
+
+def _show(found: JudgeReport, by: str | None) -> None:
+    for remark in found.notes:
+        note(remark)
+    who = f"{count(len(found.judges), 'judge')} ({found.found_by}), {count(found.n_humans, 'human')}"
+    if not found.n_humans:
+        rows = [[row["judge"], row["n_labels"], row["agreement_with_judges"]] for row in found.rows()]
+        show_table(who, ["judge", "labels", "agrees with other judges"], rows)
+        return
+    say(who, _terms(found))
+    _show_test(found)
+    if found.panel is not None:
+        say(*panel_lines(found.panel, found.judges))
+    if by is not None or any(rate.n_items > rate.n_human_items for rate in found.rates):
+        _show_rates(found)
+    _show_wrong(found)
+
+
+def _terms(found: JudgeReport) -> str:
+    score = {
+        "nominal": "share of agreeing humans",
+        "ordinal": "minus the root mean squared difference",
+        "numeric": "minus the root mean squared difference",
+    }[found.answers.label_type]
+    return (
+        f"Score: {score} ({found.answers.label_type}); epsilon = {found.epsilon:g} "
+        "(0.2 beside experts, 0.15 skilled annotators, 0.1 a crowd)"
+    )
+
+
+def _show_test(found: JudgeReport) -> None:
+    rows = [
+        [
+            row["judge"],
+            f"{row['winning_rate']:.2f}",
+            f"{row['advantage']:.2f}",
+            "yes" if row["passed"] else "no",
+            f"{row['n_humans']} of {row['n_humans'] + row['n_humans_left_out']}",
+            _needed(row),
+            f"{row['pooled_difference']:+.3f} ({row['pooled_low']:+.3f} – {row['pooled_high']:+.3f})",
+            "yes" if row["pooled_passed"] else "no",
+            f"{row['disagreement']:.3f}, humans {row['human_disagreement']:.3f}",
+        ]
+        for row in found.rows()
+    ]
+    columns = [
+        "judge", "winning rate", "advantage", "may replace", "humans tested", "more labels",
+        "pooled: human − judge (95 %)", "pooled may", "humans disagree with it",
+    ]  # fmt: skip
+    show_table("May it replace a human? (alternative annotator test; the pooled one is ours)", columns, rows)
+
+
+def _needed(row: dict[str, Any]) -> str:
+    needed = row["labels_needed"]
+    if needed != needed:  # no human had enough items
+        return "–"
+    return "no help" if needed == float("inf") else f"{needed:,.0f}"
+
+
+def panel_lines(panel: Panel, names: list[str]) -> list[str]:
+    """How many votes the panel is, and who errs together."""
+    lines = [
+        f"The panel of {len(names)} is {panel.effective_votes:.1f} independent votes "
+        f"(95 % interval {panel.low:.1f} – {panel.high:.1f})"
+    ]
+    together = [", ".join(names[place] for place in group) for group in panel.groups if len(group) > 1]
+    return lines + [f"They err together: {names}" for names in together]
+
+
+def _show_rates(found: JudgeReport) -> None:
+    rows = [
+        [
+            rate.judge, rate.group or "all", rate.class_name, rate.n_human_items, rate.n_items,
+            _with_ends(rate.ppi), _with_ends(rate.rogan_gladen), _with_ends(rate.humans_alone),
+            rate.ppi.refused,
+        ]
+        for rate in found.rates[:RATES_SHOWN]
+    ]  # fmt: skip
+    columns = [
+        "judge",
+        "items",
+        "class",
+        "by humans",
+        "by judge",
+        "PPI++",
+        "Rogan–Gladen",
+        "humans alone",
+        "",
+    ]
+    show_table("Share of each class among humans over all items (95 %)", columns, rows)
+    if len(found.rates) > RATES_SHOWN:
+        note(f"{RATES_SHOWN} of {len(found.rates):,} rates shown; all of them: --json")
+
+
+def _with_ends(estimate: Any) -> str:
+    value, low, high = estimate.value, estimate.low, estimate.high
+    return "–" if value != value else f"{value:.3f} ({low:.3f} – {high:.3f})"
+
+
+def _show_wrong(found: JudgeReport) -> None:
+    shown_of: dict[str, int] = {}
+    rows = []
+    for row in found.wrong_items():
+        shown_of[row["judge"]] = shown_of.get(row["judge"], 0) + 1
+        if shown_of[row["judge"]] <= WRONG_SHOWN:
+            names = ("judge", "item", "answer", "human_answer", "share_as_judge", "n_human_labels")
+            rows.append([row[name] for name in names])
+    columns = ["judge", "item", "it says", "humans say", "humans who say so too", "human labels"]
+    if rows:
+        show_table(f"Most surely wrong, {WRONG_SHOWN} items of each judge", columns, rows)
