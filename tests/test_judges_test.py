@@ -167,7 +167,7 @@ def test_a_class_that_is_no_number_is_refused_for_numbers():
     columns = {"h0": ["1", "2"], "h1": ["2", "none"], "gpt": ["1", "1"]}
     items, names = [0, 1] * 3, np.repeat(list(columns), 2)
     labels = ds.Annotations.from_arrays(items, names, np.concatenate(list(columns.values())))
-    with pytest.raises(DataError, match="class 'none' is none"):
+    with pytest.raises(DataError, match="'none' is not a number"):
         ds.judge_report(labels, "gpt", label_type="numeric")
 
 

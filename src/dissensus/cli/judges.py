@@ -48,12 +48,6 @@ def judges(
             help="Advantage granted for a judge's lower cost: 0.2 beside experts, 0.15 skilled, 0.1 a crowd.",
         ),
     ] = 0.15,
-    label_type: Annotated[
-        str | None,
-        typer.Option(
-            "--label-type", metavar="nominal|ordinal|numeric", help="What labels are (as read if left out)."
-        ),
-    ] = None,
     by: Annotated[
         str | None,
         typer.Option("--by", metavar="COLUMN", help="Rates by this column of --items too."),
@@ -79,7 +73,7 @@ def judges(
     with shown() as progress:
         progress("comparing judges with humans", 0.0)
         who = judges[0] if len(judges) == 1 else judges or None
-        found = judge_report(labels, who, epsilon, label_type, by=by, model=model)
+        found = judge_report(labels, who, epsilon, by=by, model=model)
     if output is not None:
         _write(found, output)
     if as_json:
@@ -121,11 +115,8 @@ def _show(found: JudgeReport, by: str | None) -> None:
 
 
 def _terms(found: JudgeReport) -> str:
-    score = {
-        "nominal": "share of agreeing humans",
-        "ordinal": "minus the root mean squared difference",
-        "numeric": "minus the root mean squared difference",
-    }[found.answers.label_type]
+    nominal = found.answers.values is None
+    score = "share of agreeing humans" if nominal else "minus the root mean squared difference"
     return (
         f"Score: {score} ({found.answers.label_type}); epsilon = {found.epsilon:g} "
         "(0.2 beside experts, 0.15 skilled annotators, 0.1 a crowd)"

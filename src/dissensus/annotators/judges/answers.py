@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
+from dissensus.data.kinds import LabelType, check_label_type
 from dissensus.data.vocabulary import Codes, quoted
-from dissensus.errors import DataError, bad_parameter
+from dissensus.errors import DataError
 from dissensus.numerics import Array
-
-LABEL_TYPES = ("nominal", "ordinal", "numeric")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,22 +26,26 @@ class Answers:
 
     annotations: Annotations
     is_judge: NDArray[np.bool_]  # (annotators,)
-    label_type: str
     item: Codes  # (answers,) sorted by item
     annotator: Codes
     label: Codes
     n_repeats: int  # labels of pairs that had several: the most frequent one stands for them
 
     @classmethod
-    def of(cls, annotations: Annotations, is_judge: NDArray[np.bool_], label_type: str | None) -> Answers:
+    def of(
+        cls, annotations: Annotations, is_judge: NDArray[np.bool_], label_type: LabelType | None = None
+    ) -> Answers:
         """Lay out annotations; ``label_type`` None takes what the annotations say."""
-        known = label_type or getattr(annotations, "label_type", None) or "nominal"
-        if label_type is not None and label_type not in LABEL_TYPES:
-            raise bad_parameter("judge_report", "label_type", f"one of {', '.join(LABEL_TYPES)}", label_type)
-        rows = _one_a_pair(annotations)
-        item, annotator, label = (column[rows] for column in annotations.columns)
-        kind = known if known in LABEL_TYPES else "nominal"
-        return cls(annotations, is_judge, kind, item, annotator, label, annotations.n_labels - len(rows))
+        check_label_type("judge_report", label_type)
+        known = annotations if label_type is None else annotations.with_label_type(label_type)
+        rows = _one_a_pair(known)
+        item, annotator, label = (column[rows] for column in known.columns)
+        return cls(known, is_judge, item, annotator, label, known.n_labels - len(rows))
+
+    @property
+    def label_type(self) -> LabelType:
+        """What kind of answer a label is."""
+        return self.annotations.label_type
 
     @property
     def judges(self) -> NDArray[np.intp]:
@@ -76,29 +79,29 @@ class Answers:
     @cached_property
     def values(self) -> Array | None:
         """(classes,): the number of each class; None where they have no order."""
-        return None if self.label_type == "nominal" else class_values(self.annotations, self.label_type)
+        return class_values(self.annotations) if self.label_type in ("ordinal", "numeric") else None
 
 
-def class_values(annotations: Annotations, label_type: str) -> Array:
+def class_values(annotations: Annotations) -> Array:
     """(classes,): what the names say as numbers, or the places of ordinal classes in their order."""
-    numbers = [_number(name) for name in annotations.classes]
-    if all(number is None for number in numbers) and label_type == "ordinal":
-        return np.arange(len(numbers), dtype=np.float64)
-    for name, number in zip(annotations.classes, numbers, strict=True):
-        if number is None:
-            raise DataError(
-                f"{label_type} labels are numbers, and class {quoted(name)} is none; "
-                "remove its labels, or use label_type='nominal'"
-            )
-    return np.array(numbers, dtype=np.float64)
+    values = annotations.class_values
+    if values is not None:
+        return values
+    numbers = [name for name in annotations.classes if _is_number(name)]
+    if numbers:
+        stranger = next(name for name in annotations.classes if not _is_number(name))
+        raise DataError(
+            f"the classes are a scale of numbers, and {quoted(stranger)} is none; "
+            "remove its labels, or say label_type='nominal'"
+        )
+    return np.arange(annotations.n_classes, dtype=np.float64)
 
 
-def _number(name: Any) -> float | None:
+def _is_number(name: Any) -> bool:
     try:
-        value = float(name)
+        return bool(np.isfinite(float(name)))
     except (TypeError, ValueError):
-        return None
-    return value if np.isfinite(value) else None
+        return False
 
 
 def _one_a_pair(annotations: Annotations) -> NDArray[np.intp]:

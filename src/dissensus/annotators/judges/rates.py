@@ -106,7 +106,8 @@ def rates_of(answers: Answers, judge: int, by: str | None = None, level: float =
         others = np.flatnonzero(members & (given >= 0) & (n_humans == 0))
         shares = counts[labelled] / n_humans[labelled, None]
         name = str(answers.annotations.annotators[judge])
-        for p, class_name in enumerate(answers.annotations.classes):
+        classes = () if answers.label_type == "numeric" else answers.annotations.classes
+        for p, class_name in enumerate(classes):
             f, F = (given[labelled] == p).astype(np.float64), (given[others] == p).astype(np.float64)
             yield rate(name, group, str(class_name), shares[:, p], f, F, level, is_share=True)
         if answers.values is not None:

@@ -15,6 +15,7 @@ from dissensus.annotators.judges.panel import Panel, panel_of, panel_vote
 from dissensus.annotators.judges.rates import LEVELS, Rate, rates_of
 from dissensus.annotators.judges.replacement import MIN_ITEMS, Replacement, may_replace
 from dissensus.annotators.judges.who import find_judges
+from dissensus.data.kinds import LabelType
 from dissensus.models import build_model
 from dissensus.models.base import Model, as_annotations, make_frame
 from dissensus.params import check_rules, integer, real
@@ -35,7 +36,7 @@ class JudgeReport:
     differences: list[Difference]
     panel: Panel | None
     rates: list[Rate]
-    model: Model | None  # fitted to humans alone; None where there are none
+    model: Model | None  # fitted to humans alone; None without humans, and for numbers
     n_items: int = MOST_ITEMS
     notes: list[str] = field(default_factory=list)
 
@@ -89,7 +90,12 @@ class JudgeReport:
 
     def confusion_frame(self) -> Any:
         """One row for every judge and two classes: what humans say, what the judge says, how often."""
-        return self._frame([row for apart in self.differences for row in confusion_rows(self.answers, apart)])
+        return self._frame(self._confusion())
+
+    def _confusion(self) -> list[dict[str, Any]]:
+        if self.model is None:
+            return []
+        return [row for apart in self.differences for row in confusion_rows(self.answers, apart)]
 
     def rates_frame(self) -> Any:
         """One row for every judge, group of items and class: its share among humans over all items."""
@@ -130,7 +136,7 @@ class JudgeReport:
             "notes": list(self.notes),
             "judges": self.rows(),
             "panel": None if panel is None else self._panel_dict(panel),
-            "confusion": [row for apart in self.differences for row in confusion_rows(self.answers, apart)],
+            "confusion": self._confusion(),
             "rates": [rate.as_row() for rate in self.rates],
             "wrong_items": self.wrong_items(),
         }
@@ -152,7 +158,7 @@ def judge_report(
     annotations: Any,
     judges: str | Sequence[Any] | None = None,
     epsilon: float = 0.15,
-    label_type: str | None = None,
+    label_type: LabelType | None = None,
     *,
     by: str | None = None,
     model: Model | str | None = None,
@@ -191,7 +197,8 @@ def judge_report(
 
 
 def _fitted(answers: Answers, model: Model | str | None) -> Model | None:
-    if not answers.humans.n_labels:
+    """A model of the humans; None without humans, and for numbers, which have no classes to confuse."""
+    if not answers.humans.n_labels or answers.label_type == "numeric":
         return None
     chosen = model if isinstance(model, Model) else build_model(model or MODEL, {})
     return chosen.fit(answers.humans)
