@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from dissensus.errors import DataError
-from dissensus.io.atomic import atomic_directory, atomic_path
+from dissensus.io import atomic
+from dissensus.io.atomic import atomic_directory, atomic_path, atomic_paths, is_left_over, telling
+from dissensus.io.results import claimed, output_directory, read_summary, write_summary
 
 
 def names(folder: Path) -> list[str]:
@@ -23,7 +25,7 @@ def test_the_file_takes_its_name_only_at_the_end(tmp_path: Path) -> None:
     with atomic_path(target) as temporary:
         temporary.write_text("whole")
         assert not target.exists()
-        assert temporary.parent == tmp_path
+        assert temporary.parent.parent == tmp_path
     assert target.read_text() == "whole"
     assert names(tmp_path) == ["labels.csv"]
 
@@ -157,3 +159,126 @@ def test_a_folder_in_the_way_is_refused_before_anything_moves(tmp_path: Path) ->
     with pytest.raises(DataError, match=r"holds a folder called labels\.csv"):
         write()
     assert names(target) == ["labels.csv"]
+
+
+# ---- replacing ----------------------------------------------------------------------------------------
+
+
+def write_result(directory: Path, text: str, *names: str) -> None:
+    with output_directory(directory) as folder:
+        for name in names:
+            (folder / name).write_text(text)
+        write_summary(folder, {})
+
+
+def test_a_result_is_exchanged_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "out"
+    write_result(target, "old", "a.csv", "b.csv")
+    (target / "notes").mkdir()
+    (target / "notes" / "mine.txt").write_text("mine")
+    real, seen = atomic._exchange, list[list[str]]()
+
+    def exchange(one: Path, other: Path) -> None:
+        seen.append([(other / "a.csv").read_text(), (one / "a.csv").read_text()])
+        real(one, other)
+
+    monkeypatch.setattr(atomic, "_exchange", exchange)
+    write_result(target, "new", "a.csv")
+    assert seen == [["old", "new"]]
+    assert names(target) == ["a.csv", "notes", "summary.json"]
+    assert (target / "notes" / "mine.txt").read_text() == "mine"
+    assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("where", ["no exchange", "inside"])
+def test_where_folders_cannot_be_exchanged_files_are_replaced(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "out"
+    write_result(target, "old", "a.csv", "b.csv")
+    (target / "mine.txt").write_text("mine")
+
+    def refuse(one: Path, other: Path) -> None:
+        raise OSError(errno.EBUSY, "busy")
+
+    if where == "inside":
+        monkeypatch.chdir(target)
+    else:
+        monkeypatch.setattr(atomic, "_exchange", refuse)
+    inode = target.stat().st_ino
+    write_result(target, "new", "a.csv")
+    assert target.stat().st_ino == inode
+    assert names(target) == ["a.csv", "mine.txt", "summary.json"]
+    assert (target / "a.csv").read_text() == "new"
+    read_summary(target)
+
+
+def test_a_mixture_of_two_results_is_refused(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    write_result(target, "new", "a.csv", "b.csv")
+    read_summary(target)
+    (target / "b.csv").write_text("old")
+    with pytest.raises(DataError, match=r"out: b\.csv is not the file that summary\.json was written with"):
+        read_summary(target)
+    (target / "b.csv").unlink()
+    with pytest.raises(DataError, match=r"out: b\.csv is missing"):
+        read_summary(target)
+
+
+def test_modes_of_what_is_replaced_are_kept(tmp_path: Path) -> None:
+    file, target = tmp_path / "labels.csv", tmp_path / "out"
+    file.write_text("old")
+    file.chmod(0o600)
+    with atomic_path(file) as temporary:
+        temporary.write_text("new")
+    write_result(target, "old", "a.csv")
+    (target / "a.csv").chmod(0o640)
+    target.chmod(0o750)
+    write_result(target, "new", "a.csv")
+    modes = [stat.S_IMODE(place.stat().st_mode) for place in (file, target / "a.csv", target)]
+    assert modes == [0o600, 0o640, 0o750]
+
+
+def test_what_a_killed_run_left_goes_with_the_next_and_what_is_in_use_stays(tmp_path: Path) -> None:
+    left, empty = tmp_path / ".dissensus-0123abcd", tmp_path / ".dissensus-00000000"
+    (left / "half").mkdir(parents=True)
+    empty.mkdir()
+    (tmp_path / ".dissensus-mine").mkdir()
+    with atomic_path(tmp_path / "a.csv") as one, atomic_path(tmp_path / "b.csv") as other:
+        assert one.exists()
+        assert other.exists()
+        assert not left.exists()
+        assert not empty.exists()
+    assert names(tmp_path) == [".dissensus-mine", "a.csv", "b.csv"]
+    assert not is_left_over(".dissensus-mine")
+
+
+def test_several_files_appear_together(tmp_path: Path) -> None:
+    def write() -> None:
+        with atomic_paths([tmp_path / "a.csv", tmp_path / "b.csv"]) as (one, _):
+            one.write_text("a")
+            raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        write()
+    assert names(tmp_path) == []
+
+
+def test_the_result_is_told_of_before_it_takes_its_name_and_its_parts_are_not(tmp_path: Path) -> None:
+    seen: list[list[str]] = []
+    with telling(lambda: seen.append(names(tmp_path))):
+        write_result(tmp_path / "out", "x", "a.csv")
+        assert len(seen) == 1
+        with atomic_directory(tmp_path / "more") as folder, atomic_path(folder / "part"):
+            pass
+    assert len(seen) == 2
+    assert all("more" not in found for found in seen)
+    assert [name for name in seen[0] if not is_left_over(name)] == []
+
+
+def test_a_long_job_in_somebody_elses_directory_takes_nothing_away(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with claimed(tmp_path, {}, force=True):
+        pass
+    write_result(tmp_path, "x", "a.csv")
+    assert names(tmp_path) == ["a.csv", "mine.txt", "summary.json"]

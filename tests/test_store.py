@@ -20,6 +20,7 @@ from dissensus.data import blocks, vocabulary
 from dissensus.errors import DataError, ParameterError
 from dissensus.io.results import label_table
 from dissensus.io.store import files
+from dissensus.io.store.files import MANIFEST
 from dissensus.io.store.inputs import Budget, list_files
 from dissensus.io.store.sorting import partitions
 from dissensus.io.write import write_table
@@ -79,7 +80,34 @@ def test_neither_order_nor_memory_reaches_the_store(tmp_path: Path, monkeypatch:
         limits = Budget(10**12, limit, 10**6)
         monkeypatch.setattr("dissensus.io.store.packing.Budget.of", lambda _, limits=limits: limits)
         ds.pack(file, tmp_path / f"other-{number}")
-        assert tree(tmp_path / f"other-{number}") == tree(tmp_path / "one")
+        # The manifest names its inputs; the labels are the same to the last byte.
+        manifest, other = tree(tmp_path / "one"), tree(tmp_path / f"other-{number}")
+        del manifest[MANIFEST], other[MANIFEST]
+        assert other == manifest
+
+
+def test_a_packing_run_again_doubles_nothing(tmp_path: Path) -> None:
+    file, store = write_rows(tmp_path / "votes.csv", random_rows(1, 50)), tmp_path / "store"
+    first = ds.pack(file, store)
+    before = tree(store)
+    again = ds.pack(file, store)
+    assert (again.n_labels, again.inputs) == (first.n_labels, first.inputs) == (50, first.inputs)
+    assert again.notes[-1] == f"{file} is in the store already and was skipped (again=True adds it anew)"
+    assert tree(store) == before
+    # Another name is no other file; other bytes are, and so is another folder that stands for a column.
+    copy = tmp_path / "copy.csv"
+    copy.write_bytes(file.read_bytes())
+    more = write_rows(tmp_path / "more.csv", random_rows(2, 30))
+    assert ds.pack([copy, more], store).n_labels == 80
+    assert ds.pack(file, store, again=True).n_labels == 130
+    assert ds.pack([file, more], store).n_labels == 130
+
+
+def test_equal_files_below_different_folders_are_different_labels(tmp_path: Path) -> None:
+    for label in ("yes", "no"):
+        (tmp_path / "votes" / f"label={label}").mkdir(parents=True)
+        (tmp_path / "votes" / f"label={label}" / "part.csv").write_text("item,annotator\n1,a\n")
+    assert ds.pack(tmp_path / "votes", tmp_path / "store").n_labels == 2
 
 
 @small

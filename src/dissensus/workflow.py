@@ -18,7 +18,6 @@ appears whole or not at all, and replaces nothing but an earlier result.
 from __future__ import annotations
 
 import csv
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,10 +28,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dissensus.data.annotations import Annotations
-from dissensus.errors import DataError, ParameterError, bad_parameter
+from dissensus.errors import ParameterError, bad_parameter
 from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
-from dissensus.io.results import SUMMARY, is_ours, output_directory, write_csv, write_pieces, write_summary
+from dissensus.io.results import output_directory, read_summary, write_csv, write_pieces, write_summary
 from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.params import PROCESS_BYTES, check_rules, size_words
@@ -361,9 +360,7 @@ def open_run(place: Path) -> SavedRun:
 
     if not place.is_dir():
         return SavedRun(load_model(place), {}, None)
-    if not is_ours(place):
-        raise DataError(f"{place}: is no directory that dissensus wrote; name one, or a *.safetensors file")
-    known = json.loads((place / SUMMARY).read_text(encoding="utf-8"))
+    known = read_summary(place)
     return SavedRun(load_model(place / MODEL), known, _rows(place / CELLS))
 
 

@@ -90,3 +90,6 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     """Leave through every ``finally``, so that temporary files go."""
     del number, frame
     sys.exit(TERMINATED)
+
+
+OUR_HANDLERS = (_interrupt, _terminate)

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 import sys
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from dissensus._version import __version__
-from dissensus.cli import INTERRUPTED
+from dissensus.cli import INTERRUPTED, OUR_HANDLERS
 from dissensus.cli.terminal import say
 from dissensus.errors import DissensusError, system_words
 from dissensus.execution.progress import printable
@@ -155,6 +157,25 @@ def _unexpected(error: Exception, words: Sequence[str]) -> str:
     command = shlex.join(["dissensus", "--debug", *(word for word in words if word != "--debug")])
     what = f"{type(error).__name__}: {error}".rstrip(": ")
     return f"this should not have happened ({what}); please report it with what this prints: {command}"
+
+
+@contextmanager
+def last_result() -> Iterator[None]:
+    """What is written inside is the command's result: once it takes its name, no signal changes the outcome.
+
+    Before that moment a signal means that nothing was written; from then on the command is done, and only
+    says so.
+    """
+    from dissensus.io.atomic import telling
+
+    with telling(_past_signals):
+        yield
+
+
+def _past_signals() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) in OUR_HANDLERS:
+            signal.signal(number, signal.SIG_IGN)
 
 
 # ---- the application ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, last_result
 from dissensus.cli.options import Json, Output, command_line, unbundled
 from dissensus.cli.simulate import write_simulation
 from dissensus.cli.terminal import say, show_json, show_table
@@ -48,7 +48,8 @@ def demo(
     """Simulate a crowd whose truth is known, refine its labels, and show how close each model comes."""
     directory = output.directory("demo-output")
     found = contest(seed)
-    summary = write_contest(found, directory, command=command_line(context), force=output.force)
+    with last_result():
+        summary = write_contest(found, directory, command=command_line(context), force=output.force)
     if as_json:
         show_json(summary)
     else:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, last_result
 from dissensus.cli.terminal import count, say
 
 
@@ -53,12 +53,12 @@ def export_labels(
     ] = "text",
 ) -> None:
     """Write refined labels for another tool: tables, Hugging Face, Label Studio, weighted rows."""
-    from dissensus.guided.files import load_model
     from dissensus.io.tables import open_table
     from dissensus.io.write import write_labels
-    from dissensus.workflow import MODEL
+    from dissensus.workflow import open_run
 
-    fitted = load_model(model / MODEL if model.is_dir() else model)
+    fitted = open_run(model).model
     side = None if items is None else open_table(items).everything()
-    write_labels(fitted, output, format, items=side, question=question, to_name=to_name)
+    with last_result():
+        write_labels(fitted, output, format, items=side, question=question, to_name=to_name)
     say(f"Wrote {output}: {count(len(fitted.items_), 'item')}")

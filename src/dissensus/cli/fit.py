@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, last_result
 from dissensus.cli.options import (
     ItemFeatures,
     Json,
@@ -69,14 +69,15 @@ def fit(
             n_jobs=settings.jobs,
             test_size=test_size,
         )
-        summary = write_run(
-            run,
-            directory,
-            command=command_line(context),
-            source=str(file),
-            force=output.force,
-            page=page.settings(file.name, features.text_column),
-        )
+        with last_result():
+            summary = write_run(
+                run,
+                directory,
+                command=command_line(context),
+                source=str(file),
+                force=output.force,
+                page=page.settings(file.name, features.text_column),
+            )
         used.forget()
     say_missing(summary["report_missing"], directory, file)
     if as_json:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, last_result
 from dissensus.cli.options import LabelFile, Reading, unbundled
 from dissensus.cli.terminal import amounts, count, say
 from dissensus.errors import DataError
@@ -41,13 +41,15 @@ def import_export(
             raise DataError(f"{path}: is the file being read; name another with -o or --items-to")
     annotations = reading.read(file)
     from dissensus.io.results import label_table
-    from dissensus.io.write import write_table
+    from dissensus.io.write import write_tables
 
     if items_to is not None and annotations.item_table is None:
         raise DataError(f"{file}: says nothing about items; leave out --items-to")
-    write_table(label_table(annotations), output)
+    tables = {output: label_table(annotations)}
     if items_to is not None:
-        write_table(annotations.item_table, items_to)
+        tables[items_to] = annotations.item_table
+    with last_result():
+        write_tables(tables)
     say(f"Wrote {output}: {amounts(annotations)}")
     if items_to is not None:
         say(f"Wrote {items_to}: {count(annotations.n_items, 'item')}")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, in_shell_words, last_result
 from dissensus.cli.options import Columns, Json, unbundled
 from dissensus.cli.terminal import count, note, say, show_json
 from dissensus.execution.progress import shown
@@ -37,18 +37,23 @@ def pack(
     memory: Annotated[
         str, typer.Option("--memory", metavar="SIZE", help="Memory to keep to, such as 512MB or 8GB.")
     ] = "2GB",
+    again: Annotated[
+        bool, typer.Option("--again", help="Add files that are in the store already once more.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Pack files of labels, larger than memory if need be, into a store that every command reads."""
     from dissensus.io.store.packing import pack as pack_files
 
-    with shown() as progress:
-        manifest = pack_files(files, output, memory=memory, progress=progress, **columns.settings())
+    with shown() as progress, last_result():
+        manifest = pack_files(
+            files, output, memory=memory, again=again, progress=progress, **columns.settings()
+        )
     if as_json:
         show_json(asdict(manifest))
         return
     for remark in manifest.notes:
-        note(remark)
+        note(in_shell_words(remark, {"--again"}))
     items, annotators = count(manifest.n_items, "item"), count(manifest.n_annotators, "annotator")
     classes = count(manifest.n_classes, "class", "classes")
     say(f"{count(manifest.n_labels, 'label')} by {annotators} on {items}, {classes}")

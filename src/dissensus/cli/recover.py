@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, last_result
 from dissensus.cli.options import (
     Force,
     ItemFeatures,
@@ -142,7 +142,9 @@ def recover(
         found = measure(models, annotations, **comparison.settings())
     files: list[str] = []
     if output is not None:
-        written = write_recovery(found, output, command=command_line(context), source=str(file), force=force)
+        notice = {"command": command_line(context), "source": str(file)}
+        with last_result():
+            written = write_recovery(found, output, **notice, force=force)
         files = written["files"]
     if as_json:
         show_json(found.to_dict())

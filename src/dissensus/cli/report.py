@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, last_result
 from dissensus.cli.options import Anonymise, Reading, Title, unbundled, under
 from dissensus.cli.terminal import say
 
@@ -41,20 +42,23 @@ def report(
     ] = "auto",
 ) -> None:
     """Write a fitted model as one page to look at: items, annotators, clusters, quality."""
+    from dissensus.io.results import changed_file
     from dissensus.report.page import write_report
     from dissensus.workflow import REPORT, open_run
 
     saved = open_run(place)
     target = output or (place / REPORT if place.is_dir() else Path(REPORT))
     annotations = reading.read(file)
-    write_report(
-        saved.model,
-        annotations,
-        target,
-        title=title or file.name,
-        texts=text_column,
-        anonymise=anonymise,
-        projection=projection,  # type: ignore[arg-type]
-        **saved.evidence(),
-    )
+    in_run = place.is_dir() and target.resolve() == (place / REPORT).resolve()
+    with last_result(), changed_file(place, REPORT) if in_run else nullcontext(target) as page:
+        write_report(
+            saved.model,
+            annotations,
+            page,
+            title=title or file.name,
+            texts=text_column,
+            anonymise=anonymise,
+            projection=projection,  # type: ignore[arg-type]
+            **saved.evidence(),
+        )
     say(f"Wrote {target}")

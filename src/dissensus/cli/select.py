@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, last_result
 from dissensus.cli.options import (
     ItemFeatures,
     Json,
@@ -153,14 +153,16 @@ def select(
     annotations = features.attached(reading.read(file))
     dev = None if grid.dev is None else features.attached(reading.read(grid.dev))
     notice: dict[str, Any] = {"command": command_line(context), "source": str(file)}
+    kept = directory, f"{directory} keeps what is finished: run the same again"
     with (
-        resumable(directory, f"{directory} keeps what is finished: run the same again"),
+        resumable(*kept),
         claimed(directory, notice, output.force),
         cluster.in_use(grid.jobs),
     ):
         selection = search(estimator, annotations, values, dev=dev, directory=directory, **grid.judging())
     looks = page.settings(file.name, features.text_column)
-    summary = write_selection(selection, annotations, directory, **notice, page=looks)
+    with resumable(*kept), last_result():
+        summary = write_selection(selection, annotations, directory, **notice, page=looks)
     say_missing(summary["report_missing"], directory, file)
     if as_json:
         show_json(summary)

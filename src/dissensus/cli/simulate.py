@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, last_result
 from dissensus.cli.options import Json, Output, command_line, say_written, unbundled, under
 from dissensus.cli.terminal import amounts, say, show_json
 
@@ -68,9 +68,10 @@ def simulate(context: typer.Context, output: Output, crowd: Crowd, as_json: Json
 
     settings = asdict(crowd)
     drawn = simulation.simulate(**settings)
-    summary = write_simulation(
-        drawn, directory, settings=settings, command=command_line(context), force=output.force
-    )
+    with last_result():
+        summary = write_simulation(
+            drawn, directory, settings=settings, command=command_line(context), force=output.force
+        )
     if as_json:
         show_json(summary)
         return

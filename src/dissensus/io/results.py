@@ -1,10 +1,12 @@
 """Directories that dissensus writes: whole or not at all, and never over somebody else's.
 
-Each holds a ``summary.json`` that says who made it, from what and how; a directory without one is not ours.
+Each holds a ``summary.json`` that says who made it, from what and how, with a digest of every file beside it;
+a directory without one is not ours, and one whose files are not those of its summary is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import platform
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 
 from dissensus._version import __version__
 from dissensus.errors import DataError
-from dissensus.io.atomic import atomic_directory, atomic_path
+from dissensus.io.atomic import atomic_directory, atomic_path, is_left_over
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "summary.json"
 SIGNATURE = {"made_by": "dissensus"}
+DIGESTS = "sha256"  # of the files beside the summary
 DIGITS = 6  # of the numbers in CSV files
 
 
@@ -34,7 +37,9 @@ def check_output(directory: Path, force: bool = False) -> None:
     """Refuse, before any work is done, a place that holds something else than an earlier result of ours."""
     if directory.exists() and not directory.is_dir():
         raise DataError(f"{directory}: is a file; name a directory to write into")
-    if force or not directory.exists() or not any(directory.iterdir()) or is_ours(directory):
+    if force or not directory.exists() or is_ours(directory):
+        return
+    if all(is_left_over(file.name) for file in directory.iterdir()):
         return
     raise DataError(
         f"{directory}: exists and was not written by dissensus; choose another place, or give force=True"
@@ -58,11 +63,8 @@ def output_directory(directory: Path, force: bool = False) -> Iterator[Path]:
     """
     check_output(directory, force)
     earlier = _listed(directory)
-    with atomic_directory(directory) as folder:
+    with atomic_directory(directory, lambda folder: earlier.difference(_files(folder))) as folder:
         yield folder
-        written = set(_files(folder))
-    for name in earlier - written:
-        (directory / name).unlink(missing_ok=True)
 
 
 def _listed(directory: Path) -> set[str]:
@@ -89,7 +91,8 @@ def claimed(directory: Path, content: Mapping[str, Any], force: bool = False) ->
     directory.mkdir(parents=True, exist_ok=True)
     if fresh:
         before = set(directory.iterdir())
-        write_summary(directory, {"state": "unfinished"} | dict(content))
+        with atomic_path(directory / SUMMARY) as temporary:
+            write_json(SIGNATURE | {"state": "unfinished", **content, "files": [SUMMARY]}, temporary)
     try:
         yield
     except BaseException:
@@ -102,10 +105,47 @@ def claimed(directory: Path, content: Mapping[str, Any], force: bool = False) ->
 
 def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """Write ``summary.json`` beside the files already in the folder, and give back what it says."""
-    files = sorted({*_files(folder), SUMMARY})
-    whole = finite(SIGNATURE | dict(content) | {"files": files, "versions": versions()})
+    digests = {name: digest_of(folder / name) for name in _files(folder) if name != SUMMARY}
+    known = {"files": sorted({*digests, SUMMARY}), DIGESTS: digests, "versions": versions()}
+    whole = finite(SIGNATURE | dict(content) | known)
     write_json(whole, folder / SUMMARY)
     return dict(whole)
+
+
+def digest_of(file: Path) -> str:
+    """SHA-256 of a file."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def read_summary(directory: Path) -> dict[str, Any]:
+    """What a directory of ours says of itself, once each file in it is the one that the summary describes."""
+    if not is_ours(directory):
+        raise DataError(
+            f"{directory}: is no directory that dissensus wrote; name one, or a *.safetensors file"
+        )
+    known: dict[str, Any] = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
+    digests = known.get(DIGESTS)
+    if known.get("state") == "unfinished" or not isinstance(digests, dict):
+        raise DataError(f"{directory}: holds no finished result; run the command that made it again")
+    for name, digest in digests.items():
+        file = directory / name
+        if not (file.is_file() and digest_of(file) == digest):
+            raise DataError(
+                f"{directory}: {name} is {'not the file' if file.exists() else 'missing, a file'} that "
+                f"{SUMMARY} was written with; run the command that made it again"
+            )
+    return known
+
+
+@contextmanager
+def changed_file(directory: Path, name: str) -> Iterator[Path]:
+    """Yield where to write another version of a result's file; the summary that knows it changes with it."""
+    known = read_summary(directory)
+    with atomic_directory(directory) as folder:
+        yield folder / name
+        digests = known[DIGESTS] | {name: digest_of(folder / name)}
+        write_json(known | {"files": sorted({*digests, SUMMARY}), DIGESTS: digests}, folder / SUMMARY)
 
 
 def versions() -> dict[str, str]:

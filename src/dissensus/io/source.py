@@ -101,7 +101,7 @@ def open_source(path: str | os.PathLike[str], scratch: Path | None = None) -> So
     With a folder for ``scratch``, a gzipped file is always unzipped onto the disk there.
     """
     name, place = os.fspath(path), Path(path)
-    with _explained(name, place):
+    with explained(name, place):
         if place.is_dir():
             raise DataError(f"{name}: is a directory; name the file in it")
         raw = _map(place) if place.is_file() else place.read_bytes()
@@ -188,7 +188,7 @@ def _binary(source: Source) -> DataError:
 
 
 @contextmanager
-def _explained(name: str, place: Path) -> Iterator[None]:
+def explained(name: str, place: Path) -> Iterator[None]:
     """Turn what the system says of a path into one line with the next step."""
     try:
         yield

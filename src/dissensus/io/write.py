@@ -19,7 +19,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from dissensus.errors import DataError, bad_parameter
-from dissensus.io.atomic import atomic_directory, atomic_path
+from dissensus.io.atomic import atomic_directory, atomic_path, atomic_paths
 from dissensus.io.labels_file import ENTROPY, ITEM, LABEL, N_LABELS, PROBABILITY, probability_columns
 
 OUTPUT_FORMATS = ("csv", "parquet", "jsonl", "huggingface", "label-studio", "weighted")
@@ -65,18 +65,24 @@ def write_labels(
 
 def write_table(table: pa.Table, path: str | Path, format: str | None = None) -> Path:
     """Write an Arrow table as CSV, Parquet or JSON lines (text gzipped where the name ends in .gz)."""
-    path = Path(path)
-    kind = format or _table_format(path)
+    write_tables({Path(path): table}, format)
+    return Path(path)
+
+
+def write_tables(tables: Mapping[Path, pa.Table], format: str | None = None) -> None:
+    """The same of several tables by the files they go into: all of them, or none."""
+    kinds = [format or _table_format(path) for path in tables]
     writers: dict[str, Callable[[pa.Table, Path], None]] = {
         "csv": _write_csv,
         "parquet": pq.write_table,
         "jsonl": _write_jsonl,
     }
-    if kind not in writers:
-        raise bad_parameter("write_table", "format", f"one of {', '.join(writers)}", kind)
-    with atomic_path(path) as temporary:
-        writers[kind](table, temporary)
-    return path
+    strange = next((kind for kind in kinds if kind not in writers), None)
+    if strange is not None:
+        raise bad_parameter("write_table", "format", f"one of {', '.join(writers)}", strange)
+    with atomic_paths(list(tables)) as temporary:
+        for kind, table, file in zip(kinds, tables.values(), temporary, strict=True):
+            writers[kind](table, file)
 
 
 def weighted_rows(labels: Any, items: pa.Table | None = None) -> pa.Table:

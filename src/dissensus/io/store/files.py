@@ -35,7 +35,7 @@ from dissensus.errors import DataError
 # tell a damaged store from a sound one, not who packed it.
 
 MANIFEST = "dissensus-store.json"
-FORMAT = 1
+FORMAT = 2
 OURS = re.compile(r"[a-z]+(-[a-z]+)*-[0-9a-f]{8}\.[a-z0-9]+")  # names of the files that a store consists of
 
 
@@ -60,7 +60,7 @@ class StoredShard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is in a store; the same for the same labels, however they were packed."""
+    """What is in a store; the same for the same files, in whatever order and however many steps."""
 
     n_labels: int
     n_items: int
@@ -70,6 +70,7 @@ class Manifest:
     duplicates: Duplicates
     left_out: int  # label rows that the policy for duplicates left out
     notes: tuple[str, ...]  # what a person should know
+    inputs: tuple[str, ...]  # digests of the files that went in, sorted: none goes in twice by mistake
     files: Mapping[str, StoredFile]  # by what they hold
     shards: tuple[StoredShard, ...]
     label_type: LabelType | None = None  # as declared; None: told from the labels when they are opened
@@ -134,8 +135,9 @@ def _checked(content: dict[str, Any]) -> Manifest:
     shards = tuple(
         StoredShard(**{**shard, "crc32": tuple(shard["crc32"])}) for shard in content.pop("shards")
     )
-    classes, notes = (tuple(map(str, content.pop(name))) for name in ("classes", "notes"))
-    manifest = Manifest(**content, classes=classes, notes=notes, files=files, shards=shards)
+    for name in ("classes", "notes", "inputs"):
+        content[name] = tuple(map(str, content[name]))
+    manifest = Manifest(**content, files=files, shards=shards)
     counts = manifest.n_labels, manifest.n_items, manifest.n_annotators, manifest.left_out
     named = all(OURS.fullmatch(file.name) for file in files.values())
     if not named or any(type(n) is not int or n < 0 for n in counts):

@@ -7,6 +7,8 @@ value, where the files have no such column themselves.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from dissensus.data.vocabulary import marks, to_arrow
 from dissensus.errors import DataError, bad_parameter
 from dissensus.io.columns import find_column, has_column, listed
 from dissensus.io.layouts import Columns
-from dissensus.io.source import open_source
+from dissensus.io.source import explained, open_source
 from dissensus.io.store.files import COLUMNS, is_store
 from dissensus.io.tables import StreamedTable, open_file
 from dissensus.params import PROCESS_BYTES, n_bytes, size_words
@@ -130,6 +132,14 @@ class Inputs:
                     yield Piece(file, row, columns)
                 row += len(columns[0])
                 table.source.forget()
+
+    @staticmethod
+    def digest(file: File) -> str:
+        """SHA-256 of a file's bytes, and of the folders above it that stand for columns."""
+        with explained(str(file.path), file.path), file.path.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256")
+        digest.update(json.dumps(file.folders, sort_keys=True).encode())
+        return digest.hexdigest()
 
     def _open(self, file: File) -> StreamedTable:
         return open_file(open_source(file.path, self.scratch), self.format)

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from dissensus.data.kinds import LabelType
 from dissensus.data.rows import DUPLICATE_POLICIES, Duplicates
 from dissensus.data.vocabulary import Vocabulary, ordered_vocabulary, quoted, texts
 from dissensus.errors import DataError, bad_parameter
-from dissensus.io.atomic import cannot_be_written, gone_afterwards, sync, take_lock
+from dissensus.io.atomic import cannot_be_written, gone_afterwards, publication, sync, take_lock
 from dissensus.io.layouts import Columns
 from dissensus.io.read import declared_classes
 from dissensus.io.read import lookalike_notes as class_notes
@@ -63,9 +63,13 @@ def pack(
     label_type: LabelType | None = None,
     format: str | None = None,
     memory: str | int = "2GB",
+    again: bool = False,
     progress: Progress = lambda what, share: None,
 ) -> Manifest:
     """Pack files of labels into a store, or add them to the labels of a store that is there.
+
+    A file that the store holds already (the same bytes) is skipped, so that a
+    packing that was stopped can be run again; the manifest's notes say so.
 
     Parameters
     ----------
@@ -81,19 +85,39 @@ def pack(
         them.
     memory
         How much memory the packing may take, mapped files apart: ``"2GB"``, or a number of bytes.
+    again
+        Add files that the store holds already once more.
     progress
         Told what is being done, and which share of the whole (0 to 1) is behind.
     """
     path, budget = Path(store), Budget.of(memory)
-    with workspace(path) as folder:
+    with publication() as tell, workspace(path) as folder:
         old = _opened(path)
         rules = _rules(path, old and old[0], classes, duplicates, label_type)
         inputs = Inputs(list_files(files), Columns(item, annotator, label), format, folder)
+        inputs, digests, notes = _fresh(inputs, old[0].inputs if old else (), again)
+        if old is not None and not inputs.files:
+            _remove_unlisted(path)
+            return replace(old[0], notes=(*old[0].notes, *notes))
         with ExitStack() as open_files:
-            job = _Job(folder, inputs, budget, rules, progress, open_files)
+            job = _Job(folder, inputs, budget, rules, digests, progress, open_files)
             manifest = job.run(None if old is None else old[1], 0 if old is None else old[0].left_out)
+        tell()
         publish(job.built, path)
-    return manifest
+    return replace(manifest, notes=(*manifest.notes, *notes))
+
+
+def _fresh(inputs: Inputs, known: Sequence[str], again: bool) -> tuple[Inputs, tuple[str, ...], list[str]]:
+    """The files to add, the digests of all that the store will hold, and a word on those that are skipped."""
+    files, digests, notes = [], list(known), list[str]()
+    for file in inputs.files:
+        digest = inputs.digest(file)
+        if digest in digests and not again:
+            notes.append(f"{file.path} is in the store already and was skipped (again=True adds it anew)")
+        else:
+            files.append(file)
+            digests.append(digest)
+    return replace(inputs, files=files), tuple(sorted(digests)), notes
 
 
 @dataclass(frozen=True)
@@ -145,6 +169,7 @@ class _Job:
     inputs: Inputs
     budget: Budget
     rules: _Rules
+    digests: tuple[str, ...]  # of all that went in, the files of this packing too
     progress: Progress
     files: ExitStack  # all that are open
     started: float = field(default_factory=time.monotonic)
@@ -179,6 +204,7 @@ class _Job:
             duplicates=self.rules.duplicates,
             left_out=merger.left_out,
             notes=self._notes(items, annotators, classes),
+            inputs=self.digests,
             files=files | self._ids(items, "item") | self._ids(annotators, "annotator"),
             shards=shards,
             label_type=self.rules.label_type,
