@@ -1,9 +1,12 @@
 """How a judge differs from the human population.
 
-Against what humans are expected to answer about each item, by a model fitted to humans alone (Y_mp, not a
-majority vote), class by class:
+Against every human's answer, not a majority's: with s_mp the share of the item's humans who say p,
 
-    P(judge says a | a human says p) = Σ_m Y_mp x_ma / Σ_m Y_mp
+    P(judge says a | a human says p) = Σ_m s_mp x_ma / Σ_m s_mp
+
+Given the item, a human and the judge answer independently, so this is right for any number of humans. (What
+a model expects of humans, put in the place of s, is nearer to each item's truth, and yet too flat here: it
+does not know what the judge said. For single items it is better, and used there.)
 
 A random human is not 1 on the diagonal either: P(another human says a | a human says p) stands beside it.
 How far the judge is from humans, compared with how far humans are from each other, needs no model: the share
@@ -47,15 +50,15 @@ class Difference:
     bias: float  # mean of the judge's numbers minus humans', for ordered answers
 
 
-def difference_of(answers: Answers, judge: int, population: Array) -> Difference:
-    """Compare one judge with humans, of whom ``population`` (items, classes) is expected."""
+def difference_of(answers: Answers, judge: int) -> Difference:
+    """Compare one judge with the humans of the same items."""
     given = answers.answers_of(judge)
     items = np.flatnonzero((given >= 0) & (answers.human_counts.sum(axis=1) > 0))
-    Y, x = population[items], np.eye(answers.annotations.n_classes)[given[items]]
-    confusion, confusion_error = conditional(Y, x)
-    meaning, meaning_error = conditional(x, Y)
+    shares, x = row_shares(answers.human_counts[items]), np.eye(answers.annotations.n_classes)[given[items]]
+    confusion, confusion_error = conditional(shares, x)
+    meaning, meaning_error = conditional(x, shares)
     distances = _distances(answers, items, given[items])
-    shares, v = row_shares(answers.human_counts[items]), answers.values
+    v = answers.values
     bias = float("nan") if v is None or not len(items) else float((v[given[items]] - shares @ v).mean())
     return Difference(
         judge, items, given[items], confusion, confusion_error, meaning.T, meaning_error.T,

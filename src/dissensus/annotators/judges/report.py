@@ -180,16 +180,11 @@ def judge_report(
     is_judge, found_by = find_judges(known, judges)
     answers = Answers.of(known, is_judge, label_type)
     fitted = _fitted(answers, model)
-    population = (
-        np.full((known.n_items, known.n_classes), 1 / known.n_classes)
-        if fitted is None
-        else fitted.label_distributions_
-    )
     each = [int(judge) for judge in answers.judges]
     return JudgeReport(
         answers, found_by, epsilon,
         [may_replace(answers, judge, epsilon) for judge in each],
-        [difference_of(answers, judge, population) for judge in each],
+        [difference_of(answers, judge) for judge in each],
         panel_of(answers),
         [rate for judge in each for rate in rates_of(answers, judge, by, level)],
         fitted, n_items, _notes(answers),
