@@ -23,6 +23,9 @@ MODELS = {
     "dawid-skene": "dissensus.models.dawid_skene:DawidSkene",
     "one-coin": "dissensus.models.dawid_skene:OneCoin",
     "cbcc": "dissensus.models.cbcc:CBCC",
+    "ibcc": "dissensus.models.ibcc:IBCC",
+    "ebcc": "dissensus.models.ebcc:EBCC",
+    "log-linear": "dissensus.models.log_linear:LogLinear",
     "pgm": "dissensus.models.pgm.model:PGM",
     "hpgm": "dissensus.models.hpgm.model:HPGM",
 }

@@ -28,7 +28,7 @@ from scipy.special import digamma, gammaln
 from dissensus.data.annotations import Annotations
 from dissensus.execution.run import Run
 from dissensus.models.clusters import ClusterView
-from dissensus.models.confusion import ConfusionModel, Crowd, Expected, log_chances, votes
+from dissensus.models.confusion import QUESTION, ConfusionModel, Crowd, Expected, log_chances, votes
 from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax_rows
 from dissensus.params import SEED, choice, integer, real
 
@@ -96,6 +96,7 @@ class CBCC(ConfusionModel):
     _rules = {
         "n_annotator_clusters": integer(1),
         "concentration": real(0.0, open_low=True),
+        "estimate": QUESTION,
         "weight_by": choice("labels", "annotators"),
         "max_iter": integer(1),
         "tol": real(0.0),
@@ -114,6 +115,7 @@ class CBCC(ConfusionModel):
         n_annotator_clusters: int = 3,
         *,
         concentration: float = 10.0,
+        estimate: str = "truth",
         weight_by: str = "labels",
         max_iter: int = 200,
         tol: float = 1e-6,
@@ -123,6 +125,7 @@ class CBCC(ConfusionModel):
     ) -> None:
         self.n_annotator_clusters = n_annotator_clusters
         self.concentration = concentration
+        self.estimate = estimate
         self.weight_by = weight_by
         self.max_iter = max_iter
         self.tol = tol
@@ -130,13 +133,15 @@ class CBCC(ConfusionModel):
         self.seed = seed
         self.n_jobs = n_jobs
 
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
         crowd = Crowd.of(annotations, run)
+        given = self._known_before(item_prior, annotations)
+        log_given = log_chances(given)
         restarts = run.restarts(State, self.n_restarts, self.seed)
         for restart in restarts:
             state = restart.resumed
             if state is None:
-                expected = crowd.guessed(votes)
+                expected = crowd.guessed(votes, given)
                 state = State(expected, self._first_communities(expected, restart.rng), np.zeros(0))
             for _ in restart.iterations(self.max_iter, self.tol):
                 expected, communities = state.expected, state.communities
@@ -151,11 +156,14 @@ class CBCC(ConfusionModel):
                 )
                 # E: z is kept while π's posterior moves with a: each update can only raise the bound
                 logs = expected_logs(expected.counts, z, learned)
-                following = State(crowd.expect(logs, log_chances(learned.psi)), learned, logs)
+                following = State(crowd.expect(logs, log_chances(learned.psi), log_given), learned, logs)
                 state = restart.advance(state, bound, following)
         best = restarts.best
         found, log_psi = best.state, log_chances(best.state.communities.psi)
-        self.posterior_ = crowd.posterior(found.logs, log_psi)[0] if found.logs.size else crowd.guess(votes)
+        if found.logs.size:
+            self.posterior_ = crowd.posterior(found.logs, log_psi, log_given)
+        else:
+            self.posterior_ = crowd.guess(votes, given)
         self._keep(found.expected.counts, found.communities)
         self.trace_, self.stopped_ = best.trace, best.stopped
         self._finish(annotations.annotator_load)

@@ -12,6 +12,7 @@ Nothing of size labels × annotators, or items × annotators, is ever built.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -24,13 +25,16 @@ from scipy.special import xlogy
 from dissensus.data.annotations import Annotations
 from dissensus.data.blocks import Block, Labels
 from dissensus.data.vocabulary import Codes
+from dissensus.errors import bad_parameter
 from dissensus.execution.memory import Needs, block_labels
 from dissensus.execution.run import Run
 from dissensus.execution.threads import Work
 from dissensus.models.base import Model
 from dissensus.models.clusters import ClusterView
 from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, softmax_rows, winners
+from dissensus.params import choice, real
 
+LEAST_DAMPING = math.exp(-7)
 DENSE_CELLS = 4  # cells per label of a block up to which a column for every cell is cheaper
 
 
@@ -84,34 +88,36 @@ class ExpectedPart:
     cells: NDArray[np.int64] | slice
     counts: Array  # (cells, K): this block's part of (2)
     item_mass: Array  # (K,): Σ_m P(t_m = k)
-    entropy: float  # Σ_m H(t_m)
+    entropy: float  # Σ_m H(t_m) + Σ_k P(t_m = k) log h_mk, h being what was known beforehand
     evidence: float  # Σ_m log P(labels of m)
 
 
-def _expected(layout: CellLayout, w: Array, evidence: float) -> ExpectedPart:
-    counts = np.asarray(layout.transposed @ w)
-    return ExpectedPart(layout.cells, counts, column_sums(w), -float(xlogy(w, w).sum()), evidence)
-
-
-def _posterior_step(layout: CellLayout, log_psi: Array, logs: Array) -> tuple[Array, float]:
-    w, evidence = softmax_rows(layout.matrix @ logs[layout.cells] + log_psi)
+def _posterior_step(layout: CellLayout, log_given: Array, log_psi: Array, logs: Array) -> tuple[Array, float]:
+    w, evidence = softmax_rows(layout.matrix @ logs[layout.cells] + (log_psi + log_given))
     return w, float(evidence.sum())
 
 
-def _e_step(layout: CellLayout, log_psi: Array, logs: Array) -> ExpectedPart:
-    return _expected(layout, *_posterior_step(layout, log_psi, logs))
+def _e_step(layout: CellLayout, log_given: Array, log_psi: Array, logs: Array) -> ExpectedPart:
+    w, evidence = _posterior_step(layout, log_given, log_psi, logs)
+    counts, mass = np.asarray(layout.transposed @ w), column_sums(w)
+    # log P(labels of m) = H(t_m) + Σ_k w_mk (log h_mk + log ψ_k + Σ_cells S log π): the first two are asked for
+    rest = float((counts * logs[layout.cells]).sum()) + float(mass[mass > 0] @ log_psi[mass > 0])
+    return ExpectedPart(layout.cells, counts, mass, evidence - rest, evidence)
 
 
-def _given_step(layout: CellLayout, w: Array) -> ExpectedPart:
-    return _expected(layout, w, 0.0)
+def _given_step(layout: CellLayout, both: Array) -> ExpectedPart:
+    w, given = both
+    counts, entropy = np.asarray(layout.transposed @ w), float(xlogy(w, given).sum() - xlogy(w, w).sum())
+    return ExpectedPart(layout.cells, counts, column_sums(w), entropy, 0.0)
 
 
 def _guessed_step(layout: CellLayout, given: Array, guess: Guess, crowd: Array) -> ExpectedPart:
-    return _expected(layout, _both(guess(layout.counts(), crowd), given), 0.0)
+    w = _both(guess(layout.counts(), crowd), given)
+    return _given_step(layout, np.stack(np.broadcast_arrays(w, given)))
 
 
-def _guess_step(layout: CellLayout, guess: Guess, crowd: Array) -> Array:
-    return guess(layout.counts(), crowd)
+def _guess_step(layout: CellLayout, given: Array, guess: Guess, crowd: Array) -> Array:
+    return _both(guess(layout.counts(), crowd), given)
 
 
 def _both(labels: Array, given: Array) -> Array:
@@ -127,8 +133,8 @@ def _both(labels: Array, given: Array) -> Array:
 class Expected:
     """What the M-step consumes."""
 
-    counts: Array  # (annotators, true classes, answers): expected label counts (2)
-    item_mass: Array  # (true classes,)
+    counts: Array  # (annotators, K, answers): expected label counts (2); K is the true classes, or more
+    item_mass: Array  # (K,)
     entropy: float
     evidence: float
 
@@ -147,14 +153,19 @@ class Crowd:
         shape = annotations.n_items, annotations.n_annotators, annotations.n_classes
         return cls(run.over(annotations, CellLayout.of), shape, annotations.class_counts)
 
-    def posterior(self, log_matrices: Array, log_psi: Array) -> tuple[Array, float]:
-        """P(t_m = k | labels) of every item (1), and Σ_m log P(labels of m)."""
-        parts = list(self.work.map(_posterior_step, self._own(log_psi), logs=_by_cell(log_matrices)))
-        return np.concatenate([w for w, _ in parts]), sum(evidence for _, evidence in parts)
+    def posterior(self, log_matrices: Array, log_psi: Array, log_given: Array | None = None) -> Array:
+        """P(t_m = k | labels) of every item (1); ``log_given`` (items, K) is added to log ψ."""
+        own, logs = self._given(log_given, log_matrices), _by_cell(log_matrices)
+        parts = self.work.map(_posterior_step, own, log_psi=log_psi, logs=logs)
+        return np.concatenate([w for w, _ in parts])
 
-    def expect(self, log_matrices: Array, log_psi: Array) -> Expected:
+    def expect(self, log_matrices: Array, log_psi: Array, log_given: Array | None = None) -> Expected:
         """Expected counts under the posterior (1)."""
-        return self._sum(self.work.map(_e_step, self._own(log_psi), logs=_by_cell(log_matrices)))
+        own, logs = self._given(log_given, log_matrices), _by_cell(log_matrices)
+        return self._sum(self.work.map(_e_step, own, log_psi=log_psi, logs=logs))
+
+    def _given(self, log_given: Array | None, log_matrices: Array) -> Iterable[Array]:
+        return self._own(np.zeros(log_matrices.shape[1]) if log_given is None else log_given)
 
     def guessed(self, guess: Guess, given: Array | None = None) -> Expected:
         """Expected counts under a first guess by the items' own labels, times what is known beforehand."""
@@ -162,14 +173,21 @@ class Crowd:
         crowd = self.class_counts.astype(np.float64)
         return self._sum(self.work.map(_guessed_step, own, guess=guess, crowd=crowd))
 
-    def guess(self, guess: Guess) -> Array:
-        """(items, classes): a first guess by the items' own labels."""
+    def guess(self, guess: Guess, given: Array | None = None) -> Array:
+        """(items, classes): a first guess by the items' own labels, times what is known beforehand."""
+        own = self._own(np.ones(self.shape[2]) if given is None else given)
         crowd = self.class_counts.astype(np.float64)
-        return np.concatenate(list(self.work.map(_guess_step, guess=guess, crowd=crowd)))
+        return np.concatenate(list(self.work.map(_guess_step, own, guess=guess, crowd=crowd)))
 
     def counts(self, w: Array) -> Array:
         """(annotators, true classes, answers): expected label counts (2) for given beliefs (items, K)."""
-        return self._sum(self.work.map(_given_step, self._own(w))).counts
+        return self.given(w).counts
+
+    def given(self, w: Array, known: Array | None = None) -> Expected:
+        """What the M-step consumes, for beliefs (items, K), and what is known beforehand."""
+        both = np.stack(np.broadcast_arrays(w, np.ones(w.shape[1]) if known is None else known))
+        own = (both[:, block.place] for block in self.work.blocks)
+        return self._sum(self.work.map(_given_step, own))
 
     def _own(self, table: Array) -> Iterable[Array]:
         """Each block's rows of a table of all items; a row for all goes to everyone."""
@@ -178,13 +196,16 @@ class Crowd:
     def _sum(self, parts: Iterable[ExpectedPart]) -> Expected:
         """Add the blocks up, in their order."""
         _, N, P = self.shape
-        cells, item_mass, entropy, evidence = np.zeros((N * P, P)), np.zeros(P), 0.0, 0.0
+        cells, item_mass, entropy, evidence = np.zeros(0), np.zeros(0), 0.0, 0.0
         for part in parts:
+            if not item_mass.size:
+                K = len(part.item_mass)
+                cells, item_mass = np.zeros((N * P, K)), np.zeros(K)
             cells[part.cells] += part.counts
             item_mass += part.item_mass
             entropy += part.entropy
             evidence += part.evidence
-        counts = cells.reshape(N, P, P).transpose(0, 2, 1)
+        counts = cells.reshape(N, P, -1).transpose(0, 2, 1)
         return Expected(counts, item_mass, entropy, evidence)
 
 
@@ -220,6 +241,30 @@ def log_chances(chances: Array) -> Array:
         return np.asarray(np.log(chances))
 
 
+def gold_prior(annotations: Annotations) -> Array:
+    """(items, classes): an item prior that knows the class of every item with gold, and nothing else."""
+    prior = np.ones((annotations.n_items, annotations.n_classes))
+    if annotations.gold is not None:
+        known = np.flatnonzero(annotations.gold >= 0)
+        prior[known] = np.eye(annotations.n_classes)[annotations.gold[known]]
+    return prior
+
+
+def damping(counts: NDArray[np.int64], unseen: float) -> Array:
+    """(items, classes): 1 for a class that somebody gave to the item, ``unseen`` to the number of labels else.
+
+    Not below ``LEAST_DAMPING``, so that any number of labels leaves a little.
+    """
+    n_labels = counts.sum(axis=1, keepdims=True)
+    return np.where(counts > 0, 1.0, np.maximum(unseen**n_labels, LEAST_DAMPING))
+
+
+#: The question that a model of one true class answers (``label_distributions_``): P(true class) of each item,
+#: or the shares of answers that a population would give to it.
+QUESTION = choice("truth", "population")
+UNSEEN = real(0.0, 1.0, open_low=True)
+
+
 class ConfusionModel(Model):
     """Base of the models with one true class an item and a confusion matrix an annotator."""
 
@@ -227,6 +272,8 @@ class ConfusionModel(Model):
     _needs_annotators = True
 
     weight_by: str
+    estimate: str
+    unseen: float = 1.0  # what each of an item's labels leaves of a class that none of them names
     posterior_: Array  # (M, P): P(true class | labels)
     psi_: Array  # (P,): shares of the true classes
     confusion_: Array  # (N, P, P): P(answer | true class) of each annotator
@@ -235,7 +282,7 @@ class ConfusionModel(Model):
     def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
         del itemsize  # there are no messages
         M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
-        prior = 3 * P if given.get("item_prior") is not None else 0
+        prior = 3 * P if given.get("item_prior") is not None or self.unseen < 1.0 else 0
         L, in_block = getattr(self, "n_annotator_clusters", 0), block_labels(annotations)
         cells = min(N * P, DENSE_CELLS * in_block)  # columns of a block's matrix, at most
         return Needs(
@@ -250,23 +297,66 @@ class ConfusionModel(Model):
             working=60 * in_block + 8 * (6 * P * M * in_block // annotations.n_labels + 2 * N * P * P),
         )
 
-    def _decision(self) -> Array:
-        """The true class's posterior decides, not the population's distribution."""
-        return self.posterior_
+    def fit(self, annotations: Any, *, item_prior: Any = None) -> Self:
+        """Learn from annotations; ``item_prior`` (items, classes) multiplies the class shares ψ.
+
+        A row with all its weight on one class is a gold label (see :func:`gold_prior`); a row of equal
+        numbers says nothing.
+        """
+        return self._run_fit(annotations, item_prior=item_prior)
+
+    def _known_before(self, item_prior: Any, annotations: Annotations) -> Array:
+        """(items, classes): the item prior times the damping of classes that nobody gave; or a row for all."""
+        given = np.ones(annotations.n_classes)
+        if item_prior is not None:
+            given = self._checked_prior(item_prior, annotations)
+        return given if self.unseen == 1.0 else normalised(given * damping(annotations.counts, self.unseen))
+
+    def _checked_prior(self, item_prior: Any, annotations: Annotations) -> Array:
+        shape = (annotations.n_items, annotations.n_classes)
+        table = np.asarray(item_prior, dtype=np.float64, order="C")
+        if table.shape != shape:
+            raise bad_parameter(self, "item_prior", f"of shape {shape}", table.shape)
+        sound = np.isfinite(table) & (table >= 0)
+        if not sound.all():
+            raise bad_parameter(self, "item_prior", "probabilities, all >= 0", float(table[~sound][0]))
+        return normalised(table)
 
     def _finish(self, load: NDArray[Any]) -> None:
-        """The population's matrix, and what it makes of each item."""
+        """The population's matrix, and the answer to the question asked about each item."""
+        self.crowd_confusion_ = self._crowd(self.confusion_, load)
+        self.prior_distribution_, self.label_distributions_ = self._answers()
+
+    def _crowd(self, matrices: Array, load: NDArray[Any]) -> Array:
+        """(K, P): C_kp = Σ_n load_n π_nkp / Σ_n load_n."""
         weights = load if self.weight_by == "labels" else np.ones(len(load))
-        # C_kp = Σ_n load_n π_nkp / Σ_n load_n
-        self.crowd_confusion_ = normalised(np.tensordot(weights, self.confusion_, axes=1))
-        self.prior_distribution_ = self.psi_ @ self.crowd_confusion_
-        self.label_distributions_ = self.posterior_ @ self.crowd_confusion_
+        return normalised(np.tensordot(weights, matrices, axes=1))
+
+    def _answers(self) -> tuple[Array, Array]:
+        """What is asked for of an item never seen, and of the items: the true class, or a crowd's answers."""
+        if self.estimate == "truth":
+            return self.psi_, self.posterior_
+        w, psi, _, crowd = self._states()
+        return psi @ crowd, w @ crowd
+
+    # What decides about a label: the true class here, in other models also an item's kind within its class.
+
+    def _states(self) -> tuple[Array, Array, Array, Array]:
+        """P(state) of the items (M, K), of one never seen (K,), annotators' rows (N, K, P), the crowd's."""
+        return self.posterior_, self.psi_, self.confusion_, self.crowd_confusion_
+
+    def _of_states(self, classes: Array) -> Array:
+        """(M, K): a number of each class (M, P) for every state of it."""
+        return classes
+
+    def _set_states(self, w: Array, matrices: Array) -> None:
+        self.posterior_, self.confusion_ = w, matrices
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
         """Σ_k P(t_m = k) π_nkp."""
-        w = np.vstack([self.posterior_, self.psi_])[item]
-        matrices = np.concatenate([self.confusion_, self.crowd_confusion_[None]])
-        return np.asarray(np.einsum("ek,ekp->ep", w, matrices[annotator]))
+        w, psi, matrices, crowd = self._states()
+        rows = np.concatenate([matrices, crowd[None]])[annotator]
+        return np.asarray(np.einsum("ek,ekp->ep", np.vstack([w, psi])[item], rows))
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
         """The true classes as item clusters, the population as the one annotator cluster."""
@@ -301,17 +391,20 @@ class ConfusionModel(Model):
         annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
         fresh = (item[new.item] < 0) | (annotator[new.annotator] < 0)
         crowd = Crowd.of(new.take_rows(fresh), Run())
-        log_psi = safe_log(np.vstack([fitted.posterior_, fitted.psi_])[item])
-        matrices = np.concatenate([fitted.confusion_, fitted.crowd_confusion_[None]])[annotator]
+        w, psi, matrices, population = fitted._states()
+        known = np.vstack([w, psi])[item]
+        if self.unseen < 1.0:  # in what is known of fitted items it is already
+            known = np.where((item < 0)[:, None], known * self._of_states(damping(new.counts, self.unseen)), known)
+        matrices = np.concatenate([matrices, population[None]])[annotator]
         for _ in range(TRANSFORM_ROUNDS):
-            self.posterior_, _ = crowd.posterior(safe_log(matrices), log_psi)
-            learned = self._matrices_of_new(crowd.counts(self.posterior_), fitted)
+            w = crowd.posterior(safe_log(matrices), np.zeros_like(psi), log_chances(known))
+            learned = self._matrices_of_new(crowd.counts(w), fitted)
             matrices = np.where((annotator < 0)[:, None, None], learned, matrices)
-        self.confusion_ = matrices
-        self.label_distributions_ = self.posterior_ @ self.crowd_confusion_
+        self._set_states(w, matrices)
+        self.label_distributions_ = self._answers()[1]
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        """(annotators, P, P) from counts, with the population's matrix as prior."""
+        """(annotators, K, P) from counts, with the population's rows as prior."""
         raise NotImplementedError
 
 

@@ -22,9 +22,16 @@ import numpy as np
 from scipy.special import xlogy
 
 from dissensus.data.annotations import Annotations
-from dissensus.errors import bad_parameter
 from dissensus.execution.run import Run
-from dissensus.models.confusion import ConfusionModel, Crowd, Expected, log_chances, shares, votes
+from dissensus.models.confusion import (
+    QUESTION,
+    ConfusionModel,
+    Crowd,
+    Expected,
+    log_chances,
+    shares,
+    votes,
+)
 from dissensus.numerics import Array, normalised, safe_log
 from dissensus.params import choice, integer, real
 
@@ -45,6 +52,7 @@ class DawidSkene(ConfusionModel):
 
     _rules = {
         "smoothing": real(0.0),
+        "estimate": QUESTION,
         "weight_by": choice("labels", "annotators"),
         "max_iter": integer(1),
         "tol": real(0.0),
@@ -55,24 +63,22 @@ class DawidSkene(ConfusionModel):
         self,
         *,
         smoothing: float = 4.0,
+        estimate: str = "truth",
         weight_by: str = "labels",
         max_iter: int = 200,
         tol: float = 1e-6,
         n_jobs: int = -1,
     ) -> None:
         self.smoothing = smoothing
+        self.estimate = estimate
         self.weight_by = weight_by
         self.max_iter = max_iter
         self.tol = tol
         self.n_jobs = n_jobs
 
-    def fit(self, annotations: Any, *, item_prior: Any = None) -> Self:
-        """Learn from annotations; ``item_prior`` (items, classes) multiplies the class shares ψ."""
-        return self._run_fit(annotations, item_prior=item_prior)
-
     def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
         crowd = Crowd.of(annotations, run)
-        given = self._checked_prior(item_prior, annotations)
+        given = self._known_before(item_prior, annotations)
         log_given = log_chances(given)
         anchor = self._anchor(crowd.guessed(votes).counts.sum(axis=0))
         ascent = run.ascent(Skills)
@@ -81,33 +87,19 @@ class DawidSkene(ConfusionModel):
             skills = self._learned(crowd.guessed(shares, given), anchor)
         for _ in ascent.iterations(self.max_iter, self.tol):
             # E: every item's true class, and the expected counts
-            log_psi = log_chances(skills.psi) + log_given
-            expected = crowd.expect(safe_log(self._matrices(skills.annotators)), log_psi)
+            logs = safe_log(self._matrices(skills.annotators))
+            expected = crowd.expect(logs, log_chances(skills.psi), log_given)
             objective = expected.evidence + self._log_prior(skills.annotators, anchor)
             # M: the class shares and annotators that maximise the expected log-posterior
             skills = ascent.advance(skills, objective, self._learned(expected, anchor))
         self.psi_ = skills.psi
         self.confusion_ = self._matrices(skills.annotators)
-        log_psi = log_chances(self.psi_) + log_given
-        self.posterior_, _ = crowd.posterior(safe_log(self.confusion_), log_psi)
+        self.posterior_ = crowd.posterior(safe_log(self.confusion_), log_chances(self.psi_), log_given)
         self.trace_, self.stopped_ = ascent.trace, ascent.stopped
         self._finish(annotations.annotator_load)
 
     def _learned(self, expected: Expected, anchor: Array) -> Skills:
         return Skills(normalised(expected.item_mass), self._learn(expected.counts, anchor))
-
-    def _checked_prior(self, item_prior: Any, annotations: Annotations) -> Array:
-        """(items, classes), or one row of ones where nothing is known beforehand."""
-        shape = (annotations.n_items, annotations.n_classes)
-        if item_prior is None:
-            return np.ones(shape[1])
-        table = np.asarray(item_prior, dtype=np.float64, order="C")
-        if table.shape != shape:
-            raise bad_parameter(self, "item_prior", f"of shape {shape}", table.shape)
-        sound = np.isfinite(table) & (table >= 0)
-        if not sound.all():
-            raise bad_parameter(self, "item_prior", "probabilities, all >= 0", float(table[~sound][0]))
-        return normalised(table)
 
     # ---- how annotators are parametrised --------------------------------------------------------------
 

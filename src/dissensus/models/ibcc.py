@@ -1,0 +1,152 @@
+"""IBCC: Bayesian classifier combination (Kim & Ghahramani 2012), with a prior over annotators that is learned.
+
+How a label is born: item m has a true class t_m ~ Cat(ψ), ψ ~ Dir(1); annotator n has a confusion matrix with
+rows π_nk ~ Dir(a_k), and answers y_mn ~ Cat(π_{n, t_m}). The crowd's a is learned from all annotators, so that
+one with few labels is taken to be like the others, as much as the others are alike.
+
+Learned by variational Bayes, q(t) q(π) q(ψ). With n_nkp = Σ_m q(t_m = k) [y_mn = p], s_k = Σ_m q(t_m = k):
+
+    q(π_nk) = Dir(a_k + n_nk),   E log π_nkp = Ψ(a_kp + n_nkp) − Ψ(Σ_p a_kp + n_nkp)                    (1)
+    E log ψ_k = Ψ(1 + s_k) − Ψ(P + M)                                                                  (2)
+    log q(t_m = k) = E log ψ_k + Σ_(n,y) E log π_nky + const                                           (3)
+    bound = Σ_m H(q(t_m)) + ln B(1 + s)/B(1) + Σ_nk ln B(a_k + n_nk)/B(a_k) + log p(a)                 (4)
+    p(a_kp) = exp(−a_kp / c) / c,              B(a) = Π_p Γ(a_p) / Γ(Σ_p a_p)
+
+a takes one step of Minka's fixed point an iteration, as CBCC's communities do; with ``prior="fixed"`` it is 4
+on the diagonal and 1 elsewhere throughout, as published. (4) has all normalisers: bounds of models of
+different sizes can be compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from dissensus.data.annotations import Annotations
+from dissensus.execution.run import Run
+from dissensus.models.cbcc import fixed_point
+from dissensus.models.confusion import QUESTION, UNSEEN, ConfusionModel, Crowd, Expected, log_chances, shares
+from dissensus.numerics import Array, normalised
+from dissensus.params import choice, integer, real
+
+RIGHT, WRONG = 4.0, 1.0  # pseudo-labels of a fixed prior, for the right class and for each other
+FIRST_LABELS = 4.0  # a row of the first prior is worth so many labels
+
+
+@dataclass(frozen=True)
+class State:
+    """What is expected of the items' true classes, and the prior over annotators learned from it."""
+
+    expected: Expected
+    a: Array  # (P, P)
+
+
+def log_beta(a: Array) -> Array:
+    """ln B of each row."""
+    return np.asarray(gammaln(a).sum(-1) - gammaln(a.sum(-1)))
+
+
+def expected_log(a: Array) -> Array:
+    """E log of a Dirichlet's shares, row by row (1)."""
+    return np.asarray(digamma(a) - digamma(a.sum(-1, keepdims=True)))
+
+
+def gain(prior: Array, counts: Array) -> float:
+    """Σ over rows of ln B(prior + counts) / B(prior): what counts add to the bound (4)."""
+    own = log_beta(prior)
+    return float(log_beta(prior + counts).sum() - own.sum() * (counts.size / counts.shape[-1] / own.size))
+
+
+def fixed_prior(n_classes: int) -> Array:
+    """(P, P): annotators are more often right than wrong."""
+    return np.full((n_classes, n_classes), WRONG) + (RIGHT - WRONG) * np.eye(n_classes)
+
+
+class IBCC(ConfusionModel):
+    """Every annotator its own confusion matrix, drawn from a Dirichlet that is learned.
+
+    ``concentration`` is the mean c of the exponential prior on each pseudo-count of the crowd's Dirichlet.
+    """
+
+    _rules = {
+        "prior": choice("learned", "fixed"),
+        "concentration": real(0.0, open_low=True),
+        "unseen": UNSEEN,
+        "estimate": QUESTION,
+        "weight_by": choice("labels", "annotators"),
+        "max_iter": integer(1),
+        "tol": real(0.0),
+        "n_jobs": integer(-1),
+    }
+    _arrays = (*ConfusionModel._arrays, "prior_parameters_")
+
+    prior_parameters_: Array  # (P, P): a
+
+    def __init__(
+        self,
+        *,
+        prior: str = "learned",
+        concentration: float = 10.0,
+        unseen: float = 1.0,
+        estimate: str = "truth",
+        weight_by: str = "labels",
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        n_jobs: int = -1,
+    ) -> None:
+        self.prior = prior
+        self.concentration = concentration
+        self.unseen = unseen
+        self.estimate = estimate
+        self.weight_by = weight_by
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_jobs = n_jobs
+
+    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
+        crowd = Crowd.of(annotations, run)
+        given = self._known_before(item_prior, annotations)
+        log_given = log_chances(given)
+        ascent = run.ascent(State)
+        state = ascent.resumed
+        if state is None:
+            expected = crowd.guessed(shares, given)
+            state = State(expected, self._first_prior(expected.counts.sum(axis=0)))
+        for _ in ascent.iterations(self.max_iter, self.tol):
+            expected, a = state.expected, state.a
+            bound = self._bound(expected, a)
+            # M: the crowd's Dirichlet, by one step of Minka's fixed point
+            learned = self._learned_prior(expected.counts, a)
+            # E: annotators (1), class shares (2), items (3)
+            logs = expected_log(learned + expected.counts)
+            following = State(crowd.expect(logs, expected_log(1.0 + expected.item_mass), log_given), learned)
+            state = ascent.advance(state, bound, following)
+        counts, mass = state.expected.counts, state.expected.item_mass
+        self.prior_parameters_, log_psi = state.a, expected_log(1.0 + mass)
+        self.posterior_ = crowd.posterior(expected_log(state.a + counts), log_psi, log_given)
+        self.psi_ = normalised(np.exp(log_psi))
+        self.confusion_ = normalised(state.a + counts)
+        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
+        self._finish(annotations.annotator_load)
+
+    def _first_prior(self, crowd: Array) -> Array:
+        """Four labels' worth of the crowd's matrix under the items' label shares."""
+        P = len(crowd)
+        return fixed_prior(P) if self.prior == "fixed" else FIRST_LABELS * normalised(crowd + 1.0 / P)
+
+    def _learned_prior(self, counts: Array, a: Array) -> Array:
+        if self.prior == "fixed":
+            return a
+        return fixed_point(counts, np.ones((len(counts), 1)), a[None], self.concentration)[0]
+
+    def _bound(self, expected: Expected, a: Array) -> float:
+        """The bound (4)."""
+        classes = gain(np.ones_like(expected.item_mass), expected.item_mass)
+        own = 0.0 if self.prior == "fixed" else -a.sum() / self.concentration - a.size * np.log(self.concentration)
+        return expected.entropy + classes + gain(a, expected.counts) + float(own)
+
+    def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
+        return normalised(fitted.prior_parameters_ + counts)

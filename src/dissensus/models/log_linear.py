@@ -1,0 +1,240 @@
+"""Hierarchical log-linear Dawid–Skene: what a class is, is the crowd's; how an annotator answers, is its own.
+
+How a label is born: item m has a true class t_m ~ Cat(ψ), ψ ~ Dir(1), and annotator n answers
+y_mn ~ Cat(π_{n, t_m}) with
+
+    π_nkp ∝ exp(e^{u_n} C_kp + b_np + e_nkp).                                                          (1)
+
+C (P, P) is the crowd's matrix in logarithms, u_n how decided annotator n is, b_np its liking for answer p
+whatever the class, e_nkp whatever else it does: u ~ N(0, 1/κ_u), b ~ N(0, 1/κ_b), e ~ N(0, 1/κ_e), with the
+precisions κ learned. C ~ N(C0, 1/100), C0 being the row-centred logarithm of the crowd's matrix under the
+majority vote: classes stay anchored to the votes, where a higher likelihood would let them drift.
+
+Variational EM, q(t) q(ψ) and independent Gaussians q of u, b and e with means (written u, b, e) and variances v.
+The expectation of log π is taken to the second order,
+
+    E log π_nkp ≈ log π_nkp − ½ Σ_r π_nkr (1 − π_nkr) v_nkr,   v_nkr = v^e_nkr + v^b_nr + (e^{u_n} C_kr)² v^u_n (2)
+
+and with n_nkp = Σ_m q(t_m = k) [y_mn = p], t_nk = Σ_p n_nkp, s_k = Σ_m q(t_m = k) the objective is
+
+    F = Σ_m H(q(t_m)) + ln B(1 + s)/B(1) + Σ_nkp n_nkp E log π_nkp − 50 Σ_kp (C_kp − C0_kp)²
+        + Σ_x [½ Σ (log κ_x v − κ_x (x² + v) + 1) + log κ_x − τ_x² κ_x],   x ∈ {u, b, e}               (3)
+
+(the last two terms: a Gamma prior on each κ around the first deviations τ). (2) being no bound, F is none on
+the evidence; but every step raises it: the items, the variances and the precisions are its exact maxima with the
+rest held fixed, and C, u, b, e take a Newton step, shortened until F does not fall.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from dissensus.data.annotations import Annotations
+from dissensus.execution.run import Run
+from dissensus.models.confusion import QUESTION, UNSEEN, ConfusionModel, Crowd, Expected, log_chances, shares, votes
+from dissensus.models.ibcc import expected_log, gain
+from dissensus.numerics import Array, normalised
+from dissensus.params import choice, integer, real
+
+ANCHOR = 100.0  # precision of C around C0
+FIRST_DEVIATIONS = np.array([1.0, 1.0, 0.5])  # τ of u, b and e
+LEARNED_FROM = 2  # iterations with the first precisions
+HALVINGS = 8  # of a step that would lower F, at most
+
+
+@dataclass(frozen=True)
+class Answering:
+    """What is learned: means and variances of what makes up the logits (1), and the precisions."""
+
+    C: Array  # (P, P)
+    u: Array  # (N,)
+    b: Array  # (N, P)
+    e: Array  # (N, P, P)
+    v_u: Array
+    v_b: Array
+    v_e: Array
+    precisions: Array  # (3,): κ of u, b and e
+
+
+@dataclass(frozen=True)
+class State:
+    """What is expected of the items' true classes, and what was learned from it."""
+
+    expected: Expected
+    answering: Answering
+
+
+# ---- one step ------------------------------------------------------------------------------------------
+
+
+def scaled(own: Answering) -> Array:
+    """(N, P, P): e^{u_n} C_kp."""
+    return np.asarray(np.exp(own.u)[:, None, None] * own.C)
+
+
+def log_matrices(own: Answering) -> Array:
+    """(N, P, P): log π (1)."""
+    logits = scaled(own) + own.b[:, None] + own.e
+    logits -= logits.max(axis=-1, keepdims=True)
+    return np.asarray(logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True)))
+
+
+def logit_variances(own: Answering) -> Array:
+    """(N, P, P): v (2)."""
+    return np.asarray(own.v_e + own.v_b[:, None] + scaled(own) ** 2 * own.v_u[:, None, None])
+
+
+def expected_logs(own: Answering) -> Array:
+    """(N, P, P): E log π (2)."""
+    log_pi = log_matrices(own)
+    pi = np.exp(log_pi)
+    blur = (pi * (1 - pi) * logit_variances(own)).sum(axis=-1, keepdims=True)
+    return np.asarray(log_pi - 0.5 * blur)
+
+
+def score(counts: Array, own: Answering, anchor: Array) -> float:
+    """The terms of F (3) that u, b, e, C, their variances and precisions are in."""
+    total = float((counts * expected_logs(own)).sum() - 0.5 * ANCHOR * ((own.C - anchor) ** 2).sum())
+    parts = ((own.u, own.v_u), (own.b, own.v_b), (own.e, own.v_e))
+    for (x, v), k, tau in zip(parts, own.precisions, FIRST_DEVIATIONS, strict=True):
+        total += 0.5 * float((np.log(k * v) - k * (x**2 + v) + 1).sum()) + np.log(k) - tau**2 * k
+    return total
+
+
+def newton(counts: Array, own: Answering, anchor: Array) -> Answering:
+    """A diagonal Newton step of C, u, b and e, halved until F does not fall."""
+    pi, slope = np.exp(log_matrices(own)), scaled(own)
+    t = counts.sum(axis=-1, keepdims=True)
+    curvature = t * pi * (1 - pi)
+    # ∂F/∂logit = n − tπ − ½ t π (g − Σ_r π_r g_r),  g = (1 − 2π) v;  slopes enter (2) once more
+    g = (1 - 2 * pi) * logit_variances(own)
+    pull = counts - t * pi - 0.5 * t * pi * (g - (pi * g).sum(axis=-1, keepdims=True))
+    through = pull * slope - curvature * slope**2 * own.v_u[:, None, None]
+    k_u, k_b, k_e = own.precisions
+    scale = np.exp(own.u)[:, None, None]
+    by_c = (pull * scale - curvature * scale**2 * own.v_u[:, None, None] * own.C).sum(axis=0)
+    steps = {
+        "C": (by_c - ANCHOR * (own.C - anchor)) / ((curvature * scale**2).sum(axis=0) + ANCHOR),
+        "u": (through.sum(axis=(1, 2)) - k_u * own.u) / ((curvature * slope**2).sum(axis=(1, 2)) + k_u),
+        "b": (pull.sum(axis=1) - k_b * own.b) / (curvature.sum(axis=1) + k_b),
+        "e": (pull - k_e * own.e) / (curvature + k_e),
+    }
+    return _shortened(counts, own, anchor, steps)
+
+
+def _shortened(counts: Array, own: Answering, anchor: Array, steps: dict[str, Array]) -> Answering:
+    """So much of a step that F does not fall; where nothing helps, no step."""
+    before = score(counts, own, anchor)
+    for halving in range(HALVINGS):
+        moved = replace(own, **{name: getattr(own, name) + step / 2**halving for name, step in steps.items()})
+        # (1) does not see a constant in a row of C, and without one it is nearer to C0
+        moved = replace(moved, C=moved.C - moved.C.mean(axis=1, keepdims=True))
+        if score(counts, moved, anchor) >= before:
+            return moved
+    return own
+
+
+def with_variances(counts: Array, own: Answering) -> Answering:
+    """v = 1 / (Σ t π (1 − π) (∂logit)² + κ): the maximum of F, each of the three."""
+    pi = np.exp(log_matrices(own))
+    curvature = counts.sum(axis=-1, keepdims=True) * pi * (1 - pi)
+    k_u, k_b, k_e = own.precisions
+    v_u = 1 / ((curvature * scaled(own) ** 2).sum(axis=(1, 2)) + k_u)
+    return replace(own, v_u=v_u, v_b=1 / (curvature.sum(axis=1) + k_b), v_e=1 / (curvature + k_e))
+
+
+def with_precisions(own: Answering) -> Answering:
+    """κ_x = (size + 2) / (Σ (x² + v) + 2 τ_x²): the maximum of F."""
+    parts = ((own.u, own.v_u), (own.b, own.v_b), (own.e, own.v_e))
+    learned = [
+        (x.size + 2) / (float((x**2 + v).sum()) + 2 * tau**2)
+        for (x, v), tau in zip(parts, FIRST_DEVIATIONS, strict=True)
+    ]
+    return replace(own, precisions=np.array(learned))
+
+
+def anchored(counts: Array) -> Array:
+    """C0: the row-centred logarithm of the crowd's matrix (P, P), one label spread over each row."""
+    logs = np.log(normalised(counts + 1.0 / len(counts)))
+    return np.asarray(logs - logs.mean(axis=1, keepdims=True))
+
+
+# ---- the model -----------------------------------------------------------------------------------------
+
+
+class LogLinear(ConfusionModel):
+    """Annotators as variations of the crowd: more or less decided, with likings of their own."""
+
+    _rules = {
+        "unseen": UNSEEN,
+        "estimate": QUESTION,
+        "weight_by": choice("labels", "annotators"),
+        "max_iter": integer(1),
+        "tol": real(0.0),
+        "n_jobs": integer(-1),
+    }
+    _arrays = (*ConfusionModel._arrays, "crowd_logits_", "decidedness_", "likings_", "precisions_")
+
+    crowd_logits_: Array  # (P, P): C
+    decidedness_: Array  # (N,): u
+    likings_: Array  # (N, P): b
+    precisions_: Array  # (3,): κ
+
+    def __init__(
+        self,
+        *,
+        unseen: float = 0.3,
+        estimate: str = "truth",
+        weight_by: str = "labels",
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        n_jobs: int = -1,
+    ) -> None:
+        self.unseen = unseen
+        self.estimate = estimate
+        self.weight_by = weight_by
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_jobs = n_jobs
+
+    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
+        crowd = Crowd.of(annotations, run)
+        given = self._known_before(item_prior, annotations)
+        log_given = log_chances(given)
+        anchor = anchored(crowd.guessed(votes, given).counts.sum(axis=0))
+        ascent = run.ascent(State)
+        state = ascent.resumed
+        if state is None:
+            expected = crowd.guessed(shares, given)
+            state = State(expected, self._start(expected.counts, anchor))
+        for iteration in ascent.iterations(self.max_iter, self.tol):
+            expected, own = state.expected, state.answering
+            classes = gain(np.ones_like(expected.item_mass), expected.item_mass)
+            objective = expected.entropy + classes + score(expected.counts, own, anchor)
+            # M: logits, their variances, and how far annotators are from the crowd
+            own = with_variances(expected.counts, newton(expected.counts, own, anchor))
+            own = with_precisions(own) if iteration >= LEARNED_FROM else own
+            # E: the items' classes
+            log_psi = expected_log(1.0 + expected.item_mass)
+            following = State(crowd.expect(expected_logs(own), log_psi, log_given), own)
+            state = ascent.advance(state, objective, following)
+        own, log_psi = state.answering, expected_log(1.0 + state.expected.item_mass)
+        self.posterior_ = crowd.posterior(expected_logs(own), log_psi, log_given)
+        self.psi_ = normalised(np.exp(log_psi))
+        self.confusion_ = np.exp(log_matrices(own))
+        self.crowd_logits_, self.decidedness_, self.likings_ = own.C, own.u, own.b
+        self.precisions_ = own.precisions
+        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
+        self._finish(annotations.annotator_load)
+
+    def _start(self, counts: Array, anchor: Array) -> Answering:
+        """Every annotator is the crowd."""
+        N, P, _ = counts.shape
+        u, b, e = np.zeros(N), np.zeros((N, P)), np.zeros((N, P, P))
+        return with_variances(counts, Answering(anchor, u, b, e, u, b, e, FIRST_DEVIATIONS**-2.0))
+
+    def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
+        raise NotImplementedError
