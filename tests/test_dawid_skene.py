@@ -69,7 +69,8 @@ def crowd_matrix(annotations: ds.Annotations) -> Array:
 
 
 def test_the_e_step_by_hand() -> None:
-    w, evidence = Crowd.of(PAIR, Run()).posterior(np.log(MATRICES), np.log([0.5, 0.5]))
+    crowd, given = Crowd.of(PAIR, Run()), (np.log(MATRICES), np.log([0.5, 0.5]))
+    w, evidence = crowd.posterior(*given), crowd.expect(*given).evidence
     # item 0: ½·.8·.9 = .36 against ½·.4·.3 = .06; item 1: ½·.8·.1 = .04 against ½·.4·.7 = .14
     np.testing.assert_allclose(w, [[6 / 7, 1 / 7], [2 / 9, 7 / 9]], rtol=1e-12)
     np.testing.assert_allclose(evidence, math.log(0.42) + math.log(0.18), rtol=1e-12)
@@ -107,7 +108,8 @@ def test_the_e_step_equals_enumeration() -> None:
         total += joint
         for m in range(5):
             expected[m, t[m]] += joint
-    w, evidence = Crowd.of(annotations, Run()).posterior(np.log(matrices), np.log(psi))
+    members, given = Crowd.of(annotations, Run()), (np.log(matrices), np.log(psi))
+    w, evidence = members.posterior(*given), members.expect(*given).evidence
     np.testing.assert_allclose(w, expected / total, rtol=1e-10)
     np.testing.assert_allclose(evidence, math.log(total), rtol=1e-12)
     np.testing.assert_allclose(w[4], psi, rtol=1e-12)
@@ -342,7 +344,12 @@ def test_predict_is_the_posteriors_choice_and_the_distribution_the_populations()
     load = np.bincount(CROWD.annotator)
     by_load = sum(load[n] * model.confusion_[n] for n in range(15)) / load.sum()
     np.testing.assert_allclose(model.crowd_confusion_, by_load, rtol=1e-12)
-    np.testing.assert_allclose(model.label_distributions_, model.posterior_ @ by_load, rtol=1e-12)
+    assert model.label_distributions_.tobytes() == model.posterior_.tobytes()
+    population = ds.DawidSkene(estimate="population").fit(CROWD)
+    np.testing.assert_allclose(population.label_distributions_, model.posterior_ @ by_load, rtol=1e-12)
+    # never two answers of one model
+    first = CROWD.classes[population.label_distributions_.argmax(axis=1)]
+    assert population.predict().tolist() == first.tolist()
     equal = ds.DawidSkene(weight_by="annotators").fit(CROWD)
     np.testing.assert_allclose(equal.crowd_confusion_, equal.confusion_.mean(axis=0), rtol=1e-12)
 

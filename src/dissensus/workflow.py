@@ -25,25 +25,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dissensus.data.annotations import Annotations
 from dissensus.errors import ParameterError, bad_parameter
+from dissensus.evaluation.gold import GoldAccuracy, gold_accuracy, judged_items, right_rows
 from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
 from dissensus.io.results import output_directory, read_summary, write_csv, write_pieces, write_summary
-from dissensus.models import build_model, name_of, title_of
+from dissensus.models import MODELS, build_model, model_class, name_of, title_of
 from dissensus.models.base import Model
-from dissensus.params import PROCESS_BYTES, check_rules, size_words
+from dissensus.models.confusion import gold_prior
+from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
 from dissensus.selection.compare import (
     CANDIDATES,
-    ESTIMATES,
     FAST_CANDIDATES,
     Choice,
     HeldOut,
     choose_model,
     compare,
 )
+from dissensus.selection.truth import Candidate, TruthChoice, choose_truth
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 LABELS, ANNOTATORS, MODEL, REPORT = "labels.csv", "annotators.csv", "model.safetensors", "report.html"
 CELLS = "cells.csv"
+QUESTIONS = {"estimate": choice("population", "annotators", "truth")}
 TEST_SIZE = 0.2  # share of the (item, annotator) pairs that is hidden to judge models by
 COMPARED, FITTED = 0.9, 0.95  # shares of the work that are behind after the comparison and after the fit
 YARDSTICK = "empirical"  # every model's held-out score stands beside the smoothed counts'
@@ -71,7 +72,9 @@ class Refinement:
     seed: int
     seconds: dict[str, float] = field(default_factory=dict)
     test_size: float = TEST_SIZE
-    estimate: str = "population"  # the question: the population's answer, or that of known annotators
+    estimate: str = "population"  # the question: the population's answer, known annotators', or the truth
+    candidates: list[Candidate] = field(default_factory=list)  # that the truth's model was chosen among
+    gold: GoldAccuracy | None = None  # how right it is, where gold trained it
 
     @property
     def chosen(self) -> bool:
@@ -97,16 +100,19 @@ def refine(
     """Fit the named model to all labels, or the one that best foresees hidden ones (``"auto"``).
 
     ``estimate`` is the question: what the ``"population"`` would answer about an item, or known
-    ``"annotators"``; models are compared by the answer asked for. ``fast`` leaves sampled models out: seconds
-    instead of minutes, but no intervals. ``test_size`` is the share of (item, annotator) pairs hidden for the
-    comparison; 0 leaves it out for a named model.
+    ``"annotators"``; models are compared by the answer asked for. Or which class is right, ``"truth"``: then
+    gold labels train too, and ``"auto"`` is :func:`dissensus.choose_truth`. ``fast`` leaves sampled models
+    out: seconds instead of minutes, but no intervals. ``test_size`` is the share of (item, annotator) pairs
+    hidden for the comparison; 0 leaves it out for a named model.
     """
     if not 0 <= test_size < 1:
         raise bad_parameter("refine", "test_size", "a float >= 0 and < 1", test_size)
-    check_rules("refine", ESTIMATES, estimate=estimate)
+    check_rules("refine", QUESTIONS, estimate=estimate)
     if model == "auto" and settings:
         raise ParameterError(f"{', '.join(settings)}: name the model= that should take this")
 
+    if estimate == "truth":
+        return _refine_truth(annotations, model, settings or {}, seed, n_jobs, progress)
     seconds: dict[str, float] = {}
     with shown(progress) as tell:
         with _timed("compare", seconds):
@@ -116,6 +122,48 @@ def refine(
             fitted = choice.model.fit(annotations)
     hidden = test_size or TEST_SIZE
     return Refinement(annotations, fitted, choice.table, choice.reason, seed, seconds, hidden, estimate)
+
+
+def _refine_truth(
+    annotations: Annotations,
+    name: str,
+    settings: Mapping[str, Any],
+    seed: int,
+    n_jobs: int,
+    progress: ShowProgress,
+) -> Refinement:
+    """One true class an item: the default or the named model, gold as evidence, cross-fitted accuracy."""
+    judged, seconds = len(judged_items(annotations)), dict[str, float]()
+    given = gold_prior(annotations) if judged else None
+    with _timed("fit", seconds):
+        if name == "auto":
+            choice = choose_truth(annotations, seed, item_prior=given, n_jobs=n_jobs, progress=progress)
+        else:
+            model: Any = build_model(name, settings, seed=seed, n_jobs=n_jobs, estimate="truth")
+            _check_finds_truth(model)
+            choice = TruthChoice(model.fit(annotations, item_prior=given), [], "")
+    with _timed("gold", seconds):
+        gold = gold_accuracy(choice.model, annotations, seed=seed) if judged else None
+    return Refinement(
+        annotations,
+        choice.model,
+        [],
+        choice.reason,
+        seed,
+        seconds,
+        estimate="truth",
+        candidates=choice.table,
+        gold=gold,
+    )
+
+
+def _check_finds_truth(model: Model) -> None:
+    if not model.finds_truth:
+        known = [name for name in MODELS if model_class(name).finds_truth]
+        raise ParameterError(
+            f"{name_of(model)} knows no true class, only what a population answers; "
+            f"for estimate='truth' take one of: {', '.join(known)}"
+        )
 
 
 def _decide(
@@ -302,16 +350,17 @@ def annotator_table(run: Refinement) -> Any:
     )
 
 
-def gold_accuracy(run: Refinement) -> float | None:
-    """Share of the items with a gold label to which the model gives it; None without gold."""
-    from dissensus.metrics import accuracy
+def share_right(run: Refinement) -> float | None:
+    """Share of the items with labels and gold that get their gold class; None where there are none.
 
-    gold = run.annotations.gold
-    if gold is None or not (gold >= 0).any():
+    Where gold trained the model, each item is judged by a fit that did not see it.
+    """
+    if run.gold is not None:
+        return run.gold.cross_fitted.value
+    items = judged_items(run.annotations)
+    if not len(items):
         return None
-    known = np.flatnonzero(gold >= 0)
-    given = run.annotations.class_vocabulary.codes(run.model.class_vocabulary_)
-    return accuracy(gold[known], given[run.model._decision()[known].argmax(axis=1)])
+    return float(right_rows(run.annotations, run.model.label_distributions_, items).mean())
 
 
 def summary(run: Refinement) -> dict[str, Any]:
@@ -321,7 +370,7 @@ def summary(run: Refinement) -> dict[str, Any]:
     return {
         "model": name_of(run.model),
         "estimate": run.estimate,
-        "chosen_by": "held-out likelihood" if run.chosen else "name",
+        "chosen_by": _chosen_by(run),
         "reason": run.reason or None,
         "settings": run.model.get_params(deep=False),
         "seed": run.seed,
@@ -330,10 +379,18 @@ def summary(run: Refinement) -> dict[str, Any]:
         "objective": float(run.model.trace_[-1]) if len(run.model.trace_) else None,
         "held_out": [row.as_row() for row in run.held_out],
         "test_size": run.test_size,
-        "gold_accuracy": gold_accuracy(run),
+        "candidates": [row.as_row() for row in run.candidates],
+        "gold_accuracy": share_right(run),
+        "gold": None if run.gold is None else run.gold.to_dict(),
         "data": describe(run.annotations).to_dict(),
         "seconds": run.seconds,
     }
+
+
+def _chosen_by(run: Refinement) -> str:
+    if not run.chosen:
+        return "name"
+    return "bounds" if run.estimate == "truth" else "held-out likelihood"
 
 
 # ---- reading back -------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def fit(
     if as_json:
         show_json(summary)
         return
-    _show(run, summary["gold_accuracy"])
+    _show(run, summary)
     say_written(directory, summary["files"])
 
 
@@ -98,7 +98,7 @@ def _say_differing(annotations: Annotations) -> None:
         )
 
 
-def _show(run: Refinement, gold_accuracy: float | None) -> None:
+def _show(run: Refinement, summary: dict[str, Any]) -> None:
     say(amounts(run.annotations))
     _say_differing(run.annotations)
     if run.held_out:
@@ -109,8 +109,22 @@ def _show(run: Refinement, gold_accuracy: float | None) -> None:
     say(f"Model: {run.model}; stopped by {run.model.stopped_}")
     if run.reason:
         say(f"Why: {run.reason}")
-    if gold_accuracy is not None:
-        say(f"Gold labels: {gold_accuracy:.1%} right")
+    elif run.model.finds_truth and run.estimate == "population":
+        say("It supposes one true class an item: the shares are the answers of its crowd (--estimate truth)")
+    _say_gold(run, summary["gold_accuracy"])
+
+
+def _say_gold(run: Refinement, share_right: float | None) -> None:
+    """How right the answers are; where gold trained the model, with and without."""
+    if run.gold is not None:
+        crossed, plain = run.gold.cross_fitted, run.gold.plain
+        say(
+            f"Gold labels: {crossed.value:.1%} right ({crossed.low:.1%} to {crossed.high:.1%}; each of "
+            f"{count(run.gold.n_items, 'item')} by a fit that saw the gold of others alone), "
+            f"{plain.value:.1%} without gold"
+        )
+    elif share_right is not None:
+        say(f"Gold labels: {share_right:.1%} right")
 
 
 def _held_out_rows(run: Refinement) -> tuple[list[list[Any]], int]:

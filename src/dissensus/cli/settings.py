@@ -60,7 +60,7 @@ Estimate = Annotated[
     _model(
         "--estimate",
         metavar="WHOSE",
-        help="The question: what the population would answer, or known annotators.",
+        help="The question: population (what it would answer), annotators (what known ones would), truth.",
     ),
 ]
 Fast = Annotated[

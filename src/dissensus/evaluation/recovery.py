@@ -403,7 +403,7 @@ def _prepared(model: Any, weight_by: str | None) -> Any:
         from dissensus.models import build_model
 
         model = build_model(model, {})
-    wanted = {} if weight_by is None else {"weight_by": weight_by}
+    wanted = {"estimate": "population"} | ({} if weight_by is None else {"weight_by": weight_by})
     prepared = with_settings(model, {k: v for k, v in wanted.items() if k in model.get_params(deep=False)})
     if hasattr(prepared, "check_params"):
         prepared.check_params()

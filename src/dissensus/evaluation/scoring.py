@@ -231,7 +231,9 @@ def compare_estimates(
         raise DataError(f"{claims.name} and {truth.name} have no item in common; compare their item columns")
     classes = [*claims.classes, *(name for name in truth.classes if name not in claims.classes)]
     gold = truth.distributions(shared, classes)
-    soft, hard = claims.distributions(there[shared], classes), claims.one_hot(there[shared], classes)
+    # a tie counts in part, as everywhere; a label column without shares is taken at its word
+    soft = claims.distributions(there[shared], classes)
+    hard = soft if claims.chances is not None else claims.one_hot(there[shared], classes)
     values = {
         name: _measured(METRICS[name], gold, hard if name in LABEL_METRICS else soft, n_boot)
         for name in metrics

@@ -36,7 +36,7 @@ FEATURE_MODELS = {
     "ldlnm": "dissensus.models.ldlnm.model:LDLNM",
 }
 
-RUN_SETTINGS = ("seed", "n_jobs")  # settings of a run rather than of a model
+RUN_SETTINGS = ("seed", "n_jobs", "estimate")  # settings of a run rather than of a model
 CLUSTER_SETTINGS = {"n_item_clusters": "n_items", "n_annotator_clusters": "n_annotators"}
 
 
@@ -53,13 +53,18 @@ def model_class(name: str) -> type[Model]:
 
 
 def build_model(
-    name: str, settings: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None
+    name: str,
+    settings: Mapping[str, Any],
+    *,
+    seed: int | None = None,
+    n_jobs: int | None = None,
+    estimate: str = "population",
 ) -> Model:
-    """A model by name, its settings checked; seed and n_jobs go to those that have such a setting."""
+    """A model by name, its settings checked; settings of a run go to those that have such a setting."""
     kind = model_class(name)
     known = kind._param_names()
     check_known(name, settings, known)
-    shared = dict(zip(RUN_SETTINGS, (seed, n_jobs), strict=True))
+    shared = dict(zip(RUN_SETTINGS, (seed, n_jobs, estimate), strict=True))
     wanted = {key: value for key, value in shared.items() if value is not None and key in known}
     model = kind(**(wanted | dict(settings)))
     model.check_params()

@@ -60,6 +60,7 @@ class Model(Savable):
     _label_types: ClassVar[tuple[LabelType, ...]] = ("nominal", "ordinal", "multi", "pairwise")
     _sizes_are_bounds: ClassVar[bool] = False  # clusters that are not needed stay empty
     _fitted_by = "label_distributions_"
+    finds_truth: ClassVar[bool] = False  # whether it can say which class is right, and learn from gold labels
     uses_features: ClassVar[bool] = False  # whether it also learns from features of the items
 
     label_distributions_: Array
@@ -193,12 +194,8 @@ class Model(Savable):
     def predict(self) -> NDArray[Any]:
         """One class per item: the most probable one (the first in class order where several are)."""
         self._check_fitted()
-        best: NDArray[Any] = self.classes_[self._decision().argmax(axis=1)]
+        best: NDArray[Any] = self.classes_[self.label_distributions_.argmax(axis=1)]
         return best
-
-    def _decision(self) -> Array:
-        """(items, classes): what ``predict`` takes the largest of."""
-        return self.label_distributions_
 
     def predict_proba(self, items: Any, annotators: Any = None) -> Array:
         """P(label | item, annotator), one row a pair; without annotators, P(label | item).
@@ -218,6 +215,10 @@ class Model(Savable):
         """P(label | item) by item code; −1 stands for an item never seen."""
         table = np.vstack([self.label_distributions_, self.prior_distribution_])
         return np.asarray(table[item])
+
+    def _answer_distributions(self, item: Codes) -> Array:
+        """P(label | item) by item code, also where the model is asked for another thing of an item."""
+        return self._item_distributions(item)
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
         """P(label | item, annotator) by codes; models without annotators know only the item."""
@@ -245,7 +246,7 @@ class Model(Savable):
             chances = (
                 self._pair_distributions(item[rows], annotator[rows])
                 if annotators
-                else self._item_distributions(item[rows])
+                else self._answer_distributions(item[rows])
             )
             given = np.take_along_axis(chances, known.label[rows, None].astype(np.intp), axis=1)
             with np.errstate(divide="ignore"):

@@ -100,7 +100,7 @@ def _posterior_step(layout: CellLayout, log_given: Array, log_psi: Array, logs: 
 def _e_step(layout: CellLayout, log_given: Array, log_psi: Array, logs: Array) -> ExpectedPart:
     w, evidence = _posterior_step(layout, log_given, log_psi, logs)
     counts, mass = np.asarray(layout.transposed @ w), column_sums(w)
-    # log P(labels of m) = H(t_m) + Σ_k w_mk (log h_mk + log ψ_k + Σ_cells S log π): the first two are asked for
+    # log P(labels of m) = H(t_m) + Σ_k w_mk (log h_mk + log ψ_k + Σ_cells S log π): less the last two
     rest = float((counts * logs[layout.cells]).sum()) + float(mass[mass > 0] @ log_psi[mass > 0])
     return ExpectedPart(layout.cells, counts, mass, evidence - rest, evidence)
 
@@ -112,15 +112,15 @@ def _given_step(layout: CellLayout, both: Array) -> ExpectedPart:
 
 
 def _guessed_step(layout: CellLayout, given: Array, guess: Guess, crowd: Array) -> ExpectedPart:
-    w = _both(guess(layout.counts(), crowd), given)
+    w = both(guess(layout.counts(), crowd), given)
     return _given_step(layout, np.stack(np.broadcast_arrays(w, given)))
 
 
 def _guess_step(layout: CellLayout, given: Array, guess: Guess, crowd: Array) -> Array:
-    return _both(guess(layout.counts(), crowd), given)
+    return both(guess(layout.counts(), crowd), given)
 
 
-def _both(labels: Array, given: Array) -> Array:
+def both(labels: Array, given: Array) -> Array:
     """What labels say times what was known beforehand; that alone where the two exclude each other."""
     both = labels * given
     return np.where(both.any(axis=1, keepdims=True), normalised(both), given)
@@ -241,6 +241,18 @@ def log_chances(chances: Array) -> Array:
         return np.asarray(np.log(chances))
 
 
+def checked_prior(model: Model, item_prior: Any, annotations: Annotations) -> Array:
+    """(items, classes), rows that sum to one."""
+    shape = (annotations.n_items, annotations.n_classes)
+    table = np.asarray(item_prior, dtype=np.float64, order="C")
+    if table.shape != shape:
+        raise bad_parameter(model, "item_prior", f"of shape {shape}", table.shape)
+    sound = np.isfinite(table) & (table >= 0)
+    if not sound.all():
+        raise bad_parameter(model, "item_prior", "probabilities, all >= 0", float(table[~sound][0]))
+    return normalised(table)
+
+
 def gold_prior(annotations: Annotations) -> Array:
     """(items, classes): an item prior that knows the class of every item with gold, and nothing else."""
     prior = np.ones((annotations.n_items, annotations.n_classes))
@@ -251,7 +263,7 @@ def gold_prior(annotations: Annotations) -> Array:
 
 
 def damping(counts: NDArray[np.int64], unseen: float) -> Array:
-    """(items, classes): 1 for a class that somebody gave to the item, ``unseen`` to the number of labels else.
+    """(items, classes): 1 for a class that somebody gave to the item, ``unseen`` to the power of labels else.
 
     Not below ``LEAST_DAMPING``, so that any number of labels leaves a little.
     """
@@ -270,6 +282,7 @@ class ConfusionModel(Model):
 
     _arrays: ClassVar[tuple[str, ...]] = ("posterior_", "psi_", "confusion_", "crowd_confusion_")
     _needs_annotators = True
+    finds_truth = True
 
     weight_by: str
     estimate: str
@@ -306,21 +319,11 @@ class ConfusionModel(Model):
         return self._run_fit(annotations, item_prior=item_prior)
 
     def _known_before(self, item_prior: Any, annotations: Annotations) -> Array:
-        """(items, classes): the item prior times the damping of classes that nobody gave; or a row for all."""
+        """(items, classes): the item prior, classes that nobody gave damped; or one row for all."""
         given = np.ones(annotations.n_classes)
         if item_prior is not None:
-            given = self._checked_prior(item_prior, annotations)
+            given = checked_prior(self, item_prior, annotations)
         return given if self.unseen == 1.0 else normalised(given * damping(annotations.counts, self.unseen))
-
-    def _checked_prior(self, item_prior: Any, annotations: Annotations) -> Array:
-        shape = (annotations.n_items, annotations.n_classes)
-        table = np.asarray(item_prior, dtype=np.float64, order="C")
-        if table.shape != shape:
-            raise bad_parameter(self, "item_prior", f"of shape {shape}", table.shape)
-        sound = np.isfinite(table) & (table >= 0)
-        if not sound.all():
-            raise bad_parameter(self, "item_prior", "probabilities, all >= 0", float(table[~sound][0]))
-        return normalised(table)
 
     def _finish(self, load: NDArray[Any]) -> None:
         """The population's matrix, and the answer to the question asked about each item."""
@@ -351,6 +354,11 @@ class ConfusionModel(Model):
 
     def _set_states(self, w: Array, matrices: Array) -> None:
         self.posterior_, self.confusion_ = w, matrices
+
+    def _answer_distributions(self, item: Codes) -> Array:
+        """Σ_k P(t_m = k) C_kp."""
+        w, psi, _, crowd = self._states()
+        return np.asarray(np.vstack([w, psi])[item] @ crowd)
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
         """Σ_k P(t_m = k) π_nkp."""
@@ -394,7 +402,9 @@ class ConfusionModel(Model):
         w, psi, matrices, population = fitted._states()
         known = np.vstack([w, psi])[item]
         if self.unseen < 1.0:  # in what is known of fitted items it is already
-            known = np.where((item < 0)[:, None], known * self._of_states(damping(new.counts, self.unseen)), known)
+            known = np.where(
+                (item < 0)[:, None], known * self._of_states(damping(new.counts, self.unseen)), known
+            )
         matrices = np.concatenate([matrices, population[None]])[annotator]
         for _ in range(TRANSFORM_ROUNDS):
             w = crowd.posterior(safe_log(matrices), np.zeros_like(psi), log_chances(known))

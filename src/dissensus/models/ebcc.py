@@ -1,15 +1,17 @@
 """EBCC: items of one class come in subtypes, so that annotators' mistakes go together (Li et al., ICML 2019).
 
 How a label is born: item m has a true class t_m ~ Cat(ψ), ψ ~ Dir(1), and a subtype g_m ~ Cat(τ_{t_m}),
-τ_k ~ Dir(s, …, s) over G subtypes; annotator n answers from the row of that subtype, y_mn ~ Cat(π_{n, t_m, g_m}),
-with π_nkg ~ Dir(a_k), a_k being 4 at the class itself and 1 elsewhere. Annotators are independent given the
-subtype, no longer given the class: a group that shares a false belief is a subtype.
+τ_k ~ Dir(s, …, s) over G subtypes; annotator n answers from the row of that subtype,
+y_mn ~ Cat(π_{n, t_m, g_m}), with π_nkg ~ Dir(a_k), a_k being 4 at the class itself and 1 elsewhere.
+Annotators are independent given the subtype, no longer given the class: a group that shares a false belief
+makes a subtype.
 
 Variational Bayes, q(t, g) q(π) q(τ) q(ψ). With n_nkgp = Σ_m q(t_m = k, g_m = g) [y_mn = p] and
 s_kg = Σ_m q(t_m = k, g_m = g):
 
     log q(t_m = k, g_m = g) = E log ψ_k + E log τ_kg + Σ_(n,y) E log π_nkgy + const                    (1)
-    bound = Σ_m H(q(t_m, g_m)) + ln B(1 + s_k.)/B(1) + Σ_k ln B(s + s_k)/B(s) + Σ_nkg ln B(a_k + n_nkg)/B(a_k)  (2)
+    bound = Σ_m H(q(t_m, g_m)) + ln B(1 + Σ_g s_kg)/B(1) + Σ_k ln B(s + s_k)/B(s)
+            + Σ_nkg ln B(a_k + n_nkg)/B(a_k)                                                           (2)
 
 The published bound omits the B of the priors and cannot compare models of different sizes; (2) can.
 """
@@ -155,5 +157,5 @@ class EBCC(ConfusionModel):
     def _of_rows(self, confusion: Array) -> Array:
         """(N, P, P): each annotator's matrix by class, subtypes weighed by their shares."""
         share = normalised(self.subtype_shares_.reshape(-1, self.n_subtypes))
-        N, K, P = confusion.shape
+        N, _, P = confusion.shape
         return np.asarray(np.einsum("nkgp,kg->nkp", confusion.reshape(N, -1, self.n_subtypes, P), share))

@@ -1,8 +1,8 @@
-"""IBCC: Bayesian classifier combination (Kim & Ghahramani 2012), with a prior over annotators that is learned.
+"""IBCC: Bayesian classifier combination (Kim & Ghahramani 2012), its prior over annotators learned.
 
 How a label is born: item m has a true class t_m ~ Cat(ψ), ψ ~ Dir(1); annotator n has a confusion matrix with
-rows π_nk ~ Dir(a_k), and answers y_mn ~ Cat(π_{n, t_m}). The crowd's a is learned from all annotators, so that
-one with few labels is taken to be like the others, as much as the others are alike.
+rows π_nk ~ Dir(a_k), and answers y_mn ~ Cat(π_{n, t_m}). The crowd's a is learned from all annotators, so
+that one with few labels is taken to be like the others, as much as the others are alike.
 
 Learned by variational Bayes, q(t) q(π) q(ψ). With n_nkp = Σ_m q(t_m = k) [y_mn = p], s_k = Σ_m q(t_m = k):
 
@@ -140,13 +140,16 @@ class IBCC(ConfusionModel):
     def _learned_prior(self, counts: Array, a: Array) -> Array:
         if self.prior == "fixed":
             return a
-        return fixed_point(counts, np.ones((len(counts), 1)), a[None], self.concentration)[0]
+        following: Array = fixed_point(counts, np.ones((len(counts), 1)), a[None], self.concentration)[0]
+        return following
 
     def _bound(self, expected: Expected, a: Array) -> float:
         """The bound (4)."""
         classes = gain(np.ones_like(expected.item_mass), expected.item_mass)
-        own = 0.0 if self.prior == "fixed" else -a.sum() / self.concentration - a.size * np.log(self.concentration)
-        return expected.entropy + classes + gain(a, expected.counts) + float(own)
+        bound = expected.entropy + classes + gain(a, expected.counts)
+        if self.prior == "fixed":
+            return bound
+        return bound - float(a.sum() / self.concentration + a.size * np.log(self.concentration))
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         return normalised(fitted.prior_parameters_ + counts)

@@ -10,10 +10,11 @@ whatever the class, e_nkp whatever else it does: u ~ N(0, 1/κ_u), b ~ N(0, 1/κ
 precisions κ learned. C ~ N(C0, 1/100), C0 being the row-centred logarithm of the crowd's matrix under the
 majority vote: classes stay anchored to the votes, where a higher likelihood would let them drift.
 
-Variational EM, q(t) q(ψ) and independent Gaussians q of u, b and e with means (written u, b, e) and variances v.
-The expectation of log π is taken to the second order,
+Variational EM, q(t) q(ψ) and independent Gaussians q of u, b and e, with means (written u, b, e) and
+variances v. The expectation of log π is taken to the second order,
 
-    E log π_nkp ≈ log π_nkp − ½ Σ_r π_nkr (1 − π_nkr) v_nkr,   v_nkr = v^e_nkr + v^b_nr + (e^{u_n} C_kr)² v^u_n (2)
+    E log π_nkp ≈ log π_nkp − ½ Σ_r π_nkr (1 − π_nkr) v_nkr,                                           (2)
+    v_nkr = v^e_nkr + v^b_nr + (e^{u_n} C_kr)² v^u_n,
 
 and with n_nkp = Σ_m q(t_m = k) [y_mn = p], t_nk = Σ_p n_nkp, s_k = Σ_m q(t_m = k) the objective is
 
@@ -21,8 +22,11 @@ and with n_nkp = Σ_m q(t_m = k) [y_mn = p], t_nk = Σ_p n_nkp, s_k = Σ_m q(t_m
         + Σ_x [½ Σ (log κ_x v − κ_x (x² + v) + 1) + log κ_x − τ_x² κ_x],   x ∈ {u, b, e}               (3)
 
 (the last two terms: a Gamma prior on each κ around the first deviations τ). (2) being no bound, F is none on
-the evidence; but every step raises it: the items, the variances and the precisions are its exact maxima with the
+the evidence; but no step lowers it: the items, the variances and the precisions are its exact maxima with the
 rest held fixed, and C, u, b, e take a Newton step, shortened until F does not fall.
+
+A class that nobody gave to item m is also damped: its ψ_k is multiplied by ``unseen`` to the power of the
+item's labels. Where a class is rare, matrices alone would give it to items for which no annotator named it.
 """
 
 from __future__ import annotations
@@ -34,7 +38,16 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.execution.run import Run
-from dissensus.models.confusion import QUESTION, UNSEEN, ConfusionModel, Crowd, Expected, log_chances, shares, votes
+from dissensus.models.confusion import (
+    QUESTION,
+    UNSEEN,
+    ConfusionModel,
+    Crowd,
+    Expected,
+    log_chances,
+    shares,
+    votes,
+)
 from dissensus.models.ibcc import expected_log, gain
 from dissensus.numerics import Array, normalised
 from dissensus.params import choice, integer, real
@@ -42,6 +55,7 @@ from dissensus.params import choice, integer, real
 ANCHOR = 100.0  # precision of C around C0
 FIRST_DEVIATIONS = np.array([1.0, 1.0, 0.5])  # τ of u, b and e
 LEARNED_FROM = 2  # iterations with the first precisions
+STEPS_OF_NEW = 10  # towards an annotator's own answers, the crowd's held fixed
 HALVINGS = 8  # of a step that would lower F, at most
 
 
@@ -104,8 +118,8 @@ def score(counts: Array, own: Answering, anchor: Array) -> float:
     return total
 
 
-def newton(counts: Array, own: Answering, anchor: Array) -> Answering:
-    """A diagonal Newton step of C, u, b and e, halved until F does not fall."""
+def newton(counts: Array, own: Answering, anchor: Array, crowd_too: bool = True) -> Answering:
+    """A diagonal Newton step of u, b and e, and of C, halved until F does not fall."""
     pi, slope = np.exp(log_matrices(own)), scaled(own)
     t = counts.sum(axis=-1, keepdims=True)
     curvature = t * pi * (1 - pi)
@@ -122,6 +136,8 @@ def newton(counts: Array, own: Answering, anchor: Array) -> Answering:
         "b": (pull.sum(axis=1) - k_b * own.b) / (curvature.sum(axis=1) + k_b),
         "e": (pull - k_e * own.e) / (curvature + k_e),
     }
+    if not crowd_too:
+        del steps["C"]
     return _shortened(counts, own, anchor, steps)
 
 
@@ -189,8 +205,8 @@ class LogLinear(ConfusionModel):
         unseen: float = 0.3,
         estimate: str = "truth",
         weight_by: str = "labels",
-        max_iter: int = 200,
-        tol: float = 1e-6,
+        max_iter: int = 100,
+        tol: float = 1e-5,
         n_jobs: int = -1,
     ) -> None:
         self.unseen = unseen
@@ -230,11 +246,15 @@ class LogLinear(ConfusionModel):
         self.trace_, self.stopped_ = ascent.trace, ascent.stopped
         self._finish(annotations.annotator_load)
 
-    def _start(self, counts: Array, anchor: Array) -> Answering:
+    def _start(self, counts: Array, crowd: Array, precisions: Array = FIRST_DEVIATIONS**-2.0) -> Answering:
         """Every annotator is the crowd."""
         N, P, _ = counts.shape
         u, b, e = np.zeros(N), np.zeros((N, P)), np.zeros((N, P, P))
-        return with_variances(counts, Answering(anchor, u, b, e, u, b, e, FIRST_DEVIATIONS**-2.0))
+        return with_variances(counts, Answering(crowd, u, b, e, u, b, e, precisions))
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        raise NotImplementedError
+        crowd = fitted.crowd_logits_
+        own = self._start(counts, crowd, fitted.precisions_)
+        for _ in range(STEPS_OF_NEW):
+            own = with_variances(counts, newton(counts, own, crowd, crowd_too=False))
+        return np.exp(log_matrices(own))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.execution.run import Run
 from dissensus.models.base import Model
+from dissensus.models.confusion import both, checked_prior
 from dissensus.numerics import winners
 
 
@@ -21,9 +22,18 @@ class MajorityVote(Model):
     so the held-out log-likelihood of a majority vote is usually −∞: it makes no claim about disagreement.
     """
 
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    finds_truth = True
+
+    def fit(self, annotations: Any, *, item_prior: Any = None) -> Self:
+        """Count; an ``item_prior`` (items, classes) multiplies the votes' shares, so gold decides."""
+        return self._run_fit(annotations, item_prior=item_prior)
+
+    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
         self.prior_distribution_ = winners(annotations.counts.sum(axis=0, keepdims=True))[0]
         self._vote(annotations)
+        if item_prior is not None:
+            given = checked_prior(self, item_prior, annotations)
+            self.label_distributions_ = both(self.label_distributions_, given)
         self.trace_, self.stopped_ = np.zeros(0), "closed form"
 
     def _vote(self, annotations: Annotations) -> None:

@@ -279,10 +279,11 @@ def picture(inputs: Inputs, cell: Cell) -> Result:
 # ---- hidden labels, reference labels, the population from few labels ----------------------------------
 
 
-def model_of(name: str, sizes: Mapping[str, Any], seed: int) -> Model:
-    """A model by its name in the plan."""
+def model_of(name: str, sizes: Mapping[str, Any], seed: int, estimate: str = "population") -> Model:
+    """A model by its name in the plan; those of one true class answer the question asked."""
     if name in GUIDES:
-        return GUIDES[name].build({**sizes, "seed": seed})
+        asked = {"estimate": estimate} if name == "cbcc" else {}
+        return GUIDES[name].build({**sizes, **asked, "seed": seed})
     if name == "majority":
         from dissensus.models.majority import MajorityVote
 
@@ -290,7 +291,7 @@ def model_of(name: str, sizes: Mapping[str, Any], seed: int) -> Model:
     if name == "dawid_skene":
         from dissensus.models.dawid_skene import DawidSkene
 
-        return DawidSkene()
+        return DawidSkene(estimate=estimate)
     from dissensus.models.empirical import EmpiricalDistribution
 
     return EmpiricalDistribution()
@@ -315,7 +316,7 @@ def hidden(inputs: Inputs, cell: Cell) -> Result:
 def gold(inputs: Inputs, cell: Cell) -> Result:
     """The share of items whose most likely class is the reference label."""
     known, settings = inputs.datasets[cell.dataset].annotations, cell.settings
-    model = model_of(settings["model"], settings["sizes"], settings["seed"]).fit(known)
+    model = model_of(settings["model"], settings["sizes"], settings["seed"], "truth").fit(known)
     reference = np.asarray(known.gold)
     judged = np.flatnonzero(reference >= 0)
     code_of = {label: code for code, label in enumerate(known.classes.tolist())}

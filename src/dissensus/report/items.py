@@ -95,13 +95,13 @@ def item_columns(
 
 
 def true_classes(model: Model) -> bool:
-    """Whether the model decides by a true class rather than by what the population would say."""
-    return model._decision() is not model.label_distributions_
+    """Whether the model was asked for a true class rather than for what the population would say."""
+    return getattr(model, "estimate", None) == "truth"
 
 
 def decisions(model: Model) -> NDArray[np.intp]:
     """(items,): the class that the model gives, by code."""
-    return np.asarray(model._decision().argmax(axis=1))
+    return np.asarray(model.label_distributions_.argmax(axis=1))
 
 
 def overturned_places(model: Model, annotations: Annotations) -> NDArray[np.intp]:
@@ -148,7 +148,7 @@ def _why(
         names[most],
         (int(counts[given]), int(counts[most]), int(counts.sum())),
         float(model.label_distributions_[m, given]),
-        float(model._decision()[m, given]) if true_classes(model) else None,
+        true_classes(model),
         None if information is None else _information_by_side(m, annotations, information, given, most),
         cluster,
     )

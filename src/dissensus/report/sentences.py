@@ -132,16 +132,16 @@ def why_overturned(
     most: str,
     votes: tuple[int, int, int],
     chance: float,
-    belief: float | None,
+    true_class: bool,
     information: tuple[float, float] | None,
     cluster: tuple[int, float, float] | None,
 ) -> str:
     """Why the model gives ``given`` where most said ``most``: only reasons that point that way are named.
 
     ``votes`` are those for given, for most, and all; ``chance`` is the share of the population that would
-    say ``given``, ``belief`` how sure the model is where it looks for a true class; ``information`` is the
-    mean of those who said given and of those who said most; ``cluster`` is the item's cluster and what the
-    population answers there.
+    say ``given`` or, where a ``true_class`` is looked for, how sure the model is of it; ``information`` is
+    the mean of those who said given and of those who said most; ``cluster`` is the item's cluster and what
+    the population answers there.
     """
     for_given, for_most, total = votes
     said = f"{for_most} of {total} said {quoted(most)} and {for_given or 'nobody'} {quoted(given)}"
@@ -153,8 +153,8 @@ def why_overturned(
         shares = f"{percent(cluster[1])} {quoted(given)} and {percent(cluster[2])} {quoted(most)}"
         reasons.append(f"it is labelled like items of cluster {cluster[0] + 1}, which get {shares}")
     because = f", because {listed(reasons)}" if reasons else ", weighing each annotator by their own habits"
-    if belief is not None:
-        held = f"holds {quoted(given)} to be true ({percent(belief)} sure; {percent(chance)} would say so)"
+    if true_class:
+        held = f"holds {quoted(given)} to be true ({percent(chance)} sure)"
     else:
         held = f"gives {quoted(given)} a share of {percent(chance)}"
     return f"{said}. The model {held}{because}."

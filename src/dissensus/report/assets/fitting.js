@@ -71,7 +71,7 @@ function showOverview() {
 
 function showItems() {
   const two = data.true_classes
-    ? " The label is the class that the model holds to be true; the distribution is what the population would answer." : "";
+    ? " The label is the class that the model holds to be true; the distribution is how sure it is of each class." : "";
   section("items", "Items", `Search, sort by any column, open a row for the whole text and who said what.${two}`, legend(), itemTable.element);
 }
 

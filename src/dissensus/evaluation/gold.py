@@ -1,0 +1,75 @@
+"""How right a model is about items whose true class is known, when that knowledge also trains it.
+
+An item that trains is no test. So the items with gold are cut into folds, and each fold is predicted by a fit
+that saw the gold of the others alone: the cross-fitted accuracy. Beside it stands that of a fit without gold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.data.annotations import Annotations
+from dissensus.evaluation.bootstrap import Interval, bootstrap_mean
+from dissensus.metrics import accuracy_rows
+from dissensus.models.confusion import gold_prior
+from dissensus.numerics import Array
+from dissensus.params import with_settings
+
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class GoldAccuracy:
+    """Share of the items with labels and gold that get their gold class, ties counted in part."""
+
+    n_items: int
+    plain: Interval  # by a fit that saw no gold
+    cross_fitted: Interval  # each item by a fit that saw the gold of other items
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {
+            "n_items": self.n_items,
+            "plain": self.plain._asdict(),
+            "cross_fitted": self.cross_fitted._asdict(),
+        }
+
+
+def judged_items(annotations: Annotations) -> NDArray[np.intp]:
+    """The items that have labels and a gold class."""
+    if annotations.gold is None:
+        return np.zeros(0, np.intp)
+    return np.flatnonzero((annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0))
+
+
+def right_rows(annotations: Annotations, chances: Array, items: NDArray[np.intp]) -> Array:
+    """(items,): 1 where the largest chance is at the gold class, its part of a tie, 0 elsewhere."""
+    return accuracy_rows(np.asarray(annotations.gold)[items], chances[items])
+
+
+def gold_accuracy(model: Any, annotations: Annotations, *, folds: int = FOLDS, seed: int = 0) -> GoldAccuracy:
+    """Plain and cross-fitted accuracy of a model with these settings (the one given is left alone)."""
+    items = judged_items(annotations)
+    plain = with_settings(model, {}).fit(annotations).label_distributions_
+    crossed = cross_fitted(model, annotations, folds=folds, seed=seed)
+    values = [bootstrap_mean(right_rows(annotations, table, items)) for table in (plain, crossed)]
+    return GoldAccuracy(len(items), *values)
+
+
+def cross_fitted(model: Any, annotations: Annotations, *, folds: int = FOLDS, seed: int = 0) -> Array:
+    """(items, classes): P(true class); an item with gold by a fit that did not see its gold."""
+    items = judged_items(annotations)
+    fold = np.random.default_rng(seed).permutation(len(items)) % folds
+    known = gold_prior(annotations)
+    chances = np.full(known.shape, 1.0 / known.shape[1])
+    for number in range(min(folds, len(items))):
+        hidden = items[fold == number]
+        prior = known.copy()
+        prior[hidden] = 1.0
+        fitted = with_settings(model, {}).fit(annotations, item_prior=prior)
+        chances[hidden] = fitted.label_distributions_[hidden]
+    return chances

@@ -1,0 +1,86 @@
+"""The default for one true class: which of two pictures of the crowd the labels speak for.
+
+In the first, annotators err independently of each other once the item's class is known; in the second, items
+of a class come in subtypes, and annotators err together. IBCC and EBCC are these two pictures, and their
+bounds have all normalisers, so the higher bound says which fits. Where it is the second, EBCC answers; else
+log-linear Dawid–Skene, the better estimate of the first (docs/truth.md has the measurements). No gold label
+and no hidden label takes part in the choice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dissensus.data.annotations import Annotations
+from dissensus.execution.progress import Progress, ShowProgress, shown
+from dissensus.models import build_model, name_of
+from dissensus.models.base import Model
+
+UNSEEN = 0.3
+#: The models of the choice, and the settings with which they are fitted.
+APART: tuple[str, dict[str, Any]] = ("ibcc", {"unseen": UNSEEN, "max_iter": 100, "tol": 1e-5})
+TOGETHER: tuple[str, dict[str, Any]] = ("ebcc", {"unseen": UNSEEN, "tol": 1e-5})
+ANSWER: tuple[str, dict[str, Any]] = ("log-linear", {"unseen": UNSEEN})
+FALLBACK = "majority"  # where nobody knows who gave which label
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model that was fitted for the choice."""
+
+    model: Model
+    bound: float
+    seconds: float
+
+    def as_row(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {"model": name_of(self.model), "bound": self.bound, "seconds": round(self.seconds, 3)}
+
+
+@dataclass(frozen=True)
+class TruthChoice:
+    """A fitted model, those it was chosen among, and the reason."""
+
+    model: Model
+    table: list[Candidate]
+    reason: str
+
+
+def choose_truth(
+    annotations: Annotations,
+    seed: int = 0,
+    *,
+    item_prior: Any = None,
+    n_jobs: int = -1,
+    progress: ShowProgress = None,
+) -> TruthChoice:
+    """The default for one true class, fitted: log-linear Dawid–Skene, or EBCC where its bound says so."""
+    if annotations.anonymous:
+        model = build_model(FALLBACK, {}).fit(annotations)
+        return TruthChoice(model, [], "nobody knows who gave which label, so all count alike")
+    with shown(progress) as tell:
+        fit = _fitting(annotations, seed, item_prior, n_jobs, tell)
+        apart, together = fit(*APART, 0.0), fit(*TOGETHER, 0.1)
+        ahead = together.bound - apart.bound
+        if ahead > 0:
+            why = f"annotators err together: the bound of ebcc is {ahead:,.1f} nats above that of ibcc"
+            return TruthChoice(together.model, [apart, together], why)
+        answer = fit(*ANSWER, 0.5)
+        why = f"annotators err independently: the bound of ebcc is {-ahead:,.1f} nats below that of ibcc"
+        return TruthChoice(answer.model, [apart, together, answer], why)
+
+
+def _fitting(
+    annotations: Annotations, seed: int, item_prior: Any, n_jobs: int, tell: Progress
+) -> Callable[[str, Any, float], Candidate]:
+    def fit(name: str, settings: Any, behind: float) -> Candidate:
+        tell(f"fitting {name} to all labels", behind)
+        started = time.perf_counter()
+        model: Any = build_model(name, settings, seed=seed, n_jobs=n_jobs, estimate="truth")
+        model.fit(annotations, item_prior=item_prior)
+        return Candidate(model, float(model.trace_[-1]), time.perf_counter() - started)
+
+    return fit
