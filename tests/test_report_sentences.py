@@ -77,21 +77,21 @@ def test_spam_and_minority_are_kept_apart(verdicts: dict[str, int], said: str) -
 
 def test_why_names_only_reasons_that_point_that_way() -> None:
     votes = (2, 3, 5)
-    both = sentences.why_overturned("b", "a", votes, 0.6, None, (0.4, 0.1), (2, 0.7, 0.2))
+    both = sentences.why_overturned("b", "a", votes, 0.6, False, (0.4, 0.1), (2, 0.7, 0.2))
     assert both.startswith("3 of 5 said ‘a’ and 2 ‘b’. The model gives ‘b’ a share of 60")
     assert "those who said ‘b’ tell more (0.40 against 0.10 nats a label)" in both
     assert f"cluster 3, which get 70{NB}% ‘b’ and 20{NB}% ‘a’" in both
-    neither = sentences.why_overturned("b", "a", votes, 0.6, None, (0.1, 0.4), (2, 0.2, 0.7))
+    neither = sentences.why_overturned("b", "a", votes, 0.6, False, (0.1, 0.4), (2, 0.2, 0.7))
     assert "tell more" not in neither
     assert "cluster 3" not in neither
-    unknown = sentences.why_overturned("b", "a", (0, 3, 5), 0.6, None, (math.nan, 0.4), None)
+    unknown = sentences.why_overturned("b", "a", (0, 3, 5), 0.6, False, (math.nan, 0.4), None)
     assert "nobody ‘b’" in unknown
     assert "tell more" not in unknown
 
 
 def test_why_speaks_of_truth_where_the_model_looks_for_one() -> None:
-    said = sentences.why_overturned("b", "a", (2, 3, 5), 0.4, 0.9, None, None)
-    assert f"holds ‘b’ to be true (90{NB}% sure; 40{NB}% would say so)" in said
+    said = sentences.why_overturned("b", "a", (2, 3, 5), 0.9, True, None, None)
+    assert f"holds ‘b’ to be true (90{NB}% sure)" in said
 
 
 def test_habits_say_more_and_less() -> None:

@@ -11,7 +11,7 @@ import dissensus
 from dissensus.data.annotations import Annotations
 from dissensus.data.simulation import simulate
 from dissensus.errors import ParameterError
-from dissensus.workflow import annotator_table, gold_accuracy, open_run, refine, write_run
+from dissensus.workflow import annotator_table, open_run, refine, share_right, write_run
 from test_auto import one_kind_of_item_each
 
 
@@ -68,8 +68,8 @@ def test_items_without_gold_do_not_count_against_the_model() -> None:
     labels = Annotations.from_arrays(["i", "j", "k"], ["a", "a", "a"], ["x", "y", "x"])
     gold = pa.table({"item": ["i", "j"], "label": ["x", "x"]})
     run = refine(labels.with_tables(gold=gold), "majority", test_size=0)
-    assert gold_accuracy(run) == 0.5
-    assert gold_accuracy(refine(labels, "majority", test_size=0)) is None
+    assert share_right(run) == 0.5
+    assert share_right(refine(labels, "majority", test_size=0)) is None
 
 
 def test_the_summary_lists_the_files_it_was_written_with(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def _show(run: Refinement, summary: dict[str, Any]) -> None:
     say(f"Model: {run.model}; stopped by {run.model.stopped_}")
     if run.reason:
         say(f"Why: {run.reason}")
-    elif run.model.finds_truth and run.estimate == "population":
+    if getattr(run.model, "estimate", "truth") != "truth":
         say("It supposes one true class an item: the shares are the answers of its crowd (--estimate truth)")
     _say_gold(run, summary["gold_accuracy"])
 

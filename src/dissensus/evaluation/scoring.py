@@ -27,7 +27,7 @@ from dissensus.io.source import open_source
 from dissensus.io.tables import Table, open_table
 from dissensus.metrics import METRICS, check_distributions, log_probability_rows
 from dissensus.models.base import Model
-from dissensus.numerics import Array, row_shares
+from dissensus.numerics import Array, row_shares, winners
 
 MODEL_SUFFIX = ".safetensors"
 LABELS = "labels by annotators"  # the kind of a reference
@@ -231,9 +231,10 @@ def compare_estimates(
         raise DataError(f"{claims.name} and {truth.name} have no item in common; compare their item columns")
     classes = [*claims.classes, *(name for name in truth.classes if name not in claims.classes)]
     gold = truth.distributions(shared, classes)
-    # a tie counts in part, as everywhere; a label column without shares is taken at its word
-    soft = claims.distributions(there[shared], classes)
-    hard = soft if claims.chances is not None else claims.one_hot(there[shared], classes)
+    soft, hard = claims.distributions(there[shared], classes), claims.one_hot(there[shared], classes)
+    # A label that is one of several with the largest share is a tie, and counts in part, as everywhere.
+    tied = winners(soft)
+    hard = np.where((tied * hard).any(axis=1, keepdims=True), tied, hard)
     values = {
         name: _measured(METRICS[name], gold, hard if name in LABEL_METRICS else soft, n_boot)
         for name in metrics

@@ -11,7 +11,7 @@ precisions κ learned. C ~ N(C0, 1/100), C0 being the row-centred logarithm of t
 majority vote: classes stay anchored to the votes, where a higher likelihood would let them drift.
 
 Variational EM, q(t) q(ψ) and independent Gaussians q of u, b and e, with means (written u, b, e) and
-variances v. The expectation of log π is taken to the second order,
+variances v. The expectation of log π is taken to the second order, the logits of a row as if independent,
 
     E log π_nkp ≈ log π_nkp − ½ Σ_r π_nkr (1 − π_nkr) v_nkr,                                           (2)
     v_nkr = v^e_nkr + v^b_nr + (e^{u_n} C_kr)² v^u_n,

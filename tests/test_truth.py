@@ -1,0 +1,401 @@
+"""One true class: bounds and steps held against enumeration and slow twins, the choice, gold, ties."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import approx_fprime
+from scipy.special import gammaln
+
+import dissensus as ds
+from dissensus.data.simulation import simulate
+from dissensus.errors import ParameterError
+from dissensus.evaluation.gold import cross_fitted, gold_accuracy, judged_items
+from dissensus.execution.run import Run
+from dissensus.models import MODELS, model_class
+from dissensus.models import log_linear as hll
+from dissensus.models.confusion import Crowd, damping, gold_prior, shares
+from dissensus.models.ibcc import fixed_prior
+from dissensus.selection.truth import choose_truth
+from dissensus.workflow import refine, share_right, summary
+
+Array = NDArray[np.float64]
+
+TRUTH_MODELS = [name for name in MODELS if model_class(name).finds_truth]
+CROWD = simulate(60, 9, 3, labels_per_item=5, seed=4).annotations
+
+
+def crowd(rows: list[tuple[int, int, int]], P: int) -> ds.Annotations:
+    m, n, y = np.array(rows).T
+    return ds.Annotations.from_arrays(m, n, y, classes=list(range(P)))
+
+
+def errors_together(seed: int = 0, M: int = 300, N: int = 12) -> tuple[ds.Annotations, NDArray[Any]]:
+    """Two classes; on a third of the items of class 0, eight annotators of twelve share a false belief."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(2, size=M)
+    trap = (truth == 0) & (rng.random(M) < 0.35)
+    right = np.where(np.arange(N) < 8, 0.95, 0.9)
+    said = np.where(rng.random((M, N)) < right, truth[:, None], 1 - truth[:, None])
+    fooled = trap[:, None] & (np.arange(N) < 8) & (rng.random((M, N)) < 0.9)
+    said = np.where(fooled, 1, said)
+    m, n = np.indices(said.shape)
+    return crowd(list(zip(m.ravel(), n.ravel(), said.ravel(), strict=True)), 2), truth
+
+
+def errors_apart(M: int = 300, N: int = 12) -> ds.Annotations:
+    """Two classes, every annotator right four times in five, whatever the others say."""
+    rng = np.random.default_rng(1)
+    truth = rng.integers(2, size=M)
+    said = np.where(rng.random((M, N)) < 0.8, truth[:, None], 1 - truth[:, None])
+    m, n = np.indices(said.shape)
+    return crowd(list(zip(m.ravel(), n.ravel(), said.ravel(), strict=True)), 2)
+
+
+# ---- bounds against enumeration ------------------------------------------------------------------------
+
+ROWS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 0), (2, 0, 1), (2, 1, 1), (3, 1, 0)]
+
+
+def log_beta(a: Array) -> float:
+    return float(gammaln(a).sum() - gammaln(a.sum()))
+
+
+def log_evidence(rows: list[tuple[int, int, int]], M: int, N: int, P: int, G: int, s: float) -> float:
+    """log P(labels), by summing over every assignment of the items to classes and subtypes.
+
+    Given an assignment, matrices, subtypes and classes integrate out to Pólya terms.
+    """
+    prior, logs = fixed_prior(P), []
+    for states in itertools.product(range(P * G), repeat=M):
+        classes = np.bincount([state // G for state in states], minlength=P)
+        total = log_beta(np.ones(P) + classes) - log_beta(np.ones(P))
+        subtypes = np.bincount(states, minlength=P * G).reshape(P, G)
+        total += sum(log_beta(s + row) - log_beta(np.full(G, s)) for row in subtypes)
+        counts = np.zeros((N, P * G, P))
+        for m, n, y in rows:
+            counts[n, states[m], y] += 1
+        for n, state in itertools.product(range(N), range(P * G)):
+            a = prior[state // G]
+            total += log_beta(a + counts[n, state]) - log_beta(a)
+        logs.append(total)
+    return float(np.logaddexp.reduce(logs))
+
+
+@pytest.mark.parametrize("subtypes", [1, 2])
+def test_bounds_are_below_the_evidence_and_near_it(subtypes: int) -> None:
+    """A bound that lacked a normaliser, or had one twice, would be nats away."""
+    exact = log_evidence(ROWS, 4, 2, 2, subtypes, 0.5)
+    annotations = crowd(ROWS, 2)
+    model = ds.EBCC(subtypes, subtype_prior=0.5, n_restarts=10, tol=0.0, max_iter=200).fit(annotations)
+    assert exact - 1.2 * subtypes < model.trace_[-1] < exact
+    if subtypes == 1:  # then it is IBCC with a fixed prior, which starts alike
+        same = ds.IBCC(prior="fixed", tol=0.0, max_iter=200).fit(annotations)
+        np.testing.assert_allclose(same.trace_, model.trace_, rtol=1e-9)
+        np.testing.assert_allclose(same.posterior_, model.posterior_, rtol=1e-6)
+
+
+def test_the_bound_of_a_sure_state_is_its_joint_probability() -> None:
+    """Where gold fixes every class, nothing is left to approximate: the bound is log P(labels, classes)."""
+    gold = np.array([0, 1, 1, 0])
+    model = ds.IBCC(prior="fixed").fit(crowd(ROWS, 2), item_prior=np.eye(2)[gold])
+    joint = log_beta(np.ones(2) + np.bincount(gold)) - log_beta(np.ones(2))
+    for n, k in itertools.product(range(2), range(2)):
+        counts = np.bincount([y for m, who, y in ROWS if who == n and gold[m] == k], minlength=2)
+        joint += log_beta(fixed_prior(2)[k] + counts) - log_beta(fixed_prior(2)[k])
+    np.testing.assert_allclose(model.trace_[-1], joint, rtol=1e-12)
+
+
+def test_a_learned_prior_is_a_maximum_of_its_bound() -> None:
+    model = ds.IBCC(tol=0.0, max_iter=600).fit(CROWD)
+    counts = Crowd.of(CROWD, Run()).counts(model.posterior_)
+
+    def bound(a: Array) -> float:
+        a = a.reshape(3, 3)
+        rows = sum(log_beta(a[k] + counts[n, k]) - log_beta(a[k]) for n in range(9) for k in range(3))
+        return float(rows - a.sum() / 10.0)
+
+    best = model.prior_parameters_
+    slopes = approx_fprime(best.ravel(), bound, 1e-6).reshape(3, 3)
+    inside = (best > 2e-3) & (best < 9e3)
+    assert np.abs(slopes * best)[inside].max() < 0.05
+    assert inside.any()
+
+
+# ---- log-linear ----------------------------------------------------------------------------------------
+
+
+def some_answering(rng: np.random.Generator, N: int = 4, P: int = 3) -> hll.Answering:
+    C = rng.normal(size=(P, P))
+    return hll.Answering(
+        C - C.mean(axis=1, keepdims=True),
+        rng.normal(size=N) * 0.3,
+        rng.normal(size=(N, P)),
+        rng.normal(size=(N, P, P)) * 0.3,
+        rng.gamma(2.0, 0.1, size=N),
+        rng.gamma(2.0, 0.1, size=(N, P)),
+        rng.gamma(2.0, 0.1, size=(N, P, P)),
+        np.array([1.5, 2.0, 6.0]),
+    )
+
+
+def test_log_linear_matrices_by_hand() -> None:
+    own = some_answering(np.random.default_rng(0))
+    for n, k in itertools.product(range(4), range(3)):
+        weights = [
+            math.exp(math.exp(own.u[n]) * own.C[k, p] + own.b[n, p] + own.e[n, k, p]) for p in range(3)
+        ]
+        expected = [weight / sum(weights) for weight in weights]
+        np.testing.assert_allclose(np.exp(hll.log_matrices(own))[n, k], expected, rtol=1e-12)
+
+
+def test_the_expectation_of_a_logarithm_is_right_to_the_second_order() -> None:
+    """Against draws of the Gaussians, with variances small enough for two orders."""
+    rng = np.random.default_rng(1)
+    own = some_answering(rng, N=1)
+    # u moves a row's logits together, which (2) leaves out: b and e alone are exact to this order
+    own = hll.replace(own, v_u=0 * own.v_u, v_b=0.1 * own.v_b, v_e=0.1 * own.v_e)
+    draws = []
+    for _ in range(1000):
+        steps = {x: rng.normal(size=getattr(own, x).shape) * np.sqrt(getattr(own, f"v_{x}")) for x in "ube"}
+        for sign in (-1, 1):  # there and back, so that what is linear cancels
+            moved = {x: getattr(own, x) + sign * step for x, step in steps.items()}
+            draws.append(hll.log_matrices(hll.replace(own, **moved)))
+    gap = np.mean(draws, axis=0) - hll.log_matrices(own)
+    predicted = hll.expected_logs(own) - hll.log_matrices(own)
+    np.testing.assert_allclose(gap, predicted, atol=0.0015)
+    assert np.abs(predicted).max() > 0.009
+
+
+@pytest.mark.parametrize("name", ["C", "u", "b", "e"])
+def test_the_newton_step_goes_where_the_objective_rises(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step times its curvature is the slope of F, by differences."""
+    rng = np.random.default_rng(2)
+    own, anchor = some_answering(rng), rng.normal(size=(3, 3))
+    anchor -= anchor.mean(axis=1, keepdims=True)
+    counts = rng.gamma(1.0, 3.0, size=(4, 3, 3))
+    seen: dict[str, Array] = {}
+
+    def keep(_counts: Array, own: hll.Answering, _anchor: Array, steps: dict[str, Array]) -> hll.Answering:
+        seen.update(steps)
+        return own
+
+    monkeypatch.setattr(hll, "_shortened", keep)
+    hll.newton(counts, own, anchor)
+    here = getattr(own, name)
+
+    def objective(x: Array) -> float:
+        return hll.score(counts, hll.replace(own, **{name: x.reshape(here.shape)}), anchor)
+
+    slopes = approx_fprime(here.ravel(), objective, 1e-6).reshape(here.shape)
+    pi = np.exp(hll.log_matrices(own))
+    curvature = counts.sum(-1, keepdims=True) * pi * (1 - pi)
+    scale = np.exp(own.u)[:, None, None]
+    curvatures = {
+        "C": (curvature * scale**2).sum(axis=0) + 100.0,
+        "u": (curvature * (scale * own.C) ** 2).sum(axis=(1, 2)) + 1.5,
+        "b": curvature.sum(axis=1) + 2.0,
+        "e": curvature + 6.0,
+    }
+    np.testing.assert_allclose(seen[name] * curvatures[name], slopes, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("which", ["variances", "precisions"])
+def test_variances_and_precisions_are_maxima(which: str) -> None:
+    rng = np.random.default_rng(3)
+    own, anchor = some_answering(rng), np.zeros((3, 3))
+    counts = rng.gamma(1.0, 3.0, size=(4, 3, 3))
+    best = hll.with_variances(counts, own) if which == "variances" else hll.with_precisions(own)
+    names = ("v_u", "v_b", "v_e") if which == "variances" else ("precisions",)
+    top = hll.score(counts, best, anchor)
+    for name, factor in itertools.product(names, (0.9, 1.1)):
+        moved = hll.replace(best, **{name: getattr(best, name) * factor})
+        assert hll.score(counts, moved, anchor) < top
+
+
+# ---- what holds for all --------------------------------------------------------------------------------
+
+EXACT = {
+    "dawid-skene": {},
+    "one-coin": {},
+    "cbcc": {"n_annotator_clusters": 2},
+    "ibcc": {},
+    "ebcc": {},
+    "log-linear": {},
+}
+
+
+@pytest.mark.parametrize("gold_share", [0.0, 0.2])
+@pytest.mark.parametrize("name", EXACT)
+def test_the_objective_never_falls(name: str, gold_share: float) -> None:
+    annotations = simulate(80, 12, 4, labels_per_item=4, seed=8).annotations
+    rng = np.random.default_rng(0)
+    prior = np.where(
+        (rng.random(80) < gold_share)[:, None],
+        np.eye(4)[rng.integers(4, size=80)],
+        rng.dirichlet(np.ones(4), 80),
+    )
+    model = model_class(name)(**EXACT[name], tol=0.0, max_iter=60).fit(annotations, item_prior=prior)
+    steps = np.diff(model.trace_)
+    assert steps.min() >= -1e-9 * np.abs(model.trace_).max()
+    assert len(steps) > 10
+
+
+@pytest.mark.parametrize("name", TRUTH_MODELS)
+def test_gold_decides_its_own_items_and_teaches_about_annotators(name: str) -> None:
+    """Six of nine annotators swap two classes: gold for a third of the items turns the rest round."""
+    rng = np.random.default_rng(5)
+    truth = rng.integers(2, size=150)
+    swaps = np.arange(9) < 6
+    said = np.where(rng.random((150, 9)) < 0.9, truth[:, None] ^ swaps, 1 - (truth[:, None] ^ swaps))
+    m, n = np.indices(said.shape)
+    annotations = crowd(list(zip(m.ravel(), n.ravel(), said.ravel(), strict=True)), 2)
+    prior = np.ones((150, 2))
+    prior[:50] = np.eye(2)[truth[:50]]
+    model: Any = model_class(name)()
+    found = model.fit(annotations, item_prior=prior).label_distributions_
+    np.testing.assert_allclose(found[:50], prior[:50], atol=1e-12)
+    right = (found[50:].argmax(axis=1) == truth[50:]).mean()
+    assert right < 0.1 if name == "majority" else right > 0.9
+
+
+@pytest.mark.parametrize("name", TRUTH_MODELS)
+def test_very_many_labels_of_one_item_are_no_trouble(name: str) -> None:
+    rng = np.random.default_rng(6)
+    many = [(0, n, int(rng.random() < 0.3)) for n in range(2000)] * 50
+    some = [(1, n, int(rng.random() < 0.6)) for n in range(1500)]
+    rest = [(m, int(rng.integers(2000)), m % 2) for m in range(2, 40) for _ in range(5)]
+    annotations = crowd(many + some + rest, 2)
+    assert annotations.n_labels > 100_000
+    settings = {"max_iter": 15} if "max_iter" in model_class(name)().get_params() else {}
+    model = model_class(name)(**settings).fit(annotations)
+    assert np.isfinite(model.label_distributions_).all()
+    np.testing.assert_allclose(model.label_distributions_.sum(axis=1), 1, rtol=1e-9)
+    assert np.isfinite(model.trace_).all()
+
+
+def test_a_class_that_nobody_gave_is_damped_label_by_label() -> None:
+    damped = damping(np.array([[2, 0, 1], [1, 0, 0], [0, 0, 0], [20, 0, 0]]), 0.3)
+    expected = [[1, 0.027, 1], [1, 0.3, 0.3], [1, 1, 1], [1, math.exp(-7), math.exp(-7)]]
+    np.testing.assert_allclose(damped, expected, rtol=1e-12)
+
+
+# ---- the choice ----------------------------------------------------------------------------------------
+
+
+def test_ebcc_is_chosen_where_annotators_err_together() -> None:
+    annotations, _ = errors_together()
+    choice = choose_truth(annotations)
+    assert type(choice.model).__name__ == "EBCC"
+    assert "err together" in choice.reason
+
+
+def test_log_linear_is_chosen_where_annotators_err_independently() -> None:
+    choice = choose_truth(errors_apart())
+    assert type(choice.model).__name__ == "LogLinear"
+    assert "independently" in choice.reason
+    assert [row.as_row()["model"] for row in choice.table] == ["ibcc", "ebcc", "log-linear"]
+
+
+def test_without_annotators_the_majority_answers() -> None:
+    counts = ds.Annotations.from_counts([[3, 1], [0, 2]], items=["i", "j"], classes=["x", "y"])
+    run = refine(counts, estimate="truth")
+    assert run.model.predict().tolist() == ["x", "y"]
+    assert "nobody knows who" in run.reason
+
+
+def test_a_model_of_a_population_refuses_the_question() -> None:
+    with pytest.raises(
+        ParameterError, match=r"fmm knows no true class, .* take one of: majority, dawid-skene"
+    ):
+        refine(CROWD, "fmm", estimate="truth")
+
+
+def test_a_run_says_what_it_was_asked_and_why() -> None:
+    run = refine(CROWD, estimate="truth", seed=3)
+    found = summary(run)
+    assert (found["estimate"], found["chosen_by"], found["gold"]) == ("truth", "bounds", None)
+    assert found["candidates"][0].keys() == {"model", "bound", "seconds"}
+    named = refine(CROWD, "dawid-skene", {"smoothing": 1.0}, estimate="truth")
+    assert named.model.label_distributions_.tobytes() == named.model.posterior_.tobytes()  # type: ignore[attr-defined]
+    asked = refine(CROWD, "dawid-skene", {"smoothing": 1.0}, test_size=0)
+    assert asked.model.get_params()["estimate"] == "population"
+
+
+# ---- gold ----------------------------------------------------------------------------------------------
+
+
+def with_gold(annotations: ds.Annotations, gold: NDArray[Any]) -> ds.Annotations:
+    return annotations.with_tables(gold=pa.table({"item": annotations.items, "label": gold}))
+
+
+def test_cross_fitted_accuracy_sees_no_item_it_scores() -> None:
+    """Gold that is pure chance cannot be foreseen; a model that saw it would be right every time."""
+    rng = np.random.default_rng(7)
+    annotations = crowd([(m, int(rng.integers(20)), int(rng.integers(2))) for m in range(200)], 2)
+    chance = with_gold(annotations, rng.integers(2, size=200))
+    found = gold_accuracy(ds.DawidSkene(), chance)
+    assert found.n_items == 200
+    assert abs(found.cross_fitted.value - 0.5) < 0.13
+    seen = ds.DawidSkene().fit(chance, item_prior=gold_prior(chance))
+    assert (seen.posterior_.argmax(axis=1) == chance.gold).all()
+
+
+def test_each_gold_item_is_predicted_by_a_fit_on_the_others() -> None:
+    annotations, truth = errors_together(M=40)
+    known = with_gold(annotations, truth)
+    found = cross_fitted(ds.OneCoin(), known, folds=4, seed=2)
+    fold = np.random.default_rng(2).permutation(40) % 4
+    for number in range(4):
+        prior = np.eye(2)[truth]
+        prior[fold == number] = 1.0
+        twin = ds.OneCoin().fit(known, item_prior=prior)
+        np.testing.assert_array_equal(found[fold == number], twin.posterior_[fold == number])
+
+
+def test_gold_trains_and_its_accuracy_is_given_with_and_without() -> None:
+    annotations, truth = errors_together()
+    run = refine(with_gold(annotations, truth), "dawid-skene", estimate="truth")
+    assert run.gold is not None
+    assert run.gold.n_items == 300
+    assert run.gold.cross_fitted.low <= run.gold.cross_fitted.value <= run.gold.cross_fitted.high
+    assert share_right(run) == run.gold.cross_fitted.value
+    assert (run.model.label_distributions_.argmax(axis=1) == truth).all()
+    assert summary(run)["gold"]["plain"]["value"] == run.gold.plain.value
+
+
+def test_items_without_labels_or_gold_are_not_judged() -> None:
+    annotations = crowd([(0, 0, 1), (1, 0, 0)], 2)
+    gold = annotations.with_tables(
+        items=pa.table({"item": [0, 1, 2]}), gold=pa.table({"item": [0, 2], "label": [1, 1]})
+    )
+    assert judged_items(gold).tolist() == [0]
+    assert not len(judged_items(annotations))
+
+
+# ---- ties ----------------------------------------------------------------------------------------------
+
+
+def test_a_tied_vote_counts_the_same_everywhere(tmp_path: Any) -> None:
+    """Two items of four are tied, gold on the later class of one and the earlier of the other."""
+    rows = [(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 1, 1), (2, 0, 1), (2, 1, 1), (3, 0, 0), (3, 1, 0)]
+    known = with_gold(crowd(rows, 2), np.array([1, 0, 1, 1]))
+    expected = (0.5 + 0.5 + 1 + 0) / 4
+    assert ds.describe(known).majority_accuracy == expected
+    assert share_right(refine(known, "majority", test_size=0)) == expected
+    model = ds.MajorityVote().fit(known)
+    model.to_frame().to_csv(tmp_path / "labels.csv", index=False)
+    (tmp_path / "gold.csv").write_text("item,label\n0,1\n1,0\n2,1\n3,1\n")
+    found = ds.score_files(tmp_path / "labels.csv", tmp_path / "gold.csv", metrics=["accuracy"], n_boot=0)
+    assert found.values["accuracy"].value == expected
+
+
+def test_shares_is_what_a_fit_starts_from() -> None:
+    counts = np.array([[1.0, 3.0], [0.0, 0.0]])
+    np.testing.assert_allclose(shares(counts, np.array([6.0, 2.0])), [[0.25, 0.75], [0.75, 0.25]])
