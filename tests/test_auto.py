@@ -94,15 +94,17 @@ def test_too_few_labels_to_choose_by_leave_the_smoothed_counts() -> None:
     choice = choose_model(labels)
     assert isinstance(choice.model, EmpiricalDistribution)
     assert choice.table == []
-    assert choice.reason == "too few labels to choose by: smoothed counts"
+    assert choice.reason == "too few labels to choose by: empirical, without a comparison"
     assert choose_model(Annotations.from_counts([[98, 0]])).table != []
 
 
-def test_one_label_an_item_leaves_the_smoothed_counts() -> None:
+def test_one_label_an_item_leaves_nothing_to_compare() -> None:
     labels = simulate(200, 20, 3, labels_per_item=1).annotations
     choice = choose_model(labels)
-    assert isinstance(choice.model, EmpiricalDistribution)
+    assert name_of(choice.model) == "hpgm"
+    assert choice.table == []
     assert choice.reason.startswith("no item has two labels")
+    assert isinstance(choose_model(labels, candidates=FAST_CANDIDATES).model, EmpiricalDistribution)
 
 
 def row(name: str, pair: float, item: float, contradicted: int = 0, noise: int = 0) -> HeldOut:

@@ -134,13 +134,14 @@ def test_control_characters_in_the_data_do_not_reach_the_terminal() -> None:
 
 def test_fit_writes_labels_annotators_model_and_summary(refined: tuple[Path, Any]) -> None:
     place, printed = refined
-    files = {"labels.csv", "annotators.csv", "model.safetensors", "report.html", "summary.json"}
-    assert set(tree(place)) == files
+    models = {"model.safetensors", "draws.safetensors"}
+    files = {"labels.csv", "annotators.csv", "report.html", "summary.json"}
+    assert set(tree(place)) == files | models
     assert printed == json.loads((place / "summary.json").read_text())
     labels = read_csv(place / "labels.csv")
     classes = ["c1", "c2", "c3", "c4"]
     columns = [f"{what}_{name}" for what in ("p", "low", "high") for name in classes]
-    assert list(labels[0]) == ["item", "label", *columns, "sure", "entropy", "n_labels"]
+    assert list(labels[0]) == ["item", "label", *columns, "sure", "worth", "entropy", "n_labels"]
     assert len(labels) == 80
     for row in labels:
         chances = np.array([float(row[f"p_{name}"]) for name in classes])
@@ -301,7 +302,7 @@ def test_a_failure_while_writing_leaves_nothing(crowd: Path, monkeypatch: pytest
     def full_disk(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dissensus.models.base.Model.save", full_disk)
+    monkeypatch.setattr("dissensus.models.base.Model.save_apart", full_disk)
     line = failure("fit", crowd / "annotations.csv", "-m", "majority", "--test-size", 0, "-o", "refined")
     assert "no space left on device" in line
     assert tree(Path()) == {}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 import dissensus as ds
+from dissensus.models.base import worth_of_shares
 from dissensus.models.empirical import GRID, best_smoothing, leave_one_out
 
 COUNTS = np.array([[3, 1, 0], [0, 0, 1], [2, 2, 2], [0, 7, 0], [0, 0, 0]])
@@ -128,3 +129,33 @@ def test_leave_one_out_foretells_hidden_labels(data_dir: Path) -> None:
 
     # What labels left out of the training part foretell is within 0.002 nats of the best in hindsight.
     assert score(None) > max(score(s) for s in GRID) - 0.002
+
+
+# ---- how sure a model without draws is ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("worth", [0.5, 4.0, 30.0])
+def test_what_shares_are_worth_is_found(worth: float) -> None:
+    rng = np.random.default_rng(1)
+    shares = rng.dirichlet(worth * np.array([0.5, 0.3, 0.2]), size=900)
+    counts = np.array([rng.multinomial(8, row) for row in shares])
+    assert worth_of_shares(ds.Annotations.from_counts(counts)) == pytest.approx(worth, rel=0.35)
+
+
+def test_nine_in_ten_approximate_intervals_hold_the_truth() -> None:
+    """Where the approximation is exact: items drawn from one Dirichlet, shown by their posterior means."""
+    rng = np.random.default_rng(2)
+    shares = rng.dirichlet([2.0, 1.2, 0.8], size=900)
+    counts = np.array([rng.multinomial(5, row) for row in shares])
+    model = ds.EmpiricalDistribution().fit(ds.Annotations.from_counts(counts))
+    model.label_distributions_ = (counts + np.array([2.0, 1.2, 0.8])) / (
+        counts.sum(axis=1, keepdims=True) + 4.0
+    )
+    for size in (0.5, 0.9):
+        known = model.intervals(size)
+        assert known is not None
+        covered = ((known.low <= shares) & (shares <= known.high)).mean()
+        assert covered == pytest.approx(size, abs=0.03)
+    # the label that looks most common is that as often as it says
+    best = model.label_distributions_.argmax(axis=1) == shares.argmax(axis=1)
+    assert best.mean() == pytest.approx(known.sure.mean(), abs=0.06)

@@ -10,7 +10,7 @@ import pytest
 
 import dissensus as ds
 from cluster_help import Counting, StoppedError
-from dissensus.errors import DataError, ModelFileError
+from dissensus.errors import DataError, DissensusError, ModelFileError
 from dissensus.metrics import kl
 from dissensus.models.hpgm.model import spaced
 from sizes import usually
@@ -149,7 +149,7 @@ def test_draws_that_are_kept_are_evenly_spaced(n: int, size: int) -> None:
 
 @pytest.mark.parametrize("interval", [0.0, 1.5, "half"])
 def test_an_interval_is_a_share(fitted: ds.HPGM, interval: Any) -> None:
-    with pytest.raises(ModelFileError, match="'interval' parameter of to_frame must be a float"):
+    with pytest.raises(DissensusError, match="'interval' parameter of to_frame must be a float"):
         fitted.to_frame(interval=interval)
 
 
@@ -259,3 +259,37 @@ def test_arviz_gets_every_draw(fitted: ds.HPGM) -> None:
     summary = arviz.summary(found, var_names=["entropy", "lambda"])
     # ArviZ's rank-normalised R̂ is another formula of the same thing
     assert abs(summary.loc["entropy", "r_hat"] - fitted.rhat_[fitted.quantities_.index("entropy")]) < 0.1
+
+
+# ---- one label an item, and very many labels ----------------------------------------------------------
+
+
+def test_one_label_an_item_is_halfway_to_the_shrunk_counts() -> None:
+    labels = ds.simulate(60, 12, 3, labels_per_item=1, seed=2).annotations
+    model = ds.HPGM(**SHORT).fit(labels)
+    shares = labels.counts.sum(axis=0) / 60
+    shrunk = (labels.counts + 1.5 * shares) / 2.5
+    own = 2 * model.label_distributions_ - shrunk  # what the sampler itself says
+    np.testing.assert_allclose(own.sum(axis=1), 1.0)
+    assert own.min() >= 0
+    assert (model.intervals().low <= model.label_distributions_).all()
+
+
+def test_a_part_of_very_many_labels_stands_for_all() -> None:
+    """Of the items that are not sampled, answers are as good, and within the intervals of the whole fit."""
+    crowd = ds.simulate(400, 30, 3, labels_per_item=6, seed=8)
+    labels, truth = crowd.annotations, crowd.population_by_load
+    whole = ds.HPGM(n_sweeps=90).fit(labels)
+    part = ds.HPGM(n_sweeps=90, max_sampled=1_000).fit(labels)
+    others = np.setdiff1d(np.arange(400), part._part(labels))
+    assert len(others) > 200
+    known = whole.intervals(0.9)
+    within = (known.low <= part.label_distributions_) & (part.label_distributions_ <= known.high)
+    assert within[others].mean() > 0.9
+    assert kl(truth[others], part.label_distributions_[others]) < 1.3 * kl(
+        truth[others], whole.label_distributions_[others]
+    )
+    told = part.intervals(0.9)
+    covered = (told.low <= truth) & (truth <= told.high)
+    assert 0.8 < covered[others].mean() < 0.98
+    assert_same(part, ds.HPGM(n_sweeps=90, max_sampled=1_000, n_jobs=1).fit(labels))

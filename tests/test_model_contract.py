@@ -215,11 +215,13 @@ def test_the_frame_says_what_the_arrays_say(model: Model) -> None:
     frame = model.to_frame()
     columns = ["item", "label", *CHANCES]
     if model.intervals() is not None:
-        columns += [f"{end}_c{p}" for end in ("low", "high") for p in range(1, P + 1)] + ["sure"]
+        columns += [f"{end}_c{p}" for end in ("low", "high") for p in range(1, P + 1)]
+        columns += ["sure", "worth"]
         for p in range(1, P + 1):
             assert (frame[f"low_c{p}"] <= frame[f"p_c{p}"]).all()
             assert (frame[f"p_c{p}"] <= frame[f"high_c{p}"]).all()
         assert frame["sure"].between(0, 1).all()
+        assert (frame["worth"] >= 0).all()
     assert list(frame.columns) == [*columns, "entropy", "n_labels"]
     assert frame["item"].tolist() == CROWD.items.tolist()
     # never two answers in one row: the label is the class of the largest share
@@ -452,8 +454,9 @@ def test_transform_speaks_of_the_new_items_and_keeps_the_parameters(model: Model
     assert same_bits(moved.prior_distribution_, model.prior_distribution_)
     assert same_bits(moved.trace_, model.trace_)
     for array in model._arrays:
-        # What is neither of items nor of annotators is a parameter.
-        if not {M, N} & set(np.shape(getattr(model, array))[:2]):
+        # What is neither of items, annotators or labels nor where chains ended is a parameter.
+        about = {M, N, CROWD.n_labels} & set(np.shape(getattr(model, array))[:2])
+        if not about and not array.startswith("last_"):
             assert same_bits(getattr(moved, array), getattr(model, array)), array
     assert all(value is before[name] for name, value in vars(model).items())
     assert all(same_bits(before[name], value) for name, value in numbers.items())

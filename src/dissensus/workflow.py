@@ -317,13 +317,12 @@ def label_pieces(model: Model, size: int = PIECE) -> Iterator[pa.Table]:
     from dissensus.io.labels_file import label_columns
 
     ids, names = model.item_vocabulary_.arrow, model.class_vocabulary_.arrow
-    known = model.intervals()
     for first in range(0, max(len(ids), 1), size):
         rows = slice(first, first + size)
         chances = model.label_distributions_[rows]
         labels, counts = names.take(pa.array(chances.argmax(axis=1))), model.n_labels_[rows]
-        here = None if known is None else known.rows(rows)
-        yield pa.table(label_columns(ids[rows], labels, model.classes_, chances, counts, here))
+        known = model.intervals(items=rows)
+        yield pa.table(label_columns(ids[rows], labels, model.classes_, chances, counts, known))
 
 
 def annotator_table(run: Refinement) -> Any:
@@ -374,6 +373,7 @@ def summary(run: Refinement) -> dict[str, Any]:
         "reason": run.reason or None,
         "settings": run.model.get_params(deep=False),
         "seed": run.seed,
+        "intervals": run.model.intervals_are,
         "stopped": run.model.stopped_,
         "iterations": len(run.model.trace_),
         "objective": float(run.model.trace_[-1]) if len(run.model.trace_) else None,

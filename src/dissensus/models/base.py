@@ -29,8 +29,11 @@ from dissensus.params import real
 Array = NDArray[np.float64]
 
 VOCABULARIES = ("item", "annotator", "class")
-COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "n_labels_", "trace_")
+COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "prior_worth_", "n_labels_", "trace_")
 SCORE_ROWS = 1 << 16  # label rows scored at a time
+WORTHS = np.geomspace(0.1, 300, 33)  # numbers of labels that the crowd's shares may be worth
+UNKNOWN_WORTH = 1.5  # where no item has two labels, so that nothing tells
+LOOKED_AT = 1_000  # items that tell how many they are
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,6 @@ class Intervals:
     high: Array
     sure: Array  # (M,): P(the label is the population's most common answer)
     worth: Array  # (M,): so many labels drawn from the whole population would tell as much about the item
-
-    def rows(self, part: slice) -> Intervals:
-        """The same of some items."""
-        return Intervals(self.low[part], self.high[part], self.sure[part], self.worth[part])
 
 
 class Model(Savable):
@@ -58,6 +57,7 @@ class Model(Savable):
     _arrays: ClassVar[tuple[str, ...]] = ()
     _needs_annotators: ClassVar[bool] = False
     _label_types: ClassVar[tuple[LabelType, ...]] = ("nominal", "ordinal", "multi", "pairwise")
+    intervals_are: ClassVar[str] = "approximate"  # or "sampled"; "none" where it makes no claim
     _sizes_are_bounds: ClassVar[bool] = False  # clusters that are not needed stay empty
     _fitted_by = "label_distributions_"
     finds_truth: ClassVar[bool] = False  # whether it can say which class is right, and learn from gold labels
@@ -65,6 +65,7 @@ class Model(Savable):
 
     label_distributions_: Array
     prior_distribution_: Array  # (classes,): what to expect of an item never seen
+    prior_worth_: Array  # (), so many labels of an item tell as much as the crowd's shares
     n_labels_: NDArray[np.int64]  # (items,)
     trace_: Array
     stopped_: str
@@ -90,6 +91,7 @@ class Model(Savable):
             twin._remember(known)
             with resources.run(known, identity, needs, getattr(self, "n_jobs", 1)) as run:
                 twin._fit(known, run, **given)
+            twin.prior_worth_ = np.asarray(worth_of_shares(known))
             twin._lay_out()
         return self
 
@@ -257,17 +259,35 @@ class Model(Savable):
         """The annotations with label codes of this model's classes."""
         return in_classes(known, self.class_vocabulary_)
 
-    def intervals(self, interval: float = 0.9) -> Intervals | None:
-        """How sure it is of its answers; None for a model that does not say."""
-        del interval
+    def intervals(self, interval: float = 0.9, items: slice = slice(None)) -> Intervals | None:
+        """How sure it is of its answers about the items (or some of them); None where it makes no claim.
+
+        A fitted distribution says nothing of its own error. Approximately, the population's answer about item
+        m is a Dirichlet around it, worth the item's n_m labels and those that the crowd's shares are worth
+        without them. A model with draws of its posterior reads its intervals off the draws instead.
+        """
+        from scipy.special import betainc, betaincinv
+
         self._check_fitted()
-        return None
+        if self.intervals_are == "none":
+            return None
+        answers = self.label_distributions_[items]
+        mean = np.clip(answers, 1e-9, 1 - 1e-9)
+        worth = (self.n_labels_[items] + self.prior_worth_).astype(np.float64)
+        # Y_m ~ Dir(worth_m mean_m), so Y_mp ~ Beta(worth mean, worth (1 − mean))
+        above, below = worth[:, None] * mean, worth[:, None] * (1 - mean)
+        low, high = (betaincinv(above, below, (1 + side * interval) / 2) for side in (-1, 1))
+        # P(the first is larger than the second) in Dir(…): their share of each other is a Beta
+        first, second = np.sort(mean, axis=1)[:, [-1, -2 if mean.shape[1] > 1 else -1]].T * worth
+        sure = 1 - betainc(first, second, 0.5) if mean.shape[1] > 1 else np.ones(len(mean))
+        return Intervals(np.minimum(low, answers), np.maximum(high, answers), sure, worth)
 
     def to_frame(self, interval: float = 0.9) -> Any:
         """One row an item: item, label, ``p_<class>`` for every class, entropy (nats), n_labels.
 
-        A model that knows how sure it is adds ``low_<class>``, ``high_<class>`` (a credible interval of this
-        size for each share) and ``sure``, the probability that the label is the most common answer.
+        Then ``low_<class>``, ``high_<class>`` (a credible interval of this size for each share), ``sure``
+        (the probability that the label is the most common answer) and ``worth`` (so many labels of the
+        population would tell as much); ``intervals_are`` says whether they are sampled or approximate.
         """
         self._check_fitted()
         from dissensus.io.labels_file import label_columns
@@ -315,6 +335,30 @@ class Model(Savable):
             if name.endswith("_") and not name.startswith("_") and not self.__sklearn_is_fitted__():
                 raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def worth_of_shares(annotations: Annotations) -> float:
+    """How many labels of an item tell as much about it as the crowd's shares do.
+
+    Where items' distributions are Dir(w p̄), counts have the likelihood Π_m Γ(w) / Γ(w + n_m) Π_p Γ(w p̄_p +
+    c_mp) / Γ(w p̄_p); w is the best of a grid. Where no item has two labels, nothing tells.
+    """
+    from scipy.special import gammaln
+
+    some = np.unique(np.linspace(0, annotations.n_items - 1, LOOKED_AT).astype(np.int64))
+    counts = annotations.take_items(some).counts
+    sizes = counts.sum(axis=1)
+    if sizes.max(initial=0) < 2:
+        return UNKNOWN_WORTH
+    m, p = np.nonzero(counts)
+    shares = counts.sum(axis=0) / counts.sum()
+
+    def fit(w: float) -> float:
+        alpha = w * shares[p]
+        cells = (gammaln(alpha + counts[m, p]) - gammaln(alpha)).sum()
+        return float(cells - (gammaln(w + sizes) - gammaln(w)).sum())
+
+    return float(WORTHS[int(np.argmax([fit(w) for w in WORTHS]))])
 
 
 def as_annotations(data: Any) -> Annotations:

@@ -23,6 +23,7 @@ class MajorityVote(Model):
     """
 
     finds_truth = True
+    intervals_are = "none"
 
     def fit(self, annotations: Any, *, item_prior: Any = None) -> Self:
         """Count; an ``item_prior`` (items, classes) multiplies the votes' shares, so gold decides."""

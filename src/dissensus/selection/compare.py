@@ -48,7 +48,7 @@ FAST_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 FOR_COMPARISON: Mapping[str, Mapping[str, Any]] = {"hpgm": {"n_chains": 2, "n_sweeps": 90}}
 
 ESTIMATES: dict[str, Rule] = {"estimate": choice("population", "annotators")}
-FALLBACK = "empirical"  # where there are too few labels to choose by
+FALLBACK = "empirical"  # where nothing can be compared and the first candidate does not apply
 FEWEST_HIDDEN = 20  # hidden pairs that a choice needs
 MOST_LABELS = 50_000  # labels that a choice is based on
 TIED = 2.0  # standard errors up to which a difference is none
@@ -126,13 +126,17 @@ def choose_model(
 
     Candidates that cannot apply are left out: those with more clusters than there is anything to cluster,
     and those that need annotators where the data have none. Where labels cannot tell models apart, the
-    smoothed counts are chosen and the table is empty; where there are very many, a seeded part of the items
+    first candidate is taken and the table is empty; where there are very many, a seeded part of the items
     (as many as have ``MOST_LABELS`` labels) stands for all.
     """
     check_rules("choose_model", ESTIMATES, estimate=estimate)
     why_not = _cannot_compare(annotations, test_size)
     if why_not:
-        return Choice(build_model(FALLBACK, {}, seed=seed, n_jobs=n_jobs), [], why_not)
+        first, settings = candidates[0]
+        model = build_model(first, settings, seed=seed, n_jobs=n_jobs)
+        if not _applies(model, annotations):
+            model = build_model(FALLBACK, {}, seed=seed, n_jobs=n_jobs)
+        return Choice(model, [], f"{why_not}: {title_of(model)}, without a comparison")
     models = [build_model(name, settings, seed=seed, n_jobs=n_jobs) for name, settings in candidates]
     fitting = [model for model in models if _applies(model, annotations)]
     sample = _sample(annotations, seed)
@@ -143,9 +147,9 @@ def choose_model(
 def _cannot_compare(annotations: Annotations, test_size: float) -> str:
     """Why nothing can be chosen by hidden labels; empty where it can."""
     if int(np.diff(annotations.item_pointers).max(initial=0)) < 2:
-        return "no item has two labels, so nothing tells how labels of an item go together: smoothed counts"
+        return "no item has two labels, so nothing tells how labels of an item go together"
     if round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
-        return "too few labels to choose by: smoothed counts"
+        return "too few labels to choose by"
     return ""
 
 

@@ -140,7 +140,7 @@ class Extension:
     shares: Floats  # (T, M, P)
 
 
-def extended(fitted: Draws, data: Data, item: Codes, annotator: Codes, seed: int) -> Extension:
+def extended(fitted: Draws, data: Data, item: Codes, annotator: Codes, *seed: int) -> Extension:
     """The draws of a fit carried over to new labels.
 
     ``item`` and ``annotator`` are codes of the fit, −1 where it has not met them. What the fit learned stays;
@@ -156,7 +156,7 @@ def extended(fitted: Draws, data: Data, item: Codes, annotator: Codes, seed: int
     own = np.zeros(len(data.item), dtype=bool)
     new = annotator < 0
     for t in range(T):
-        rng = np.random.default_rng([seed, 1 << 20, t])
+        rng = np.random.default_rng([*seed, 1 << 20, t])
         r, q, lam = fitted.numbers[t]
         theta, phi = fitted.theta[t].astype(np.float64), fitted.phi[t].astype(np.float64)
         q_phi, r_theta = np.maximum(q * phi, TINY), np.maximum(r * theta, TINY)

@@ -26,17 +26,27 @@ from dissensus.data.vocabulary import Codes
 from dissensus.errors import DataError
 from dissensus.execution.memory import Needs
 from dissensus.execution.run import Run
-from dissensus.models.base import Intervals, Model, as_annotations, make_frame
+from dissensus.models.base import UNKNOWN_WORTH, Intervals, Model, as_annotations, make_frame
 from dissensus.models.clusters import ClusterView
-from dissensus.models.hpgm.draws import AnnotatorDraw, Draws, annotator_draws, co_clustering, extended, spaced
+from dissensus.models.hpgm.draws import (
+    AnnotatorDraw,
+    Draws,
+    Extension,
+    annotator_draws,
+    co_clustering,
+    extended,
+    spaced,
+)
 from dissensus.models.hpgm.sampler import (
     FEW_GROUPS,
     QUANTITIES,
+    TINY,
     Data,
     State,
     View,
     annotator_weights,
     continued,
+    draw_dirichlet,
     effective_size,
     own_counts,
     split_rhat,
@@ -55,6 +65,7 @@ MOST_SHARES = 8_000_000  # numbers of the population's answers that a fit keeps,
 MOST_WHOLE = 12_000_000  # numbers that it keeps of whole draws, to foresee labels by
 LEAST_WHOLE, WHOLE = 8, 48  # whole draws that are kept: at least, and usually
 UPDATE, SHORTEST_UPDATE = 5, 20  # an update makes one sweep for so many of a fit; at least so many
+REACHED = 200_000  # labels at a time of items that were not sampled
 MOST_PAIRED = 5_000  # annotators or items whose co-clustering is one table
 SETTLED = 1.1  # split-R̂ up to which chains are said to agree
 
@@ -78,7 +89,8 @@ class HPGM(Model):
     ``n_sweeps`` sweeps (None: 300, or 150 from 10,000 labels on), forgets the first two fifths of them and
     keeps every third of the others. ``weight_by`` says how annotators count in the population: by their
     labels, or all the same. ``rhat_`` and ``effective_draws_`` tell whether the chains agree; ``quantities_``
-    names what they are of.
+    names what they are of. Of more than ``max_sampled`` labels a random part of the items is sampled; the
+    others then get what its draws say of them, annotators keeping the ways they have there.
     """
 
     _rules = {
@@ -87,6 +99,7 @@ class HPGM(Model):
         "n_chains": integer(1),
         "n_sweeps": integer(10) | NONE,
         "weight_by": choice("labels", "annotators"),
+        "max_sampled": integer(1),
         "seed": SEED,
         "n_jobs": integer(-1),
     }
@@ -96,6 +109,7 @@ class HPGM(Model):
     _arrays = (*_drawn, "annotator_weights_", "rhat_", "effective_draws_")
     _needs_annotators = True
     _sizes_are_bounds = True
+    intervals_are = "sampled"
 
     share_draws_: Floats  # (D, M, P): the population's answers, chain after chain
     trace_draws_: Array  # (chains, draws, quantities): each of ``quantities_`` in every draw
@@ -114,6 +128,7 @@ class HPGM(Model):
         n_chains: int = 4,
         n_sweeps: int | None = None,
         weight_by: str = "labels",
+        max_sampled: int = 300_000,
         seed: int = 0,
         n_jobs: int = -1,
     ) -> None:
@@ -122,6 +137,7 @@ class HPGM(Model):
         self.n_chains = n_chains
         self.n_sweeps = n_sweeps
         self.weight_by = weight_by
+        self.max_sampled = max_sampled
         self.seed = seed
         self.n_jobs = n_jobs
 
@@ -150,8 +166,29 @@ class HPGM(Model):
         return n_sweeps, n_burn, -(-(n_sweeps - n_burn) // THIN)
 
     def _fit(self, annotations: Annotations, run: Run, last: Sequence[State] = ()) -> None:
+        weights = annotator_weights(annotations.annotator_load, self.weight_by)
+        chosen = self._part(annotations)
+        self._fit_chains(
+            annotations if chosen is None else annotations.take_items(chosen), weights, run, last
+        )
+        if chosen is not None:
+            self._reach_others(annotations, chosen, run)
+        if self.n_labels_.max() < 2:
+            self._hedge(annotations.counts)
+
+    def _part(self, annotations: Annotations) -> NDArray[np.int64] | None:
+        """The items that are sampled, drawn at random; None where all of them are."""
+        if annotations.n_labels <= self.max_sampled:
+            return None
+        order = np.random.default_rng([self.seed, 1 << 24]).permutation(annotations.n_items)
+        n_items = int((np.cumsum(self.n_labels_[order]) <= self.max_sampled).sum())
+        return np.sort(order[: max(n_items, 1)])
+
+    def _fit_chains(
+        self, annotations: Annotations, weights: Array, run: Run, last: Sequence[State] = ()
+    ) -> None:
+        """Sample the posterior given these labels, and keep what the draws say."""
         data = Data.of(annotations.item, annotations.annotator, annotations.label, *_shape(annotations))
-        weights = annotator_weights(data, self.weight_by)
         chains = run.map(partial(self._sample, data, weights, run, last), range(self.n_chains))
         n_kept = sum(len(chain.trace) for chain in chains)
         self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_kept
@@ -169,6 +206,52 @@ class HPGM(Model):
         self.effective_draws_ = np.array([effective_size(values) for values in by_quantity])
         self.trace_ = by_quantity[0].ravel()
         self.stopped_ = "agreement of chains" if self.rhat_.max() <= SETTLED else "number of sweeps"
+
+    def _reach_others(self, annotations: Annotations, chosen: NDArray[np.int64], run: Run) -> None:
+        """Answers about the items that were not sampled, some at a time, given the draws about the others."""
+        met = np.bincount(self.labels_[1], minlength=annotations.n_annotators) > 0
+        annotator = np.where(met, np.arange(annotations.n_annotators), -1)
+        others = np.setdiff1d(np.arange(annotations.n_items), chosen)
+        behind = np.cumsum(self.n_labels_[others])
+        blocks = np.split(others, np.searchsorted(behind, np.arange(REACHED, behind[-1], REACHED)))
+
+        def reach(number: int) -> Extension:
+            part = annotations.take_items(blocks[number])
+            data = Data.of(part.item, part.annotator, part.label, *_shape(part))
+            unknown = np.full(part.n_items, -1)
+            return extended(self.draws_, data, unknown, annotator, self.seed, number)
+
+        M, T, before = annotations.n_items, len(self.draws_), self.share_draws_
+        answers = np.zeros((M, annotations.n_classes))
+        shares = np.zeros((T, M, annotations.n_classes), np.float32)
+        beliefs, own = (np.zeros((T, M, table.shape[2]), np.float32) for table in self._item_draws())
+        answers[chosen] = self.label_distributions_
+        shares[:, chosen] = before[np.linspace(0, len(before) - 1, T).astype(int)]
+        beliefs[:, chosen], own[:, chosen] = self._item_draws()
+        for items, told in zip(blocks, run.map(reach, range(len(blocks))), strict=True):
+            answers[items] = row_shares(told.answers)
+            shares[:, items] = told.shares
+            beliefs[:, items], own[:, items] = told.draws.beliefs, told.draws.own
+        self.label_distributions_, self.share_draws_ = answers, shares
+        self.beliefs_draws_, self.own_draws_ = beliefs, own
+        self.labels_ = np.stack([annotations.item, annotations.annotator, annotations.label]).astype(np.int32)
+        for name in self._last_arrays:  # the chains ended over a part of the items
+            setattr(self, name, getattr(self, name)[:0])
+
+    def _item_draws(self) -> tuple[Floats, Floats]:
+        return self.draws_.beliefs, self.draws_.own
+
+    def _hedge(self, counts: NDArray[np.int64]) -> None:
+        """No item has two labels: go halfway to the counts, shrunk to the crowd's shares.
+
+        Nothing then tells how far a label is its item's and how far its annotator's. The model and
+        Y_m ~ Dir(c_m + 1.5 p̄) explain the labels equally well, so that every second draw is the latter's.
+        """
+        alpha = counts + UNKNOWN_WORTH * row_shares(counts.sum(axis=0, keepdims=True))
+        self.label_distributions_ = (self.label_distributions_ + row_shares(alpha)) / 2
+        rng = np.random.default_rng([self.seed, 1 << 23])
+        for share in self.share_draws_[::2]:
+            share[...] = draw_dirichlet(np.maximum(alpha, TINY), rng)
 
     def _sample(self, data: Data, weights: Array, run: Run, last: Sequence[State], number: int) -> Chain:
         """One chain, from its start (or where it ended ``last``) on; sweep i has a stream of its own."""
@@ -230,7 +313,10 @@ class HPGM(Model):
         """
         self._check_fitted()
         if not len(self.last_w_):
-            raise DataError("a model that transform gave has no chains to go on with; update the fitted one")
+            raise DataError(
+                "there are no chains to go on with: transform gave this model, or it was fitted to more than "
+                "max_sampled labels; fit all labels anew"
+            )
         merged, last = self._with(self._in_own_classes(as_annotations(new)))
         return self._run_fit(merged, last=last)
 
@@ -274,14 +360,14 @@ class HPGM(Model):
         """The whole draws that were kept, chain after chain."""
         return Draws(*(getattr(self, name) for name in self._draw_arrays))
 
-    def intervals(self, interval: float = 0.9) -> Intervals:
+    def intervals(self, interval: float = 0.9, items: slice = slice(None)) -> Intervals:
         """What the draws say of each item: the interval of each class's share, and how sure the label is."""
         self._check_fitted()
-        low, high = np.quantile(self.share_draws_, _ends(interval), axis=0)
-        mean = self.label_distributions_
-        sure = (self.share_draws_.argmax(axis=2) == mean.argmax(axis=1)).mean(axis=0)
+        drawn, mean = self.share_draws_[:, items], self.label_distributions_[items]
+        low, high = np.quantile(drawn, _ends(interval), axis=0)
+        sure = (drawn.argmax(axis=2) == mean.argmax(axis=1)).mean(axis=0)
         # a Dirichlet worth n labels with this mean has Σ_p var = (1 − Σ_p mean²) / (n + 1)
-        variance = self.share_draws_.var(axis=0, dtype=np.float64).sum(axis=1)
+        variance = drawn.var(axis=0, dtype=np.float64).sum(axis=1)
         worth = np.maximum((1 - (mean**2).sum(axis=1)) / np.maximum(variance, 1e-12) - 1, 0.0)
         return Intervals(np.minimum(low, mean), np.maximum(high, mean), sure, worth)
 

@@ -701,9 +701,9 @@ def traced(data: Data, view: View, answers: Floats) -> Floats:
     return np.array([logs.sum(), entropy, *clusters, np.log(state.r), np.log(state.s), state.lam])
 
 
-def annotator_weights(data: Data, weight_by: str) -> Floats:
+def annotator_weights(load: Ints, weight_by: str) -> Floats:
     """(N,): how annotators count in the population: by their labels, or all the same; in sum 1."""
-    loads = data.load if weight_by == "labels" else (data.load > 0).astype(np.int64)
+    loads = load if weight_by == "labels" else (load > 0).astype(np.int64)
     return np.asarray(loads / max(loads.sum(), 1))
 
 
