@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from dissensus.data.annotations import Annotations
@@ -24,7 +25,6 @@ from dissensus.io.results import (
     write_summary,
 )
 from dissensus.models import build_model
-from dissensus.workflow import label_pieces
 
 
 def write(directory: Path, *names: str, force: bool = False) -> None:
@@ -136,5 +136,5 @@ def test_labels_written_some_items_at_a_time_are_the_models_frame(kind: str, tmp
     crowd = Annotations.from_arrays(items, [f"a{n % 7}" for n in range(20)], labels)
     model = build_model(kind, {}).fit(crowd)
     write_csv(model.to_frame(), tmp_path / "whole.csv")
-    write_pieces(label_pieces(model, 2), tmp_path / "pieces.csv")
+    write_pieces(map(pa.table, model.label_pieces(size=2)), tmp_path / "pieces.csv")
     assert (tmp_path / "pieces.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()

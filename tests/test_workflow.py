@@ -57,9 +57,9 @@ def test_what_the_model_knows_of_annotators_joins_their_table() -> None:
     labels = simulate(60, 20, 3, n_annotator_clusters=2, seed=3).annotations
     run = refine(labels, "pgm", {"n_item_clusters": 3, "n_annotator_clusters": 2}, test_size=0)
     table = annotator_table(run)
-    assert list(table["annotator"]) == list(labels.annotators)
-    assert list(table["n_labels"]) == list(labels.annotator_load)
-    assert "cluster" in table.columns
+    assert table["annotator"].to_pylist() == list(labels.annotators)
+    assert table["n_labels"].to_pylist() == list(labels.annotator_load)
+    assert "cluster" in table.column_names
 
 
 def test_items_without_gold_do_not_count_against_the_model() -> None:

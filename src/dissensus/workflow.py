@@ -38,6 +38,7 @@ from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
 from dissensus.selection.compare import (
     CANDIDATES,
     FAST_CANDIDATES,
+    RATING_CANDIDATES,
     Choice,
     HeldOut,
     choose_model,
@@ -56,8 +57,8 @@ CELLS = "cells.csv"
 QUESTIONS = {"estimate": choice("population", "annotators", "truth")}
 TEST_SIZE = 0.2  # share of the (item, annotator) pairs that is hidden to judge models by
 COMPARED, FITTED = 0.9, 0.95  # shares of the work that are behind after the comparison and after the fit
+YARDSTICK_OF_NUMBERS = RATING_CANDIDATES[-1]
 YARDSTICK = "empirical"  # every model's held-out score stands beside the smoothed counts'
-PIECE = 1 << 16  # items written at a time
 PAGE_BYTES = 100  # a label, about, to make the page
 
 
@@ -111,6 +112,8 @@ def refine(
     if model == "auto" and settings:
         raise ParameterError(f"{', '.join(settings)}: name the model= that should take this")
 
+    if estimate == "truth" and annotations.label_type == "numeric":
+        raise bad_parameter("refine", "estimate", "'population' or 'annotators' for numeric labels", estimate)
     if estimate == "truth":
         return _refine_truth(annotations, model, settings or {}, seed, n_jobs, progress)
     seconds: dict[str, float] = {}
@@ -187,7 +190,8 @@ def _decide(
     wanted = build_model(name, settings, seed=seed, n_jobs=n_jobs)
     if not test_size:
         return Choice(wanted, [], "")
-    rivals = [wanted] if name == YARDSTICK else [wanted, build_model(YARDSTICK, {})]
+    yardstick = YARDSTICK_OF_NUMBERS if annotations.label_type == "numeric" else (YARDSTICK, {})
+    rivals = [wanted] if name == YARDSTICK else [wanted, build_model(*yardstick)]
     # One after the other: the counts take no time, and the model has all threads.
     return Choice(wanted, compare(annotations, rivals, seed, **shared | {"n_jobs": 1}), "")
 
@@ -271,12 +275,14 @@ def _write_fit(
     run: Refinement, folder: Path, notice: Mapping[str, Any], looks: Mapping[str, Any] | None, tell: Progress
 ) -> dict[str, Any]:
     """Labels, annotators (where there are any), the model, the page and the summary."""
+    import pyarrow as pa
+
     seconds, missing = dict(run.seconds), None
     tell("writing labels, annotators and the model", FITTED)
     with _timed("write", seconds):
-        write_pieces(label_pieces(run.model), folder / LABELS)
+        write_pieces(map(pa.table, run.model.label_pieces()), folder / LABELS)
         if not run.annotations.anonymous:
-            write_csv(annotator_table(run), folder / ANNOTATORS)
+            write_pieces([annotator_table(run)], folder / ANNOTATORS)
         run.model.save_apart(folder / MODEL)
     if looks is not None:
         with _timed("report", seconds):
@@ -310,43 +316,21 @@ def _try_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> str |
 # ---- what is written ----------------------------------------------------------------------------------
 
 
-def label_pieces(model: Model, size: int = PIECE) -> Iterator[pa.Table]:
-    """The rows of ``model.to_frame()``, some items at a time; ids stay in Arrow's hands."""
-    import pyarrow as pa
-
-    from dissensus.io.labels_file import label_columns
-
-    ids, names = model.item_vocabulary_.arrow, model.class_vocabulary_.arrow
-    for first in range(0, max(len(ids), 1), size):
-        rows = slice(first, first + size)
-        chances = model.label_distributions_[rows]
-        labels, counts = names.take(pa.array(chances.argmax(axis=1))), model.n_labels_[rows]
-        known = model.intervals(items=rows)
-        yield pa.table(label_columns(ids[rows], labels, model.classes_, chances, counts, known))
-
-
-def annotator_table(run: Refinement) -> Any:
+def annotator_table(run: Refinement) -> pa.Table:
     """One row an annotator: labels, agreement, information per label, and what the model knows of them."""
-    import pandas as pd
+    import pyarrow as pa
 
     from dissensus.annotators.informativeness import agreement_and_information
 
     annotations = run.annotations
-    agreement, information = agreement_and_information(annotations)
-    columns = pd.DataFrame(
-        {
-            "annotator": annotations.annotators,
-            "n_labels": annotations.annotator_load,
-            "agreement": agreement,
-            "information": information,
-        }
-    )
-    known = getattr(run.model, "annotator_frame", None)
-    return (
-        columns
-        if known is None
-        else columns.join(pd.DataFrame(known()).drop(columns=["annotator", "n_labels"], errors="ignore"))
-    )
+    columns: dict[str, Any] = {
+        "annotator": annotations.annotator_vocabulary.arrow,
+        "n_labels": annotations.annotator_load,
+    }
+    if annotations.label_type != "numeric":
+        columns["agreement"], columns["information"] = agreement_and_information(annotations)
+    known: dict[str, Any] = getattr(run.model, "annotator_frame", dict)()
+    return pa.table(dict(known) | columns).select(list(dict.fromkeys([*columns, *known])))
 
 
 def share_right(run: Refinement) -> float | None:
@@ -357,7 +341,7 @@ def share_right(run: Refinement) -> float | None:
     if run.gold is not None:
         return run.gold.cross_fitted.value
     items = judged_items(run.annotations)
-    if not len(items):
+    if not len(items) or run.annotations.label_type == "numeric":
         return None
     return float(right_rows(run.annotations, run.model.label_distributions_, items).mean())
 

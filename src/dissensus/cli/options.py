@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from dissensus.cli.app import in_shell_words
 from dissensus.cli.terminal import note, say
 from dissensus.execution.progress import shown
 
@@ -202,8 +203,9 @@ class Reading(Columns):
         with shown() as progress:
             progress(f"reading {file.name}", 0.0)
             annotations = read_annotations(file, **self.settings())
+        options = {f"--{one.name.replace('_', '-')}" for one in dataclasses.fields(self)}
         for remark in annotations.notes if aloud else ():
-            note(remark)
+            note(in_shell_words(remark, options))
         return annotations
 
 

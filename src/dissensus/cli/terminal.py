@@ -89,6 +89,8 @@ def amounts(annotations: Annotations) -> str:
     """How much there is of everything, on one line."""
     labels, items = count(annotations.n_labels, "label"), count(annotations.n_items, "item")
     classes = count(annotations.n_classes, "class", "classes")
+    if annotations.label_type == "numeric":
+        classes = count(annotations.n_classes, "different number")
     by = "" if annotations.anonymous else f" by {count(annotations.n_annotators, 'annotator')}"
     return f"{labels}{by} on {items}, {classes}"
 

@@ -3,8 +3,9 @@
 ``item``, ``label``, ``p_<class>`` for every class, ``entropy`` (nats), ``n_labels``; where a model knows how
 sure it is, before the entropy also ``low_<class>`` and ``high_<class>``, a credible interval of the class's
 share, ``sure``, the probability that the label is the population's most common answer, and ``worth``: so many
-labels drawn from the whole population would tell as much about the item. Whoever writes or reads such a table
-takes the names from here.
+labels drawn from the whole population would tell as much about the item. Numeric ratings have ``item``,
+``estimate``, ``low``, ``high`` and ``n_labels``. Whoever writes or reads such a table takes the names from
+here.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dissensus.numerics import Array
 ITEM, LABEL, ENTROPY, N_LABELS = "item", "label", "entropy", "n_labels"
 PROBABILITY, LOW, HIGH = "p_", "low_", "high_"  # and the name of the class
 SURE, WORTH = "sure", "worth"
+ESTIMATE = "estimate"
 
 
 class Uncertainty(Protocol):
@@ -60,6 +62,12 @@ def label_columns(
         columns |= {f"{HIGH}{name}": known.high[:, p] for p, name in enumerate(classes)}
         columns |= {SURE: known.sure, WORTH: known.worth}
     return columns | {ENTROPY: entropy_rows(chances), N_LABELS: n_labels}
+
+
+def rating_columns(items: Any, estimates: Array, reach: Array, n_labels: Any) -> dict[str, Any]:
+    """The columns of numeric ratings: what the population would rate each item, and an interval of that."""
+    ends = {"low": estimates - reach, "high": estimates + reach}
+    return {ITEM: items, ESTIMATE: estimates, **ends, N_LABELS: n_labels}
 
 
 def probability_columns(columns: Sequence[str]) -> dict[str, str]:

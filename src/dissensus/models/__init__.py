@@ -36,13 +36,16 @@ FEATURE_MODELS = {
     "ldlnm": "dissensus.models.ldlnm.model:LDLNM",
 }
 
+# Models of labels that are no classes.
+KIND_MODELS = {"ratings": "dissensus.models.ratings:NumericRatings"}
+
 RUN_SETTINGS = ("seed", "n_jobs", "estimate")  # settings of a run rather than of a model
 CLUSTER_SETTINGS = {"n_item_clusters": "n_items", "n_annotator_clusters": "n_annotators"}
 
 
 def model_class(name: str) -> type[Model]:
     """The class of a model, by its name on the command line or its class name."""
-    known = MODELS | FEATURE_MODELS
+    known = MODELS | FEATURE_MODELS | KIND_MODELS
     for short, home in known.items():
         module, title = home.split(":")
         if name in (short, title):
@@ -74,7 +77,7 @@ def build_model(
 def name_of(model: Model) -> str:
     """The model's name on the command line."""
     title = type(model).__name__
-    known = MODELS | FEATURE_MODELS
+    known = MODELS | FEATURE_MODELS | KIND_MODELS
     return next((short for short, home in known.items() if home.endswith(f":{title}")), title)
 
 

@@ -30,6 +30,7 @@ Array = NDArray[np.float64]
 
 VOCABULARIES = ("item", "annotator", "class")
 COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "prior_worth_", "n_labels_", "trace_")
+PIECE = 1 << 16  # items whose refined labels are put together at a time
 SCORE_ROWS = 1 << 16  # label rows scored at a time
 WORTHS = np.geomspace(0.1, 300, 33)  # numbers of labels that the crowd's shares may be worth
 UNKNOWN_WORTH = 1.5  # where no item has two labels, so that nothing tells
@@ -53,7 +54,8 @@ class Model(Savable):
     ``stopped_`` (why the fit ended) and, per model, what else it learned.
     """
 
-    # Fitted arrays that a saved model keeps.
+    # Fitted arrays that a saved model keeps: those that most have, and its own.
+    _common_arrays: ClassVar[tuple[str, ...]] = COMMON_ARRAYS
     _arrays: ClassVar[tuple[str, ...]] = ()
     _needs_annotators: ClassVar[bool] = False
     _label_types: ClassVar[tuple[LabelType, ...]] = ("nominal", "ordinal", "multi", "pairwise")
@@ -91,7 +93,8 @@ class Model(Savable):
             twin._remember(known)
             with resources.run(known, identity, needs, getattr(self, "n_jobs", 1)) as run:
                 twin._fit(known, run, **given)
-            twin.prior_worth_ = np.asarray(worth_of_shares(known))
+            if "prior_worth_" in self._common_arrays:
+                twin.prior_worth_ = np.asarray(worth_of_shares(known))
             twin._lay_out()
         return self
 
@@ -237,12 +240,8 @@ class Model(Savable):
 
     def log_chances(self, hidden: Any, annotators: bool = True) -> Array:
         """log P(label | item, annotator) of every label of ``hidden``, or log P(label | item)."""
-        self._check_fitted()
-        known = self._in_own_classes(as_annotations(hidden))
-        if not known.n_labels:
-            raise DataError("there is no label to score; give at least one")
-        item = _translate(known.item, known.item_vocabulary, self.item_vocabulary_)
-        annotator = _translate(known.annotator, known.annotator_vocabulary, self.annotator_vocabulary_)
+        known, item, annotator = self._codes_of_hidden(hidden)
+        known = self._in_own_classes(known)
         logs = np.empty(known.n_labels)
         for rows in _batches(known.n_labels):
             chances = (
@@ -254,6 +253,16 @@ class Model(Savable):
             with np.errstate(divide="ignore"):
                 logs[rows] = np.log(given[:, 0])
         return logs
+
+    def _codes_of_hidden(self, hidden: Any) -> tuple[Annotations, Codes, Codes]:
+        """Labels to be scored, with this model's codes of their items and annotators (−1: never seen)."""
+        self._check_fitted()
+        known = as_annotations(hidden)
+        if not known.n_labels:
+            raise DataError("there is no label to score; give at least one")
+        item = _translate(known.item, known.item_vocabulary, self.item_vocabulary_)
+        annotator = _translate(known.annotator, known.annotator_vocabulary, self.annotator_vocabulary_)
+        return known, item, annotator
 
     def _in_own_classes(self, known: Annotations) -> Annotations:
         """The annotations with label codes of this model's classes."""
@@ -282,23 +291,31 @@ class Model(Savable):
         sure = 1 - betainc(first, second, 0.5) if mean.shape[1] > 1 else np.ones(len(mean))
         return Intervals(np.minimum(low, answers), np.maximum(high, answers), sure, worth)
 
-    def to_frame(self, interval: float = 0.9) -> Any:
+    def to_frame(self, interval: float | None = None) -> Any:
         """One row an item: item, label, ``p_<class>`` for every class, entropy (nats), n_labels.
 
-        Then ``low_<class>``, ``high_<class>`` (a credible interval of this size for each share), ``sure``
+        Then ``low_<class>``, ``high_<class>`` (a credible interval of this size, 0.9 unless
+        told otherwise, for each share), ``sure``
         (the probability that the label is the most common answer) and ``worth`` (so many labels of the
         population would tell as much); ``intervals_are`` says whether they are sampled or approximate.
         """
         self._check_fitted()
+        rule = real(0.0, 1.0, open_low=True)
+        if interval is not None and not rule.holds(interval):
+            raise bad_parameter("to_frame", "interval", rule.words, interval)
+        columns = next(self.label_pieces(interval, size=max(len(self.n_labels_), 1)))
+        return make_frame(columns | {"item": self.items_}, self.frame_kind_)
+
+    def label_pieces(self, interval: float | None = None, size: int = PIECE) -> Iterator[dict[str, Any]]:
+        """The columns of refined labels, some items at a time; ids stay in Arrow's hands."""
         from dissensus.io.labels_file import label_columns
 
-        rule = real(0.0, 1.0, open_low=True)
-        if not rule.holds(interval):
-            raise bad_parameter("to_frame", "interval", rule.words, interval)
-        chances, known = self.label_distributions_, self.intervals(interval)
-        labels = self.classes_[chances.argmax(axis=1)]
-        columns = label_columns(self.items_, labels, self.classes_, chances, self.n_labels_, known)
-        return make_frame(columns, self.frame_kind_)
+        ids = self.item_vocabulary_.arrow
+        for first in range(0, max(len(ids), 1), size):
+            rows = slice(first, first + size)
+            chances = self.label_distributions_[rows]
+            labels, known = self.classes_[chances.argmax(axis=1)], self.intervals(interval or 0.9, rows)
+            yield label_columns(ids[rows], labels, self.classes_, chances, self.n_labels_[rows], known)
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView | None:
         """What it knows about clusters; None for a model without any.
@@ -314,7 +331,7 @@ class Model(Savable):
 
     def _state(self) -> tuple[Header, Arrays]:
         """What a file keeps: the fitted arrays and the ids, and how the fit ended."""
-        arrays = {name: getattr(self, name) for name in (*COMMON_ARRAYS, *self._arrays)}
+        arrays = {name: getattr(self, name) for name in (*self._common_arrays, *self._arrays)}
         for what in VOCABULARIES:
             arrays |= pack_ids(what, getattr(self, f"{what}_vocabulary_"))
         facts = {"stopped": self.stopped_, "frame_kind": self.frame_kind_, "label_type": self.label_type_}
@@ -323,7 +340,7 @@ class Model(Savable):
     def _restore(self, facts: Header, arrays: Arrays) -> None:
         for what in VOCABULARIES:
             setattr(self, f"{what}_vocabulary_", unpack_ids(what, arrays))
-        for name in (*COMMON_ARRAYS, *self._arrays):
+        for name in (*self._common_arrays, *self._arrays):
             setattr(self, name, arrays[name])
         self.stopped_, self.frame_kind_ = facts["stopped"], facts["frame_kind"]
         self.label_type_ = facts["label_type"]

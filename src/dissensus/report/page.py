@@ -31,6 +31,7 @@ from dissensus.io.atomic import atomic_path
 from dissensus.io.results import finite
 from dissensus.models import title_of
 from dissensus.models.base import Model, as_annotations
+from dissensus.models.ratings import NumericRatings
 from dissensus.report import sentences
 from dissensus.report.annotators import (
     annotator_columns,
@@ -51,6 +52,7 @@ from dissensus.report.items import (
     true_classes,
 )
 from dissensus.report.quality import COUNTS_TITLE, quality_content, search_content, trace_content
+from dissensus.report.ratings import ratings_page
 from dissensus.selection.compare import HeldOut
 
 if TYPE_CHECKING:
@@ -109,11 +111,18 @@ def write_report(
         True or False, a function told (what, share done), or None: a bar on a terminal.
     """
     known = as_annotations(annotations)
+    title = title or f"{title_of(model)}: {known.n_items:,} items"
+    if isinstance(model, NumericRatings):
+        check_match(model, known)
+        with atomic_path(path) as temporary:
+            text = ratings_page(model, known, title, held_out, command, anonymise)
+            temporary.write_text(text, encoding="utf-8", errors="replace")
+        return Path(path)
     with shown(progress) as tell, atomic_path(path) as temporary:
         request = Request(
             model,
             known,
-            title or f"{title_of(model)}: {known.n_items:,} items",
+            title,
             _checked_texts(texts, known),
             anonymise,
             held_out,

@@ -44,8 +44,16 @@ FAST_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     *CANDIDATES[1:],
     ("pgm", {"n_item_clusters": 20, "n_annotator_clusters": 20, "inference": "vb"}),
 )
+#: What is tried for labels that are numbers: annotators' ways and outliers minded, and not.
+RATING_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("ratings", {}),
+    ("ratings", {"bias": False, "scale": False, "robust": False}),
+)
 # Settings for the comparison alone: shorter chains tell as well which model is better.
-FOR_COMPARISON: Mapping[str, Mapping[str, Any]] = {"hpgm": {"n_chains": 2, "n_sweeps": 90}}
+FOR_COMPARISON: Mapping[str, Mapping[str, Any]] = {
+    "hpgm": {"n_chains": 2, "n_sweeps": 90},
+    "ratings": {"n_sweeps": 60},
+}
 
 ESTIMATES: dict[str, Rule] = {"estimate": choice("population", "annotators")}
 FALLBACK = "empirical"  # where nothing can be compared and the first candidate does not apply
@@ -130,6 +138,8 @@ def choose_model(
     (as many as have ``MOST_LABELS`` labels) stands for all.
     """
     check_rules("choose_model", ESTIMATES, estimate=estimate)
+    if annotations.label_type == "numeric":
+        candidates = RATING_CANDIDATES
     why_not = _cannot_compare(annotations, test_size)
     if why_not:
         first, settings = candidates[0]
@@ -237,12 +247,16 @@ def _compared(
 def _scored(model: Model, fitted: Model, kept: Annotations, hidden: Annotations) -> HeldOut:
     """What a fit to the kept labels makes of the hidden ones."""
     logs = np.stack([fitted.log_chances(hidden), fitted.log_chances(hidden, annotators=False)])
-    counts = kept.counts
-    unanimous = (counts.max(axis=1) == counts.sum(axis=1)) & (counts.sum(axis=1) >= UNANIMOUS)
-    shares = fitted.label_distributions_[unanimous, counts[unanimous].argmax(axis=1)]
-    contradicted = int((shares < LEAST_SHARE).sum())
+    contradicted = 0 if kept.label_type == "numeric" else _contradicted(fitted, kept.counts)
     means = [float(row.mean()) for row in logs]
     return HeldOut(model, means[0], means[1], hidden.n_labels, 0.0, contradicted, logs, hidden.item)
+
+
+def _contradicted(fitted: Model, counts: NDArray[np.int64]) -> int:
+    """Unanimous items whose common answer gets less than ``LEAST_SHARE``."""
+    unanimous = (counts.max(axis=1) == counts.sum(axis=1)) & (counts.sum(axis=1) >= UNANIMOUS)
+    shares = fitted.label_distributions_[unanimous, counts[unanimous].argmax(axis=1)]
+    return int((shares < LEAST_SHARE).sum())
 
 
 def _sample(annotations: Annotations, seed: int) -> Annotations:
@@ -250,7 +264,7 @@ def _sample(annotations: Annotations, seed: int) -> Annotations:
     if annotations.n_labels <= MOST_LABELS:
         return annotations
     order = np.random.default_rng(seed).permutation(annotations.n_items)
-    within = np.cumsum(annotations.counts.sum(axis=1)[order]) <= MOST_LABELS
+    within = np.cumsum(np.diff(annotations.item_pointers)[order]) <= MOST_LABELS
     return annotations.take_items(np.sort(order[within]))
 
 
