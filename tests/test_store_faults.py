@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import os
+import shutil
 import subprocess
 import sys
+import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import dissensus as ds
 from cli_help import tree
 from dissensus.errors import DataError
-from dissensus.io.store.files import MANIFEST
+from dissensus.io.store.files import COLUMNS, MANIFEST
 from dissensus.io.store.packing import workspace
 from store_help import few_rows, random_rows, write_rows
 
@@ -188,3 +195,98 @@ def test_a_code_beyond_its_vocabulary_is_refused(
     ds.pack(two_files, tmp_path / "store")
     with pytest.raises(DataError, match="shard 1 of 1 in annotator-codes"):
         ds.open_annotations(tmp_path / "store")
+
+
+# ---- a store that somebody forged: every checksum fits, and the content does not -----------------------
+
+
+def forge(store: Path, change: Callable[[dict[str, Any], dict[str, bytearray]], None]) -> None:
+    """Change a store's manifest and bytes, and compute every checksum anew."""
+    manifest = json.loads((store / MANIFEST).read_bytes())
+    manifest.pop("seal")
+    names = {what: file["name"] for what, file in manifest["files"].items()}
+    content = {what: bytearray((store / name).read_bytes()) for what, name in names.items()}
+    change(manifest, content)
+    for what, data in content.items():
+        name = names[what]
+        (store / name).write_bytes(data)
+        manifest["files"][what] |= {"bytes": len(data), "crc32": zlib.crc32(data)}
+    for shard in manifest["shards"]:
+        part = slice(4 * shard["first_row"], 4 * (shard["first_row"] + shard["n_rows"]))
+        shard["crc32"] = [zlib.crc32(content[f"{what}-codes"][part]) for what in COLUMNS]
+    text = json.dumps(manifest, sort_keys=True)
+    (store / MANIFEST).write_text(json.dumps(manifest | {"seal": hashlib.sha256(text.encode()).hexdigest()}))
+
+
+def put(what: str, row: int, value: int, kind: str = "<i4") -> Callable[[Any, dict[str, bytearray]], None]:
+    """Another number at a place of a file."""
+
+    def change(_: Any, content: dict[str, bytearray]) -> None:
+        np.frombuffer(content[what], kind)[row] = value
+
+    return change
+
+
+def shards(*rows: tuple[int, int, int]) -> Callable[[dict[str, Any], Any], None]:
+    """Another list of shards."""
+
+    def change(manifest: dict[str, Any], _: Any) -> None:
+        names = ("first_item", "first_row", "n_rows")
+        manifest["shards"] = [dict(zip(names, row, strict=True)) for row in rows]
+
+    return change
+
+
+def resize(what: str, n: int) -> Callable[[dict[str, Any], dict[str, bytearray]], None]:
+    def change(manifest: dict[str, Any], content: dict[str, bytearray]) -> None:
+        content[what].extend(bytes(n)) if n > 0 else content[what].__delitem__(slice(n, None))
+
+    return change
+
+
+def say(name: str, value: Any) -> Callable[[dict[str, Any], Any], None]:
+    return lambda manifest, _: manifest.update({name: value})
+
+
+FORGERIES = {
+    "an annotator beyond the vocabulary": put("annotator-codes", 3, 99),
+    "a huge label": put("label-codes", 0, 2**31 - 1),
+    "a negative item": put("item-codes", 5, -1),
+    "an item that is not at its place": put("item-codes", 0, 7),
+    "a shard that leaves rows out": shards((0, 0, 100), (20, 200, 200)),
+    "shards that overlap": shards((0, 0, 300), (20, 100, 100)),
+    "a shard beyond the end": shards((0, 0, 4000)),
+    "no shard": shards(),
+    "a negative shard": shards((0, 0, 500), (3, 500, -100)),
+    "a shard of an item that is not there": shards((0, 0, 200), (4000, 200, 200)),
+    "rows that go backwards": put("item-rows", 2, 300, "<i8"),
+    "rows that begin later": put("item-rows", 0, 1, "<i8"),
+    "rows that end later": put("item-rows", -1, 10**9, "<i8"),
+    "a column too short": resize("label-codes", -4),
+    "a column too long": resize("annotator-codes", 40),
+    "ids that lead out of their text": put("item-starts", -1, 10**6),
+    "ids that go backwards": put("annotator-starts", 2, 0),
+    "ids that are no text": put("item-text", 0, 0xFF, "u1"),
+    "fewer items than rows": say("n_items", 3),
+    "more annotators": say("n_annotators", 10**6),
+    "more labels": say("n_labels", 10**12),
+    "a class twice": say("classes", ["yes"] * 5),
+    "fewer classes": say("classes", ["yes"]),
+    "a number that is none": say("n_labels", 400.0),
+}
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_forged_store_is_refused(two_files: list[Path], tmp_path: Path, verify: bool) -> None:
+    def open_it(name: str) -> None:
+        ds.open_annotations(tmp_path / "forged", verify=verify)
+        pytest.fail(name)
+
+    ds.pack(two_files[0], tmp_path / "sound")
+    for name, change in FORGERIES.items():
+        shutil.copytree(tmp_path / "sound", tmp_path / "forged", dirs_exist_ok=True)
+        forge(tmp_path / "forged", change)
+        with pytest.raises(DataError, match=r"forged: .* is damaged; pack the files again"):
+            open_it(name)
+    forge(tmp_path / "sound", lambda manifest, content: None)
+    assert ds.open_annotations(tmp_path / "sound", verify=verify).n_labels == 400

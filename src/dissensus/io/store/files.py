@@ -140,7 +140,9 @@ def _checked(content: dict[str, Any]) -> Manifest:
     manifest = Manifest(**content, files=files, shards=shards)
     counts = manifest.n_labels, manifest.n_items, manifest.n_annotators, manifest.left_out
     named = all(OURS.fullmatch(file.name) for file in files.values())
-    if not named or any(type(n) is not int or n < 0 for n in counts):
+    numbers = [n for shard in shards for n in (shard.first_item, shard.first_row, shard.n_rows, *shard.crc32)]
+    numbers += [n for file in files.values() for n in (file.bytes, file.crc32)]
+    if not named or any(type(n) is not int or n < 0 for n in (*counts, *numbers)):
         raise ValueError
     if manifest.label_type not in (None, *LABEL_TYPES):
         raise ValueError
