@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from sklearn.base import clone
 
 import dissensus as ds
 from dissensus.errors import ModelFileError
-from dissensus.learners.finetuned import _unpack
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 pytest.importorskip("torch")
@@ -113,26 +111,73 @@ def test_it_is_kept_inside_a_guided_classifier(tiny_model: Path, tmp_path: Path,
     assert repr(loaded) == repr(guided)
 
 
-@pytest.mark.parametrize("name", ["../outside.json", "weights.bin", "code.py"])
-def test_a_file_that_smuggles_is_refused(fitted: ds.FineTunedEncoder, tmp_path: Path, name: str):
+SMUGGLED = {
+    "a class of its own": ({"family": "os.system"}, "is unknown"),
+    "another pooling": ({"pooling": "lambda"}, "is unknown"),
+    "foreign code": ({"network": {"auto_map": {"AutoModel": "evil--code.Model"}}}, "auto_map=.* is unknown"),
+    "model_args": ({"network": {"model_kwargs": {"trust_remote_code": True}}}, "model_kwargs=.* is unknown"),
+    "a kernel": ({"network": {"_attn_implementation": "kernels-community/x"}}, "_attn_implementation="),
+    "an activation": ({"network": {"hidden_act": "os.system"}}, "hidden_act=.* is unknown"),
+    "an endless network": ({"network": {"num_hidden_layers": 10**6}}, "num_hidden_layers=1000000 is unknown"),
+    "a size that is none": ({"network": {"hidden_size": True}}, "hidden_size=true is unknown"),
+    "a huge vocabulary": ({"network": {"vocab_size": 10**7}}, "not those of an encoder of these sizes"),
+    "other sizes": ({"network": {"hidden_size": 8}}, "not those of an encoder of these sizes"),
+}
+
+
+@pytest.mark.parametrize("what", SMUGGLED)
+def test_a_file_that_smuggles_is_refused(fitted: ds.FineTunedEncoder, what: str):
     facts, arrays = fitted._state()
-    arrays["file:" + name] = np.zeros(3, np.uint8)
-    with pytest.raises(ModelFileError, match="which no saved encoder has"):
+    change, word = SMUGGLED[what]
+    for name, value in change.items():
+        old = facts["encoder"][name]
+        facts["encoder"][name] = {**old, **value} if isinstance(value, dict) else value
+    with pytest.raises(ModelFileError, match=word):
         clone(fitted)._restore(facts, arrays)
 
 
-@pytest.mark.parametrize(
-    ("modules", "word"),
-    [
-        ([{"idx": 0, "name": "0", "path": "", "type": "os.system"}], "has a part 'os.system'"),
-        ({"type": "sentence_transformers.models.Transformer"}, "not a list of modules"),
-        ([{"idx": 0}], "not a list of modules"),
-    ],
-    ids=["foreign", "no list", "no type"],
-)
-def test_code_of_others_is_refused_before_anything_is_loaded(modules: Any, word: str, tmp_path: Path):
-    content = np.frombuffer(json.dumps(modules).encode(), np.uint8)
-    for name in ("modules.json", "Modules.JSON", "1_Part/../modules.json"):
-        with pytest.raises(ModelFileError, match=word):
-            _unpack(tmp_path, name, content)
-    assert not list(tmp_path.iterdir())
+def test_loading_touches_no_network_and_no_file_of_the_model(
+    fitted: ds.FineTunedEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    texts, _ = sentences(9)
+    fitted.save(tmp_path / "e.safetensors")
+    asked = list[Any]()
+    for name in (
+        "socket.socket.connect",
+        "huggingface_hub.file_download.hf_hub_download",
+        "sentence_transformers.SentenceTransformer.__init__",
+    ):
+        monkeypatch.setattr(name, lambda *given, **_: asked.append(given))
+    loaded = ds.load(tmp_path / "e.safetensors")
+    np.testing.assert_allclose(
+        loaded.label_distributions(texts), fitted.label_distributions(texts), rtol=1e-6
+    )
+    loaded.save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "e.safetensors").read_bytes()
+    assert asked == []
+    _, arrays = fitted._state()
+    assert not any("bin" in name or "json" in name or "/" in name for name in arrays)
+
+
+@pytest.mark.parametrize("how", ["cls", "max", "mean_sqrt_len_tokens"])
+def test_every_pooling_is_that_of_the_library(fitted: ds.FineTunedEncoder, how: str):
+    import torch
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    from dissensus.learners.encoder import _pooled
+
+    hidden = torch.randn(3, 5, 4)
+    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]])
+    theirs = Pooling(4, pooling_mode=how)({"token_embeddings": hidden, "attention_mask": mask})
+    torch.testing.assert_close(_pooled(hidden, mask.unsqueeze(-1).float(), how), theirs["sentence_embedding"])
+
+
+def test_an_encoder_with_other_parts_is_refused_when_it_is_saved(fitted: ds.FineTunedEncoder, tmp_path: Path):
+    from sentence_transformers.sentence_transformer.modules import Dense
+
+    other = clone(fitted)
+    vars(other).update(vars(fitted))
+    other.encoder_ = [*fitted.encoder_, Dense(4, 4)]
+    with pytest.raises(ds.DissensusError, match="Transformer, Pooling, Dense, which no file"):
+        other.save(tmp_path / "x.safetensors")
+    assert list(tmp_path.iterdir()) == []

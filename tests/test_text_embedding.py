@@ -141,9 +141,26 @@ def test_the_cache_holds_bytes_and_no_pickle(encoder, tmp_path: Path):
     ds.embed(["a"], "m", cache_dir=tmp_path)
     (file,) = (tmp_path / "embeddings").iterdir()
     connection = sqlite3.connect(file)
-    ((vector,),) = connection.execute("SELECT vector FROM embedding").fetchall()
+    ((vector,),) = connection.execute("SELECT vector FROM checked").fetchall()
     connection.close()
     np.testing.assert_array_equal(np.frombuffer(vector, np.float32), expected(["a"])[0])
+
+
+def test_a_damaged_vector_is_computed_anew(encoder, tmp_path: Path):
+    sound = ds.embed(["a", "b"], "m", cache_dir=tmp_path)
+    (file,) = (tmp_path / "embeddings").iterdir()
+    with sqlite3.connect(file) as connection:
+        rows = connection.execute("SELECT text, vector FROM checked ORDER BY text").fetchall()
+        other = bytes([rows[0][1][0] ^ 1]) + rows[0][1][1:]
+        connection.execute("UPDATE checked SET vector = ? WHERE text = ?", (other, rows[0][0]))
+    connection.close()
+    encoder.asked.clear()
+    np.testing.assert_array_equal(ds.embed(["a", "b"], "m", cache_dir=tmp_path), sound)
+    assert len(encoder.asked) == 1
+    # It was mended as well: nothing is missing any more.
+    encoder.asked.clear()
+    np.testing.assert_array_equal(ds.embed(["a", "b"], "m", cache_dir=tmp_path), sound)
+    assert encoder.asked == []
 
 
 def test_without_the_cache_nothing_is_written(encoder, tmp_path: Path):

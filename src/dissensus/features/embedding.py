@@ -6,7 +6,7 @@ each batch is filed as soon as it is computed, so a killed run goes on where it 
 The cache is one SQLite file a model, one row a text. SQLite brings what a cache shared by several runs needs:
 a row is there whole or not at all, a killed run leaves every batch it had committed, and two runs may read
 and append at the same time. A vector is stored as the bytes of its float32 numbers under the SHA-256 of its
-text; nothing is unpickled.
+text, with a digest of both: a vector that was damaged is computed anew. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -32,7 +32,12 @@ FILED_TOGETHER = 16 * BATCH  # texts computed between two visits to the disk
 REACH_SECONDS = 10.0  # how long a model hub may take to answer
 LOCK_SECONDS = 60.0  # how long to wait for another run that is writing
 QUERY_SIZE = 500  # texts looked up at a time; SQLite takes at least 999 values in one query
-SCHEMA = "CREATE TABLE IF NOT EXISTS embedding (text BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
+SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS checked (text BLOB PRIMARY KEY, vector BLOB NOT NULL, digest BLOB NOT NULL) "
+    "WITHOUT ROWID"
+)
+# Weights as plain numbers, never a pickle; no code that a model brings along.
+SAFELY: dict[str, Any] = {"trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
 
 
 def embed(
@@ -87,7 +92,9 @@ def load_encoder(model: str | Path | None, device: str | None = None) -> Any:
     if Path(place).is_dir():
         try:
             with _quiet():
-                return sentence_transformers.SentenceTransformer(place, device=device)
+                return sentence_transformers.SentenceTransformer(
+                    place, device=device, local_files_only=True, **SAFELY
+                )
         except (OSError, ValueError, KeyError) as error:
             raise ParameterError(
                 f"{place}: not a sentence-transformers model ({_first_line(error)}); "
@@ -99,10 +106,10 @@ def load_encoder(model: str | Path | None, device: str | None = None) -> Any:
 def _from_hub(sentence_transformers: Any, name: str, device: str | None) -> Any:
     """A model by name: from the hub's local cache, or downloaded if the hub answers."""
     try:
-        return sentence_transformers.SentenceTransformer(name, device=device, local_files_only=True)
+        return sentence_transformers.SentenceTransformer(name, device=device, local_files_only=True, **SAFELY)
     except (OSError, ValueError):
         _check_reachable(name)
-    return sentence_transformers.SentenceTransformer(name, device=device)
+    return sentence_transformers.SentenceTransformer(name, device=device, **SAFELY)
 
 
 def _check_reachable(name: str) -> None:
@@ -194,6 +201,10 @@ def text_key(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
+def _row_digest(key: bytes, content: bytes) -> bytes:
+    return hashlib.blake2b(key + content, digest_size=8).digest()
+
+
 class EmbeddingCache:
     """The vectors of one model, by text."""
 
@@ -213,21 +224,23 @@ class EmbeddingCache:
             for start in range(0, len(keys), QUERY_SIZE):
                 some = keys[start : start + QUERY_SIZE]
                 marks = ",".join("?" * len(some))
-                query = f"SELECT text, vector FROM embedding WHERE text IN ({marks})"
+                query = f"SELECT text, vector, digest FROM checked WHERE text IN ({marks})"
                 found |= {
                     text_of[key]: np.frombuffer(content, np.float32)
-                    for key, content in connection.execute(query, some)
+                    for key, content, digest in connection.execute(query, some)
+                    if digest == _row_digest(key, content)
                 }
         return found
 
     def write(self, texts: Iterable[str], vectors: Vectors) -> None:
-        """Add vectors in one transaction; a text that another run has filed meanwhile keeps its vector."""
-        rows = [
+        """Add vectors in one transaction, or put them in the place of damaged ones."""
+        both = [
             (text_key(text), vector.astype(np.float32).tobytes())
             for text, vector in zip(texts, vectors, strict=True)
         ]
+        rows = [(key, content, _row_digest(key, content)) for key, content in both]
         with self._connection() as connection, connection:
-            connection.executemany("INSERT OR IGNORE INTO embedding VALUES (?, ?)", rows)
+            connection.executemany("INSERT OR REPLACE INTO checked VALUES (?, ?, ?)", rows)
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:

@@ -7,16 +7,11 @@ move together under AdamW, the rate falling linearly to zero. The epoch with the
 
 from __future__ import annotations
 
-import json
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dissensus.errors import ModelFileError, require
+from dissensus.errors import require
 from dissensus.execution.progress import PROGRESS, ShowProgress, counted
 from dissensus.features.embedding import embed, load_encoder
 from dissensus.io.arrays import Arrays, Header
@@ -27,7 +22,6 @@ from dissensus.numerics import Array
 from dissensus.params import ANY, NONE, SEED, integer, real
 
 PREDICT_BATCH = 64
-FILE_PREFIX = "file:"
 
 
 class FineTunedEncoder(Learner):
@@ -192,51 +186,23 @@ class FineTunedEncoder(Learner):
 
         return load_encoder(model, str(pick_device(self.device)))
 
-    # ---- keeping it: the encoder's own files, byte by byte --------------------------------------------
+    # ---- keeping it -----------------------------------------------------------------------------------
 
     def _state(self) -> tuple[Header, Arrays]:
+        from dissensus.learners.encoder import taken_apart
+
         facts, arrays = super()._state()
-        with tempfile.TemporaryDirectory() as folder:
-            self.encoder_.save(folder, create_model_card=False)
-            for name, content in _files(Path(folder)):
-                arrays[FILE_PREFIX + name] = np.frombuffer(content, np.uint8)
-        return facts | {"epoch": self.epoch_, "n_threads": self.n_threads_}, arrays
+        encoder, weights = taken_apart(self.encoder_)
+        facts |= {"epoch": self.epoch_, "n_threads": self.n_threads_, "encoder": encoder}
+        return facts, arrays | weights
 
     def _restore(self, facts: Header, arrays: Arrays) -> None:
         require("torch", "text")
+        require("transformers", "text")
+        from dissensus.learners.encoder import put_together
+        from dissensus.learners.torch_tools import pick_device
+
         super()._restore(facts, arrays)
         check_head(self.coef_, self.intercept_, self.n_classes_)
         self.epoch_, self.n_threads_ = facts["epoch"], facts["n_threads"]
-        with tempfile.TemporaryDirectory() as folder:
-            for name, content in arrays.items():
-                if name.startswith(FILE_PREFIX):
-                    _unpack(Path(folder), name.removeprefix(FILE_PREFIX), content)
-            self.encoder_ = self._load(folder)
-
-
-def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    for file in sorted(folder.rglob("*")):
-        if file.is_file():
-            yield file.relative_to(folder).as_posix(), file.read_bytes()
-
-
-def _unpack(folder: Path, name: str, content: NDArray[Any]) -> None:
-    """Write one of the encoder's files; a name that leads elsewhere, a pickle or foreign code is refused."""
-    place = (folder / name).resolve()
-    if folder.resolve() not in place.parents or place.suffix in {".bin", ".pt", ".pkl", ".py"}:
-        raise ModelFileError(f"the file holds {name!r}, which no saved encoder has")
-    if place.name.casefold() == "modules.json":
-        _check_modules(content.tobytes())
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(content.tobytes())
-
-
-def _check_modules(content: bytes) -> None:
-    """Loading imports the classes named here, so they must be sentence-transformers' own."""
-    try:
-        kinds = [module["type"] for module in json.loads(content)]
-    except (ValueError, TypeError, KeyError):
-        raise ModelFileError("its modules.json is not a list of modules, each with a type") from None
-    for kind in kinds:
-        if not str(kind).startswith("sentence_transformers."):
-            raise ModelFileError(f"its encoder has a part {kind!r}, which is not of sentence-transformers")
+        self.encoder_ = put_together(facts["encoder"], arrays, pick_device(self.device))
