@@ -272,7 +272,10 @@ BAD = {
     "no values": (["select", "votes.csv", "-k", ","], "3:20"),
     "a criterion that is none": (["select", "votes.csv", "-k", "2", "--criterion", "bc"], "bic"),
     "a number of labels that is none": (["recover", "votes.csv", "-r", "x"], "whole numbers"),
-    "too few labels to keep any back": (["recover", "votes.csv"], "no item has 8 + 6"),
+    "too few labels to keep any back": (
+        ["recover", "votes.csv", "--pool", "8", "--min-reserved", "6"],
+        "no item has 8 + 6",
+    ),
     "no run to report": (["report", "thesis", "votes.csv"], "is no directory that dissensus wrote"),
     "a verdict on no labels": (["annotators", "votes.csv", "--min-labels", "0"], "min_labels"),
     "a metric that is none": (["score", "votes.csv", "votes.csv", "--metric", "kll"], "did you mean 'kl'?"),

@@ -23,6 +23,7 @@ from dissensus.evaluation.recovery import (
     additive,
     best_in_hindsight,
     efficiency_words,
+    fitting,
     label_efficiency,
 )
 from dissensus.metrics import kl, kl_rows
@@ -94,7 +95,36 @@ def test_the_reference_and_the_floor_by_hand() -> None:
 
 def test_no_item_with_enough_labels(crowd: ds.Annotations) -> None:
     with pytest.raises(DataError, match=r"no item has 8 \+ 6 annotators \(the most is 12\)"):
-        ds.recover({"fmm": ds.FMM(2)}, crowd)
+        ds.recover({"fmm": ds.FMM(2)}, crowd, pool=8, min_reserved=6)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([20] * 60 + [3] * 900, (8, 6)),  # sixty items are enough to compare on, whatever the others have
+        ([10] * 60, (6, 4)),  # 10 in the proportion 8 : 6
+        ([20] * 5 + [6] * 95, (3, 3)),  # five are too few: a tenth has 6
+        ([3] * 200, (2, 1)),
+        ([2] + [1] * 30, (1, 1)),  # the one item there is
+    ],
+)
+def test_the_reservation_fits_the_data(sizes: list[int], expected: tuple[int, int]) -> None:
+    assert fitting(np.array(sizes), None, None) == expected
+
+
+def test_what_can_be_concluded_is_said(crowd: ds.Annotations) -> None:
+    found = ds.recover({"counts": ds.EmpiricalDistribution()}, crowd, n_draws=1, n_boot=10, n_jobs=1)
+    assert (found.pool, found.min_reserved) == (7, 5)
+    assert [one.labels_shown for one in found.results] == [1, 2, 4]
+    assert found.notes[0].startswith(
+        "items have few annotators: at most 7 are shown and at least 5 kept back"
+    )
+    sparse = ds.simulate(60, 10, 3, labels_per_item=3).annotations
+    few = ds.recover({"counts": ds.EmpiricalDistribution()}, sparse, n_draws=1, n_boot=10, n_jobs=1)
+    assert "but not how close either is" in few.notes[1]
+    plenty = ds.simulate(60, 20, 3, labels_per_item=15).annotations
+    full = ds.recover({"counts": ds.EmpiricalDistribution()}, plenty, n_draws=1, n_boot=10, n_jobs=1)
+    assert (full.pool, full.min_reserved, full.notes) == (8, 6, [])
 
 
 def annotated(sizes: list[int]) -> ds.Annotations:

@@ -63,12 +63,17 @@ class Comparison:
         str, _compared("--annotator-clusters", "-l", metavar="4,8", help="Likewise, of annotator clusters.")
     ] = "4,8"
     labels_shown: Annotated[
-        str, _compared("--labels-shown", "-r", metavar="1,2,4,8", help="Labels per item that a model sees.")
-    ] = "1,2,4,8"
-    pool: Annotated[int, _compared("--pool", metavar="N", help="Labels per item that may be shown.")] = 8
+        str | None,
+        _compared("--labels-shown", "-r", metavar="1,2,4,8", help="Labels per item that a model sees."),
+    ] = None
+    pool: Annotated[
+        int | None,
+        _compared("--pool", metavar="N", help="Labels per item that may be shown (8, or what there is)."),
+    ] = None
     min_reserved: Annotated[
-        int, _compared("--min-reserved", metavar="N", help="Labels per item kept back, at least.")
-    ] = 6
+        int | None,
+        _compared("--min-reserved", metavar="N", help="Labels per item kept back, at least (6, or less)."),
+    ] = None
     draws: Annotated[int, _compared("--draws", metavar="N", help="How often labels are drawn.")] = 5
     weight_by: Annotated[
         str | None,
@@ -98,7 +103,7 @@ class Comparison:
     def settings(self) -> dict[str, Any]:
         """How labels are drawn and reserved, by the library's names."""
         return {
-            "labels_shown": parse_wholes(self.labels_shown),
+            "labels_shown": None if self.labels_shown is None else parse_wholes(self.labels_shown),
             "pool": self.pool,
             "min_reserved": self.min_reserved,
             "n_draws": self.draws,
@@ -157,6 +162,8 @@ def recover(
 def _show(found: Recovery) -> None:
     if found.n_left_out:
         note(f"{count(found.n_left_out, 'item')} with too few labels took no part")
+    for words in found.notes:
+        note(words)
     kept = f"{found.n_reserved:.1f} labels kept back each"
     say(f"{count(found.n_items, 'item')}, {kept}; no estimate does better than {found.floor:.4f} on average")
     rows = [

@@ -7,6 +7,8 @@ than the *sampling floor*: what the true distribution itself would score against
 
 Whole (item, annotator) pairs are drawn and reserved, so "R labels" are the answers of R annotators. Items
 with fewer than ``pool + min_reserved`` pairs take no part: they are neither scored nor shown to any model.
+Both fit themselves to the data: 8 and 6 where enough items have 14 annotators, less in that proportion where
+they have fewer.
 
 The yardstick is the item's own counts with the additive smoothing that is best in hindsight, for every R up
 to the pool. *Label efficiency* reads a model's KL off that curve: how many raw labels per item the counts
@@ -40,6 +42,9 @@ from dissensus.params import stream_seed, trial_copy, with_settings
 Models = Mapping[str, Any] | Sequence[Any]
 
 COUNTS = "counts"
+POOL, RESERVED = 8, 6  # pairs that may be shown and that are reserved, where items have so many
+ENOUGH_ITEMS, ENOUGH_SHARE = 50, 0.1  # so many items, or such a share of them, carry a comparison
+FEW_RESERVED = 4  # reserved labels below which the distance to the population is mostly noise
 WEIGHTS = ("labels", "annotators")
 
 
@@ -96,19 +101,42 @@ class Design:
 
 
 def _too_few(sizes: NDArray[np.int64], pool: int, min_reserved: int) -> DataError:
-    """No item takes part; in the proportion asked for, a tenth of the items allow this pool and reserve."""
-    most = int(sizes.max())
+    """No item takes part: what the items have, and what would work."""
+    most = int(sizes.max(initial=0))
     problem = f"no item has {pool} + {min_reserved} annotators (the most is {most})"
     if most < 2:
         return DataError(f"{problem}; give some items two at least: one to show and one to reserve")
-    tenth = int(np.sort(sizes)[::-1][(len(sizes) - 1) // 10])
-    within = tenth if tenth >= 2 else most
-    smaller = min(max(round(within * pool / (pool + min_reserved)), 1), within - 1)
-    shown = [1 << power for power in range(smaller.bit_length())]
+    smaller, reserved = fitting(sizes, None, None)
+    n_items = int((sizes >= smaller + reserved).sum())
     return DataError(
-        f"{problem}; lower them: pool={smaller}, min_reserved={within - smaller}, labels_shown={shown} "
-        f"leaves {int((sizes >= within).sum()):,} of {len(sizes):,} items"
+        f"{problem}; lower them: pool={smaller}, min_reserved={reserved}, labels_shown="
+        f"{list(powers(smaller))} leaves {n_items:,} of {len(sizes):,} items"
     )
+
+
+def fitting(sizes: NDArray[np.int64], pool: int | None, min_reserved: int | None) -> tuple[int, int]:
+    """``pool`` and ``min_reserved``, those that are None as the items' numbers of pairs allow.
+
+    14 pairs are cut 8 : 6. Where too few items have so many, T pairs are cut in that proportion, T being the
+    most that enough items have: 50 of them, or a tenth.
+    """
+    if pool is not None and min_reserved is not None:
+        return pool, min_reserved
+    ordered = np.sort(sizes)[::-1]
+    enough = min(ENOUGH_ITEMS, max(int(ENOUGH_SHARE * len(sizes)), 1))
+    total = min(int(ordered[min(enough, len(ordered)) - 1]), POOL + RESERVED)
+    total = max(total if total >= 2 else int(ordered[0]), 2)
+    if pool is not None:
+        return pool, max(min(total - pool, RESERVED), 1)
+    if min_reserved is not None:
+        return max(min(total - min_reserved, POOL), 1), min_reserved
+    shown = min(max(round(total * POOL / (POOL + RESERVED)), 1), total - 1)
+    return shown, total - shown
+
+
+def powers(pool: int) -> tuple[int, ...]:
+    """1, 2, 4, … up to the pool."""
+    return tuple(1 << power for power in range(pool.bit_length()))
 
 
 # ---- smoothed counts ----------------------------------------------------------------------------------
@@ -232,6 +260,23 @@ class Recovery:
     n_reserved: float  # labels per item, on average
     n_draws: int
     resamples: Resamples
+    min_reserved: int
+
+    @property
+    def notes(self) -> list[str]:
+        """What can and cannot be concluded from so many labels."""
+        told = []
+        if self.pool + self.min_reserved < POOL + RESERVED:
+            told.append(
+                f"items have few annotators: {self.pool} may be shown and at least {self.min_reserved} are kept "
+                f"back ({POOL} and {RESERVED} where there are enough)"
+            )
+        if self.min_reserved < FEW_RESERVED:
+            told.append(
+                f"so few labels kept back ({self.min_reserved}) say which of two models is closer, but not how "
+                "close either is to the population"
+            )
+        return told
 
     def best(self, name: str, labels_shown: int) -> Recovered:
         """Of a group, the model with the lowest mean KL: chosen in hindsight, like the counts' smoothing."""
@@ -289,6 +334,8 @@ class Recovery:
             "n_left_out": self.n_left_out,
             "reserved_labels_per_item": self.n_reserved,
             "pool": self.pool,
+            "min_reserved": self.min_reserved,
+            "notes": self.notes,
             "n_draws": self.n_draws,
             "floor": self.floor,
             "counts": curve,
@@ -306,10 +353,10 @@ class Recovery:
 def recover(
     models: Models,
     annotations: Any,
-    labels_shown: Sequence[int] = (1, 2, 4, 8),
+    labels_shown: Sequence[int] | None = None,
     *,
-    pool: int = 8,
-    min_reserved: int = 6,
+    pool: int | None = None,
+    min_reserved: int | None = None,
     n_draws: int = 5,
     weight_by: str | None = None,
     smoothing: float = 1e-5,
@@ -327,10 +374,11 @@ def recover(
         Name → model, or → several models: a group, of which the best at each R is reported with its
         settings. A list of models or of their names on the command line does as well.
     labels_shown
-        The R's, each at most ``pool``.
+        The R's, each at most ``pool``; None: 1, 2, 4, … up to it.
     pool, min_reserved
         So many pairs of each item may be shown, all others are reserved; items with fewer than
-        ``pool + min_reserved`` take no part.
+        ``pool + min_reserved`` take no part. None: 8 and 6, or less where items have fewer annotators
+        (``Recovery.notes`` says what can then be concluded).
     n_draws
         How often R of the pool are drawn (R labels of a draw are among its R + 1).
     weight_by
@@ -342,9 +390,15 @@ def recover(
     n_jobs, executor, progress, seed
         As in :func:`dissensus.select`; the result is the same for any number of jobs.
     """
-    _check(labels_shown, pool, min_reserved, n_draws, weight_by)
+    known = as_annotations(annotations)
+    least_pool = None if labels_shown is None or pool is not None else max(labels_shown, default=1)
+    _check(labels_shown, least_pool if pool is None else pool, min_reserved, n_draws, weight_by)
     groups = _groups(models, weight_by)
-    design = Design.of(as_annotations(annotations), pool, min_reserved, seed, smoothing)
+    pool, min_reserved = fitting(pairs_per_item(known), pool, min_reserved)
+    if least_pool is not None and least_pool > pool:  # what was asked to be shown must be in the pool
+        pool, min_reserved = fitting(pairs_per_item(known), least_pool, None)
+    labels_shown = powers(pool) if labels_shown is None else labels_shown
+    design = Design.of(known, pool, min_reserved, seed, smoothing)
     resamples = Resamples(n_draws, design.pool.n_items, n_boot, seed)
     plan = [
         PlannedFit(name, place, R, draw)
@@ -368,16 +422,22 @@ def recover(
         design.reserved.n_labels / design.pool.n_items,
         n_draws,
         resamples,
+        min_reserved,
     )
 
 
 def _check(
-    labels_shown: Sequence[int], pool: int, min_reserved: int, n_draws: int, weight_by: str | None
+    labels_shown: Sequence[int] | None,
+    pool: int | None,
+    min_reserved: int | None,
+    n_draws: int,
+    weight_by: str | None,
 ) -> None:
     for name, value in (("pool", pool), ("min_reserved", min_reserved), ("n_draws", n_draws)):
-        if value < 1:
+        if value is not None and value < 1:
             raise bad_parameter("recover", name, "an int >= 1", value)
-    if not labels_shown or min(labels_shown) < 1 or max(labels_shown) > pool:
+    allowed = not labels_shown or (min(labels_shown) >= 1 and max(labels_shown) <= (pool or POOL))
+    if labels_shown is not None and not (labels_shown and allowed):
         rule = f"whole numbers from 1 to the pool of {pool}"
         raise bad_parameter("recover", "labels_shown", rule, tuple(labels_shown))
     if weight_by not in (None, *WEIGHTS):

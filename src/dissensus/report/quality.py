@@ -17,8 +17,9 @@ from dissensus.execution.progress import Progress
 from dissensus.features.items import carries_features
 from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model
+from dissensus.params import with_settings
 from dissensus.report import sentences
-from dissensus.selection.compare import HeldOut, compare
+from dissensus.selection.compare import FOR_COMPARISON, HeldOut, compare
 
 COUNTS_TITLE = "smoothed counts"
 # what every model is held against: its name on the command line, its name on the page, its settings
@@ -107,7 +108,7 @@ def held_out_table(
 
 def _contenders(model: Model, annotations: Annotations) -> list[Model]:
     rivals = [build_model(name, _fitting(settings, annotations)) for name, _, settings in RIVALS]
-    fresh = type(model)(**model.get_params(deep=False))
+    fresh = with_settings(model, dict(FOR_COMPARISON.get(name_of(model), {})))
     return [fresh, *(rival for rival in rivals if not (rival._needs_annotators and annotations.anonymous))]
 
 
@@ -184,7 +185,7 @@ def quick_worth(model: Model, annotations: Annotations, seed: int) -> dict[str, 
         return None
     chosen = np.random.default_rng([seed, 2]).permutation(enough)[:MOST_ITEMS]
     part = annotations.take_items(np.sort(chosen))
-    fresh = type(model)(**model.get_params(deep=False))
+    fresh = with_settings(model, dict(FOR_COMPARISON.get(name_of(model), {})))
     found = recover(
         {"ours": fresh},
         part,

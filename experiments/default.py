@@ -1,0 +1,302 @@
+"""The default, chosen without hindsight, against every other model at its best setting in hindsight.
+
+Three parts, each from all datasets that allow it:
+
+* *Few labels.* R of an item's labels are shown (1, 2, 4, 8), at least four others are reserved: KL of what
+  ``fit`` gives and of its rivals, and how often its intervals hold the reserved labels.
+* *Hidden labels.* A fifth of the (item, annotator) pairs is hidden, five times: mean −log P of their labels.
+* *Unanimity.* The least share that an answer gets which all of five or more annotators gave.
+
+Run as ``python -m experiments.default [--data DIR] [-o FILE] [--finished FILE] [--part NAME]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom
+
+import dissensus as ds
+from dissensus._version import __version__
+from dissensus.data.annotations import Annotations
+from dissensus.data.rows import pairs_per_item
+from dissensus.evaluation.bootstrap import Interval, Resamples
+from dissensus.evaluation.recovery import Design, additive, best_in_hindsight
+from dissensus.models import title_of
+from dissensus.models.base import Model
+from dissensus.models.hpgm.model import HPGM
+from dissensus.numerics import Array
+from dissensus.paper.datasets import read_dataset
+from dissensus.paper.tables import line, table
+from dissensus.workflow import refine
+from experiments.common import Finished, Values, command_line, write_files
+
+COMMAND = "python -m experiments.default"
+POOL, RESERVED, FEWEST_ITEMS = 8, 4, 90
+SHOWN = (1, 2, 4, 8)
+DRAWS, SPLITS = 2, 5
+HIDDEN_SETS = ("jq1", "jq2", "jq3", "weather_sentiment_amt", "weather_sentiment_cf")
+UNANIMOUS = 5
+
+
+def dataset_names(data: Path) -> list[str]:
+    """The folders that hold labels."""
+    return sorted(folder.name for folder in data.iterdir() if list(folder.glob("annotations.csv*")))
+
+
+def rivals() -> list[Model]:
+    """Every other model, at several settings each."""
+    mixtures = [ds.FMM(K) for K in (4, 8, 16)]
+    sizes = [(6, 4), (12, 8), (20, 8)]
+    graphical = [ds.PGM(K, L, inference=how) for K, L in sizes for how in ("bp", "vb")]
+    return [*mixtures, *graphical, ds.DawidSkene(), ds.CBCC()]
+
+
+# ---- few labels -----------------------------------------------------------------------------------------
+
+
+def few_labels(annotations: Annotations, n_labels: int, draw: int) -> Values:
+    """KL of every item in one draw: the default's, that of each rival, and of smoothed counts."""
+    design = Design.of(annotations, POOL, RESERVED, 0, 1e-5)
+    labels = design.shown(n_labels, draw)
+    default = refine(labels, seed=draw).model
+    found = {"default": default.label_distributions_}
+    for model in rivals():
+        sizes = {"n_item_clusters": labels.n_items, "n_annotator_clusters": labels.n_annotators}
+        if all(getattr(model, name, 0) <= most for name, most in sizes.items()):
+            found[title_of(model)] = model.fit(labels).label_distributions_
+    found["counts"] = additive(labels.counts, best_in_hindsight(design, [labels.counts]))
+    rows = {name: np.round(design.divergence(estimate), 5).tolist() for name, estimate in found.items()}
+    return {"rows": rows, "chosen": title_of(default), "coverage": coverage(default, design)}
+
+
+def coverage(model: Model, design: Design) -> float | None:
+    """How often the middle 90 % of what the model foresees for the reserved counts holds them.
+
+    A share y of a class makes reserved counts Binomial(n, y); over draws of y, u = P(count < c) + U P(count =
+    c) is uniform where the intervals are right. None for a model without draws.
+    """
+    if not isinstance(model, HPGM):
+        return None
+    counts = design.reserved.counts
+    sizes = counts.sum(axis=1, keepdims=True)
+    below, here = np.zeros(counts.shape), np.zeros(counts.shape)
+    for share in model.share_draws_:
+        chance = np.clip(share, 1e-9, 1 - 1e-9)
+        below += binom.cdf(counts - 1, sizes, chance)
+        here += binom.pmf(counts, sizes, chance)
+    place = (below + np.random.default_rng(0).random(counts.shape) * here) / len(model.share_draws_)
+    return float(((place > 0.05) & (place < 0.95)).mean())
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One dataset with R labels shown."""
+
+    dataset: str
+    n_labels: int
+    draws: Sequence[Values]
+
+    def rows(self, name: str) -> Array:
+        """(draws, items): the KL of one estimate."""
+        return np.array([draw["rows"][name] for draw in self.draws])
+
+    @property
+    def best(self) -> str:
+        """The rival with the lowest mean KL."""
+        names = [name for name in self.draws[0]["rows"] if name != "default"]
+        return str(min(names, key=lambda name: float(self.rows(name).mean())))
+
+    @property
+    def gap(self) -> Interval:
+        """The default's KL minus the best rival's, paired."""
+        difference = self.rows("default") - self.rows(self.best)
+        return Resamples(*difference.shape).interval(difference)
+
+    def line(self) -> str:
+        """As the table shows it."""
+        gap, told = self.gap, [draw["coverage"] for draw in self.draws if draw["coverage"] is not None]
+        verdict = "worse" if gap.low > 0 else "better" if gap.high < 0 else "tied"
+        covered = f"{np.mean(told):.3f}" if told else "–"
+        chosen = " / ".join(dict.fromkeys(draw["chosen"] for draw in self.draws))
+        return line(
+            self.dataset,
+            str(self.n_labels),
+            f"{self.rows('default').mean():.4f}",
+            chosen,
+            f"{self.rows(self.best).mean():.4f}",
+            self.best,
+            f"{self.rows('counts').mean():.4f}",
+            f"{gap.value:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]",
+            verdict,
+            covered,
+        )
+
+
+# ---- hidden labels, and unanimity -----------------------------------------------------------------------
+
+
+def hidden_labels(annotations: Annotations, seed: int) -> Values:
+    """Mean −log P of hidden labels given item and annotator, and given the item; and what its chains say."""
+    kept, hidden = annotations.split_labels(0.2, seed)
+    model = ds.HPGM(seed=seed).fit(kept)
+    rhat = dict(zip(model.quantities_, np.round(model.rhat_, 3).tolist(), strict=True))
+    return {"pair": -model.score(hidden), "item": -model.score_items(hidden), "rhat": rhat}
+
+
+def unanimity(folder: Path) -> Values:
+    """The least share of an answer that all annotators of an item gave, five or more of them."""
+    annotations = read_dataset(folder)
+    counts = annotations.counts
+    sizes = counts.sum(axis=1)
+    unanimous = (counts.max(axis=1) == sizes) & (sizes >= UNANIMOUS)
+    model = ds.HPGM().fit(annotations)
+    frame = model.to_frame()
+    shares = model.label_distributions_[unanimous, counts[unanimous].argmax(axis=1)]
+    largest = model.classes_[model.label_distributions_.argmax(axis=1)]
+    return {
+        "n_labels": annotations.n_labels,
+        "unanimous": int(unanimous.sum()),
+        "least": float(shares.min()) if len(shares) else None,
+        "below": int((shares < 0.6).sum()),
+        "label_is_argmax": bool((frame["label"].to_numpy() == largest).all()),
+        "rhat": float(model.rhat_.max()),
+    }
+
+
+# ---- the page -------------------------------------------------------------------------------------------
+
+PAGE = """# The default, measured
+
+Written by `{command}` (dissensus {version}). What `dissensus fit` gives by default is
+chosen without looking at the labels it is judged by; the other models stand here with the setting that turned
+out best, which nobody can know beforehand.
+{parts}"""
+
+FEW = """
+## Few labels
+
+R labels of every item with at least {fewest} are shown ({draws} draws), the others reserved:
+mean KL(reserved ‖ estimate).
+"best other" is the best of smoothed counts, FMM, PGM, Dawid–Skene and CBCC, each at its best setting in
+hindsight. Differences: 95 % of paired resamples of items and draws. Coverage: how often the middle 90 % of
+what the draws foresee for the reserved counts holds them.
+
+{table}
+
+Of {n} cells the default is better in {better}, tied in {tied} and worse in {worse}.
+"""
+
+HIDDEN = """
+## Hidden labels
+
+−log P of the labels of a fifth of the pairs, mean of {splits} splits ± their standard deviation, `HPGM()`
+without any setting; and the largest split-R̂ of the chains' log-likelihood (1: the chains agree).
+
+{table}
+"""
+
+UNANIMITY = """
+## Answers that everybody gave
+
+Items whose five or more labels agree: the least share of that answer in a fit of `HPGM()` to all labels.
+
+{table}
+"""
+
+
+def few_part(data: Path, finished: Finished) -> str:
+    """The table of few labels."""
+    cells = []
+    for name in dataset_names(data):
+        annotations = read_dataset(data / name)
+        if (pairs_per_item(annotations) >= POOL + RESERVED).sum() < FEWEST_ITEMS:
+            continue
+        for n_labels in SHOWN:
+            draws = [
+                finished.measured(
+                    f"few | {name} | {n_labels} | {draw}", partial(few_labels, annotations, n_labels, draw)
+                )
+                for draw in range(DRAWS)
+            ]
+            cells.append(Cell(name, n_labels, draws))
+    head = [
+        "dataset",
+        "R",
+        "default",
+        "chosen",
+        "best other",
+        "which",
+        "counts",
+        "difference",
+        "",
+        "coverage",
+    ]
+    gaps = [cell.gap for cell in cells]
+    better, worse = sum(gap.high < 0 for gap in gaps), sum(gap.low > 0 for gap in gaps)
+    return FEW.format(
+        fewest=POOL + RESERVED,
+        draws=DRAWS,
+        table=table(head, [cell.line() for cell in cells]),
+        n=len(cells),
+        better=better,
+        tied=len(cells) - better - worse,
+        worse=worse,
+    )
+
+
+def hidden_part(data: Path, finished: Finished) -> str:
+    """The table of hidden labels."""
+    rows = []
+    for name in HIDDEN_SETS:
+        annotations = read_dataset(data / name)
+        found = [
+            finished.measured(f"hidden | {name} | {seed}", partial(hidden_labels, annotations, seed))
+            for seed in range(SPLITS)
+        ]
+        told = [f"{np.mean([one[key] for one in found]):.4f} ± {np.std([one[key] for one in found]):.4f}"
+                for key in ("pair", "item")]  # fmt: skip
+        rows.append(line(name, *told, f"{max(one['rhat']['log-likelihood'] for one in found):.2f}"))
+    return HIDDEN.format(
+        splits=SPLITS, table=table(["dataset", "given item and annotator", "given the item", "R̂"], rows)
+    )
+
+
+def unanimous_part(data: Path, finished: Finished) -> str:
+    """The table of unanimous items."""
+    rows = []
+    for name in dataset_names(data):
+        found = finished.measured(f"unanimous | {name}", partial(unanimity, data / name))
+        least = "–" if found["least"] is None else f"{found['least']:.3f}"
+        sizes = [f"{found[key]:,}" for key in ("n_labels", "unanimous")]
+        is_argmax = "yes" if found["label_is_argmax"] else "no"
+        rows.append(line(name, *sizes, least, str(found["below"]), is_argmax))
+    head = ["dataset", "labels", "unanimous items", "least share", "below 0.6", "label = largest share"]
+    return UNANIMITY.format(table=table(head, rows))
+
+
+PARTS: dict[str, Callable[[Path, Finished], str]] = {
+    "few": few_part,
+    "hidden": hidden_part,
+    "unanimous": unanimous_part,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure the parts asked for, and write the page when all are there."""
+    parser = command_line(COMMAND, "The default against the others", "docs/results/default.md", finished=True)
+    parser.add_argument("--part", choices=list(PARTS), action="append", help="only this; repeatable")
+    options: Any = parser.parse_args(arguments)
+    finished = Finished(options.finished)
+    wanted = options.part or list(PARTS)
+    texts = "".join(PARTS[name](options.data, finished) for name in wanted)
+    write_files(options.output, PAGE.format(command=COMMAND, version=__version__, parts=texts))
+
+
+if __name__ == "__main__":
+    main()
