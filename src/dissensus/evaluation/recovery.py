@@ -268,13 +268,13 @@ class Recovery:
         told = []
         if self.pool + self.min_reserved < POOL + RESERVED:
             told.append(
-                f"items have few annotators: {self.pool} may be shown and at least {self.min_reserved} are kept "
+                f"items have few annotators: {self.pool} may be shown, at least {self.min_reserved} are kept "
                 f"back ({POOL} and {RESERVED} where there are enough)"
             )
         if self.min_reserved < FEW_RESERVED:
             told.append(
-                f"so few labels kept back ({self.min_reserved}) say which of two models is closer, but not how "
-                "close either is to the population"
+                f"so few labels kept back ({self.min_reserved}) say which of two models is closer, but not "
+                "how close either is to the population"
             )
         return told
 
