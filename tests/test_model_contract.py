@@ -38,6 +38,12 @@ SMALL: dict[str, dict[str, Any]] = {
     "ibcc": {"max_iter": 15},
     "ebcc": {"n_subtypes": 2, "max_iter": 10},
     "log-linear": {"max_iter": 15},
+    "mace": {"max_iter": 15},
+    "glad": {"max_iter": 10},
+    "zero-based-skill": {"max_iter": 10},
+    "bwa": {"max_iter": 10},
+    "kos": {"max_iter": 10},
+    "m-msr": {"max_iter": 20},
     "pgm": {"n_item_clusters": 3, "n_annotator_clusters": 2, "max_iter": 20},
     "hpgm": {"n_item_clusters": 4, "n_annotator_clusters": 3, "n_chains": 2, "n_sweeps": 20},
 }

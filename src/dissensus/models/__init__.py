@@ -26,6 +26,13 @@ MODELS = {
     "ibcc": "dissensus.models.ibcc:IBCC",
     "ebcc": "dissensus.models.ebcc:EBCC",
     "log-linear": "dissensus.models.log_linear:LogLinear",
+    "mace": "dissensus.models.mace:MACE",
+    "glad": "dissensus.models.glad:GLAD",
+    "wawa": "dissensus.models.weighted:Wawa",
+    "zero-based-skill": "dissensus.models.weighted:ZeroBasedSkill",
+    "bwa": "dissensus.models.weighted:BWA",
+    "kos": "dissensus.models.kos:KOS",
+    "m-msr": "dissensus.models.mmsr:MMSR",
     "pgm": "dissensus.models.pgm.model:PGM",
     "hpgm": "dissensus.models.hpgm.model:HPGM",
 }

@@ -97,6 +97,10 @@ def _posterior_step(layout: CellLayout, log_given: Array, log_psi: Array, logs: 
     return w, float(evidence.sum())
 
 
+def _score_step(layout: CellLayout, weights: Array) -> Array:
+    return np.asarray(layout.matrix @ weights[layout.cells])
+
+
 def _e_step(layout: CellLayout, log_given: Array, log_psi: Array, logs: Array) -> ExpectedPart:
     w, evidence = _posterior_step(layout, log_given, log_psi, logs)
     counts, mass = np.asarray(layout.transposed @ w), column_sums(w)
@@ -179,6 +183,10 @@ class Crowd:
         crowd = self.class_counts.astype(np.float64)
         return np.concatenate(list(self.work.map(_guess_step, own, guess=guess, crowd=crowd)))
 
+    def scores(self, weights: Array) -> Array:
+        """(items, K): Σ_cells S_m,(n,y) weights_nky, the sums of (1) alone."""
+        return np.concatenate(list(self.work.map(_score_step, weights=_by_cell(weights))))
+
     def counts(self, w: Array) -> Array:
         """(annotators, true classes, answers): expected label counts (2) for given beliefs (items, K)."""
         return self.given(w).counts
@@ -260,6 +268,13 @@ def gold_prior(annotations: Annotations) -> Array:
         known = np.flatnonzero(annotations.gold >= 0)
         prior[known] = np.eye(annotations.n_classes)[annotations.gold[known]]
     return prior
+
+
+def gold_signs(given: Array, annotations: Annotations) -> Array:
+    """(items, classes): 1 at the class that an item is known to be of, −1 at others; 0 where it is not."""
+    table = np.broadcast_to(given, (annotations.n_items, annotations.n_classes))
+    known = (table > 0).sum(axis=1, keepdims=True) == 1
+    return np.where(known, np.where(table > 0, 1.0, -1.0), 0.0)
 
 
 def damping(counts: NDArray[np.int64], unseen: float) -> Array:

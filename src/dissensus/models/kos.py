@@ -1,0 +1,97 @@
+"""KOS: messages between items and annotators, no model of either (Karger, Oh & Shah, NIPS 2011).
+
+For two classes, a label is A_mn = ±1, and every label carries a reliability y_{n→m}, at first from N(1, 1):
+
+    x_{m→n} = Σ_{n' ≠ n} A_mn' y_{n'→m},        y_{n→m} = Σ_{m' ≠ m} A_m'n x_{m'→n}                    (1)
+
+and at last item m is sign(Σ_n A_mn y_{n→m}). Messages are scaled to mean square one in every round, which (1)
+does not see and floating point is glad of. With more classes, each stands against the rest. ``posterior_`` is
+no probability here: it is the share of the weighted votes for a class,
+
+    (1 + Σ_n A_mn y_{n→m} / Σ_n |y_{n→m}|) / 2.                                                         (2)
+
+An item with gold sends messages of the size of the others' and of the sign of its gold.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dissensus.data.annotations import Annotations
+from dissensus.execution.memory import Needs
+from dissensus.execution.run import Run
+from dissensus.models.confusion import Crowd, both, gold_signs
+from dissensus.models.weighted import VoteModel
+from dissensus.numerics import Array, normalised
+from dissensus.params import SEED, integer
+
+
+def scaled(messages: Array) -> Array:
+    """Mean square one; messages that are all 0 stay."""
+    size = float(np.sqrt(np.mean(messages**2)))
+    return messages / size if size > 0 else messages
+
+
+def reliabilities(annotations: Annotations, sign: Array, start: Array, gold: Array, rounds: int) -> Array:
+    """(labels,): y_{n→m} after so many rounds (1); ``gold`` (items,) is ±1, or 0 where it is not known."""
+    item, annotator = annotations.item, annotations.annotator
+    M, N, y = annotations.n_items, annotations.n_annotators, start
+    for _ in range(rounds):
+        said = sign * y
+        x = scaled(np.bincount(item, said, minlength=M)[item] - said)
+        x = np.where(gold[item] != 0, gold[item], x)
+        said = sign * x
+        y = scaled(np.bincount(annotator, said, minlength=N)[annotator] - said)
+    return y
+
+
+class KOS(VoteModel):
+    """Iterative message passing between items and annotators, with a random start."""
+
+    _rules = {**VoteModel._rules, "max_iter": integer(1), "seed": SEED}
+
+    def __init__(
+        self,
+        *,
+        max_iter: int = 100,
+        estimate: str = "truth",
+        weight_by: str = "labels",
+        seed: int = 0,
+        n_jobs: int = -1,
+    ) -> None:
+        self.max_iter = max_iter
+        self.estimate = estimate
+        self.weight_by = weight_by
+        self.seed = seed
+        self.n_jobs = n_jobs
+
+    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
+        usual = super()._needs(annotations, itemsize, **given)
+        return Needs(usual.fixed + 8 * 8 * annotations.n_labels, usual.layout_bytes, 0, usual.working)
+
+    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
+        crowd, P = Crowd.of(annotations, run), annotations.n_classes
+        given = self._known_before(item_prior, annotations)
+        gold = gold_signs(given, annotations)
+        start = np.random.default_rng(self.seed).normal(1.0, 1.0, annotations.n_labels)
+        shares, skills = np.empty((annotations.n_items, P)), np.zeros(annotations.n_annotators)
+        for k in range(P):
+            if P == 2 and k == 1:  # the other side of the same votes
+                shares[:, 1] = 1.0 - shares[:, 0]
+                break
+            shares[:, k], skill = self._one_class(annotations, k, start, gold[:, k])
+            skills += skill / P
+        self._keep(crowd, annotations, both(normalised(shares), given), skills)
+        self.trace_, self.stopped_ = np.zeros(0), "max_iter"
+
+    def _one_class(self, annotations: Annotations, k: int, start: Array, gold: Array) -> tuple[Array, Array]:
+        """(items,): the share (2) of the votes for class k against the rest; (annotators,): mean of y."""
+        M, N = annotations.n_items, annotations.n_annotators
+        sign = np.where(annotations.label == k, 1.0, -1.0)
+        y = reliabilities(annotations, sign, start, gold, self.max_iter)
+        votes = np.bincount(annotations.item, sign * y, minlength=M)
+        size = np.bincount(annotations.item, np.abs(y), minlength=M)
+        mean = np.bincount(annotations.annotator, y, minlength=N) / np.maximum(annotations.annotator_load, 1)
+        return 0.5 + 0.5 * np.divide(votes, size, out=np.zeros(M), where=size > 0), mean

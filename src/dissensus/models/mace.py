@@ -1,0 +1,151 @@
+"""MACE: annotators who know, and annotators who spam (Hovy et al., NAACL 2013).
+
+How a label is born: item m has a true class t_m, all classes alike; annotator n knows it with chance θ_n and
+then says it; else it draws an answer from its own ξ_n, whatever the item. So its confusion matrix is
+
+    π_nkp = θ_n [p = k] + (1 − θ_n) ξ_np,       θ_n ~ Beta(½, ½),  ξ_n ~ Dir(10, …, 10).               (1)
+
+Variational Bayes as the authors recommend, q(t, who knew) q(θ) q(ξ): the chances in (1) are replaced by
+exp E log, and with n_nkp = Σ_m q(t_m = k) [y_mn = p] the labels that were known and those that were not are
+
+    known_n = Σ_p n_npp θ̂_n / (θ̂_n + (1−θ)^_n ξ̂_np),   spam_np = Σ_k n_nkp − (its part of known_n).    (2)
+
+The bound is Σ_m log Σ_k (1/P) Π π̂_nky − KL(q(θ) ‖ p) − KL(q(ξ) ‖ p). EM starts at the items' label shares: no
+restarts are needed, and none of the ten that crowd-kit makes differs from another (each takes the same seed).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from dissensus.data.annotations import Annotations
+from dissensus.execution.run import Run
+from dissensus.models.confusion import QUESTION, ConfusionModel, Crowd, log_chances, shares
+from dissensus.models.ibcc import expected_log, log_beta
+from dissensus.numerics import Array, normalised
+from dissensus.params import choice, integer, real
+
+KNOWING, STRATEGY = 0.5, 10.0  # pseudo-counts of the priors
+FIRST_KNOWING = 0.5  # share of right answers that are taken to be known at the start
+
+
+@dataclass(frozen=True)
+class Spammers:
+    """Parameters of the annotators' posteriors."""
+
+    knowing: Array  # (N, 2): Beta of θ, known and not
+    strategy: Array  # (N, P): Dirichlet of ξ
+
+
+def parts(own: Spammers) -> tuple[Array, Array]:
+    """(N, 1) and (N, P): exp E log θ_n, and exp E log (1 − θ_n) · exp E log ξ_np."""
+    knows = np.exp(expected_log(own.knowing))
+    return knows[:, :1], knows[:, 1:] * np.exp(expected_log(own.strategy))
+
+
+def matrices(knows: Array, spams: Array) -> Array:
+    """(N, P, P): π (1)."""
+    P = spams.shape[1]
+    return np.asarray(spams[:, None, :] + knows[:, :, None] * np.eye(P))
+
+
+def learned(counts: Array, knows: Array, spams: Array) -> Spammers:
+    """The posteriors, from labels that were known and labels that were not (2)."""
+    right = np.einsum("nkk->nk", counts)
+    known = right * knows / (knows + spams)
+    spam = counts.sum(axis=1) - known
+    knowing = KNOWING + np.stack([known.sum(axis=1), spam.sum(axis=1)], axis=1)
+    return Spammers(knowing, STRATEGY + spam)
+
+
+def divergence(a: Array, prior: float) -> float:
+    """Σ_n KL(Dir(a_n) ‖ Dir(prior, …, prior))."""
+    flat = np.full(a.shape[-1], prior)
+    rows = ((a - prior) * expected_log(a)).sum(axis=-1) - log_beta(a) + log_beta(flat)
+    return float(rows.sum())
+
+
+class MACE(ConfusionModel):
+    """Every annotator knows the answer now and then, and else says whatever it likes to say."""
+
+    _rules = {
+        "estimate": QUESTION,
+        "weight_by": choice("labels", "annotators"),
+        "max_iter": integer(1),
+        "tol": real(0.0),
+        "n_jobs": integer(-1),
+    }
+    _arrays = (*ConfusionModel._arrays, "knowing_", "strategies_")
+
+    knowing_: Array  # (N,): E θ
+    strategies_: Array  # (N, P): E ξ
+
+    def __init__(
+        self,
+        *,
+        estimate: str = "truth",
+        weight_by: str = "labels",
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        n_jobs: int = -1,
+    ) -> None:
+        self.estimate = estimate
+        self.weight_by = weight_by
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_jobs = n_jobs
+
+    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
+        crowd = Crowd.of(annotations, run)
+        given = self._known_before(item_prior, annotations)
+        log_given, flat = log_chances(given), np.full(annotations.n_classes, -np.log(annotations.n_classes))
+        ascent = run.ascent(Spammers)
+        own = ascent.resumed
+        if own is None:
+            own = self._start(crowd.guessed(shares, given).counts)
+        for _ in ascent.iterations(self.max_iter, self.tol):
+            # E: the items' classes; M: what each annotator knew
+            expected = crowd.expect(np.log(matrices(*parts(own))), flat, log_given)
+            bound = expected.evidence - divergence(own.knowing, KNOWING) - divergence(own.strategy, STRATEGY)
+            own = ascent.advance(own, bound, learned(expected.counts, *parts(own)))
+        self.posterior_ = crowd.posterior(np.log(matrices(*parts(own))), flat, log_given)
+        self.psi_ = np.exp(flat)
+        self._keep(own)
+        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
+        self._finish(annotations.annotator_load)
+
+    def _start(self, counts: Array) -> Spammers:
+        right = FIRST_KNOWING * np.einsum("nkk->nk", counts)
+        spam = counts.sum(axis=1) - right
+        knowing = KNOWING + np.stack([right.sum(axis=1), spam.sum(axis=1)], axis=1)
+        return Spammers(knowing, STRATEGY + spam)
+
+    def _keep(self, own: Spammers) -> None:
+        knows, self.strategies_ = normalised(own.knowing), normalised(own.strategy)
+        self.knowing_ = knows[:, 0]
+        self.confusion_ = matrices(knows[:, :1], knows[:, 1:] * self.strategies_)
+
+    def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
+        own = self._start(counts)
+        for _ in range(STEPS_OF_NEW):
+            own = learned(counts, *parts(own))
+        knows = normalised(own.knowing)
+        return matrices(knows[:, :1], knows[:, 1:] * normalised(own.strategy))
+
+    def _transform(self, new: Annotations, fitted: Self) -> None:
+        super()._transform(new, fitted)
+        P = self.confusion_.shape[1]
+        # π_nkk − mean of π_npk over p ≠ k is θ_n, for any k; what is left of a column is (1 − θ_n) ξ_n
+        off = (self.confusion_.sum(axis=1) - np.einsum("nkk->nk", self.confusion_)) / max(P - 1, 1)
+        self.knowing_ = 1.0 - off.sum(axis=1)
+        self.strategies_ = normalised(off)
+
+    def annotator_frame(self) -> dict[str, Any]:
+        """Columns about annotators: accuracy, and how often they know."""
+        return super().annotator_frame() | {"knowing": self.knowing_}
+
+
+STEPS_OF_NEW = 20

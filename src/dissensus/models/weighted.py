@@ -1,0 +1,200 @@
+"""Weighted votes: Wawa, zero-based skill and the Bayesian weighted average.
+
+Each label counts as much as its annotator's skill v_n, and an item's class is the one with the largest sum
+
+    s_mk = Σ_n v_n [y_mn = k].                                                                         (1)
+
+What differs is the skill. **Wawa** (worker agreement with aggregate): the share of an annotator's labels that
+agree with the majority vote. **Zero-based skill**: the same against the weighted vote itself, over and over,
+with a step that is halved every twenty rounds. **BWA** (Li et al., Information Processing & Management 2019):
+each class k is a number z_mk in [0, 1] that annotators measure with a precision of their own,
+
+    z_mk = (λ μ_k + Σ_n v_nk [y_mn = k]) / (λ + Σ_n v_nk),       μ_k = mean of z_mk                    (2)
+    v_nk = (a + N_n) / (b_k + Σ_m (z_mk − [y_mn = k])²)                                                (3)
+
+with b_k = 4 a (1 − 1/P) times the mean of z(1 − z) over the labels, at the start.
+
+Ties share an item; a gold label takes its place in every comparison.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.data.annotations import Annotations
+from dissensus.execution.run import Run
+from dissensus.models.confusion import QUESTION, ConfusionModel, Crowd, both, shares, votes
+from dissensus.numerics import Array, normalised, winners
+from dissensus.params import choice, integer, real
+
+SMOOTHING = 1.0  # labels' worth of the crowd's matrix in each row of an annotator's
+FIRST_SKILL = 1e-5  # above chance, of zero-based skill
+STEPS_AT_A_RATE = 20
+
+
+def diagonal(skills: Array, n_classes: int) -> Array:
+    """(N, P, P): an annotator's skill where the answer is the class; skills (N,) or (N, P)."""
+    return np.asarray(np.broadcast_to(skills.T, (n_classes, len(skills))).T[:, :, None] * np.eye(n_classes))
+
+
+def agreement(counts: Array, load: NDArray[Any]) -> Array:
+    """(N,): the share of each annotator's labels that agree with what is believed of the items."""
+    return np.asarray(np.einsum("nkk->n", counts) / np.maximum(load, 1))
+
+
+class VoteModel(ConfusionModel):
+    """Base of the models that give annotators a weight rather than a confusion matrix.
+
+    Matrices, for whoever asks for them, are counted afterwards, an item's labels against its answer.
+    """
+
+    _rules = {
+        "estimate": QUESTION,
+        "weight_by": choice("labels", "annotators"),
+        "n_jobs": integer(-1),
+    }
+    _arrays = (*ConfusionModel._arrays, "skills_")
+
+    skills_: Array  # (N,)
+
+    def _keep(self, crowd: Crowd, annotations: Annotations, posterior: Array, skills: Array) -> None:
+        """An item without labels is like the others on average."""
+        labelled = np.diff(annotations.item_pointers) > 0
+        self.psi_ = normalised(posterior[labelled].sum(axis=0))
+        self.posterior_ = np.where(labelled[:, None], posterior, self.psi_)
+        counts = crowd.counts(np.where(labelled[:, None], posterior, 0.0))
+        pooled = normalised(counts.sum(axis=0) + 1.0 / counts.shape[1])
+        self.confusion_ = normalised(SMOOTHING * pooled + counts)
+        self.skills_ = skills
+        self._finish(annotations.annotator_load)
+
+    def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
+        return normalised(SMOOTHING * fitted.crowd_confusion_ + counts)
+
+    def _transform(self, new: Annotations, fitted: Self) -> None:
+        super()._transform(new, fitted)
+        self.skills_ = self._skills_of(new, fitted)
+
+    def _skills_of(self, new: Annotations, fitted: Self) -> Array:
+        """Known annotators keep their skill, new ones have the average."""
+        place = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
+        return np.asarray(np.append(fitted.skills_, fitted.skills_.mean())[place])
+
+    def annotator_frame(self) -> dict[str, Any]:
+        """Columns about annotators: accuracy and skill."""
+        return super().annotator_frame() | {"skill": self.skills_}
+
+
+class Wawa(VoteModel):
+    """A vote weighted by each annotator's agreement with the majority."""
+
+    def __init__(self, *, estimate: str = "truth", weight_by: str = "labels", n_jobs: int = -1) -> None:
+        self.estimate = estimate
+        self.weight_by = weight_by
+        self.n_jobs = n_jobs
+
+    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
+        crowd, P = Crowd.of(annotations, run), annotations.n_classes
+        given = self._known_before(item_prior, annotations)
+        skills = agreement(crowd.guessed(votes, given).counts, annotations.annotator_load)
+        posterior = both(normalised(crowd.scores(diagonal(skills, P))), given)
+        self._keep(crowd, annotations, posterior, skills)
+        self.trace_, self.stopped_ = np.zeros(0), "closed form"
+
+
+class ZeroBasedSkill(VoteModel):
+    """A vote weighted by each annotator's agreement with that same vote, found step by step."""
+
+    _rules = {**VoteModel._rules, "max_iter": integer(1)}
+
+    def __init__(
+        self, *, max_iter: int = 100, estimate: str = "truth", weight_by: str = "labels", n_jobs: int = -1
+    ) -> None:
+        self.max_iter = max_iter
+        self.estimate = estimate
+        self.weight_by = weight_by
+        self.n_jobs = n_jobs
+
+    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
+        crowd, P = Crowd.of(annotations, run), annotations.n_classes
+        given = self._known_before(item_prior, annotations)
+        skills, rate = np.full(annotations.n_annotators, 1.0 / P + FIRST_SKILL), 1.0
+        for iteration in range(1, self.max_iter + 1):
+            rate *= 0.5 if iteration % STEPS_AT_A_RATE == 0 else 1.0
+            answer = winners(crowd.scores(diagonal(skills, P)) * given)
+            agreed = agreement(crowd.counts(answer), annotations.annotator_load)
+            skills = skills + rate * (agreed - skills)
+        posterior = both(normalised(crowd.scores(diagonal(skills, P))), given)
+        self._keep(crowd, annotations, posterior, skills)
+        self.trace_, self.stopped_ = np.zeros(0), "max_iter"
+
+
+class BWA(VoteModel):
+    """The Bayesian weighted average: annotators measure each class with a precision of their own.
+
+    ``strength`` is a, what the prior of a precision is worth in labels; ``shrinkage`` is λ, how many labels
+    of precision one the average over items is worth.
+    """
+
+    _rules = {
+        **VoteModel._rules,
+        "strength": real(0.0, open_low=True),
+        "shrinkage": real(0.0, open_low=True),
+        "max_iter": integer(1),
+        "tol": real(0.0),
+    }
+
+    def __init__(
+        self,
+        *,
+        strength: float = 15.0,
+        shrinkage: float = 1.0,
+        max_iter: int = 500,
+        tol: float = 1e-3,
+        estimate: str = "truth",
+        weight_by: str = "labels",
+        n_jobs: int = -1,
+    ) -> None:
+        self.strength = strength
+        self.shrinkage = shrinkage
+        self.max_iter = max_iter
+        self.tol = tol
+        self.estimate = estimate
+        self.weight_by = weight_by
+        self.n_jobs = n_jobs
+
+    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
+        crowd, P = Crowd.of(annotations, run), annotations.n_classes
+        given = self._known_before(item_prior, annotations)
+        load, labels = annotations.annotator_load, np.diff(annotations.item_pointers)
+        z, self.stopped_ = crowd.guess(shares, given), "max_iter"
+        # b_k = 4 a (1 − 1/P) Σ_m N_m z_mk (1 − z_mk) / Σ_m N_m                                        (3)
+        b = 4 * self.strength * (1 - 1 / P) * (labels @ (z * (1 - z))) / labels.sum()
+        for _ in range(self.max_iter):
+            precision = (self.strength + load)[:, None] / (np.maximum(b, TINY) + self._errors(crowd, z))
+            before, z = z, both(self._measured(crowd, z, precision), given)
+            if np.allclose(before, z, rtol=self.tol):
+                self.stopped_ = "tolerance"
+                break
+        self._keep(crowd, annotations, normalised(z), precision.mean(axis=1))
+        self.trace_ = np.zeros(0)
+
+    def _errors(self, crowd: Crowd, z: Array) -> Array:
+        """(N, P): Σ_m (z_mk − [y_mn = k])² = Σ_m z_mk² − 2 Σ_(y = k) z_mk + Σ_m [y_mn = k]."""
+        squares, own = crowd.counts(z**2).sum(axis=2), np.einsum("nkk->nk", crowd.counts(z))
+        given = np.einsum("nkk->nk", crowd.counts(np.ones_like(z)))
+        return np.asarray(np.maximum(squares - 2 * own + given, 0.0))
+
+    def _measured(self, crowd: Crowd, z: Array, precision: Array) -> Array:
+        """(M, P): z (2)."""
+        P = z.shape[1]
+        said = crowd.scores(diagonal(precision, P))
+        all_of_them = crowd.scores(np.repeat(precision[:, :, None], P, axis=2))
+        # μ_k is the mean over the items                                                                (2)
+        return np.asarray((self.shrinkage * z.mean(axis=0) + said) / (self.shrinkage + all_of_them))
+
+
+TINY = 1e-12
