@@ -301,7 +301,7 @@ def test_spans_are_no_labels(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"ann\.jsonl line 1.*only questions with class labels"):
         load_export(members)
     line = {"text": "Anna", "_input_hash": 1, "answer": "accept", "spans": [], "_session_id": "a"}
-    with pytest.raises(DataError, match="neither 'accept' nor 'label'"):
+    with pytest.raises(DataError, match="marks spans, parts of a text; only classification tasks"):
         load_export(written(tmp_path, line))
 
 

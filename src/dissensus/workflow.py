@@ -366,6 +366,7 @@ def summary(run: Refinement) -> dict[str, Any]:
         "candidates": [row.as_row() for row in run.candidates],
         "gold_accuracy": share_right(run),
         "gold": None if run.gold is None else run.gold.to_dict(),
+        "columns": dict(run.annotations.columns_read),
         "data": describe(run.annotations).to_dict(),
         "seconds": run.seconds,
     }

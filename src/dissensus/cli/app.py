@@ -49,6 +49,7 @@ OPTION_OF = {
     "item": "item_column",
     "annotator": "annotator_column",
     "label": "label_column",
+    "text_column": "item_text",
     "n_jobs": "jobs",
     "n_draws": "draws",
 }

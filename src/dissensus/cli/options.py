@@ -167,6 +167,12 @@ class Reading(Columns):
     gold: Annotated[
         Path | None, _reading("--gold", metavar="FILE", help="Table of reference labels: item, label.")
     ] = None
+    item_text: Annotated[
+        str | None,
+        _reading(
+            "--item-text", metavar="NAME", help="Column of the items' text, of an export or a wide table."
+        ),
+    ] = None
     question: Annotated[
         str | None,
         _reading("--question", metavar="NAME", help="Which question of an export that has several."),
@@ -194,7 +200,8 @@ class Reading(Columns):
     def settings(self) -> dict[str, Any]:
         """The same by the library's names."""
         same = ("items", "annotators", "gold", "question", "several", "keep_rejected", "layout")
-        return super().settings() | {name: getattr(self, name) for name in same}
+        own = {name: getattr(self, name) for name in same}
+        return super().settings() | own | {"text_column": self.item_text}
 
     def read(self, file: Path, *, aloud: bool = True) -> Annotations:
         """The labels of a file; what the reader found worth a word is said, if ``aloud``."""

@@ -53,7 +53,7 @@ def pack(
         show_json(asdict(manifest))
         return
     for remark in manifest.notes:
-        note(in_shell_words(remark, {"--again"}))
+        note(in_shell_words(remark, {"--again", "--item-column", "--annotator-column", "--label-column"}))
     items, annotators = count(manifest.n_items, "item"), count(manifest.n_annotators, "annotator")
     classes = count(manifest.n_classes, "class", "classes")
     say(f"{count(manifest.n_labels, 'label')} by {annotators} on {items}, {classes}")

@@ -93,6 +93,7 @@ class Annotations:
     frame_kind: str = "pandas"  # the kind of data frame to give back
     notes: tuple[str, ...] = field(default=())  # what the reader found worth a word
     label_type: LabelType = "nominal"  # what kind of answer a label is: see data/kinds.py
+    columns_read: Mapping[str, str] = field(default_factory=dict)  # by role, the source's column (item: "id")
 
     def __post_init__(self) -> None:
         for column in (self.item, self.annotator, self.label, self.gold):

@@ -63,6 +63,7 @@ class Description:
     lookalikes: dict[str, list[list[str]]]  # ids that differ only by white space or case
     n_gold: int | None  # items with a gold label and at least one label
     majority_accuracy: float | None  # of the most frequent label against gold, ties counted in part
+    columns: dict[str, str]  # by role, the column of the source that was taken
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,6 +79,7 @@ class Description:
 
     def _facts(self) -> list[tuple[str, str]]:
         return [
+            ("columns", ", ".join(f"{role} from {name!r}" for role, name in self.columns.items())),
             ("items", f"{self.n_items:,}"),
             ("annotators", "not named" if self.n_annotators is None else f"{self.n_annotators:,}"),
             ("labels", f"{self.n_labels:,}"),
@@ -165,6 +167,7 @@ def describe(annotations: Annotations) -> Description:
         lookalikes=_lookalikes(annotations),
         n_gold=n_gold,
         majority_accuracy=accuracy,
+        columns=dict(annotations.columns_read),
         notes=annotations.notes,
     )
 

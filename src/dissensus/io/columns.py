@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from dissensus.data.vocabulary import quoted
@@ -36,6 +37,9 @@ _NAMES = {
         "answer class category response value",
     ),
 }
+_FIXED_BY = {"item": "item", "annotator": "annotator", "label": "label", "text": "text_column"}
+# What is shown or asked, where there is an id as well.
+_SHOWN = ("question", "unit", "sample", "object", "category", "prompt")
 _OPTIONS = {"item": "item", "annotator": "annotator", "label": "label", "gold": "label"}
 
 # Columns that describe an item in a table of one row an item.
@@ -43,6 +47,7 @@ ITEM_SIDE = frozenset({"text", "sentence", "content", "message", "comment", "twe
 
 _ONE_ROW_AN_ITEM = ", or layout='wide' where each annotator has a column, 'counts' where each class has"
 _MOST_SHOWN = 12
+_MOST_COMPARED = 200  # names that are looked at for one that was meant
 _LONGEST_SHOWN = 40
 
 
@@ -53,6 +58,8 @@ def find_column(
     if given is not None:
         return _given_column(columns, given, where)
     free = [name for name in columns if name not in taken]
+    if role == "item" and sum(_full(name) in ("id", "idx") for name in free) == 1:
+        free = [name for name in free if _full(name) not in _SHOWN]
     for names in _NAMES[role]:
         found = [name for name in free if _is_called(name, names.split(), role)]
         found = [name for name in found if _full(name).endswith("id")] or found
@@ -64,6 +71,24 @@ def find_column(
                 f"choose one with {_OPTIONS[role]}="
             )
     raise _not_found(free, columns, role, where)
+
+
+def other_item_columns(columns: Sequence[str], item: str) -> list[str]:
+    """Where items have a plain ``id``: the columns that may name them as well (question, sample …)."""
+    if _full(item) not in ("id", "idx"):
+        return []
+    return [name for name in columns if _full(name) in _SHOWN]
+
+
+def guess_words(taken: Mapping[str, str], given: Collection[str]) -> str:
+    """What was taken for what, where a name told; empty where every column has its role's own name."""
+    own = {role: _full(name) in (role, f"{role}s") for role, name in taken.items()}
+    guessed = [role for role in taken if role not in given and not own[role]]
+    if not guessed:
+        return ""
+    words = ", ".join(f"{role} from {quoted(name)}" for role, name in taken.items())
+    options = ", ".join(f"{_FIXED_BY[role]}=" for role in taken)
+    return f"read {words}; where that is wrong, name the column with {options}"
 
 
 def has_column(columns: Sequence[str], role: str) -> bool:
@@ -79,7 +104,7 @@ def is_id(name: str) -> bool:
 def refuse_doubled(columns: Sequence[str], where: str) -> None:
     """Every column that has a name has it alone."""
     names = [name.strip() for name in columns if name.strip()]
-    doubled = next((name for name in names if names.count(name) > 1), None) if _repeat(names) else None
+    doubled = first_repeat(names)
     if doubled is not None:
         raise DataError(f"{where}: the column {quoted(doubled)} occurs twice; rename or remove one")
 
@@ -91,8 +116,14 @@ def listed(names: Iterable[Any]) -> str:
     return ", ".join(texts[:_MOST_SHOWN]) + more or "none"
 
 
-def _repeat(names: Sequence[str]) -> bool:
-    return len(set(names)) < len(names)
+def first_repeat(names: Iterable[str]) -> str | None:
+    """The first name that occurred before."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def _given_column(columns: Sequence[str], given: str, where: str) -> str:
@@ -101,14 +132,15 @@ def _given_column(columns: Sequence[str], given: str, where: str) -> str:
     alike = [name for name in columns if name.strip().casefold() == given.strip().casefold()]
     if len(alike) == 1:
         return alike[0]
-    hint = did_you_mean(given, columns)
+    hint = did_you_mean(given, columns[:_MOST_COMPARED])
     raise DataError(f"{where}: there is no column {quoted(given)}; {hint}it has {listed(columns)}")
 
 
 def _not_found(free: Sequence[str], columns: Sequence[str], role: str, where: str) -> DataError:
     others = [other for other in ("item", "annotator", "label") if other != role]
     unknown = [name for name in free if not any(has_column([name], other) for other in others)]
-    near = next((name for name in unknown if nearest(_full(name), _known(role), 0.75)), None)
+    some = unknown[:_MOST_COMPARED]
+    near = next((name for name in some if nearest(_full(name), _known(role), 0.75)), None)
     example = near if near is not None else next(iter(unknown), "NAME")
     option = _OPTIONS[role]
     hint = f"did you mean {quoted(near)}? S" if near is not None else "s"
@@ -119,8 +151,9 @@ def _not_found(free: Sequence[str], columns: Sequence[str], role: str, where: st
     )
 
 
-def _known(role: str) -> list[str]:
-    return " ".join(_NAMES[role]).split()
+@cache
+def _known(role: str) -> frozenset[str]:
+    return frozenset(" ".join(_NAMES[role]).split())
 
 
 def _is_called(name: str, words: Collection[str], role: str) -> bool:

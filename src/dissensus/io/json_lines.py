@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from dissensus.data.vocabulary import quoted
 from dissensus.errors import DataError
+from dissensus.io.columns import first_repeat
 from dissensus.io.source import Source
 from dissensus.io.tables import FileTable
 
@@ -50,12 +51,19 @@ class _DoubledKeyError(ValueError):
 def _once(pairs: list[tuple[str, Any]]) -> Record:
     record = dict(pairs)
     if len(record) < len(pairs):
-        raise _DoubledKeyError(next(key for key, _ in pairs if [k for k, _ in pairs].count(key) > 1))
+        raise _DoubledKeyError(first_repeat(key for key, _ in pairs))
     return record
 
 
-PLAIN = json.JSONDecoder()
-EXACT = json.JSONDecoder(parse_float=_Decimal, parse_constant=lambda _: None, object_pairs_hook=_once)
+def _whole(text: str) -> int | _Decimal:
+    """A whole number; minus zero, which no int is, with its sign."""
+    return _Decimal(text) if text == "-0" else int(text)
+
+
+PLAIN = json.JSONDecoder(object_pairs_hook=_once, parse_int=_whole)
+EXACT = json.JSONDecoder(
+    parse_float=_Decimal, parse_int=_whole, parse_constant=lambda _: None, object_pairs_hook=_once
+)
 
 
 class JsonStream:
@@ -101,10 +109,7 @@ class JsonStream:
                     continue
                 raise self.broken(error.msg.lower()) from None
             except _DoubledKeyError as error:
-                key = quoted(error.args[0])
-                raise DataError(
-                    f"{self._name} line {self.line}: the key {key} occurs twice; rename or remove one"
-                ) from None
+                raise self._doubled(error.args[0]) from None
             except (RecursionError, ValueError):
                 raise self.broken("nested too deeply, or a number too long") from None
             if self._may_go_on(value, end) and self._more():
@@ -123,10 +128,14 @@ class JsonStream:
     def members(self) -> Iterator[str]:
         """The keys of the object that starts here; the caller consumes each value before the next key."""
         self.take("{")
+        seen: set[str] = set()
         while self.peek() != "}":
             key = self.value()
             if not isinstance(key, str):
                 raise self.broken("a key that is not text")
+            if key in seen:
+                raise self._doubled(key)
+            seen.add(key)
             self.take(":")
             yield key
             self._separator("}")
@@ -145,6 +154,10 @@ class JsonStream:
         """The error that says where the JSON breaks off."""
         place = f"{self._name} line {self.line}"
         return DataError(f"{place}: is not valid JSON ({reason}); correct it or write it again")
+
+    def _doubled(self, key: str) -> DataError:
+        place = f"{self._name} line {self.line}"
+        return DataError(f"{place}: the key {quoted(key)} occurs twice; rename or remove one")
 
     def _separator(self, closing: str) -> None:
         if self.peek() != closing:
@@ -189,9 +202,13 @@ def _array(stream: JsonStream) -> Iterator[tuple[str, Any]]:
 
 
 def _lines(stream: JsonStream) -> Iterator[tuple[str, Any]]:
+    end = 0
     while stream.peek():
+        if stream.line == end:
+            raise stream.broken("another value on the same line; write one a line, or all in one array")
         place = f"line {stream.line}"
         yield place, stream.value()
+        end = stream.line
 
 
 # ---- tables -------------------------------------------------------------------------------------------

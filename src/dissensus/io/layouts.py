@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -37,7 +37,7 @@ from dissensus.data.vocabulary import (
     to_arrow,
 )
 from dissensus.errors import DataError
-from dissensus.io.columns import ITEM_SIDE, find_column, has_column, is_id, listed
+from dissensus.io.columns import ITEM_SIDE, find_column, has_column, is_id, listed, other_item_columns
 from dissensus.io.tables import Table
 
 Layout = Literal["long", "wide", "counts"]
@@ -108,7 +108,8 @@ def is_wide(first: Sequence[Mapping[str, str]]) -> bool:
     if not distinct or len(distinct) > _MOST_CLASSES:
         return False
     named = all(_ANNOTATOR_NAME.fullmatch(name) for name in annotators)
-    shared = all(not own or any(own & other for other in values if other is not own) for own in values)
+    n_columns = Counter(value for own in values for value in own)
+    shared = all(not own or any(n_columns[value] > 1 for value in own) for own in values)
     return named or (shared and not any(map(_is_number, distinct)))
 
 
@@ -160,8 +161,10 @@ def read_long(
         table.columns, "label", one_column(columns.label), table.name, taken=[item, annotator]
     )
     _refuse_one_for_two(table, item, annotator, label)
+    if columns.item is None:
+        _ask_where_ids_count_rows(table, item)
     order = table.order(label)
-    return Annotations.from_arrays(
+    annotations = Annotations.from_arrays(
         *table.ids([item, annotator, label]),
         classes=classes if classes is not None else order,
         duplicates=duplicates,
@@ -169,6 +172,22 @@ def read_long(
         place=table.place,
         label_type="nominal" if order is None else "ordinal",
     )
+    return replace(annotations, columns_read={"item": item, "annotator": annotator, "label": label})
+
+
+def _ask_where_ids_count_rows(table: Table, item: str) -> None:
+    """An ``id`` that no two rows share may count rows, where a question or sample comes again and again."""
+    others = other_item_columns(table.columns, item)
+    if not others:
+        return
+    columns = [to_arrow(column, "item") for column in table.ids([item, *others])]
+    n_rows, (n_ids, *n_others) = len(columns[0]), [pc.count_distinct(column).as_py() for column in columns]
+    repeated = [name for name, n in zip(others, n_others, strict=True) if n < n_rows]
+    if n_ids == n_rows > 1 and repeated:
+        raise DataError(
+            f"{table.name}: {quoted(item)} is another in every row and {quoted(repeated[0])} is not; "
+            "choose the column that tells items apart with item="
+        )
 
 
 def one_column(name: str | Sequence[str] | None) -> str | None:
@@ -202,7 +221,7 @@ def read_wide(
     row, annotator = np.concatenate(given), np.repeat(np.arange(len(given)), [len(rows) for rows in given])
     if not len(row):
         raise DataError(f"{table.name}: every cell is blank; there is no label")
-    return Annotations.from_arrays(
+    annotations = Annotations.from_arrays(
         to_arrow(ids, "item").take(places(row)),
         to_arrow([table.native(name) for name in annotators], "annotator").take(places(annotator)),
         _joined([column.take(places(rows)) for column, rows in zip(labels, given, strict=True)], table),
@@ -214,7 +233,10 @@ def read_wide(
             (len(annotators), "read as a wide table with {}", "annotator column"),
             (sum(not len(rows) for rows in given), "{} {are} blank throughout", "annotator column"),
         ),
-    ).with_tables(items=_item_side(table, item, annotators, text), places={"items": table.place})
+    )
+    side = _item_side(table, item, annotators, text)
+    read = {"item": item, "annotator": listed(annotators)} | ({"text": text} if text else {})
+    return replace(annotations, columns_read=read).with_tables(items=side, places={"items": table.place})
 
 
 def _text_column(table: Table, columns: Columns) -> str | None:
@@ -223,7 +245,8 @@ def _text_column(table: Table, columns: Columns) -> str | None:
 
 def _item_side(table: Table, item: str, values: Sequence[str], text: str | None) -> pa.Table:
     """The item column and those beside the values, so that none is lost; a named text is called so."""
-    beside = [name for name in table.columns if name != item and name not in values and name.strip()]
+    taken = {item, *values}
+    beside = [name for name in table.columns if name not in taken and name.strip()]
     sides = table.everything().select(beside)
     if text in beside and "text" not in beside:
         sides = sides.rename_columns(["text" if name == text else name for name in beside])
@@ -291,13 +314,16 @@ def read_counts(table: Table, columns: Columns, classes: Sequence[Any] | None) -
     counts = [
         _numbers(to_arrow(column, "count"), table, name) for column, name in zip(cells, names, strict=True)
     ]
-    return Annotations.from_counts(
+    annotations = Annotations.from_counts(
         np.column_stack(counts),
         items=to_arrow(ids, "item"),
         classes=[table.native(name) for name in names],
         frame_kind=table.frame_kind,
         place=table.place,
-    ).with_tables(items=_item_side(table, item, names, text), places={"items": table.place})
+    )
+    side = _item_side(table, item, names, text)
+    read = {"item": item, "label": listed(names)} | ({"text": text} if text else {})
+    return replace(annotations, columns_read=read).with_tables(items=side, places={"items": table.place})
 
 
 def _in_declared_order(table: Table, names: Sequence[str], classes: Sequence[Any]) -> list[str]:

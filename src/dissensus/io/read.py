@@ -15,7 +15,7 @@ from dissensus.data.kinds import LabelType, check_label_type, recognised
 from dissensus.data.rows import Duplicates
 from dissensus.data.vocabulary import Place, Vocabulary, lookalikes, quoted
 from dissensus.errors import DataError, bad_parameter
-from dissensus.io.columns import find_column
+from dissensus.io.columns import find_column, guess_words
 from dissensus.io.layouts import (
     LAYOUTS,
     Columns,
@@ -110,7 +110,10 @@ def read_annotations(
         )
     else:
         labels, names = _read_table(open_table(source, format), columns, classes, duplicates, layout)
-    labels = with_kind(labels, label_type)
+    given = {"item": item, "annotator": annotator, "label": label or question, "text": text_column}
+    named = {role for role, name in given.items() if name is not None}
+    word = guess_words(labels.columns_read, named)
+    labels = with_kind(replace(labels, notes=(*labels.notes, *([word] if word else []))), label_type)
     labels = with_side_tables(labels, items, annotators, gold, names, classes is None)
     return replace(labels, notes=(*labels.notes, *worth_a_word(labels)))
 
@@ -241,7 +244,7 @@ def _read_export(
         duplicates=duplicates,
         notes=imported.left_out_notes,
     )
-    return labels, ("item", "annotator")
+    return replace(labels, columns_read=imported.columns), ("item", "annotator")
 
 
 # ---- stores -------------------------------------------------------------------------------------------

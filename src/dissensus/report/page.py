@@ -232,8 +232,14 @@ def data_content(annotations: Annotations) -> dict[str, Any]:
         "n_unlabelled": found.n_unlabelled_items,
         "n_parts": found.n_parts,
         "n_gold": found.n_gold,
-        "notes": list(found.notes),
+        "notes": [*_columns(found.columns), *found.notes],
     }
+
+
+def _columns(taken: Mapping[str, str]) -> list[str]:
+    """What was read from which column of the file."""
+    words = ", ".join(f"{role} from {name}" for role, name in taken.items())
+    return [f"Read {words}."] if words else []
 
 
 def _quality(request: Request) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
@@ -28,7 +29,7 @@ def as_id(value: Any) -> str | None:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float) and math.isfinite(value):
-        return str(int(value)) if value.is_integer() else repr(value)
+        return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else repr(value)
     return None
 
 
@@ -82,14 +83,29 @@ def _labels(value: Any) -> Iterator[str]:
     if isinstance(value, list):
         for part in value:
             if isinstance(part, list | Mapping):
-                raise NotALabelError("is a list of objects, not of labels")
+                raise NotALabelError(_region_words(part) or "is a list of objects, not of labels")
             yield from _labels(part)
     elif isinstance(value, Mapping):
+        if _region_words(value):
+            raise NotALabelError(_region_words(value))
         yield from _labels(_inside(value))
     else:
         label = as_id(value)
         if label is not None:
             yield label
+
+
+def _region_words(part: Any) -> str:
+    """What an answer marks, where it is a span or a box and no label; empty otherwise."""
+    if isinstance(part, list):
+        places = [value for value in part if isinstance(value, int | float) and not isinstance(value, bool)]
+        return "marks spans, parts of an item" if len(part) == 3 and len(places) == 2 else ""
+    keys = {str(key) for key in part}
+    boxes = ({"x", "y", "width", "height"}, {"left", "top", "width", "height"}, {"points"})
+    if any(box <= keys for box in boxes):
+        return "marks boxes, parts of an item"
+    spans = ({"start", "end"}, {"start_offset", "end_offset"}, {"startOffset", "endOffset"})
+    return "marks spans, parts of an item" if any(pair <= keys for pair in spans) else ""
 
 
 def _inside(answer: Mapping[str, Any]) -> list[Any]:
@@ -139,10 +155,41 @@ def likely_questions(records: Sequence[Placed], item: str, names: Sequence[str])
 
     What is known of an item is the same in each of its records; answers differ. Columns that differ within
     some item are the questions. Where nobody disagrees (or nobody shares an item) they are the columns with
-    few distinct values.
+    few distinct values. Remarks in words and times are never taken for answers unasked.
     """
-    differing = [name for name in names if _differs_within(records, item, name)]
-    return differing or [name for name in names if _has_few_values(records, name)]
+    answers = [name for name in names if not (_is_remark(name) or _holds_remarks(records, name))]
+    differing = [name for name in answers if _differs_within(records, item, name)]
+    return differing or [name for name in answers if _has_few_values(records, name)]
+
+
+_REMARKS = {
+    "comment", "comments", "note", "notes", "remark", "remarks", "feedback", "explanation", "reason",
+    "reasons", "rationale", "justification", "text", "sentence", "content", "message", "tweet", "document",
+    "body", "title", "time", "date", "timestamp", "datetime", "duration", "seconds", "created", "updated",
+    "started", "submitted", "completed", "lead_time",
+}  # fmt: skip
+_DAY = r"(\d{4}-\d\d?-\d\d?|\d\d?/\d\d?/\d{2,4})([T ]\d\d?:\d\d.*)?"
+_CLOCK = r"\d\d?:\d\d(:\d\d(\.\d+)?)?"
+_EPOCH = r"1\d{9}(\d{3})?(\.\d+)?"  # seconds or milliseconds since 1970, from 2001 to 2033
+_TIME = re.compile(f"{_DAY}|{_CLOCK}|{_EPOCH}")
+_WORDY = 3  # words of a remark, on average
+
+
+def _is_remark(name: str) -> bool:
+    """Whether a column is called a text, a remark or a time: message, comment, created_at, lead-time."""
+    plain = re.sub(r"[^a-z]+", "_", name.casefold()).strip("_")
+    return plain in _REMARKS or plain.removesuffix("_at") in _REMARKS
+
+
+def _holds_remarks(records: Sequence[Placed], name: str) -> bool:
+    """Whether a column's values are times, or texts of several words that hardly ever come again."""
+    values = [text for _, record in records if (text := _key(record.get(name))) not in ("", "null")]
+    if not values:
+        return False
+    if all(_TIME.fullmatch(text.strip()) for text in values):
+        return True
+    n_words = sum(len(text.split()) for text in values)
+    return 2 * len(set(values)) > len(values) and n_words >= _WORDY * len(values)
 
 
 def _differs_within(records: Sequence[Placed], item: str, name: str) -> bool:

@@ -36,6 +36,7 @@ def read_record(place: str, record: Mapping[str, Any], gather: Gatherer) -> None
     fields = record.get("fields")
     fields = fields if isinstance(fields, dict) else _flat_fields(record)
     key = gather.options.item_column
+    gather.takes(item=key or "id", annotator="users" if fields is not record.get("fields") else "user_id")
     item = gather.item(place, fields.get(key) if key else record.get("id"), gather.text_of(fields))
     for question, value, user, status in _responses(place, record, gather):
         if not gather.wants(question):

@@ -57,6 +57,7 @@ def read_mturk(path: Path, gather: Gatherer) -> None:
     first, everything = sample(rows(open_source(path), optional=frozenset({"Approve", "Reject"})))
     _need(path, first, "WorkerId", "download the batch results again")
     item_column = _item_column(first, gather, "HITId", "Input.")
+    gather.takes(item=item_column, annotator="WorkerId")
     answers = _answer_reader(first, gather)
     for place, row in everything:
         item = gather.item(place, row[item_column])
@@ -77,6 +78,7 @@ def _answer_reader(first: Sequence[Placed], gather: Gatherer) -> Callable[[Row],
     """
     gather.question = _question_name(gather.question) if gather.question else None
     columns = [name for name in _header(first) if name.startswith("Answer.")]
+    columns = _answered(first, columns)
     if columns == ["Answer.taskAnswers"]:
         forms = [gather.parsed(place, _form, row["Answer.taskAnswers"]) for place, row in first]
         names = list(dict.fromkeys(name for form in forms for name in form))
@@ -119,6 +121,7 @@ def read_appen(path: Path, gather: Gatherer) -> None:
     first, everything = sample(rows(open_source(path)))
     _need(path, first, "_worker_id", "an aggregated report has no workers: download the full report")
     item_column = _item_column(first, gather, "_unit_id", "")
+    gather.takes(item=item_column, annotator="_worker_id")
     question = _appen_question(first, item_column, gather)
     for place, row in everything:
         item = gather.item(place, row[item_column])
@@ -137,7 +140,7 @@ def _appen_question(first: Sequence[Placed], item_column: str, gather: Gatherer)
     """Questions have a ``_gold`` column beside them; in a job without test questions the values tell."""
     header = _header(first)
     names = [name for name in header if _is_appen_input(name)]
-    with_gold = [name for name in names if f"{name}_gold" in header]
+    with_gold = _answered(first, [name for name in names if f"{name}_gold" in header])
     return gather.choose(names, with_gold or likely_questions(first, item_column, names))
 
 
@@ -154,8 +157,10 @@ def read_toloka(path: Path, gather: Gatherer) -> None:
     _need(path, first, "ASSIGNMENT:worker_id", "download the assignments again")
     header = _header(first)
     item_column = _item_column(first, gather, _toloka_item(header), "INPUT:")
+    gather.takes(item=item_column, annotator="ASSIGNMENT:worker_id")
     gather.question = gather.question.removeprefix("OUTPUT:") if gather.question else None
-    names = [name.removeprefix("OUTPUT:") for name in header if name.startswith("OUTPUT:")]
+    answers = [name for name in header if name.startswith("OUTPUT:")]
+    names = [name.removeprefix("OUTPUT:") for name in _answered(first, answers)]
     question = "OUTPUT:" + gather.choose(names, names)
     gold_columns = [name for name in header if name.startswith("GOLDEN:")]
     for place, row in everything:
@@ -198,6 +203,12 @@ def _toloka_labels(value: str) -> list[str]:
 
 def _header(first: Sequence[Placed]) -> list[str]:
     return list(first[0][1])
+
+
+def _answered(first: Sequence[Placed], columns: Sequence[str]) -> list[str]:
+    """The columns that somebody filled in; all, where nobody filled in any."""
+    filled = [name for name in columns if any(row[name].strip() for _, row in first)]
+    return filled or list(columns)
 
 
 def _plain(row: Row, prefix: str) -> dict[str, str]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from dissensus.errors import DataError
+from dissensus.io.columns import first_repeat
 from dissensus.io.importers.answers import as_labels
 from dissensus.io.importers.gather import Gatherer
 from dissensus.io.json_lines import records
@@ -61,14 +62,29 @@ def read(path: Path, gather: Gatherer) -> None:
 def _members(path: Path) -> Iterator[tuple[str, str, Opener]]:
     """(annotator, name for messages, how to open the file) of each member, in the order of their names."""
     if path.is_dir():
-        for file in sorted(path.iterdir()):
-            if file.is_file() and _is_member(file.name):
-                yield file.stem, str(file), partial(_open_file, file)
+        files = [file for file in sorted(path.iterdir()) if file.is_file() and _is_member(file.name)]
+        _refuse_twins(path, [file.name for file in files])
+        for file in files:
+            yield file.stem, str(file), partial(_open_file, file)
         return
     with _archive_errors(path), zipfile.ZipFile(path) as archive:
-        for entry in sorted(archive.namelist()):
-            if _is_member(entry):
-                yield PurePosixPath(entry).stem, f"{path}/{entry}", partial(_open_entry, path, archive, entry)
+        entries = sorted(filter(_is_member, archive.namelist()))
+        _refuse_twins(path, entries)
+        for entry in entries:
+            yield PurePosixPath(entry).stem, f"{path}/{entry}", partial(_open_entry, path, archive, entry)
+
+
+def _refuse_twins(path: Path, entries: Sequence[str]) -> None:
+    """An entry that a zip holds twice, and two files of one name in different folders: whose are they?"""
+    doubled = first_repeat(entries)
+    if doubled is not None:
+        raise DataError(f"{path}: holds {doubled!r} twice; remove one, or give the folder")
+    twin = first_repeat([PurePosixPath(entry).stem for entry in entries])
+    if twin is not None:
+        same = [entry for entry in entries if PurePosixPath(entry).stem == twin]
+        raise DataError(
+            f"{path}: {same[0]!r} and {same[1]!r} are both of the member {twin!r}; rename or remove one"
+        )
 
 
 def _open_entry(path: Path, archive: zipfile.ZipFile, entry: str) -> Source:
@@ -106,9 +122,12 @@ def _read_member(member: str, source: Source, gather: Gatherer) -> None:
     for place, record in records(source):
         where = f"({PurePosixPath(source.name).name} {place})"
         text = {key: value for key, value in record.items() if key not in ("id", "label", "Comments")}
-        item = gather.item(where, record.get(gather.options.item_column or "id"), gather.text_of(text))
+        key = gather.options.item_column or "id"
+        gather.takes(item=key, annotator="name of the file")
+        item = gather.item(where, record.get(key), gather.text_of(text))
         labels = record.get("label")
         if labels is None:
-            raise gather.error(where, "has no 'label'; only classification projects can be read")
+            marked = "marks spans, parts of a text" if "entities" in record else "has no 'label'"
+            raise gather.error(where, f"{marked}; only classification projects can be read")
         if gather.wants("label"):
             gather.label(where, item, member, gather.parsed(where, as_labels, labels))

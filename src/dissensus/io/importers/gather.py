@@ -57,6 +57,7 @@ class Imported:
     questions: tuple[str, ...]
     format: str
     question: str
+    columns: dict[str, str]  # by role: the column or key of the export that was taken
 
     @property
     def left_out_notes(self) -> list[str]:
@@ -76,6 +77,22 @@ class Gatherer:
         self._codes = (array("i"), array("i"), array("i"))
         self._texts: list[str | None] = []
         self._side: dict[str, list[str | None]] = {}
+        self._columns: dict[str, str] = {}
+        self._regions: dict[str, str] = {}
+
+    def takes(self, **columns: str) -> None:
+        """Note which column or key is taken for an ``item``, ``annotator`` or ``text``."""
+        self._columns |= {role: name for role, name in columns.items() if role not in self._columns}
+
+    def region(self, question: str, kind: str) -> None:
+        """Note an answer that marks a part of an item, a span or a box: it is no label of the whole."""
+        self._regions[question] = kind
+        self.leave_out(f"{kind} ({question})")
+
+    @property
+    def n_regions(self) -> int:
+        """How many answers about parts of items there were."""
+        return sum(self.left_out[f"{kind} ({name})"] for name, kind in self._regions.items())
 
     def error(self, place: str, message: str) -> DataError:
         """The error of one record: file, place, what is wrong and what to do."""
@@ -94,6 +111,11 @@ class Gatherer:
         for key, value in side.items():
             self._note_side(key, code, whole_text(as_id(value) or "") or None)
         return code
+
+    def side(self, key: str, item: int) -> str | None:
+        """What is known of an item beside its text."""
+        column = self._side.get(key, [])
+        return column[item] if item < len(column) else None
 
     def lacks_text(self, item: int) -> bool:
         """Whether no text of this item is known yet, so that it is looked up once and not in every row."""
@@ -164,15 +186,22 @@ class Gatherer:
             wanted = wanted.removeprefix(prefix)
             if wanted not in fields:
                 raise DataError(f"{self.path}: has no text column {wanted!r}{_near(wanted, list(fields))}")
+            self.takes(text=wanted)
             return as_text(fields[wanted])
         usual = next((name for name in _TEXT_NAMES if fields.get(name)), None)
         if usual is not None:
+            self.takes(text=usual)
             return as_text(fields[usual])
-        return next((value for value in fields.values() if isinstance(value, str) and value), None)
+        for name, value in fields.items():
+            if isinstance(value, str) and value:
+                self.takes(text=name)
+                return value
+        return None
 
     def finish(self) -> Imported:
         """The gathered labels, once it is certain that they answer one question."""
         self._settle()
+        self._refuse_regions()
         if not self._codes[0]:
             raise DataError(f"{self.path}: no label is left{self._why_none()}; check the export")
         return Imported(
@@ -184,7 +213,24 @@ class Gatherer:
             questions=tuple(self._questions),
             format=self.format,
             question=self.question or "label",
+            columns=self._roles(),
         )
+
+    def _roles(self) -> dict[str, str]:
+        """The columns taken, in the order of roles."""
+        known = self._columns | {"label": self.question or "label"}
+        return {role: known[role] for role in ("item", "annotator", "label", "text") if role in known}
+
+    def _refuse_regions(self) -> None:
+        """A question that marks parts of items has no class labels: that is said, not counted as empty."""
+        asked = self.options.question
+        marked = self._regions if asked is None else {asked: self._regions.get(asked)}
+        kind = next((found for found in marked.values() if found), None)
+        if kind is not None and not self._codes[0]:
+            raise DataError(
+                f"{self.path}: {listed(marked)} marks {kind}, parts of an item; only questions with class "
+                "labels for whole items can be read"
+            )
 
     def _code(self, column: int, value: str, place: str) -> int:
         vocabulary = self._vocabularies[column]

@@ -54,8 +54,11 @@ def _is_consolidated(record: Mapping[str, Any]) -> bool:
 
 def _item(record: Mapping[str, Any], gather: Gatherer) -> Any:
     if gather.options.item_column:
+        gather.takes(item=gather.options.item_column, annotator="workerId")
         return record.get(gather.options.item_column)
-    return next((record[source] for source in _SOURCES if source in record), None)
+    source = next((source for source in _SOURCES if source in record), None)
+    gather.takes(item=source or "source", annotator="workerId")
+    return None if source is None else record[source]
 
 
 def _text(record: Mapping[str, Any], gather: Gatherer) -> str | None:
@@ -63,7 +66,10 @@ def _text(record: Mapping[str, Any], gather: Gatherer) -> str | None:
     if gather.options.text_column:
         return gather.text_of(record)
     source = record.get("source")
-    return source if isinstance(source, str) else None
+    if not isinstance(source, str):
+        return None
+    gather.takes(text="source")
+    return source
 
 
 def _read_job(place: str, item: int, job: Mapping[str, Any], prefix: str, gather: Gatherer) -> None:

@@ -22,6 +22,7 @@ from dissensus.io.importers.answers import as_labels
 from dissensus.io.importers.gather import Gatherer
 
 _LABELS = {"label", "annotation", "answer", "rating", "class"}
+_SPLIT = "split:"
 _MARKERS = ("dataset_dict.json", "dataset_info.json", "state.json")
 
 
@@ -85,7 +86,8 @@ def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
     """A function that reads one row, once the columns it needs are found."""
     names, options = schema.names, gather.options
     where = str(gather.path)
-    item_column = find_column(names, "item", options.item_column, where)
+    by_split, wanted = _by_split(options.item_column)
+    item_column = find_column(names, "item", wanted, where)
     annotator_column = find_column(names, "annotator", options.annotator_column, where, taken=[item_column])
     others = [name for name in names if name not in (item_column, annotator_column)]
     questions = [name for name in others if {name.lower(), name.lower().removesuffix("s")} & _LABELS]
@@ -93,15 +95,35 @@ def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
     texts = [name for name in others if name not in (label_column, *questions) or name == options.text_column]
     names_of_classes = _class_names(schema).get(label_column)
     side = {"split": split} if split else {}
+    gather.takes(item=f"split:{item_column}" if by_split else item_column, annotator=annotator_column)
+    guessed = options.item_column is None
 
     def read_row(place: str, row: Mapping[str, Any], gather: Gatherer) -> None:
         text = gather.text_of({name: row[name] for name in texts})
-        item = gather.item(place, row[item_column], text, **side)
+        identifier = f"{split}:{row[item_column]}" if by_split else row[item_column]
+        item = gather.item(place, identifier, text, **side)
+        other = gather.side("split", item)
+        if guessed and split and other != split:
+            raise gather.error(place, _in_two_splits(identifier, item_column, other, split))
         for annotator, value in _pairs(place, row[annotator_column], row[label_column], gather):
             label = _named(place, value, names_of_classes, gather)
             gather.label(place, item, annotator, gather.parsed(place, as_labels, label))
 
     return read_row
+
+
+def _in_two_splits(item: Any, column: str, first: str | None, second: str) -> str:
+    return (
+        f"item {item!r} is in split {first!r} and in {second!r}; where ids begin anew in each split, name "
+        f"items by both with item='{_SPLIT}{column}', where they do not, say item='{column}'"
+    )
+
+
+def _by_split(wanted: str | None) -> tuple[bool, str | None]:
+    """Whether items are named by split and id, as in ``split:id``, and the column of ids, if one is named."""
+    if wanted is None or not wanted.startswith(_SPLIT):
+        return False, wanted
+    return True, wanted.removeprefix(_SPLIT)
 
 
 def _pairs(place: str, annotator: Any, label: Any, gather: Gatherer) -> list[tuple[Any, Any]]:

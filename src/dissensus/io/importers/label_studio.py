@@ -20,6 +20,11 @@ from dissensus.io.source import open_source
 _CANCELLED = "cancelled or skipped annotations"
 _GROUND_TRUTH = "ground-truth annotations"
 _REGION = "answers about a part of an item"
+_REGIONS = {
+    "labels": "spans", "hypertextlabels": "spans", "paragraphlabels": "spans", "timeserieslabels": "spans",
+    "rectanglelabels": "boxes", "rectangle": "boxes", "ellipselabels": "boxes", "polygonlabels": "boxes",
+    "brushlabels": "boxes", "keypointlabels": "boxes", "videorectangle": "boxes",
+}  # fmt: skip
 # control -> the key of its answer
 _CONTROLS = {"choices": "choices", "taxonomy": "taxonomy", "rating": "rating", "number": "number"}
 _CONTROLS["pairwise"] = "selected"
@@ -63,6 +68,7 @@ def _read_task(place: str, task: Mapping[str, Any], gather: Gatherer) -> None:
     if not isinstance(data, dict) or not isinstance(annotations, list):
         raise gather.error(place, "is not a task with 'data' and 'annotations'; export as JSON again")
     identifier = data.get(gather.options.item_column) if gather.options.item_column else task.get("id")
+    gather.takes(item=gather.options.item_column or "id", annotator="completed_by")
     item = gather.item(place, identifier, gather.text_of(data))
     for annotation in annotations:
         if not isinstance(annotation, dict):
@@ -77,16 +83,21 @@ def _read_annotation(place: str, item: int, annotation: Mapping[str, Any], gathe
         gather.leave_out(_GROUND_TRUTH)
     else:
         labels: dict[str, None] = {}
+        before = gather.n_regions
         for question, answer in _answers(annotation.get("result"), gather):
             if gather.wants(question):
                 labels |= dict.fromkeys(gather.parsed(place, as_labels, answer))
-        gather.label(place, item, _annotator(annotation.get("completed_by")), list(labels))
+        if labels or gather.n_regions == before:
+            gather.label(place, item, _annotator(annotation.get("completed_by")), list(labels))
 
 
 def _answers(results: Any, gather: Gatherer) -> Iterator[tuple[str, Any]]:
     """The class labels among an annotation's results, by the name of their control."""
     for result in results if isinstance(results, list) else ():
         kind = str(result.get("type")) if isinstance(result, dict) else ""
+        if kind in _REGIONS:
+            gather.region(str(result.get("from_name")), _REGIONS[kind])
+            continue
         value = result.get("value") if kind in _CONTROLS else None
         if not isinstance(value, dict):
             continue
@@ -112,6 +123,7 @@ def _read_annotations(placed: Iterator[tuple[str, dict[str, Any]]], gather: Gath
         raise DataError(f"{gather.path}: has a header and no rows; export it again")
     item_key = gather.options.item_column or "id"
     names = _columns(first, item_key)
+    gather.takes(item=item_key, annotator="annotator")
     question = gather.choose(names, likely_questions(first, item_key, names))
     for place, record in everything:
         item = gather.item(place, record.get(item_key))

@@ -28,16 +28,22 @@ def is_annotation(record: Mapping[str, Any]) -> bool:
 def read(path: Path, gather: Gatherer) -> None:
     """Labels of a Prodigy dataset."""
     for place, record in records(open_source(path)):
-        item = gather.item(place, record.get(gather.options.item_column or "_input_hash"))
+        key, who = gather.options.item_column or "_input_hash", _who(record)
+        gather.takes(item=key, annotator=who)
+        item = gather.item(place, record.get(key))
         if gather.lacks_text(item):
             gather.describe(item, _text(record, gather))
-        annotator = record.get("_annotator_id") or record.get("_session_id")
+        annotator = record.get(who)
         if record.get("answer") == "ignore":
             gather.leave_out(_IGNORED)
         elif "accept" in record:
             _read_choice(place, item, annotator, record, gather)
         else:
             _read_binary(place, item, annotator, record, gather)
+
+
+def _who(record: Mapping[str, Any]) -> str:
+    return "_annotator_id" if record.get("_annotator_id") else "_session_id"
 
 
 def _read_choice(place: str, item: int, annotator: Any, record: Mapping[str, Any], gather: Gatherer) -> None:
@@ -51,6 +57,8 @@ def _read_choice(place: str, item: int, annotator: Any, record: Mapping[str, Any
 
 def _read_binary(place: str, item: int, annotator: Any, record: Mapping[str, Any], gather: Gatherer) -> None:
     question = as_id(record.get("label"))
+    if question is None and isinstance(record.get("spans"), list):
+        raise gather.error(place, "marks spans, parts of a text; only classification tasks can be read")
     if question is None:
         raise gather.error(place, "has neither 'accept' nor 'label'; only classification tasks can be read")
     if gather.wants(question):

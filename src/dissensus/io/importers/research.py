@@ -42,12 +42,16 @@ def read_lewidi(path: Path, gather: Gatherer) -> None:
             if not is_lewidi(entry):
                 raise gather.error(place, "has no 'annotations' and 'annotators'; use the file as published")
             side = {name: entry[name] for name in ("split", "lang") if name in entry}
+            gather.takes(item="key of the object", annotator="annotators")
             item = gather.item(place, key, _lewidi_text(entry, gather), **side)
             _read_entry(place, item, entry, gather)
 
 
 def _lewidi_text(entry: Mapping[str, Any], gather: Gatherer) -> str | None:
-    return gather.text_of(entry) if gather.options.text_column else as_text(entry.get("text"))
+    if gather.options.text_column:
+        return gather.text_of(entry)
+    gather.takes(text="text")
+    return as_text(entry.get("text"))
 
 
 def _read_entry(place: str, item: int, entry: Mapping[str, Any], gather: Gatherer) -> None:
@@ -91,6 +95,7 @@ def read_split(path: Path, gather: Gatherer) -> None:
     missing = [name for name in (item_column, "worker_id") if name not in places]
     if missing:
         raise DataError(f"{path}: has no column {missing[0]!r}; it has {listed(columns)}")
+    gather.takes(item=item_column, annotator="worker_id")
     names = [str(name) for name in columns if name not in _SPLIT_COLUMNS[:2]]
     question = places[gather.choose(names, [name for name in names if name == "label"])]
     for place, row in _split_rows(source):
@@ -102,6 +107,8 @@ def read_split(path: Path, gather: Gatherer) -> None:
 
 def _split_text(places: Mapping[str, int], row: Sequence[Any], gather: Gatherer) -> str | None:
     wanted = gather.options.text_column or "message"
+    if wanted in places:
+        gather.takes(text=wanted)
     return as_text(row[places[wanted]]) if wanted in places else None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from dissensus.data.vocabulary import marks, to_arrow
 from dissensus.errors import DataError, bad_parameter
-from dissensus.io.columns import find_column, has_column, listed
+from dissensus.io.columns import find_column, guess_words, has_column, listed
 from dissensus.io.layouts import Columns
 from dissensus.io.source import explained, open_source
 from dissensus.io.store.files import COLUMNS, is_store
@@ -140,6 +140,16 @@ class Inputs:
             digest = hashlib.file_digest(content, "sha256")
         digest.update(json.dumps(file.folders, sort_keys=True).encode())
         return digest.hexdigest()
+
+    def guesses(self, given: Mapping[str, str | None]) -> list[str]:
+        """What is taken for what in the first file whose columns are not called as their roles are."""
+        named = [role for role, name in given.items() if name is not None]
+        for file in self.files:
+            names = self._names(self._open(file), file)
+            word = guess_words(dict(zip(COLUMNS, names, strict=True)), named)
+            if word:
+                return [f"{file.path}: {word}"]
+        return []
 
     def _open(self, file: File) -> StreamedTable:
         return open_file(open_source(file.path, self.scratch), self.format)

@@ -96,6 +96,7 @@ def pack(
         rules = _rules(path, old and old[0], classes, duplicates, label_type)
         inputs = Inputs(list_files(files), Columns(item, annotator, label), format, folder)
         inputs, digests, notes = _fresh(inputs, old[0].inputs if old else (), again)
+        notes += inputs.guesses({"item": item, "annotator": annotator, "label": label})
         if old is not None and not inputs.files:
             _remove_unlisted(path)
             return replace(old[0], notes=(*old[0].notes, *notes))
