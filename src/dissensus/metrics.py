@@ -163,6 +163,22 @@ def wasserstein_rows(gold: ArrayLike, predicted: ArrayLike, *, positions: ArrayL
     return distance
 
 
+def ranked_probability_score_rows(gold: ArrayLike, predicted: ArrayLike) -> Array:
+    """Σ_{k<P} (G_k − F_k)², G and F the shares up to class k: for classes that have an order.
+
+    Epstein (1969). Of a single label, whose share is 1, it is the score of a forecast.
+    """
+    p, q = _pair(gold, predicted)
+    return np.asarray((np.cumsum(p - q, axis=1)[:, :-1] ** 2).sum(axis=1))
+
+
+def ranked_probability_of_labels(probabilities: ArrayLike, labels: ArrayLike) -> Array:
+    """The ranked probability score of each label, by its code: Σ_{k<P} (F_k − [label ≤ k])²."""
+    chances, codes = check_distributions(probabilities, "probabilities"), _check_codes(labels, "labels")
+    up_to = np.cumsum(chances, axis=1)[:, :-1]
+    return np.asarray(((up_to - (codes[:, None] <= np.arange(up_to.shape[1]))) ** 2).sum(axis=1))
+
+
 def entropy_rows(distributions: ArrayLike) -> Array:
     """Entropy of each row, in nats."""
     p = check_distributions(distributions, "distributions")
@@ -368,6 +384,7 @@ jensen_shannon_distance = _mean_of(jensen_shannon_distance_rows)
 manhattan = _mean_of(manhattan_rows)
 total_variation = _mean_of(total_variation_rows)
 wasserstein = _mean_of(wasserstein_rows)
+ranked_probability_score = _mean_of(ranked_probability_score_rows)
 entropy_difference = _mean_of(entropy_difference_rows)
 accuracy = _mean_of(accuracy_rows)
 onehot_accuracy = _mean_of(onehot_accuracy_rows)
@@ -380,7 +397,7 @@ METRICS: dict[str, Callable[..., float]] = {
     metric.__name__: metric
     for metric in (
         *(kl, reverse_kl, cross_entropy, jensen_shannon, jensen_shannon_distance, manhattan),
-        *(total_variation, wasserstein, entropy_difference, entropy_correlation),
+        *(total_variation, wasserstein, ranked_probability_score, entropy_difference, entropy_correlation),
         *(accuracy, onehot_accuracy, macro_f1, weighted_f1),
         *(lewidi_cross_entropy, lewidi_f1, lewidi_manhattan, lewidi_wasserstein),
     )

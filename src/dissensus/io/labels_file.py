@@ -3,7 +3,9 @@
 ``item``, ``label``, ``p_<class>`` for every class, ``entropy`` (nats), ``n_labels``; where a model knows how
 sure it is, before the entropy also ``low_<class>`` and ``high_<class>``, a credible interval of the class's
 share, ``sure``, the probability that the label is the population's most common answer, and ``worth``: so many
-labels drawn from the whole population would tell as much about the item. Numeric ratings have ``item``,
+labels drawn from the whole population would tell as much about the item. Scales have at the end ``mean`` (of
+the classes' numbers, or of their places from 1), ``lower_quartile``, ``median`` and ``upper_quartile``, the
+classes with so much of the population at or below them. Numeric ratings have ``item``,
 ``estimate``, ``low``, ``high`` and ``n_labels``. Whoever writes or reads such a table takes the names from
 here.
 """
@@ -12,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
+
+import numpy as np
 
 from dissensus.metrics import entropy_rows
 from dissensus.numerics import Array
@@ -62,6 +66,18 @@ def label_columns(
         columns |= {f"{HIGH}{name}": known.high[:, p] for p, name in enumerate(classes)}
         columns |= {SURE: known.sure, WORTH: known.worth}
     return columns | {ENTROPY: entropy_rows(chances), N_LABELS: n_labels}
+
+
+def scale_columns(classes: Any, values: Array, chances: Array) -> dict[str, Any]:
+    """What an ordered scale has more: mean (of the classes' numbers, or places), median, quartiles."""
+    up_to = np.cumsum(chances, axis=1)
+
+    def quantile(share: float) -> Any:
+        # the first class up to which at least this share lies
+        return classes[np.minimum((up_to < share - 1e-12).sum(axis=1), len(classes) - 1)]
+
+    ends = {"lower_quartile": quantile(0.25), "median": quantile(0.5), "upper_quartile": quantile(0.75)}
+    return {"mean": chances @ values, **ends}
 
 
 def rating_columns(items: Any, estimates: Array, reach: Array, n_labels: Any) -> dict[str, Any]:

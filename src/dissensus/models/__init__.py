@@ -43,8 +43,12 @@ FEATURE_MODELS = {
     "ldlnm": "dissensus.models.ldlnm.model:LDLNM",
 }
 
-# Models of labels that are no classes.
-KIND_MODELS = {"ratings": "dissensus.models.ratings:NumericRatings"}
+# Models of one kind of labels: scales, numbers.
+KIND_MODELS = {
+    "graded": "dissensus.models.graded:GradedResponse",
+    "ordinal": "dissensus.models.ordinal:OrdinalHPGM",
+    "ratings": "dissensus.models.ratings:NumericRatings",
+}
 
 RUN_SETTINGS = ("seed", "n_jobs", "estimate")  # settings of a run rather than of a model
 CLUSTER_SETTINGS = {"n_item_clusters": "n_items", "n_annotator_clusters": "n_annotators"}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.kinds import LabelType
-from dissensus.data.vocabulary import Codes, Vocabulary
+from dissensus.data.vocabulary import Codes, Vocabulary, numbers_of
 from dissensus.errors import DataError, NotFittedError, bad_parameter
 from dissensus.execution.memory import Needs
 from dissensus.execution.resources import Identity, current
@@ -199,7 +199,7 @@ class Model(Savable):
     def predict(self) -> NDArray[Any]:
         """One class per item: the most probable one (the first in class order where several are)."""
         self._check_fitted()
-        best: NDArray[Any] = self.classes_[self.label_distributions_.argmax(axis=1)]
+        best: NDArray[Any] = self.classes_[self._top(self.label_distributions_)]
         return best
 
     def predict_proba(self, items: Any, annotators: Any = None) -> Array:
@@ -308,14 +308,25 @@ class Model(Savable):
 
     def label_pieces(self, interval: float | None = None, size: int = PIECE) -> Iterator[dict[str, Any]]:
         """The columns of refined labels, some items at a time; ids stay in Arrow's hands."""
-        from dissensus.io.labels_file import label_columns
+        from dissensus.io.labels_file import label_columns, scale_columns
 
         ids = self.item_vocabulary_.arrow
         for first in range(0, max(len(ids), 1), size):
             rows = slice(first, first + size)
             chances = self.label_distributions_[rows]
-            labels, known = self.classes_[chances.argmax(axis=1)], self.intervals(interval or 0.9, rows)
-            yield label_columns(ids[rows], labels, self.classes_, chances, self.n_labels_[rows], known)
+            labels, known = self.classes_[self._top(chances)], self.intervals(interval or 0.9, rows)
+            columns = label_columns(ids[rows], labels, self.classes_, chances, self.n_labels_[rows], known)
+            ordered = self.label_type_ == "ordinal"
+            yield columns | (scale_columns(self.classes_, self._values(), chances) if ordered else {})
+
+    def _top(self, chances: Array) -> NDArray[np.intp]:
+        """(items,): the class of the largest chance; of several, on a scale, the one next to the median."""
+        return middle_of_largest(chances) if self.label_type_ == "ordinal" else chances.argmax(axis=1)
+
+    def _values(self) -> Array:
+        """(classes,): the numbers that the classes are, or their places from 1."""
+        numbers = numbers_of(self.class_vocabulary_.arrow)
+        return np.arange(1.0, len(self.classes_) + 1) if numbers is None else numbers
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView | None:
         """What it knows about clusters; None for a model without any.
@@ -401,6 +412,14 @@ def in_classes(known: Annotations, own: Vocabulary) -> Annotations:
             "fit with it declared in classes, or drop its labels"
         )
     return replace(known, label=codes[known.label], class_vocabulary=own, gold=None)
+
+
+def middle_of_largest(chances: Array) -> NDArray[np.intp]:
+    """(items,): where the largest chance is; of several within rounding, the one nearest the median."""
+    largest = chances >= chances.max(axis=1, keepdims=True) * (1 - 1e-9)
+    median = (np.cumsum(chances, axis=1) < 0.5 - 1e-12).sum(axis=1, keepdims=True)
+    off = np.abs(np.arange(chances.shape[1]) - median)
+    return np.asarray(np.where(largest, off, chances.shape[1] + 1).argmin(axis=1))
 
 
 def make_frame(columns: dict[str, Any], kind: str) -> Any:

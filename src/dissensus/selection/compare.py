@@ -44,6 +44,8 @@ FAST_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     *CANDIDATES[1:],
     ("pgm", {"n_item_clusters": 20, "n_annotator_clusters": 20, "inference": "vb"}),
 )
+#: What is tried where classes have an order.
+ORDINAL_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (("ordinal", {}), ("graded", {}), *CANDIDATES)
 #: What is tried for labels that are numbers: annotators' ways and outliers minded, and not.
 RATING_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("ratings", {}),
@@ -52,6 +54,7 @@ RATING_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 # Settings for the comparison alone: shorter chains tell as well which model is better.
 FOR_COMPARISON: Mapping[str, Mapping[str, Any]] = {
     "hpgm": {"n_chains": 2, "n_sweeps": 90},
+    "ordinal": {"n_chains": 2, "n_sweeps": 90},
     "ratings": {"n_sweeps": 60},
 }
 
@@ -138,8 +141,7 @@ def choose_model(
     (as many as have ``MOST_LABELS`` labels) stands for all.
     """
     check_rules("choose_model", ESTIMATES, estimate=estimate)
-    if annotations.label_type == "numeric":
-        candidates = RATING_CANDIDATES
+    candidates = _candidates(annotations, candidates)
     why_not = _cannot_compare(annotations, test_size)
     if why_not:
         first, settings = candidates[0]
@@ -152,6 +154,19 @@ def choose_model(
     sample = _sample(annotations, seed)
     table = compare(sample, fitting, seed, test_size=test_size, n_jobs=n_jobs, progress=progress)
     return _chosen(table, estimate)
+
+
+def _candidates(
+    annotations: Annotations, usual: Sequence[tuple[str, Mapping[str, Any]]]
+) -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """The candidates that suit the labels' type: those of an order come first where there is one."""
+    if annotations.label_type == "numeric":
+        return RATING_CANDIDATES
+    if annotations.label_type != "ordinal" or annotations.n_classes < 3:
+        return usual
+    if usual is CANDIDATES:
+        return ORDINAL_CANDIDATES
+    return (("graded", {}), *usual) if usual is FAST_CANDIDATES else usual
 
 
 def _cannot_compare(annotations: Annotations, test_size: float) -> str:

@@ -351,6 +351,7 @@ class HPGM(Model):
             self.annotator_vocabulary_,
             self.class_vocabulary_,
             frame_kind=self.frame_kind_,
+            label_type=self.label_type_,
         )
 
     # ---- what it knows --------------------------------------------------------------------------------

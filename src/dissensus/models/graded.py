@@ -1,0 +1,293 @@
+"""Graded response: labels on an ordered scale, given by annotators with thresholds and a slope of their own.
+
+How a label is born (Samejima 1969, with items that differ in clarity and annotators who at times just guess):
+
+    (x_m, d_m) ~ ψ on a grid              where item m lies on the scale, and how clearly
+    (c_n1 < … < c_n,P−1, a_n) ~ N(ū, Σ)   annotator n's thresholds and slope; in Σ thresholds move together
+                                          (v₁) and each on its own (v₂), and slopes vary (v₃)
+    ε_n ~ Beta, worth 20 labels at 3 %    how often they guess
+    P(y ≤ k | x, d, n) = σ(d (c_nk − a_n x)), but a guess is drawn from the crowd's shares
+
+Fitted by EM over the grid: E, each item's place given its labels; M, one step of Fisher scoring for
+everyone's thresholds and slope, ψ and ε in closed form, ū and Σ from the annotators (empirical Bayes, with
+the variances that the curvature leaves). An item's answer is the population's at its place:
+Σ_q P(q | labels) Σ_n v_n P(y | q, n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.special import expit
+
+from dissensus.data.annotations import Annotations
+from dissensus.data.vocabulary import Codes
+from dissensus.execution.memory import Needs
+from dissensus.execution.run import Run
+from dissensus.models.base import Model
+from dissensus.numerics import Array, normalised, row_shares
+from dissensus.params import choice, integer, real
+
+PLACES, CLEAR = np.linspace(-3, 3, 17), np.array([0.5, 1.0, 2.0, 4.0])
+GRID_X, GRID_D = (table.ravel() for table in np.meshgrid(PLACES, CLEAR))
+GUESSES, WORTH = 0.03, 20.0  # how often annotators guess, and how many labels that is worth
+SMOOTH = 2.0  # items that the normal start of ψ is worth
+GAP = 0.02  # least distance of two thresholds
+LEAST = np.array([0.01, 0.005, 0.01])  # least variances
+ROWS = 1 << 15  # labels worked on at a time
+PEOPLE = 256  # annotators worked on at a time
+TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What is learned."""
+
+    own: Array  # (N, P): thresholds, then the slope
+    guesses: Array  # (N,)
+    crowd: Array  # (P,): ū
+    spread: Array  # (3,): v₁, v₂, v₃
+    psi: Array  # (Q,)
+
+
+def start(class_shares: Array, n_annotators: int) -> Ways:
+    """Everyone alike, with thresholds that give the crowd's shares, ψ normal."""
+    P = len(class_shares)
+    below = np.clip(np.cumsum(class_shares)[:-1], 0.01, 0.99)
+    thresholds = np.maximum.accumulate(1.3 * np.log(below / (1 - below)) + 0.3 * np.arange(P - 1))
+    crowd = np.append(thresholds - 0.15 * max(P - 2, 0), 1.5)
+    psi = normalised(np.exp(-(GRID_X**2) / 2))
+    guesses = np.full(n_annotators, GUESSES)
+    return Ways(np.tile(crowd, (n_annotators, 1)), guesses, crowd, np.array([0.5, 0.2, 0.2]), psi)
+
+
+def graded(own: Array) -> tuple[Array, Array]:
+    """(n, Q, P) chances of the labels at every place of the grid, and (n, Q, P − 1) of those up to k."""
+    # P(y ≤ k) = σ(d (c_k − a x))
+    below = expit(GRID_D[:, None] * (own[:, None, :-1] - own[:, -1:, None] * GRID_X[:, None]))
+    edge = np.zeros((*below.shape[:2], 1))
+    steps = np.concatenate([below, edge + 1], axis=2) - np.concatenate([edge, below], axis=2)
+    return np.maximum(steps, TINY), below
+
+
+def table_of(ways: Ways, shares: Array) -> Array:
+    """(N, Q, P): P(y | q, n), guesses included."""
+    guess = ways.guesses[:, None, None]
+    return np.asarray((1 - guess) * graded(ways.own)[0] + guess * shares)
+
+
+def places_of(annotations: Annotations, logs: Array, log_psi: Array) -> tuple[Array, float]:
+    """(M, Q): P(q | the item's labels), and the log-likelihood of all labels; ``logs`` (N, Q, P)."""
+    places = np.tile(log_psi, (annotations.n_items, 1))
+    for rows in _pieces(annotations):
+        item, annotator, label = (column[rows] for column in annotations.columns)
+        first, count = int(item[0]), int(item[-1] - item[0]) + 1
+        adder = csr_array((np.ones(len(item)), (item - first, np.arange(len(item)))), (count, len(item)))
+        places[first : first + count] += np.asarray(adder @ logs[annotator, :, label])
+    top = places.max(axis=1, keepdims=True)
+    chances = np.exp(places - top)
+    total = chances.sum(axis=1, keepdims=True)
+    return chances / total, float((np.log(total) + top).sum())
+
+
+def expected_counts(annotations: Annotations, places: Array) -> Array:
+    """(N, Q, P): how many labels each annotator gave at each place."""
+    N, P = annotations.n_annotators, annotations.n_classes
+    counts = np.zeros((N * P, len(GRID_X)))
+    for rows in _pieces(annotations):
+        item, annotator, label = (column[rows] for column in annotations.columns)
+        cell = annotator.astype(np.int64) * P + label
+        used, local = np.unique(cell, return_inverse=True)
+        adder = csr_array((np.ones(len(cell)), (local, np.arange(len(cell)))), (len(used), len(cell)))
+        counts[used] += np.asarray(adder @ places[item])
+    return counts.reshape(N, P, -1).transpose(0, 2, 1)
+
+
+def _pieces(annotations: Annotations) -> Iterator[slice]:
+    return (slice(at, at + ROWS) for at in range(0, annotations.n_labels, ROWS))
+
+
+def improved(ways: Ways, counts: Array, places: Array, shares: Array) -> Ways:
+    """M: what the expected counts (N, Q, P) say of annotators, of the crowd, and of the places of items."""
+    precision: Array = np.asarray(np.linalg.inv(covariance(ways.spread, ways.own.shape[1])), np.float64)
+    own, guesses = np.empty_like(ways.own), np.empty_like(ways.guesses)
+    varying = np.zeros_like(precision)
+    for at in range(0, len(own), PEOPLE):
+        people = slice(at, at + PEOPLE)
+        part = replace(ways, own=ways.own[people], guesses=ways.guesses[people])
+        own[people], guesses[people], left = _scored(part, counts[people], precision, shares)
+        varying += left
+    load = counts.sum(axis=(1, 2))
+    crowd = np.average(own, axis=0, weights=load / (load + 5))
+    off = own - crowd
+    spread = _spread_of((off.T @ off + varying) / len(own))
+    psi = normalised(places.sum(axis=0) + SMOOTH * normalised(np.exp(-(GRID_X**2) / 2)))
+    return Ways(own, guesses, crowd, spread, psi)
+
+
+def covariance(spread: Array, P: int) -> Array:
+    """(P, P): Σ, of thresholds and slope."""
+    sigma = np.diag(np.append(np.full(P - 1, spread[1]), spread[2]))
+    sigma[: P - 1, : P - 1] += spread[0]
+    return sigma
+
+
+def _spread_of(second: Array) -> Array:
+    """v₁, v₂, v₃ from the second moments of thresholds and slopes."""
+    among, K = second[:-1, :-1], len(second) - 1
+    mean = float(np.trace(among)) / K
+    together = (float(among.sum()) - K * mean) / (K * (K - 1)) if K > 1 else mean / 2
+    together = max(together, LEAST[0])
+    return np.asarray(np.maximum([together, mean - together, second[-1, -1]], LEAST))
+
+
+def _scored(ways: Ways, counts: Array, precision: Array, shares: Array) -> tuple[Array, Array, Array]:
+    """One step of Fisher scoring for some annotators, how often they guess, and Σ_n of their variances."""
+    steps, below = graded(ways.own)
+    guess = ways.guesses[:, None, None]
+    meant = counts * (1 - guess) * steps / ((1 - guess) * steps + guess * shares)
+    guesses = ((counts - meant).sum(axis=(1, 2)) + GUESSES * WORTH) / (counts.sum(axis=(1, 2)) + WORTH)
+    gradient, information = _derivatives(meant, steps, below)
+    curvature = information + precision
+    slope = gradient - (ways.own - ways.crowd) @ precision
+    step = np.asarray(np.linalg.solve(curvature, slope[:, :, None])[:, :, 0], np.float64)
+    own = _ordered_step(ways.own, step)
+    return own, guesses, np.linalg.inv(curvature).sum(axis=0)
+
+
+def _derivatives(meant: Array, steps: Array, below: Array) -> tuple[Array, Array]:
+    """(n, P) and (n, P, P): gradient and Fisher information of the log-likelihood in thresholds and slope."""
+    n, _, P = steps.shape
+    # ∂ log P(y) / ∂η_k = F_k (1 − F_k) ([k = y] − [k = y − 1]) / P(y), with η_k = d (c_k − a x)
+    dense, k = below * (1 - below), np.arange(P - 1)
+    odds = meant / steps
+    by_eta = (odds[:, :, :-1] - odds[:, :, 1:]) * dense * GRID_D[:, None]
+    gradient = np.column_stack([by_eta.sum(axis=1), -np.einsum("nqk,q->n", by_eta, GRID_X)])
+    # Σ_y P(y) ∂_k ∂_l: a band of three, times the labels there and d²
+    weight = meant.sum(axis=2, keepdims=True) * (GRID_D**2)[:, None]
+    middle = weight * dense**2 * (1 / steps[:, :, :-1] + 1 / steps[:, :, 1:])
+    beside = -weight * dense[:, :, :-1] * dense[:, :, 1:] / steps[:, :, 1:-1]
+    information = np.zeros((n, P, P))
+    information[:, k, k] = middle.sum(axis=1)
+    information[:, k[:-1], k[1:]] = information[:, k[1:], k[:-1]] = beside.sum(axis=1)
+    band = middle.copy()
+    band[:, :, :-1] += beside
+    band[:, :, 1:] += beside
+    information[:, :-1, -1] = information[:, -1, :-1] = -np.einsum("nqk,q->nk", band, GRID_X)
+    information[:, -1, -1] = np.einsum("nqk,q->n", band, GRID_X**2)
+    return gradient, information
+
+
+def _ordered_step(own: Array, step: Array) -> Array:
+    """The step, halved for whoever's thresholds it would put out of order; in the end none."""
+    size = np.ones((len(own), 1))
+    for _ in range(8):
+        moved = own + size * step
+        crossed = np.asarray((np.diff(moved[:, :-1], axis=1) < GAP).any(axis=1))
+        if not crossed.any():
+            return moved
+        size[crossed] /= 2
+    return np.where(crossed[:, None], own, moved)
+
+
+# ---- the model ----------------------------------------------------------------------------------------
+
+
+class GradedResponse(Model):
+    """An ordered scale: items have a place and a clarity, annotators thresholds and a slope of their own."""
+
+    _rules = {
+        "weight_by": choice("labels", "annotators"),
+        "max_iter": integer(1),
+        "tol": real(0.0),
+    }
+    _arrays = ("places_", "own_", "guesses_", "crowd_", "spread_", "psi_", "class_shares_", "weights_")
+    _needs_annotators = True
+    _label_types = ("ordinal", "pairwise")
+
+    places_: NDArray[np.float32]  # (M, Q): P(q | the item's labels)
+    own_: Array  # (N, P)
+    guesses_: Array  # (N,)
+    crowd_: Array  # (P,)
+    spread_: Array  # (3,)
+    psi_: Array  # (Q,)
+    class_shares_: Array  # (P,)
+    weights_: Array  # (N,): what each annotator counts in the population
+
+    def __init__(self, *, weight_by: str = "labels", max_iter: int = 60, tol: float = 1e-5) -> None:
+        self.weight_by = weight_by
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
+        del itemsize, given
+        M, N, P, Q = annotations.n_items, annotations.n_annotators, annotations.n_classes, len(GRID_X)
+        tables = 8 * Q * (3 * M + 4 * N * P)
+        return Needs(fixed=tables, layout_bytes=0, message_bytes=0, working=24 * ROWS * Q)
+
+    def _fit(self, annotations: Annotations, run: Run) -> None:
+        shares = normalised(annotations.class_counts.astype(np.float64) + 1)
+        ascent = run.ascent(Ways)
+        ways = ascent.resumed or start(shares, annotations.n_annotators)
+        for _ in ascent.iterations(self.max_iter, self.tol):
+            # E: where every item lies
+            places, evidence = places_of(annotations, np.log(table_of(ways, shares)), np.log(ways.psi))
+            # M: annotators, the crowd they are of, and the places of items at large
+            counts = expected_counts(annotations, places)
+            ways = ascent.advance(ways, evidence, improved(ways, counts, places, shares))
+        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
+        self._keep(ways, shares, annotations.annotator_load)
+        self._locate(annotations)
+
+    def _keep(self, ways: Ways, shares: Array, load: NDArray[np.int64]) -> None:
+        self.own_, self.guesses_, self.crowd_, self.spread_ = ways.own, ways.guesses, ways.crowd, ways.spread
+        self.psi_, self.class_shares_ = ways.psi, shares
+        self.weights_ = normalised((load if self.weight_by == "labels" else load > 0).astype(np.float64))
+
+    @property
+    def population_(self) -> Array:
+        """(Q, P): what the population answers at every place of the grid."""
+        return np.asarray(np.einsum("n,nqp->qp", self.weights_, self._tables(np.arange(len(self.own_)))))
+
+    def _tables(self, annotator: NDArray[Any]) -> Array:
+        """(n, Q, P): P(y | q, n) by code; −1: somebody never seen, as the crowd is on average."""
+        own = np.vstack([self.own_, self.crowd_])[annotator]
+        guesses = np.append(self.guesses_, GUESSES)[annotator]
+        return table_of(Ways(own, guesses, self.crowd_, self.spread_, self.psi_), self.class_shares_)
+
+    def _locate(self, annotations: Annotations, code: Codes | None = None) -> None:
+        """Every item's place given its labels, and the population's answer there."""
+        known = np.arange(annotations.n_annotators) if code is None else code
+        places, _ = places_of(annotations, np.log(self._tables(known)), np.log(self.psi_))
+        self.places_ = places.astype(np.float32)
+        population = self.population_
+        self.label_distributions_ = row_shares(places @ population)
+        self.prior_distribution_ = normalised(self.psi_ @ population)
+
+    # ---- what it knows --------------------------------------------------------------------------------
+
+    def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
+        """Σ_q P(q | the item's labels) P(y | q, n)."""
+        places = np.vstack([self.places_, self.psi_.astype(np.float32)])
+        people, local = np.unique(annotator, return_inverse=True)
+        tables = self._tables(people)
+        return row_shares(np.einsum("eq,eqp->ep", places[item].astype(np.float64), tables[local]))
+
+    def annotator_frame(self) -> dict[str, Any]:
+        """Columns about annotators: leniency against the crowd, slope, and how often they guess."""
+        # thresholds below the crowd's mean higher labels
+        lenient = (self.crowd_[:-1] - self.own_[:, :-1]).mean(axis=1)
+        return {"leniency": lenient, "slope": self.own_[:, -1], "guesses": self.guesses_}
+
+    def _transform(self, new: Annotations, fitted: Self) -> None:
+        """Known annotators keep their ways, others are as the crowd; items are placed by their labels."""
+        self._locate(new, fitted.annotator_vocabulary_.codes(new.annotator_vocabulary))
+        code = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
+        self.own_ = np.vstack([fitted.own_, fitted.crowd_])[code]
+        self.guesses_ = np.append(fitted.guesses_, GUESSES)[code]
+        self.weights_ = np.append(fitted.weights_, 0.0)[code]
