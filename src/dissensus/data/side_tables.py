@@ -6,6 +6,7 @@ without a note.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,29 @@ def column_of(table: pa.Table | None, name: str, what: str) -> NDArray[Any]:
         raise ParameterError(f"the {what} table has no column {name!r}; it has {known}")
     values: NDArray[Any] = table.column(name).combine_chunks().to_numpy(zero_copy_only=False)
     return values
+
+
+def with_values(table: pa.Table | None, wanted: Mapping[str, Any], what: str) -> NDArray[np.bool_]:
+    """Which rows of a side table have, in each named column, the value wanted or one of several.
+
+    Values are compared as texts.
+    """
+    mask = np.ones(0 if table is None else table.num_rows, dtype=bool)
+    for name, value in wanted.items():
+        texts = np.array(
+            ["" if one is None else str(one) for one in column_of(table, name, what)], dtype=object
+        )
+        for one in several(value):
+            if one not in texts:
+                known = ", ".join(sorted(set(texts.tolist()) - {""})[:8])
+                raise ParameterError(f"no {what} has {name} {quoted(one)}; it is one of {known}")
+        mask &= np.isin(texts, several(value))
+    return mask
+
+
+def several(value: Any) -> list[str]:
+    """One value, or those of a list, as texts."""
+    return [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
 
 
 def counted(*findings: tuple[int, str, str]) -> tuple[str, ...]:

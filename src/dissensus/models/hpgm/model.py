@@ -12,7 +12,7 @@ needed stay empty, and nothing has to be searched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
@@ -21,7 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
+from dissensus.data.copies import Voices
 from dissensus.data.rows import joined, rows_of
+from dissensus.data.side_tables import several, with_values
 from dissensus.data.vocabulary import Codes
 from dissensus.errors import DataError
 from dissensus.execution.memory import Needs
@@ -55,7 +57,7 @@ from dissensus.models.hpgm.sampler import (
     traced,
 )
 from dissensus.numerics import Array, one_hot_rows, row_shares
-from dissensus.params import NONE, SEED, check_rules, choice, integer
+from dissensus.params import NONE, SEED, Rule, check_rules, choice, integer
 
 Floats = NDArray[np.float32]
 
@@ -67,6 +69,9 @@ LEAST_WHOLE, WHOLE = 8, 48  # whole draws that are kept: at least, and usually
 UPDATE, SHORTEST_UPDATE = 5, 20  # an update makes one sweep for so many of a fit; at least so many
 REACHED = 200_000  # labels at a time of items that were not sampled
 MOST_PAIRED = 5_000  # annotators or items whose co-clustering is one table
+REPRESENT = Rule(
+    "a mapping of annotator columns to values", lambda v: isinstance(v, Mapping) and bool(v) and all(v)
+)
 SETTLED = 1.1  # split-R̂ up to which chains are said to agree
 
 
@@ -88,9 +93,11 @@ class HPGM(Model):
     ``n_item_clusters`` and ``n_annotator_clusters`` are upper bounds. Each of ``n_chains`` chains makes
     ``n_sweeps`` sweeps (None: 300, or 150 from 10,000 labels on), forgets the first two fifths of them and
     keeps every third of the others. ``weight_by`` says how annotators count in the population: by their
-    labels, or all the same. ``rhat_`` and ``effective_draws_`` tell whether the chains agree; ``quantities_``
-    names what they are of. Of more than ``max_sampled`` labels a random part of the items is sampled; the
-    others then get what its draws say of them, annotators keeping the ways they have there.
+    labels, or all the same; ``represent`` whose population it is: ``{"country": "DE"}`` that of annotators
+    with this value in their table, about whose items the others' labels still inform. Names that are one
+    voice (data/copies.py) count once. ``rhat_`` and ``effective_draws_`` tell whether the chains agree;
+    ``quantities_`` names what they are of. Of more than ``max_sampled`` labels a random part of the items is
+    sampled; the others then get what its draws say of them, annotators keeping the ways they have there.
     """
 
     _rules = {
@@ -99,6 +106,7 @@ class HPGM(Model):
         "n_chains": integer(1),
         "n_sweeps": integer(10) | NONE,
         "weight_by": choice("labels", "annotators"),
+        "represent": REPRESENT | NONE,
         "max_sampled": integer(1),
         "seed": SEED,
         "n_jobs": integer(-1),
@@ -128,6 +136,7 @@ class HPGM(Model):
         n_chains: int = 4,
         n_sweeps: int | None = None,
         weight_by: str = "labels",
+        represent: Mapping[str, Any] | None = None,
         max_sampled: int = 300_000,
         seed: int = 0,
         n_jobs: int = -1,
@@ -137,6 +146,7 @@ class HPGM(Model):
         self.n_chains = n_chains
         self.n_sweeps = n_sweeps
         self.weight_by = weight_by
+        self.represent = represent
         self.max_sampled = max_sampled
         self.seed = seed
         self.n_jobs = n_jobs
@@ -166,22 +176,46 @@ class HPGM(Model):
         return n_sweeps, n_burn, -(-(n_sweeps - n_burn) // THIN)
 
     def _fit(self, annotations: Annotations, run: Run, last: Sequence[State] = ()) -> None:
-        weights = annotator_weights(annotations.annotator_load, self.weight_by)
-        chosen = self._part(annotations)
-        self._fit_chains(
-            annotations if chosen is None else annotations.take_items(chosen), weights, run, last
-        )
+        voices = Voices.of(annotations)
+        known, rows = voices.annotations, voices.rows
+        weights = annotator_weights(self._represented_load(known), self.weight_by)
+        chosen = self._part(known)
+        last = [replace(state, z=state.z[voices.speakers], own=state.own[rows]) for state in last]
+        self._fit_chains(known if chosen is None else known.take_items(chosen), weights, run, last)
         if chosen is not None:
-            self._reach_others(annotations, chosen, run)
+            self._reach_others(known, chosen, run)
         if self.n_labels_.max() < 2:
-            self._hedge(annotations.counts)
+            self._hedge(known.counts)
+        if voices.n_copies:
+            self._under_every_name(annotations, voices)
+
+    def _represented_load(self, annotations: Annotations) -> NDArray[np.int64]:
+        """(N,): labels of each annotator, 0 of those who are not represented."""
+        if not self.represent:
+            return annotations.annotator_load
+        represented = with_values(annotations.annotator_table, self.represent, "annotator")
+        load = annotations.annotator_load * represented
+        if not load.any():
+            raise DataError("none of the annotators to represent gave a label")
+        return np.asarray(load)
+
+    def _under_every_name(self, annotations: Annotations, voices: Voices) -> None:
+        """What is known of a voice, said of all its names; they share what it counts in the population."""
+        voice = voices.voice
+        for name in ("matrices_draws_", "sizes_draws_", "z_draws_", "last_z_"):
+            setattr(self, name, getattr(self, name)[:, voice])
+        heard: NDArray[np.bool_] = vars(self)["last_own_"]
+        self.last_own_ = np.zeros((len(heard), annotations.n_labels), np.bool_)
+        self.last_own_[:, voices.rows] = heard
+        self.labels_ = np.stack(annotations.columns).astype(np.int32)
+        self.annotator_weights_ = (self.annotator_weights_ / np.bincount(voice))[voice]
 
     def _part(self, annotations: Annotations) -> NDArray[np.int64] | None:
         """The items that are sampled, drawn at random; None where all of them are."""
         if annotations.n_labels <= self.max_sampled:
             return None
         order = np.random.default_rng([self.seed, 1 << 24]).permutation(annotations.n_items)
-        n_items = int((np.cumsum(self.n_labels_[order]) <= self.max_sampled).sum())
+        n_items = int((np.cumsum(np.diff(annotations.item_pointers)[order]) <= self.max_sampled).sum())
         return np.sort(order[: max(n_items, 1)])
 
     def _fit_chains(
@@ -212,7 +246,7 @@ class HPGM(Model):
         met = np.bincount(self.labels_[1], minlength=annotations.n_annotators) > 0
         annotator = np.where(met, np.arange(annotations.n_annotators), -1)
         others = np.setdiff1d(np.arange(annotations.n_items), chosen)
-        behind = np.cumsum(self.n_labels_[others])
+        behind = np.cumsum(np.diff(annotations.item_pointers)[others])
         blocks = np.split(others, np.searchsorted(behind, np.arange(REACHED, behind[-1], REACHED)))
 
         def reach(number: int) -> Extension:
@@ -323,7 +357,7 @@ class HPGM(Model):
     def _with(self, new: Annotations) -> tuple[Annotations, list[State]]:
         """The labels learned from and ``new`` together, and every chain's last state over them."""
         old = self.training_labels()
-        merged = joined(old, new)
+        merged = self._with_represented(joined(old, new), new)
         item, annotator = (
             merged.item_vocabulary.codes(self.item_vocabulary_),
             merged.annotator_vocabulary.codes(self.annotator_vocabulary_),
@@ -338,6 +372,19 @@ class HPGM(Model):
             rng = np.random.default_rng([self.seed, number, 1 << 22])
             last.append(continued(state, item, annotator, rows, _shape(merged), merged.n_labels, rng))
         return merged, last
+
+    def _with_represented(self, merged: Annotations, new: Annotations) -> Annotations:
+        """With a table that says who is represented: those who were, and new ones by their own."""
+        if not self.represent:
+            return merged
+        is_in = np.zeros(merged.n_annotators, dtype=bool)
+        is_in[merged.annotator_vocabulary.codes(self.annotator_vocabulary_)] = self.annotator_weights_ > 0
+        if new.annotator_table is not None:
+            codes = merged.annotator_vocabulary.codes(new.annotator_vocabulary)
+            is_in[codes] = with_values(new.annotator_table, self.represent, "annotator")
+        first = {name: several(value)[0] for name, value in self.represent.items()}
+        columns = {name: [value if one else None for one in is_in] for name, value in first.items()}
+        return merged.with_tables(annotators={"annotator": merged.annotators, **columns})
 
     def training_labels(self) -> Annotations:
         """The labels that it was fitted to."""

@@ -1,0 +1,180 @@
+"""Copies of annotators: found where they are, nobody else taken for one, and counted once by HPGM."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dissensus as ds
+from dissensus.data.copies import Voices, voices
+from dissensus.evaluation.bootstrap import bootstrap_mean
+from judge_help import seen, table
+
+FAST = {"n_chains": 2, "n_sweeps": 20, "n_jobs": 1}
+
+
+def crowd(seed=0, n_items=300, humans=6, accuracy=0.75, share=1.0):
+    """Answers of independent humans by name, each about a share of the items."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(3, size=n_items)
+    columns = {f"h{i}": seen(rng, truth, 3, accuracy) for i in range(humans)}
+    return {name: np.where(rng.random(n_items) < share, column, -1) for name, column in columns.items()}
+
+
+def copied(columns, name="h2", n=5, noise=0.0, seed=9):
+    rng = np.random.default_rng(seed)
+    own = columns[name]
+    other = (own + 1) % 3
+    return columns | {
+        f"{name}-{i}": np.where((own >= 0) & (rng.random(len(own)) < noise), other, own) for i in range(n)
+    }
+
+
+def names_of_copies(labels):
+    speaker = voices(labels)
+    return {
+        str(name): str(labels.annotators[speaker[n]])
+        for n, name in enumerate(labels.annotators)
+        if speaker[n] != n
+    }
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_copies_are_found_exact_or_nearly(share, noise):
+    labels = table(copied(crowd(share=share), noise=noise))
+    assert names_of_copies(labels) == {f"h2-{i}": "h2" for i in range(5)}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("accuracy", [0.6, 0.9, 0.99])
+def test_nobody_is_taken_for_a_copy_by_agreeing(seed, accuracy):
+    assert names_of_copies(table(crowd(seed, accuracy=accuracy))) == {}
+
+
+def test_two_experts_among_many_who_err_are_two():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=400)
+    columns = {f"h{i}": seen(rng, truth, 3, 0.7) for i in range(8)}
+    columns |= {
+        f"expert{i}": np.where(rng.random(400) < 0.6, seen(rng, truth, 3, 0.97), -1) for i in range(2)
+    }
+    assert names_of_copies(table(columns)) == {}
+
+
+def test_who_always_says_the_same_copies_nobody():
+    columns = crowd() | {"s0": np.zeros(300, int), "s1": np.zeros(300, int)}
+    assert names_of_copies(table(columns)) == {}
+
+
+def test_a_large_family_does_not_make_copies_of_those_it_outvotes():
+    # h0 and h1 agree on all they share; ten copies of h2 make most of every item's labels.
+    columns = crowd(humans=4, accuracy=0.9)
+    half = np.arange(300) < 100
+    columns["h1"] = np.where(half, columns["h0"], -1)
+    columns["h0"] = np.where(half | (np.arange(300) > 200), columns["h0"], -1)
+    found = names_of_copies(table(copied(columns, n=10)))
+    assert set(found) == {f"h2-{i}" for i in range(10)}
+
+
+def test_what_is_heard_of_a_voice():
+    # "b" copies "a" and answered one item more; the family's answer about it stands under the name of "a".
+    columns = copied(crowd(), "h2", 1)
+    columns["h2"] = np.where(np.arange(300) == 7, -1, columns["h2"])
+    found = Voices.of(table(columns))
+    heard = found.annotations
+    assert (heard.n_annotators, found.n_copies) == (6, 1)
+    assert heard.annotators.tolist() == [f"h{i}" for i in range(6)]
+    assert np.bincount(heard.annotator).tolist() == [300] * 6
+    assert heard.label[(heard.item == 7) & (heard.annotator == 2)] == columns["h2-0"][7]
+    order = np.lexsort((heard.label, heard.annotator, heard.item))
+    np.testing.assert_array_equal(order, np.arange(heard.n_labels))
+
+
+def test_copies_do_not_move_hpgm_and_move_the_vote():
+    plain, crowded = table(crowd()), table(copied(crowd()))
+    before, after = (ds.HPGM(**FAST).fit(labels) for labels in (plain, crowded))
+    np.testing.assert_array_equal(before.label_distributions_, after.label_distributions_)
+    np.testing.assert_array_equal(before.intervals().low, after.intervals().low)
+    vote = [ds.EmpiricalDistribution().fit(labels).label_distributions_ for labels in (plain, crowded)]
+    assert np.abs(vote[0] - vote[1]).sum(axis=1).mean() / 2 > 0.05
+
+
+def test_hpgm_says_the_same_of_every_name_of_a_voice(tmp_path):
+    model = ds.HPGM(**FAST).fit(table(copied(crowd(), n=2)))
+    names = model.annotators_.tolist()
+    family = [names.index(name) for name in ("h2", "h2-0", "h2-1")]
+    of_family = model.matrices_draws_[:, family]
+    np.testing.assert_array_equal(of_family, of_family[:, :1].repeat(3, axis=1))
+    weights = model.annotator_weights_
+    assert weights.sum() == pytest.approx(1)
+    np.testing.assert_allclose(weights[family], weights[names.index("h0")] / 3)
+    assert model.training_labels().n_labels == 8 * 300
+    model.save(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(ds.load(tmp_path / "model.safetensors").last_own_, model.last_own_)
+
+
+def test_hpgm_goes_on_with_copies_when_labels_are_added():
+    columns = copied(crowd(), n=2)
+    early = {name: np.where(np.arange(300) < 250, column, -1) for name, column in columns.items()}
+    late = {name: np.where(np.arange(300) < 250, -1, column) for name, column in columns.items()}
+    model = ds.HPGM(**FAST).fit(table(early))
+    first = model.label_distributions_.shape
+    model.update(table(late))
+    assert (first, model.label_distributions_.shape) == ((250, 3), (300, 3))
+    np.testing.assert_allclose(model.label_distributions_.sum(axis=1), 1)
+    assert model.training_labels().n_labels == 8 * 300
+
+
+# ---- whose population ---------------------------------------------------------------------------------
+
+
+def two_groups(seed=0, n_items=200, each=5):
+    """Two groups that see half of the items differently, with the group in the annotator table."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(2, size=n_items)
+    contested = rng.random(n_items) < 0.5
+    columns = {f"a{i}": seen(rng, truth, 2, 0.85) for i in range(each)}
+    columns |= {f"b{i}": seen(rng, np.where(contested, 1 - truth, truth), 2, 0.85) for i in range(each)}
+    labels = table(columns)
+    groups = [str(name)[0] for name in labels.annotators]
+    return labels.with_tables(annotators={"annotator": labels.annotators, "group": groups})
+
+
+@pytest.mark.parametrize("group", ["a", "b"])
+def test_the_answer_of_a_group_is_nearer_to_that_group(group):
+    labels = two_groups()
+    shown, hidden = labels.split_labels(0.3, seed=1)
+    reserved = hidden.take_rows((hidden.annotator_column("group") == group)[hidden.annotator])
+    settings = FAST | {"n_sweeps": 60}
+    own = ds.HPGM(represent={"group": group}, **settings).fit(shown)
+    everybody = ds.HPGM(**settings).fit(shown)
+    gain = own.log_chances(reserved, annotators=False) - everybody.log_chances(reserved, annotators=False)
+    assert bootstrap_mean(gain, items=reserved.item).low > 0
+    np.testing.assert_array_equal(own.annotator_weights_ > 0, labels.annotator_column("group") == group)
+
+
+def test_representing_everybody_changes_nothing():
+    labels = two_groups(n_items=60)
+    both = ds.HPGM(represent={"group": ["a", "b"]}, **FAST).fit(labels)
+    np.testing.assert_array_equal(both.label_distributions_, ds.HPGM(**FAST).fit(labels).label_distributions_)
+
+
+def test_who_is_represented_stays_so_when_labels_are_added():
+    labels = two_groups(n_items=80)
+    model = ds.HPGM(represent={"group": "a"}, **FAST).fit(labels[:60]).update(labels[60:])
+    expected = labels.annotator_column("group") == "a"
+    np.testing.assert_array_equal(model.annotator_weights_ > 0, expected)
+
+
+@pytest.mark.parametrize(
+    ("represent", "words"),
+    [
+        ({"country": "DE"}, "no column 'country'"),
+        ({"group": "c"}, "no annotator has group 'c'; it is one of a, b"),
+        ("group=a", "a mapping of annotator columns to values"),
+    ],
+)
+def test_nobody_to_represent_is_an_error_with_a_remedy(represent, words):
+    with pytest.raises(ds.DissensusError, match=words):
+        ds.HPGM(represent=represent, **FAST).fit(two_groups(n_items=20))
