@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dissensus as ds
+from cli_help import failure, run, write_votes
 from dissensus.data.copies import Voices, voices
 from dissensus.evaluation.bootstrap import bootstrap_mean
 from judge_help import seen, table
@@ -178,3 +179,33 @@ def test_who_is_represented_stays_so_when_labels_are_added():
 def test_nobody_to_represent_is_an_error_with_a_remedy(represent, words):
     with pytest.raises(ds.DissensusError, match=words):
         ds.HPGM(represent=represent, **FAST).fit(two_groups(n_items=20))
+
+
+def test_the_command_line_represents_a_group(tmp_path):
+    labels = two_groups(n_items=40)
+    names, given = labels.annotators[labels.annotator], labels.classes[labels.label]
+    rows = [f"{m},{name},{label}" for m, name, label in zip(labels.item, names, given, strict=True)]
+    votes = write_votes(tmp_path / "votes.csv", "\n".join(rows) + "\n")
+    people = tmp_path / "people.csv"
+    people.write_text("annotator,group\n" + "".join(f"{name},{name[0]}\n" for name in labels.annotators))
+    quick = [
+        "--model",
+        "hpgm",
+        "--set",
+        "n_sweeps=10",
+        "--set",
+        "n_chains=1",
+        "--no-report",
+        "-o",
+        tmp_path / "run",
+    ]
+    run("fit", votes, "--annotators", people, "--represent", "group=a", *quick)
+    model = ds.load(tmp_path / "run" / "model.safetensors")
+    assert model.represent == {"group": ["a"]}
+    np.testing.assert_array_equal(
+        model.annotator_weights_ > 0, [name[0] == "a" for name in model.annotators_]
+    )
+    assert "column=value" in failure(*fit, "--represent", "a")
+    assert "no setting" in failure(
+        "fit", votes, "--annotators", people, "--represent", "group=a", "-m", "fmm"
+    )

@@ -219,7 +219,7 @@ def test_confusions_are_distributions_with_intervals(fitted: ds.HPGM) -> None:
 def test_two_camps_are_together_among_themselves() -> None:
     rng = np.random.default_rng(3)
     rows = [
-        (f"i{m}", f"{camp}{n}", str((m + (camp == "b")) % 2) if rng.random() < 0.9 else str(m % 2))
+        (f"i{m}", f"{camp}{n}", str((m + (camp == "b" and rng.random() < 0.9) + (m // 2 == n)) % 2))
         for m in range(60)
         for camp in "ab"
         for n in range(4)

@@ -58,6 +58,7 @@ QUESTIONS = {"estimate": choice("population", "annotators", "truth")}
 TEST_SIZE = 0.2  # share of the (item, annotator) pairs that is hidden to judge models by
 COMPARED, FITTED = 0.9, 0.95  # shares of the work that are behind after the comparison and after the fit
 YARDSTICK_OF_NUMBERS = RATING_CANDIDATES[-1]
+REPRESENTING = "hpgm"  # the model that can estimate the population of some of the annotators
 YARDSTICK = "empirical"  # every model's held-out score stands beside the smoothed counts'
 PAGE_BYTES = 100  # a label, about, to make the page
 
@@ -92,6 +93,7 @@ def refine(
     settings: Mapping[str, Any] | None = None,
     *,
     estimate: str = "population",
+    represent: Mapping[str, Any] | None = None,
     fast: bool = False,
     seed: int = 0,
     n_jobs: int = -1,
@@ -103,15 +105,21 @@ def refine(
     ``estimate`` is the question: what the ``"population"`` would answer about an item, or known
     ``"annotators"``; models are compared by the answer asked for. Or which class is right, ``"truth"``: then
     gold labels train too, and ``"auto"`` is :func:`dissensus.choose_truth`. ``fast`` leaves sampled models
-    out: seconds instead of minutes, but no intervals. ``test_size`` is the share of (item, annotator) pairs
-    hidden for the comparison; 0 leaves it out for a named model.
+    out: seconds instead of minutes, but no intervals. ``represent`` says whose population it is, by a column
+    of the annotator table: ``{"kind": "human"}``; ``"auto"`` then takes the model that can (hpgm), and
+    hidden labels are those of the annotators represented. ``test_size`` is the share of (item, annotator)
+    pairs hidden for the comparison; 0 leaves it out for a named model.
     """
     if not 0 <= test_size < 1:
         raise bad_parameter("refine", "test_size", "a float >= 0 and < 1", test_size)
     check_rules("refine", QUESTIONS, estimate=estimate)
     if model == "auto" and settings:
         raise ParameterError(f"{', '.join(settings)}: name the model= that should take this")
-
+    if represent:
+        if estimate != "population":
+            raise ParameterError("represent= says whose population is estimated; leave estimate= out")
+        model = REPRESENTING if model == "auto" else model
+        settings = {**(settings or {}), "represent": dict(represent)}
     if estimate == "truth" and annotations.label_type == "numeric":
         raise bad_parameter("refine", "estimate", "'population' or 'annotators' for numeric labels", estimate)
     if estimate == "truth":
@@ -193,7 +201,8 @@ def _decide(
     yardstick = YARDSTICK_OF_NUMBERS if annotations.label_type == "numeric" else (YARDSTICK, {})
     rivals = [wanted] if name == YARDSTICK else [wanted, build_model(*yardstick)]
     # One after the other: the counts take no time, and the model has all threads.
-    return Choice(wanted, compare(annotations, rivals, seed, **shared | {"n_jobs": 1}), "")
+    whose = {"represent": settings.get("represent"), "n_jobs": 1}
+    return Choice(wanted, compare(annotations, rivals, seed, **shared | whose), "")
 
 
 @contextmanager

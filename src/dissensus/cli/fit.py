@@ -20,7 +20,7 @@ from dissensus.cli.options import (
     stem,
     unbundled,
 )
-from dissensus.cli.settings import Estimate, Fast, Machine, Settings, TestSize
+from dissensus.cli.settings import Estimate, Fast, Machine, Represent, Settings, TestSize, parse_represent
 from dissensus.cli.terminal import amounts, count, say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     epilog=example(
         "dissensus fit votes.csv",
         "dissensus fit votes.csv --items tweets.csv --gold gold.csv -o refined",
+        "dissensus fit votes.csv --annotators people.csv --represent country=DE",
         "dissensus fit votes.csv --model fmm -k 12 --set alpha=1.5 --restarts 3",
         "dissensus fit votes.store --model pgm --test-size 0 --no-report --memory 8GB --checkpoint run",
     )
@@ -47,6 +48,7 @@ def fit(
     page: Page,
     machine: Machine,
     estimate: Estimate = "population",
+    represent: Represent = [],  # noqa: B006
     fast: Fast = False,
     test_size: TestSize = 0.2,
     as_json: Json = False,
@@ -64,6 +66,7 @@ def fit(
             settings.model,
             settings.chosen(),
             estimate=estimate,
+            represent=parse_represent(represent),
             fast=fast,
             seed=settings.seed,
             n_jobs=settings.jobs,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,6 +61,14 @@ Estimate = Annotated[
         "--estimate",
         metavar="WHOSE",
         help="The question: population (what it would answer), annotators (what known ones would), truth.",
+    ),
+]
+Represent = Annotated[
+    list[str],
+    _model(
+        "--represent",
+        metavar="COLUMN=VALUE",
+        help="Whose population: annotators with this value in --annotators; repeatable.",
     ),
 ]
 Fast = Annotated[
@@ -117,6 +125,17 @@ def parse_setting(text: str) -> tuple[str, Any]:
     if not (equals and name.strip()):
         raise ParameterError(f"{text}: write it as name=value, as in n_item_clusters=12")
     return name.strip(), parse_value(value)
+
+
+def parse_represent(texts: Sequence[str]) -> dict[str, list[str]] | None:
+    """``column=value``, any number of them: values of one column are alternatives; None for none."""
+    wanted: dict[str, list[str]] = {}
+    for text in texts:
+        column, equals, value = text.partition("=")
+        if not (equals and column.strip()):
+            raise ParameterError(f"{text}: write it as column=value, as in country=DE")
+        wanted.setdefault(column.strip(), []).append(value.strip())
+    return wanted or None
 
 
 def parse_value(text: str) -> Any:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
+from dissensus.data.side_tables import with_values
 from dissensus.errors import DataError
 from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
@@ -205,15 +206,20 @@ def compare(
     seed: int = 0,
     *,
     test_size: float = 0.2,
+    represent: Mapping[str, Any] | None = None,
     n_jobs: int = -1,
     progress: ShowProgress = None,
 ) -> list[HeldOut]:
     """Fit every model to one part of the labels and score it on the rest; empty if none can be hidden.
 
+    ``represent`` scores the rest's labels of those annotators alone (``{"kind": "human"}``).
     ``n_jobs`` models are fitted side by side, on one thread each; one at a time, on as many as they say.
     """
     with _beside(HIDING_BYTES * annotations.n_labels):
         kept, hidden = annotations.split_labels(test_size, seed)
+        if represent:
+            asked = with_values(annotations.annotator_table, represent, "annotator")
+            hidden = hidden.take_rows(asked[hidden.annotator])
         if not (kept.n_labels and hidden.n_labels):
             return []
         with shown(progress) as tell:
