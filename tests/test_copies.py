@@ -188,24 +188,12 @@ def test_the_command_line_represents_a_group(tmp_path):
     votes = write_votes(tmp_path / "votes.csv", "\n".join(rows) + "\n")
     people = tmp_path / "people.csv"
     people.write_text("annotator,group\n" + "".join(f"{name},{name[0]}\n" for name in labels.annotators))
-    quick = [
-        "--model",
-        "hpgm",
-        "--set",
-        "n_sweeps=10",
-        "--set",
-        "n_chains=1",
-        "--no-report",
-        "-o",
-        tmp_path / "run",
-    ]
-    run("fit", votes, "--annotators", people, "--represent", "group=a", *quick)
+    fit = ["fit", votes, "--annotators", people]
+    quick = ["--model", "hpgm", "--set", "n_sweeps=10", "--set", "n_chains=1", "--no-report"]
+    run(*fit, "--represent", "group=a", *quick, "-o", tmp_path / "run")
     model = ds.load(tmp_path / "run" / "model.safetensors")
     assert model.represent == {"group": ["a"]}
-    np.testing.assert_array_equal(
-        model.annotator_weights_ > 0, [name[0] == "a" for name in model.annotators_]
-    )
+    expected = [name[0] == "a" for name in model.annotators_]
+    np.testing.assert_array_equal(model.annotator_weights_ > 0, expected)
     assert "column=value" in failure(*fit, "--represent", "a")
-    assert "no setting" in failure(
-        "fit", votes, "--annotators", people, "--represent", "group=a", "-m", "fmm"
-    )
+    assert "no setting" in failure(*fit, "--represent", "group=a", "-m", "fmm")
