@@ -16,7 +16,6 @@ import krippendorff
 import numpy as np
 from nltk.metrics.agreement import AnnotationTask
 
-from dissensus.annotators import informativeness
 from dissensus.evaluation import agreement
 from timing import best_seconds
 
@@ -77,8 +76,6 @@ def the_rest(n_labels: int) -> None:
         "fleiss_kappa": partial(agreement.fleiss_kappa, item, label),
         "agreement_with_others": partial(agreement.agreement_with_others, item, annotator, label),
         "pairwise_cohen": partial(agreement.pairwise_cohen, item, annotator, label),
-        "information_per_label": partial(informativeness.information_per_label, item, annotator, label),
-        "spam_score": partial(informativeness.spam_score, item, annotator, label),
     }
     for name, time_taken in zip(tasks, seconds(*tasks.values(), repeats=3), strict=True):
         print(f"  {name:22} {time_taken:6.3f} s")

@@ -277,7 +277,7 @@ BAD = {
         "no item has 8 + 6",
     ),
     "no run to report": (["report", "thesis", "votes.csv"], "is no directory that dissensus wrote"),
-    "a verdict on no labels": (["annotators", "votes.csv", "--min-labels", "0"], "min_labels"),
+    "an interval of nothing": (["annotators", "votes.csv", "--interval", "0"], "interval"),
     "a metric that is none": (["score", "votes.csv", "votes.csv", "--metric", "kll"], "did you mean 'kl'?"),
     "a broken model": (["score", "bad.safetensors", "votes.csv"], "bad.safetensors"),
     "an impossible crowd": (["simulate", "--labels-per-item", "500", "-o", "c"], "labels_per_item"),

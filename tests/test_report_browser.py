@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 import dissensus as ds
-from dissensus.report import annotators
 from dissensus.workflow import refine
 from report_sample import canteen
 
@@ -309,10 +308,7 @@ def test_dark_and_light_differ_and_heat_maps_follow(browser: Any, report: Path) 
 # ---- size ---------------------------------------------------------------------------------------------
 
 
-def test_twenty_thousand_items_stay_smooth(
-    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(annotators, "MOST_JUDGED", 3_000)  # verdicts are not what is timed here
+def test_twenty_thousand_items_stay_smooth(browser: Any, tmp_path: Path) -> None:
     crowd = ds.simulate(20_000, 400, labels_per_item=3, seed=3).annotations
     table = pa.table(
         {"item": crowd.items, "text": [f"Remark number {m}, in some words." for m in range(20_000)]}
@@ -340,9 +336,7 @@ def test_twenty_thousand_items_stay_smooth(
           return Math.max(...times);
         }"""
     )
-    sampled = visit.page.locator("#annotators .note >> nth=0").inner_text()
     visit.context.close()
-    assert "3,000 labels of randomly chosen items" in sampled
     assert visit.said == []
     assert longest < 1500  # milliseconds, on a machine that may be busy
 

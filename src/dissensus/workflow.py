@@ -3,8 +3,7 @@
 ::
 
     labels.csv          item, label, p_<class> for every class, entropy, n_labels
-    annotators.csv      annotator, n_labels, agreement with the others, information (nats a label) and what
-                        the model knows of them
+    annotators.csv      annotator, n_labels, agreement with the others, and what the model knows of them
     model.safetensors   the fitted model; dissensus.load reads it
     draws.safetensors   of a sampled model: draws, the chains' last states and the labels, to go on from
     report.html         one self-contained page to look at, unless it is not wanted
@@ -19,21 +18,30 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dissensus.data.annotations import Annotations
-from dissensus.errors import ParameterError, bad_parameter
+from dissensus.errors import DataError, ParameterError, bad_parameter
 from dissensus.evaluation.gold import GoldAccuracy, gold_accuracy, judged_items, right_rows
 from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
-from dissensus.io.results import output_directory, read_summary, write_csv, write_pieces, write_summary
+from dissensus.io.results import (
+    check_output,
+    is_ours,
+    output_directory,
+    read_summary,
+    write_csv,
+    write_pieces,
+    write_summary,
+)
 from dissensus.models import MODELS, build_model, model_class, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import gold_prior
+from dissensus.models.hpgm.model import HPGM
 from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
 from dissensus.selection.compare import (
     CANDIDATES,
@@ -326,10 +334,10 @@ def _try_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> str |
 
 
 def annotator_table(run: Refinement) -> pa.Table:
-    """One row an annotator: labels, agreement, information per label, and what the model knows of them."""
+    """One row an annotator: labels, agreement with the others, and what the model knows of them."""
     import pyarrow as pa
 
-    from dissensus.annotators.informativeness import agreement_and_information
+    from dissensus.evaluation.agreement import agreement_with_others
 
     annotations = run.annotations
     columns: dict[str, Any] = {
@@ -337,9 +345,14 @@ def annotator_table(run: Refinement) -> pa.Table:
         "n_labels": annotations.annotator_load,
     }
     if annotations.label_type != "numeric":
-        columns["agreement"], columns["information"] = agreement_and_information(annotations)
-    known: dict[str, Any] = getattr(run.model, "annotator_frame", dict)()
-    return pa.table(dict(known) | columns).select(list(dict.fromkeys([*columns, *known])))
+        columns["agreement"] = agreement_with_others(annotations)
+    known: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
+    if isinstance(run.model, HPGM):
+        from dissensus.annotators.verdicts import annotator_verdicts
+
+        found = annotator_verdicts(annotations, run.model).columns()
+        known |= {name: found[name] for name in ("verdict", "probability", "view", "evidence")}
+    return pa.table(known | columns).select(list(dict.fromkeys([*columns, *known])))
 
 
 def share_right(run: Refinement) -> float | None:
@@ -413,6 +426,85 @@ def open_run(place: Path) -> SavedRun:
         return SavedRun(load_model(place), {}, None)
     known = read_summary(place)
     return SavedRun(load_model(place / MODEL), known, _rows(place / CELLS))
+
+
+def is_run(place: Path) -> bool:
+    """Is it a finished run's directory or a saved model, and no file of labels?"""
+    return place.suffix == ".safetensors" or (place.is_dir() and is_ours(place))
+
+
+def posterior_of(
+    place: Path, read: Callable[[Path], Annotations], *, seed: int = 0, n_jobs: int = -1
+) -> tuple[HPGM, Annotations]:
+    """The draws that verdicts and plans come from: a finished run's, or those of a fit to a file's labels."""
+    if not is_run(place):
+        annotations = read(place)
+        return HPGM(seed=seed, n_jobs=n_jobs).fit(annotations), annotations
+    model = open_run(place).model
+    if not isinstance(model, HPGM):
+        raise DataError(
+            f"{place}: its model is {title_of(model)}, which keeps no draws; name the file of labels, or a "
+            "run of the model hpgm"
+        )
+    return model, model.training_labels()
+
+
+def opened(
+    place: Path, file: Path | None, read: Callable[[Path], Annotations]
+) -> tuple[SavedRun, Annotations]:
+    """A run and its labels, from a file or as it keeps them; of labels alone, a fit to them."""
+    if file is None and not is_run(place):
+        model, labels = posterior_of(place, read)
+        return SavedRun(model, {}, None), labels
+    saved = open_run(place)
+    if file is not None:
+        return saved, read(file)
+    if not isinstance(saved.model, HPGM):
+        raise DataError(f"{place}: {title_of(saved.model)} does not keep its labels; name their file too")
+    return saved, saved.model.training_labels()
+
+
+# ---- labels over time ---------------------------------------------------------------------------------
+
+
+def update_run(
+    place: Path,
+    new: Annotations,
+    directory: Path | None = None,
+    *,
+    command: str = "",
+    source: str = "",
+    page: Mapping[str, Any] | None = None,
+    progress: ShowProgress = None,
+) -> dict[str, Any]:
+    """Add labels to a finished run and let its chains go on; the run is replaced, or ``directory`` written.
+
+    Gives back the new summary. What the old run was compared by belongs to fewer labels and is left out.
+    """
+    saved = open_run(place)
+    if not isinstance(saved.model, HPGM):
+        raise DataError(
+            f"{place}: its model is {title_of(saved.model)}, which cannot go on from where it ended; fit the "
+            "old and the new labels together"
+        )
+    directory = place if directory is None else directory
+    if not place.is_dir() and directory == place:
+        raise DataError(f"{place}: is a model without a run; name a directory to write")
+    check_output(directory)
+    before, seconds = saved.model.training_labels().n_labels, dict[str, float]()
+    with _timed("update", seconds), shown(progress) as tell, _fit_told(saved.model, 0.0, tell):
+        model = saved.model.update(new)
+    known = {name: saved.summary[name] for name in ("seed", "estimate") if name in saved.summary}
+    labels, estimate = model.training_labels(), known.get("estimate", "population")
+    run = Refinement(labels, model, [], "", known.get("seed", model.seed), seconds, estimate=estimate)
+    notice = {
+        "command": command,
+        "source": source,
+        "updated": {"from": saved.summary.get("source", str(place)), "n_labels": before},
+    }
+    looks = None if page is None else {"held_out": [], **page}
+    with output_directory(directory) as folder, shown(progress) as tell:
+        return _write_fit(run, folder, notice, looks, tell)
 
 
 def _rows(table: Path) -> list[dict[str, str]] | None:

@@ -1,123 +1,114 @@
-"""Who answers without looking, and who looks and sees something else.
+"""Who answers without looking, who sees something else, and who errs by rule: from the posterior of HPGM.
 
-Both disagree with the crowd, and only one of them should be sent away. *Spam* is a set of labels that tell
-nothing about the items: the class shares explain them as well as anything does. A *minority view* tells as
-much as the crowd's labels do, of something that the crowd does not see: its members' answers are foreseen by
-what the other members say, and by how they usually differ. Who shares the crowd's view and errs a lot is
-neither.
+One mechanism: a fitted :class:`~dissensus.HPGM`, or one that is fitted here.
 
-The small model of ``group_model.py`` weighs these accounts of an annotator's labels, every item being as the
-*other* annotators labelled it. It is fitted without a group and, from several guesses, with one. What a fit
-is worth is its evidence less the entropy that is left about who is what, and half a nat for each type of
-contested items; so a group is believed in where it explains the labels better *and* can be told from the
-crowd. (The integrated classification likelihood of Biernacki, Celeux & Govaert, 2000.) Its members and the
-spammers are then put aside and the rest is searched in the same way, as long as the crowd outweighs all
-groups together.
+* *spam*: whatever the item, the labels are as well explained without it (``evidence.py``), with probability
+  0.9 or more.
+* *too few labels*: the labels do not exclude spam, and do not show it either. It depends on what the labels
+  say, not on how many they are.
+* *minority view*: the labels follow the items, in a cluster of annotators whose most common answers differ
+  from the crowd's on a tenth of the items or more. Where another view has 60 % of the weight of the largest,
+  or more, there are several views, and nobody in them is the minority.
+* *systematic error*: the same of one person alone, or of a few who contradict the crowd on most items; with
+  gold labels, also whoever follows the items and is right less than half as often as is usual.
+* *typical*: everybody else.
 
-A group is a view if it tells something of what the crowd sees, were it by turning everything round. People
-who answer like one another and whose labels have nothing to do with anybody else's copy or follow a pattern:
-they are spammers. In between, a group is put aside and its members are judged as if there were none.
+Every draw of the posterior says who has which view; probabilities are shares of the draws.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import entr
+from scipy.special import betainc
 
-from dissensus.annotators.group_model import LEAST_CONTESTED, Fit, Fitting, guesses
-from dissensus.annotators.informativeness import agreement_and_information, information_per_label, spam_score
+from dissensus.annotators.evidence import Accounts, informative, weigh
 from dissensus.data.annotations import Annotations
-from dissensus.execution.threads import Executor, executor
-from dissensus.models.base import as_annotations, make_frame
+from dissensus.errors import DataError
+from dissensus.models.base import Model, as_annotations, make_frame
+from dissensus.models.hpgm.draws import Draws
+from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
-from dissensus.params import SEED, check_rules, integer
+from dissensus.params import SEED, check_rules, integer, real
 
-if TYPE_CHECKING:
-    from dissensus.models.base import Model
+__all__ = ["AnnotatorVerdicts", "Difference", "View", "annotator_verdicts"]
 
-__all__ = ["AnnotatorVerdicts", "Difference", "Group", "annotator_verdicts"]
-
-VERDICTS = ("typical", "minority view", "spam", "too few labels")
-SURE = 0.1  # spam score below which labels surely tell something
-_RULES = {"min_labels": integer(1), "max_groups": integer(1), "seed": SEED}
-
-MARGIN = 5.0  # nats by which a fit with a group must be worth more
-A_TYPE = 0.5  # nats that a type of contested items costs
-ENOUGH = 200.0  # labels of one annotator that count in full; more say the same again
-INFORMATIVE, NOTHING = 0.25, 0.1  # of the crowd's information per label: enough for a view, and none
-LEARN_FROM = 100_000  # labels; of more, a random part of the items teaches the parameters
-SCREENING, LEARNING, SETTLING = 8, 80, 4  # rounds
-
-CROWD, MEMBER, SPAM = 0, 1, 2  # columns of the accounts
+SPAM, FEW, MINORITY, ERROR, TYPICAL = (
+    "spam",
+    "too few labels",
+    "minority view",
+    "systematic error",
+    "typical",
+)
+VERDICTS = (TYPICAL, MINORITY, ERROR, SPAM, FEW)
+SURE = 0.9  # probability of spam from which it is called so
+EXCLUDED = 0.1  # probability of spam, at even odds, up to which labels are said to exclude it
+LIKELY = 0.5  # probability from which a view or an error is called so
+DIFFERENT = 0.1  # share of the items on which another view differs
+APART = 0.3  # total variation between two distributions of answers that differ
+EQUAL = 0.6  # of the largest view's weight: views of this weight are no minority
+MOST_ITEMS, FEW_PEOPLE = 0.5, 0.1  # who contradicts on so many items and is of so little weight errs by rule
+MUCH_WORSE = 0.5  # of the usual accuracy on gold labels
+INTERVAL = 0.9
+_RULES = {"seed": SEED, "n_jobs": integer(-1), "interval": real(0.0, 1.0, open_low=True)}
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Items that are one class to the crowd and another to a group."""
+    """Items to which the crowd gives one answer most often and a view another."""
 
     crowd: Any
-    group: Any
+    view: Any
     share: float  # of all items
 
 
 @dataclass(frozen=True)
-class Group:
-    """Annotators with a view of their own."""
+class View:
+    """Annotators who see the items alike; the largest view is the crowd's."""
 
     members: NDArray[np.intp]  # annotator codes
-    share_of_labels: float
-    share_of_items: float  # on which it differs from the crowd
+    weight: float  # their share of the population
+    share_of_items: float  # on which the view differs from the largest
     differences: tuple[Difference, ...]  # the largest first
 
     def in_words(self) -> str:
         """Where it differs; a second difference is named if it is worth a quarter of the first."""
         large = [d for d in self.differences[:2] if 4 * d.share >= self.differences[0].share]
-        found = [f"{str(d.group)!r} where the crowd sees {str(d.crowd)!r}" for d in large]
+        found = [f"{str(d.view)!r} where the others see {str(d.crowd)!r}" for d in large]
         return f"see {self.share_of_items:.0%} of the items differently, mostly {' and '.join(found)}"
-
-
-@dataclass
-class Views:
-    """What became of everybody."""
-
-    accounts: Array  # (N, 3): probability of being of the crowd, of a group, a spammer
-    group: NDArray[np.intp]  # (N,): 0 the crowd, 1, 2, … groups, −1 spammers
-    groups: list[Group] = field(default_factory=list)
-
-    def record(self, accounts: Array, among: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Take over the accounts of some annotators; returns everybody's likeliest, the crowd elsewhere."""
-        self.accounts[among] = accounts[among]
-        likeliest = np.where(among, accounts.argmax(axis=1), CROWD)
-        self.group[likeliest == SPAM] = -1
-        return likeliest
 
 
 @dataclass(frozen=True, repr=False)
 class AnnotatorVerdicts:
-    """One entry an annotator in every array, in the order of ``annotations.annotators``."""
+    """One entry an annotator in every array, in the order of the model's annotators."""
 
     annotator: NDArray[Any]
     n_labels: NDArray[np.int64]
-    agreement: Array  # chance that another's label on the same item equals theirs; NaN: none to compare
-    information: Array  # nats per label
+    agreement: Array  # chance that a label of theirs equals one of the population
+    information: Array  # nats that a label of theirs tells about the item, and its interval
+    information_low: Array
+    information_high: Array
     spam_probability: Array
     minority_probability: Array
-    group: NDArray[np.intp]  # 0 the crowd, 1, 2, … groups, −1 none
-    cluster: NDArray[np.intp] | None  # of the model given, −1 where it does not know the annotator
-    verdict: NDArray[Any]  # "typical", "minority view", "spam" or "too few labels"
+    error_probability: Array
+    view: NDArray[np.intp]  # 0 the largest, 1, 2, … others, −1 none
+    verdict: NDArray[Any]
+    probability: Array  # of the verdict; NaN where none is given
     evidence: NDArray[Any]  # the reasons, in words
-    groups: tuple[Group, ...]  # the groups found: number 1 first
+    views: tuple[View, ...]  # the largest first
+    n_equal: int  # views of about the same weight, the largest included
     frame_kind: str = "pandas"
 
     def columns(self) -> dict[str, Any]:
-        """The arrays by name; ``cluster`` only where a model gave it."""
-        names = ["annotator", "n_labels", "agreement", "information", "spam_probability"]
-        names += ["minority_probability", "group", "cluster", "verdict", "evidence"]
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        """The arrays by name."""
+        names = ["annotator", "n_labels", "verdict", "probability", "agreement", "information"]
+        names += ["information_low", "information_high", "spam_probability", "minority_probability"]
+        names += ["error_probability", "view", "evidence"]
+        return {name: getattr(self, name) for name in names}
 
     def to_frame(self) -> Any:
         """A data frame, of the kind the annotations came in."""
@@ -126,6 +117,15 @@ class AnnotatorVerdicts:
     def counts(self) -> dict[str, int]:
         """Number of annotators by verdict."""
         return {verdict: int((self.verdict == verdict).sum()) for verdict in VERDICTS}
+
+    def in_words(self) -> str:
+        """How many views there are, and where they differ."""
+        if self.n_equal < 2:
+            return "one view is the largest by far" if len(self.views) > 1 else "one view"
+        number = {2: "two", 3: "three"}.get(self.n_equal, str(self.n_equal))
+        sizes = " and ".join(f"{len(view.members)}" for view in self.views[: self.n_equal])
+        others = "; ".join(f"the second {view.in_words()}" for view in self.views[1:2])
+        return f"{number} views of about the same weight ({sizes} annotators), nobody the minority: {others}"
 
     def __len__(self) -> int:
         return len(self.annotator)
@@ -139,249 +139,260 @@ def annotator_verdicts(
     annotations: Any,
     model: Model | None = None,
     *,
-    min_labels: int = 10,
-    max_groups: int = 3,
+    interval: float = INTERVAL,
     seed: int = 0,
     n_jobs: int = -1,
 ) -> AnnotatorVerdicts:
-    """Tell spam from minority views, annotator by annotator, with the evidence.
+    """Tell spam, minority views and systematic errors from typical annotators, with the evidence.
 
-    An annotator is judged by labels on items that others labelled too; with fewer than ``min_labels`` of
-    them the verdict is "too few labels". ``max_groups`` bounds the number of groups looked for. ``model``, a
-    fitted one, lends its annotator clusters as a column; it has no say in the verdicts.
+    ``annotations`` are labels, or a fitted :class:`~dissensus.HPGM` by itself. ``model``, an HPGM fitted to
+    these labels, saves the fit. ``interval`` is the size of the intervals of information.
     """
-    check_rules("annotator_verdicts", _RULES, min_labels=min_labels, max_groups=max_groups, seed=seed)
-    known = as_annotations(annotations)
-    shared = _on_shared_items(known)
-    facts = _Facts(*agreement_and_information(known), spam_score(known), shared.annotator_load)
-    with executor(n_jobs) as pool:
-        views = find_views(shared, max_groups, seed, pool)
-    _let_off(views, facts, known)
-    return _judged(known, facts, views, facts.n_compared < min_labels, _clusters(model, known))
+    check_rules("annotator_verdicts", _RULES, seed=seed, n_jobs=n_jobs, interval=interval)
+    if isinstance(annotations, Model):
+        annotations, model = None, annotations
+    known = None if annotations is None else as_annotations(annotations)
+    if model is None:
+        assert known is not None
+        model = HPGM(seed=seed, n_jobs=n_jobs).fit(known)
+    if not isinstance(model, HPGM):
+        raise DataError(
+            f"verdicts come from the draws of HPGM, and {type(model).__name__} has none; fit an HPGM"
+        )
+    model._check_fitted()
+    return _Judge(model, known, interval).verdicts()
 
 
-class _Facts(NamedTuple):
-    """What is known of each annotator before any model."""
-
-    agreement: Array
-    information: Array
-    score: Array  # spam_score
-    n_compared: NDArray[np.int64]  # labels on items that others labelled too
+# ---- views --------------------------------------------------------------------------------------------
 
 
-def _on_shared_items(annotations: Annotations) -> Annotations:
-    """The labels of items that two annotators or more labelled, of classes in use.
+@dataclass(frozen=True)
+class Sides:
+    """Who has which view in one draw, and how views differ."""
 
-    What somebody says twice of an item counts once: the second time is no news.
-    """
-    new_pair = np.diff(annotations.pair, prepend=-1) > 0
-    people = np.bincount(annotations.item[new_pair], minlength=annotations.n_items)
-    new_label = np.diff(annotations.label, prepend=-1) != 0
-    kept = annotations.take_rows((people[annotations.item] > 1) & (new_pair | new_label))
-    used, label = np.unique(kept.label, return_inverse=True)
-    vocabulary = kept.class_vocabulary.take(used)
-    return replace(kept, label=label.astype(np.int32), class_vocabulary=vocabulary, gold=None)
+    view: NDArray[np.intp]  # (N,): 0 the largest; −1: of a cluster that tells nothing of the items
+    weight: Array  # (V,)
+    differ: Array  # (V,): share of the items on which a view differs from the largest
+    answers: NDArray[np.intp]  # (V, K): the most common answers
+    items: Array  # (K,): shares of the items
+    apart: NDArray[np.bool_]  # (V, K)
 
+    @property
+    def n_equal(self) -> int:
+        """Views of about the weight of the largest."""
+        return int((self.weight >= EQUAL * self.weight[0]).sum())
 
-def _let_off(views: Views, facts: _Facts, annotations: Annotations) -> None:
-    """Let off, in ``views``, those held for spammers whose labels plainly tell something.
+    def minority(self) -> NDArray[np.bool_]:
+        """(N,): of a smaller view that has two members or more and does not err by rule."""
+        return np.asarray(self._small()[self.view] & ~self.error() & (self.view >= 0))
 
-    Somebody who leans to one class, or turns the classes round, fits no account of the model and still is
-    informative: surely so by the spam score, and with a quarter of the crowd's information at least.
-    """
-    spam = views.accounts.argmax(axis=1) == SPAM
-    enough = INFORMATIVE * _mean(facts.information[views.group == 0])
-    cleared = spam & (facts.score < SURE) & (facts.information >= enough)
-    turned = facts.agreement < _chance_agreement(annotations)
-    views.accounts[cleared] = 0.0
-    views.accounts[cleared, SPAM] = facts.score[cleared]
-    views.accounts[cleared, np.where(turned, MEMBER, CROWD)[cleared]] = 1 - facts.score[cleared]
-    views.group[cleared & ~turned] = 0
+    def error(self) -> NDArray[np.bool_]:
+        """(N,): alone with a view, or of a few who contradict the crowd on most items."""
+        size = np.bincount(self.view[self.view >= 0], minlength=len(self.weight))
+        rule = (size == 1) | ((self.differ > MOST_ITEMS) & (self.weight <= FEW_PEOPLE))
+        return np.asarray((self._small() & rule)[self.view] & (self.view >= 0))
 
-
-def _chance_agreement(annotations: Annotations) -> Array:
-    """(annotators,): how often labels in these shares would agree with labels in the crowd's shares."""
-    share = annotations.counts.sum(axis=0) / max(annotations.n_labels, 1)
-    total = np.bincount(annotations.annotator, share[annotations.label], minlength=annotations.n_annotators)
-    return np.asarray(total / np.maximum(annotations.annotator_load, 1))
+    def _small(self) -> NDArray[np.bool_]:
+        return np.asarray(self.weight < EQUAL * self.weight[0])
 
 
-def _clusters(model: Model | None, annotations: Annotations) -> NDArray[np.intp] | None:
-    """The model's most likely cluster of each annotator, where the model has clusters of annotators."""
-    view = None if model is None else model.cluster_view()
-    if model is None or view is None or view.annotators is None:
-        return None
-    code = model.annotator_vocabulary_.codes(annotations.annotator_vocabulary)
-    cluster: NDArray[np.intp] = np.where(code >= 0, view.annotators.argmax(axis=1)[code], -1)
-    return cluster
+def sides_of(draws: Draws, t: int, weights: Array, load: NDArray[np.intp]) -> Sides:
+    """The views of draw ``t``: clusters of annotators, the largest first, those that differ little as one."""
+    used = np.flatnonzero(draws.beliefs[t].sum(axis=0) >= 0.5)
+    items = draws.beliefs[t][:, used].mean(axis=0).astype(np.float64)
+    items /= items.sum()
+    clusters, z = np.unique(draws.z[t], return_inverse=True)
+    theta = draws.theta[t][np.ix_(used, clusters)].astype(np.float64).transpose(1, 0, 2)  # (L, K, P)
+    members = np.bincount(z, weights).astype(np.float64)
+    looks = informative(theta.transpose(1, 0, 2), items, members, np.bincount(z, load))
+    looks[members.argmax()] = True
+    leaders: list[int] = []
+    place = np.full(len(clusters), -1)
+    for i in np.argsort(-members, kind="stable"):
+        if not looks[i]:
+            continue
+        near = [float(items[_apart(theta[i], theta[j])].sum()) for j in leaders]
+        if not near or min(near) >= DIFFERENT:
+            leaders.append(int(i))
+        place[i] = len(leaders) - 1 if not near or min(near) >= DIFFERENT else int(np.argmin(near))
+    seen = place >= 0
+    weight = np.bincount(place[seen], members[seen], minlength=len(leaders)).astype(np.float64)
+    order = np.argsort(-weight, kind="stable")
+    rank = np.append(np.argsort(order), -1)
+    leading = theta[np.array(leaders)[order]]
+    apart = np.stack([_apart(one, leading[0]) for one in leading])
+    answers = leading.argmax(axis=2)
+    return Sides(rank[place][z], weight[order], apart @ items, answers, items, apart)
 
 
-def _judged(
-    annotations: Annotations,
-    facts: _Facts,
-    views: Views,
-    few: NDArray[np.bool_],
-    cluster: NDArray[np.intp] | None,
-) -> AnnotatorVerdicts:
-    verdict = np.array(["typical", "minority view", "spam"], dtype=object)[views.accounts.argmax(axis=1)]
-    verdict[few] = "too few labels"
-    judged = [replace(group, members=group.members[~few[group.members]]) for group in views.groups]
-    return AnnotatorVerdicts(
-        annotator=annotations.annotators,
-        n_labels=annotations.annotator_load,
-        agreement=facts.agreement,
-        information=facts.information,
-        spam_probability=views.accounts[:, SPAM],
-        minority_probability=views.accounts[:, MEMBER],
-        group=np.where(few, -1, views.group),
-        cluster=cluster,
-        verdict=verdict,
-        evidence=_evidence(verdict, facts, replace(views, groups=judged)),
-        groups=tuple(judged),
-        frame_kind=annotations.frame_kind,
-    )
+def _apart(one: Array, other: Array) -> NDArray[np.bool_]:
+    """(K,): item clusters to which two clusters of annotators, (K, P) each, give different answers."""
+    far = np.abs(one - other).sum(axis=1) / 2 >= APART
+    return np.asarray(far & (one.argmax(axis=1) != other.argmax(axis=1)))
+
+
+# ---- judging ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """A fitted model, the labels where they are known (they may have gold), and what is asked."""
+
+    model: HPGM
+    known: Annotations | None
+    interval: float
+
+    @cached_property
+    def load(self) -> NDArray[np.intp]:
+        """(N,): labels of each annotator."""
+        return np.bincount(self.model.labels_[1], minlength=len(self.model.annotators_))
+
+    @cached_property
+    def accounts(self) -> Accounts:
+        """What speaks for and against spam."""
+        model = self.model
+        return weigh(model.draws_, model.labels_, model.annotator_weights_, model.seed)
+
+    @cached_property
+    def sides(self) -> list[Sides]:
+        """The views of every draw."""
+        model, draws = self.model, self.model.draws_
+        return [sides_of(draws, t, model.annotator_weights_, self.load) for t in range(len(draws))]
+
+    def verdicts(self) -> AnnotatorVerdicts:
+        """Everything together."""
+        model, spam = self.model, self.accounts.probability()
+        draws = model.annotator_draws()
+        agreement = np.mean([draw.agreement for draw in draws], axis=0)
+        told = np.stack([draw.information for draw in draws])
+        ends = (1 - self.interval) / 2, (1 + self.interval) / 2
+        low, high = (spiked_quantile(told, spam, end) for end in ends)
+        minority = (1 - spam) * np.mean([side.minority() for side in self.sides], axis=0)
+        error = (1 - spam) * np.maximum(np.mean([side.error() for side in self.sides], axis=0), self._wrong())
+        verdict, probability = decided(spam, self.accounts.even(), minority, error)
+        typical = self._typical_draw()
+        views = self._views(typical)
+        found = AnnotatorVerdicts(
+            annotator=model.annotators_,
+            n_labels=self.load,
+            agreement=agreement,
+            information=(1 - spam) * told.mean(axis=0),
+            information_low=low,
+            information_high=high,
+            spam_probability=spam,
+            minority_probability=minority,
+            error_probability=error,
+            view=np.where((verdict == SPAM) | (verdict == FEW), -1, typical.view),
+            verdict=verdict,
+            probability=probability,
+            evidence=np.full(len(verdict), "", dtype=object),
+            views=views,
+            n_equal=min(typical.n_equal, len(views)),
+            frame_kind=model.frame_kind_,
+        )
+        found.evidence[:] = _in_words(found)
+        return found
+
+    def _typical_draw(self) -> Sides:
+        """The draw in which views are shared most as they are on average, judged by some hundred people."""
+        N = len(self.load)
+        chosen = np.linspace(0, N - 1, min(300, N)).astype(int)
+        view = np.stack([side.view[chosen] for side in self.sides])
+        together = (view[:, :, None] == view[:, None, :]).astype(np.float64)
+        far = ((together - together.mean(axis=0)) ** 2).sum(axis=(1, 2))
+        return self.sides[int(far.argmin())]
+
+    def _views(self, side: Sides) -> tuple[View, ...]:
+        """The views of a draw in the user's classes; of one person alone, none."""
+        classes, found = self.model.classes_, []
+        for v, weight in enumerate(side.weight):
+            members = np.flatnonzero(side.view == v)
+            if v and len(members) < 2:
+                continue
+            table: dict[tuple[int, int], float] = {}
+            for k in np.flatnonzero(side.apart[v]):
+                pair = int(side.answers[0, k]), int(side.answers[v, k])
+                table[pair] = table.get(pair, 0.0) + float(side.items[k])
+            largest = sorted(table.items(), key=lambda one: -one[1])
+            differences = tuple(Difference(classes[a], classes[b], share) for (a, b), share in largest)
+            found.append(View(members, float(weight), float(side.differ[v]), differences))
+        return tuple(found)
+
+    def _wrong(self) -> Array:
+        """(N,): P(right less than half as often as is usual), by gold labels; 0 without."""
+        N = len(self.load)
+        if self.known is None or self.known.gold is None:
+            return np.zeros(N)
+        gold, known = self.known.gold[self.known.item], self.known
+        asked = gold >= 0
+        right = np.bincount(known.annotator[asked], (known.label == gold)[asked], minlength=N)
+        n = np.bincount(known.annotator[asked], minlength=N)
+        usual = right.sum() / max(n.sum(), 1)
+        # P(accuracy < usual / 2), accuracy ~ Beta(1 + right, 1 + wrong)
+        return np.asarray(np.where(n > 0, betainc(1 + right, 1 + n - right, MUCH_WORSE * usual), 0.0))
+
+
+def decided(spam: Array, even: Array, minority: Array, error: Array) -> tuple[NDArray[Any], Array]:
+    """The verdict of every annotator and its probability, from those of all accounts."""
+    verdict = np.full(len(spam), TYPICAL, dtype=object)
+    probability = np.clip(1 - spam - minority - error, 0, 1)
+    for name, chance in ((MINORITY, minority), (ERROR, error)):
+        likely = chance >= LIKELY
+        verdict[likely], probability[likely] = name, chance[likely]
+    few = even > EXCLUDED
+    verdict[few], probability[few] = FEW, np.nan
+    sure = spam >= SURE
+    verdict[sure], probability[sure] = SPAM, spam[sure]
+    return verdict, probability
+
+
+def spiked_quantile(drawn: Array, zero: Array, end: float) -> Array:
+    """(N,): quantile of what is 0 with probability ``zero`` (N,) and one of ``drawn`` (T, N) otherwise."""
+    # P(x ≤ v) = zero + (1 − zero) P(drawn ≤ v)
+    rest = np.clip((end - zero) / np.maximum(1 - zero, 1e-12), 0, 1)
+    place = rest * (len(drawn) - 1)
+    ordered, below = np.sort(drawn, axis=0), np.floor(place).astype(int)
+    each, above = np.arange(drawn.shape[1]), np.minimum(below + 1, len(drawn) - 1)
+    value = ordered[below, each] + (place - below) * (ordered[above, each] - ordered[below, each])
+    return np.asarray(np.where(end <= zero, 0.0, value))
 
 
 # ---- in words -----------------------------------------------------------------------------------------
 
 
-def _evidence(verdict: NDArray[Any], facts: _Facts, views: Views) -> NDArray[Any]:
+def _in_words(found: AnnotatorVerdicts) -> list[str]:
     """The reasons for each annotator's verdict."""
-    typical = verdict == "typical"
-    agreement, information = _mean(facts.agreement[typical]), _mean(facts.information[typical])
-    words = []
-    for n, said in enumerate(verdict):
-        if said == "too few labels":
-            words.append(f"{facts.n_compared[n]} labels on items that others labelled too")
-            continue
-        reached = (
-            f"agrees with the others on {facts.agreement[n]:.0%} (typical: {agreement:.0%}), "
-            f"{facts.information[n]:.2f} nats of information a label (typical: {information:.2f})"
+    typical = found.verdict == TYPICAL
+    usual = typical if typical.any() else np.ones(len(found), dtype=bool)
+    agreement, information = np.median(found.agreement[usual]), np.median(found.information[usual])
+    return [
+        "; ".join(
+            filter(
+                None,
+                [
+                    _reason(found, n),
+                    f"agrees with the population on {found.agreement[n]:.0%} (usual: {agreement:.0%})",
+                    f"{found.information[n]:.2f} nats of information a label, between "
+                    f"{found.information_low[n]:.2f} and {found.information_high[n]:.2f} "
+                    f"(usual: {information:.2f})",
+                ],
+            )
         )
-        words.append("; ".join(filter(None, [_reason(said, n, views), reached])))
-    return np.array(words, dtype=object)
+        for n in range(len(found))
+    ]
 
 
-def _reason(verdict: str, n: int, views: Views) -> str:
-    if verdict == "spam":
+def _reason(found: AnnotatorVerdicts, n: int) -> str:
+    verdict, v = found.verdict[n], found.view[n]
+    if verdict == SPAM:
         return "answers do not depend on the item"
-    if verdict == "minority view" and views.group[n] > 0:
-        group = views.groups[views.group[n] - 1]
-        return f"one of {len(group.members)} who {group.in_words()}"
-    return "follows the items, but turns the classes round" if verdict == "minority view" else ""
+    if verdict == FEW:
+        return f"{count_words(int(found.n_labels[n]))} can be explained with the items or without"
+    if verdict == MINORITY and 0 < v < len(found.views):
+        return f"one of {len(found.views[v].members)} who {found.views[v].in_words()}"
+    return "follows the items, but by rule gives other answers than the others" if verdict == ERROR else ""
 
 
-def _mean(values: Array) -> float:
-    """The mean of the known values; NaN where there are none."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else float("nan")
-
-
-# ---- the search for groups ----------------------------------------------------------------------------
-
-
-def find_views(annotations: Annotations, max_groups: int, seed: int, pool: Executor) -> Views:
-    """Tell crowd, groups and spammers apart."""
-    rng, load = np.random.default_rng(seed), annotations.annotator_load
-    N = annotations.n_annotators
-    views = Views(np.tile([1.0, 0.0, 0.0], (N, 1)), np.zeros(N, np.intp))
-    left = load > 0
-    for attempt in range(max_groups if annotations.n_classes > 1 else 0):
-        fitting = Fitting(annotations.take_rows(left[annotations.annotator]), pool)
-        base, best = _explained(_part_of(fitting, rng))
-        if attempt == 0:
-            views.record(_settled(fitting, base).accounts(load, ENOUGH), left)
-        if best is None:
-            break
-        best = _settled(fitting, best)
-        accounts, swapped = _crowd_first(best.accounts(load, ENOUGH), load * left)
-        likeliest = accounts.argmax(axis=1)
-        stays, member = left & (likeliest == CROWD), left & (likeliest == MEMBER)
-        if load[stays].sum() < load[member | (views.group > 0)].sum():
-            break
-        told = _information_shared(annotations, member, stays)
-        if told >= INFORMATIVE:
-            views.record(accounts, left)
-            views.groups.append(_described(annotations, best, member, swapped))
-            views.group[member] = len(views.groups)
-        elif told < NOTHING and _independent(best):
-            views.record(accounts[:, [CROWD, SPAM, MEMBER]], member)
-        left = stays
-    return views
-
-
-def _explained(fitting: Fitting) -> tuple[Fit, Fit | None]:
-    """The fit without a group, and the one with a group where that is worth it."""
-    base = fitting.without_group(LEARNING)
-    screened = [fitting.with_group(base, member, SCREENING) for member in guesses(fitting, base)]
-    best = fitting.improved(max(screened, key=_worth), LEARNING)
-    return base, best if _worth(best) > _worth(base) + MARGIN and _differs(best) else None
-
-
-def _settled(fitting: Fitting, fit: Fit) -> Fit:
-    """What a fit to a part of the items, or to all of them, has to say of them all."""
-    if len(fit.beliefs.w) == fitting.annotations.n_items:
-        return fit
-    fit = fitting.started(fit.types, fit.people, fit.ways, fit.beliefs.z)
-    for _ in range(SETTLING):
-        fit = fitting.propagated(fit)
-    return fit
-
-
-def _part_of(fitting: Fitting, rng: np.random.Generator) -> Fitting:
-    """The fitting itself or, of very many labels, a random part of its items."""
-    whole = fitting.annotations
-    if whole.n_labels <= LEARN_FROM:
-        return fitting
-    items = rng.permutation(whole.n_items)
-    few = np.searchsorted(np.cumsum(np.diff(whole.item_pointers)[items]), LEARN_FROM)
-    return Fitting(whole.take_items(np.sort(items[:few])), fitting.pool)
-
-
-def _worth(fit: Fit) -> float:
-    """The evidence less what is not known of the annotators, and less what the contested types cost."""
-    unsettled = entr(fit.accounts(np.zeros(len(fit.beliefs.z)), ENOUGH)).sum()
-    return float(fit.evidence - unsettled - A_TYPE * fit.types.contested.sum())
-
-
-def _differs(fit: Fit) -> bool:
-    """Whether the labels bear out the share of contested items that a view must have."""
-    contested = fit.beliefs.w[:, fit.types.contested].sum()
-    return bool(contested >= LEAST_CONTESTED * len(fit.beliefs.w))
-
-
-def _independent(fit: Fit) -> bool:
-    """Whether the group sees the items about as otherwise as if it saw other items."""
-    chance = 1 - np.sum((fit.ways.psi @ fit.types.crowd) ** 2)
-    return bool(2 * fit.ways.psi[fit.types.contested].sum() >= chance)
-
-
-def _crowd_first(accounts: Array, load: NDArray[Any]) -> tuple[Array, bool]:
-    """The accounts with the side that gave more labels as the crowd, and whether it was the other one."""
-    swapped = bool(load @ (accounts[:, MEMBER] - accounts[:, CROWD]) > 0)
-    return accounts[:, [MEMBER, CROWD, SPAM]] if swapped else accounts, swapped
-
-
-def _described(annotations: Annotations, fit: Fit, member: NDArray[np.bool_], swapped: bool) -> Group:
-    """The group in the user's own classes."""
-    contested = fit.types.contested
-    shares = fit.ways.psi[contested]
-    sides = [made_of[contested].argmax(axis=1) for made_of in (fit.types.crowd, fit.types.group)]
-    crowd, group = (annotations.classes[side] for side in (reversed(sides) if swapped else sides))
-    order = np.argsort(-shares, kind="stable")
-    differences = tuple(Difference(crowd[k], group[k], float(shares[k])) for k in order)
-    load = annotations.annotator_load
-    return Group(
-        np.flatnonzero(member), float(load[member].sum() / load.sum()), float(shares.sum()), differences
-    )
-
-
-def _information_shared(
-    annotations: Annotations, member: NDArray[np.bool_], crowd: NDArray[np.bool_]
-) -> float:
-    """Information of the members' labels, taken together, about the others': as a share of the crowd's."""
-    N = annotations.n_annotators
-    as_one = np.where(member, N, np.arange(N))[annotations.annotator]
-    information = np.nan_to_num(information_per_label(annotations.item, as_one, annotations.label))
-    usual = np.average(information[:N], weights=annotations.annotator_load * crowd)
-    return float(information[N] / max(usual, np.finfo(float).tiny))
+def count_words(n: int) -> str:
+    """``1 label``, ``2 labels``."""
+    return f"{n:,} label{'s' * (n != 1)}"

@@ -29,6 +29,7 @@ COMMANDS = (
     "report",
     "annotators",
     "judges",
+    "update",
     "select",
     "recover",
     "score",

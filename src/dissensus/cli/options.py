@@ -95,6 +95,14 @@ LabelFile = Annotated[
 ]
 
 
+LabelsOrRun = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE|RUN", help="Labels, or a finished run (its directory or model), not fitted again."
+    ),
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Columns:
     """Where the labels stand in files with one row a label."""

@@ -17,17 +17,21 @@ _page = under("The page")
 
 @app.command(
     epilog=example(
-        "dissensus report refined votes.csv",
+        "dissensus report refined",
+        "dissensus report votes.csv -o page.html",
         "dissensus report refined votes.csv --items tweets.csv --anonymise --title 'Pilot' -o pilot.html",
     )
 )
 @unbundled
 def report(
     place: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A directory that fit or select wrote, or a saved model.")
+        Path, typer.Argument(metavar="FILE|RUN", help="Labels to fit, a finished run, or a saved model.")
     ],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The labels it was fitted to.")],
     reading: Reading,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="The labels of RUN; one of HPGM keeps them itself."),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="The page (report.html in RUN if left out)."),
@@ -44,18 +48,17 @@ def report(
     """Write a fitted model as one page to look at: items, annotators, clusters, quality."""
     from dissensus.io.results import changed_file
     from dissensus.report.page import write_report
-    from dissensus.workflow import REPORT, open_run
+    from dissensus.workflow import REPORT, opened
 
-    saved = open_run(place)
-    target = output or (place / REPORT if place.is_dir() else Path(REPORT))
-    annotations = reading.read(file)
+    saved, annotations = opened(place, file, reading.read)
+    target = output or (place / REPORT if place.is_dir() and saved.summary else Path(REPORT))
     in_run = place.is_dir() and target.resolve() == (place / REPORT).resolve()
     with last_result(), changed_file(place, REPORT) if in_run else nullcontext(target) as page:
         write_report(
             saved.model,
             annotations,
             page,
-            title=title or file.name,
+            title=title or (file or place).name,
             texts=text_column,
             anonymise=anonymise,
             projection=projection,  # type: ignore[arg-type]

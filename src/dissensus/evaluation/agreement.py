@@ -5,8 +5,8 @@ zero, one per label: ``krippendorff_alpha(annotations)`` or ``krippendorff_alpha
 of the whole crowd need only the (items, classes) table of counts and take that too.
 
 The crowd: :func:`krippendorff_alpha`, :func:`fleiss_kappa`. Pairs: :func:`pairwise_cohen`. One annotator
-against the others: :func:`agreement_with_others`, and in `annotators/informativeness.py` what the labels
-tell, and whether they tell anything. Nothing here is dense in items × annotators.
+against the others: :func:`agreement_with_others`; whether labels tell anything is a matter of
+`annotators/verdicts.py`. Nothing here is dense in items × annotators.
 """
 
 from __future__ import annotations

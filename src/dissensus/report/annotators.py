@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
+from dissensus.evaluation.agreement import agreement_with_others
 from dissensus.models.base import Model
 from dissensus.report import sentences
 from dissensus.report.clusters import Grouping
@@ -15,39 +16,38 @@ from dissensus.report.clusters import Grouping
 if TYPE_CHECKING:
     from dissensus.annotators.verdicts import AnnotatorVerdicts
 
-MOST_JUDGED = 200_000  # labels that verdicts rest on
 MOST_VALUES = 12  # values of a side column that get a row of their own
 FEWEST_NAMED = 5  # annotators behind a value, where ids are hidden
 OTHER = "other"
 
 
-def judged(annotations: Annotations, model: Model, seed: int) -> AnnotatorVerdicts:
-    """Verdicts on all annotators; of very many labels, by those of random items."""
+def judged(annotations: Annotations, model: Model) -> AnnotatorVerdicts | None:
+    """Verdicts on all annotators, by a model whose draws know them; None for any other."""
+    from dissensus.models.hpgm.model import HPGM
+
+    if not isinstance(model, HPGM):
+        return None
     from dissensus.annotators.verdicts import annotator_verdicts
 
-    part = annotations
-    if annotations.n_labels > MOST_JUDGED:
-        order = np.random.default_rng([seed, 3]).permutation(annotations.n_items)
-        within = np.cumsum(annotations.counts.sum(axis=1)[order]) <= MOST_JUDGED
-        part = annotations.take_items(np.sort(order[within]))
-    return annotator_verdicts(part, model, seed=seed)
+    return annotator_verdicts(annotations, model)
 
 
 def minority_views(found: AnnotatorVerdicts) -> list[str]:
-    """What each group with a view of its own sees differently."""
-    return [
+    """What each view sees differently from the largest; several large ones are no minority."""
+    said = [found.in_words().capitalize() + "."] if found.n_equal > 1 else []
+    return said + [
         sentences.view_words(
-            len(group.members),
-            group.share_of_items,
-            [(str(one.group), str(one.crowd)) for one in group.differences[:2]],
+            len(view.members),
+            view.share_of_items,
+            [(str(one.view), str(one.crowd)) for one in view.differences[:2]],
         )
-        for group in found.groups
+        for view in found.views[max(found.n_equal, 1) :]
     ]
 
 
 def annotator_columns(
     annotations: Annotations,
-    found: AnnotatorVerdicts,
+    found: AnnotatorVerdicts | None,
     grouping: Grouping | None,
     anonymise: bool,
     order: NDArray[np.intp],
@@ -56,11 +56,13 @@ def annotator_columns(
     columns: dict[str, Any] = {
         "id": names(annotations, anonymise),
         "n": annotations.annotator_load[order],
-        "agreement": np.round(found.agreement[order], 3),
-        "information": np.round(found.information[order], 3),
-        "verdict": found.verdict[order],
-        "evidence": found.evidence[order],
+        "agreement": np.round(agreement_with_others(annotations)[order], 3),
     }
+    if found is not None:
+        columns["information"] = np.round(found.information[order], 3)
+        columns["verdict"] = found.verdict[order]
+        columns["probability"] = np.round(found.probability[order], 3)
+        columns["evidence"] = found.evidence[order]
     if grouping is not None and grouping.annotators is not None and grouping.divides:
         columns["group"] = grouping.annotators.argmax(axis=1)[order]
         columns["sure"] = np.round(grouping.annotators.max(axis=1), 2)[order]

@@ -178,7 +178,7 @@ def gather(request: Request) -> dict[str, Any]:
     if own is None or own.annotators is None:
         shown = borrowed_grouping(annotations, request.seed) or own
     request.progress("judging annotators", 0.1)
-    found = None if annotations.anonymous else judged(annotations, model, request.seed)
+    found = None if annotations.anonymous else judged(annotations, model)
     spam = None if found is None else found.verdict == "spam"
     information = None if found is None else found.information
     content: dict[str, Any] = {
@@ -262,15 +262,14 @@ def _people(request: Request, shown: Grouping | None, found: AnnotatorVerdicts |
         rows: dict[str, Any] = {"counts": annotations.counts.ravel()}
     else:
         rows = label_rows(annotations, order)
-    if found is None:
+    if annotations.anonymous:
         return {"annotators": None, "crosstabs": [], "rows": rows}
     return {
         "annotators": annotator_columns(annotations, found, shown, request.anonymise, order),
-        "views": minority_views(found),
-        "n_judged": int(found.n_labels.sum()),
+        "views": [] if found is None else minority_views(found),
         "crosstabs": crosstabs(annotations, shown, request.anonymise),
         "rows": rows,
-        "verdicts": found.counts(),
+        "verdicts": None if found is None else found.counts(),
     }
 
 

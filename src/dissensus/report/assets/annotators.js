@@ -1,7 +1,7 @@
 // Annotators: how much they labelled, what their labels tell, and a verdict with its evidence.
 
-const VERDICTS = { spam: "spam", "minority view": "minority", typical: "typical", "too few labels": "few" };
-const SIGNS = { spam: "✕ ", "minority view": "◆ ", typical: "✓ ", "too few labels": "… " };
+const VERDICTS = { spam: "spam", "minority view": "minority", "systematic error": "error", typical: "typical", "too few labels": "few" };
+const SIGNS = { spam: "✕ ", "minority view": "◆ ", "systematic error": "≠ ", typical: "✓ ", "too few labels": "… " };
 const people = data.annotators;
 
 let labelsOf = null;
@@ -22,8 +22,9 @@ function verdictTag(n) {
 
 function annotatorDetail(n) {
   const group = people.group ? ` Group ${groups[people.group[n]].name}, ${percent(people.sure[n])} sure.` : "";
-  const evidence = people.evidence[n];
-  const detail = h("div", {}, h("p", {}, `${evidence[0].toUpperCase()}${evidence.slice(1)}.${group}`));
+  const evidence = people.evidence ? people.evidence[n] : "";
+  const chance = people.probability && people.probability[n] !== null ? ` Probability of the verdict: ${percent(people.probability[n])}.` : "";
+  const detail = h("div", {}, h("p", {}, `${evidence && `${evidence[0].toUpperCase()}${evidence.slice(1)}.`}${chance}${group}`));
   if (!data.rows.size) return detail;
   const own = new Array(P).fill(0);
   const usual = new Array(P).fill(0);
@@ -51,11 +52,11 @@ function annotatorColumns() {
     { key: "n", title: "Labels", number: true, value: (n) => people.n[n], cell: (n) => whole(people.n[n]) },
     { key: "agreement", title: "Agreement", number: true, minor: true, value: (n) => people.agreement[n],
       help: "Chance that another's label on the same item equals theirs", cell: (n) => percent(people.agreement[n]) },
-    { key: "information", title: "Information", number: true, minor: true, value: (n) => people.information[n],
-      help: "Nats that one of their labels tells about the others' answer", cell: (n) => decimal(people.information[n], 3) },
+    people.information && { key: "information", title: "Information", number: true, minor: true, value: (n) => people.information[n],
+      help: "Nats that one of their labels tells about the item", cell: (n) => decimal(people.information[n], 3) },
     people.group && { key: "group", title: "Group", minor: true, value: (n) => groups[people.group[n]].name,
       cell: (n) => `${groups[people.group[n]].name} (${percent(people.sure[n])})`, help: "Most likely group and its probability" },
-    { key: "verdict", title: "Verdict", value: (n) => people.verdict[n], cell: verdictTag },
+    people.verdict && { key: "verdict", title: "Verdict", value: (n) => people.verdict[n], cell: verdictTag },
   ].filter(Boolean);
 }
 
@@ -63,10 +64,11 @@ function annotatorPresets() {
   const counts = data.verdicts || {};
   const some = Object.keys(VERDICTS).filter((verdict) => counts[verdict]);
   const words = {
-    spam: "Their labels carry no information about the items: as if drawn from a hat.",
-    "minority view": "Informative, but different from the others: a view of their own, not carelessness.",
-    typical: "They answer much as the others do.",
-    "too few labels": "Too few labels to tell.",
+    spam: "Their labels carry no information about the items: as if drawn from a hat. Set them aside.",
+    "minority view": "Informative, but different from the others: a view of their own, not carelessness. Keep them.",
+    "systematic error": "Informative, but by rule different from everybody: ask whether they misread the task.",
+    typical: "They answer as one of the large views does.",
+    "too few labels": "Their labels can be explained with the items or without: ask for more.",
   };
   return [{ title: "All", sort: "n", down: true }, ...some.map((verdict) => ({
     title: `${SIGNS[verdict]}${verdict} (${whole(counts[verdict])})`, words: words[verdict], sort: "n", down: true,
@@ -93,10 +95,10 @@ function showAnnotators() {
   if (!people) return;
   const table = new DataTable({ id: "annotators-table", caption: "Annotators", columns: annotatorColumns(),
     size: people.id.length, detail: annotatorDetail, presets: annotatorPresets(), text: (n) => people.id[n], pageSize: 15 });
-  const sampled = data.n_judged < data.data.n_labels
-    ? `Agreement, information and verdicts rest on ${whole(data.n_judged)} labels of randomly chosen items.` : "";
   section("annotators", "Annotators",
-    "Spam and a minority view both disagree with the others; only spam tells nothing. Open a row for the evidence.",
-    ...data.views.map((view) => h("p", {}, view)), sampled ? h("p", { class: "note" }, sampled) : null, table.element,
+    people.verdict
+      ? "Spam and a minority view both disagree with the others; only spam tells nothing. Open a row for the evidence."
+      : "This model does not judge annotators; a page of HPGM says who spams and who holds a view of their own.",
+    ...data.views.map((view) => h("p", {}, view)), table.element,
     ...data.crosstabs.map(crosstab));
 }
