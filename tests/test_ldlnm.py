@@ -486,3 +486,17 @@ def test_inference_starts_where_it_is_told(fitted):
         n = drawn.size  # 2,400 rows of two networks with four numbers
         assert abs(drawn.mean()) < 5 * sigma / n**0.5
         assert abs(drawn.std() - sigma) < 5 * sigma / (2 * n) ** 0.5
+
+
+def test_the_ensemble_as_printed_asks_for_one_size(fitted):
+    model, known = fitted
+    with pytest.raises(
+        ParameterError, match=r"'projected' parameter .* item_size, annotator_size and latent"
+    ):
+        model.label_distributions(model.features_, projected=False)
+    even = ds.LDLNM(**(SMALL | {"item_size": 4, "annotator_size": 4, "latent_size": 4})).fit(known)
+    rows = even.label_distributions(even.features_, projected=False)
+    np.testing.assert_allclose(rows.sum(axis=1), 1.0, rtol=1e-12)
+    assert np.abs(rows - even.label_distributions_).max() > 1e-4
+    with pytest.raises(ParameterError, match="None with projected=False"):
+        even.label_distributions(even.features_, projected=False, dropout_seed=1)

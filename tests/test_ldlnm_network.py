@@ -426,3 +426,21 @@ def test_descent_finds_the_minimum_of_a_parabola():
     )
     np.testing.assert_allclose(z, centre, atol=1e-5)
     assert steps < 200
+
+
+@pytest.mark.parametrize("fusion", ["sum", "concat"])
+def test_the_ensemble_as_printed_leaves_w_p_out(fusion: str):
+    shape = Shape(5, 4, 3, 4, 4, 4, fusion, False, 2)
+    w, batch = random_problem(shape)
+    chances = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    phi = torch.nn.functional.softsign
+    for place, head in enumerate(("label", "item", "annotator")):
+        expected = torch.zeros(4, 3, dtype=torch.float64)
+        for network, annotator in np.ndindex(2, 4):
+            z = phi(w["W_A"][network, annotator] + batch.x @ w["W_I"][network].T + w["b_I"][network])
+            z_e = phi(z @ w["W_E"][network] + w["b_E"][network] + z)
+            logits = (z_e @ w["W_y"][network] + w["b_y"][network])[:, 3 * place : 3 * place + 3]
+            expected += chances[annotator] * logits.softmax(dim=-1) / 2
+        ours = ensemble(w, batch.x, w["W_A"], chances, head=head, projected=False)
+        np.testing.assert_allclose(ours, expected, rtol=1e-10)
+        assert not np.allclose(ours, ensemble(w, batch.x, w["W_A"], chances, head=head), atol=1e-3)

@@ -571,7 +571,7 @@ def test_how_items_are_cut_into_shards_does_not_matter(
 @pytest.mark.parametrize("name", ["alpha", "gamma", "tau"])
 def test_priors_below_one_are_refused_where_closed_forms_need_more(name: str, inference: str) -> None:
     line = (
-        rf"\AThe '{name}' parameter of PGM must be a float >= 1 with inference='{inference}', [^\n]+\. "
+        rf"\AThe '{name}' parameter of PGM must be at least 1 with inference='{inference}', [^\n]+\. "
         r"Got 0\.5 instead\.\Z"
     )
     with pytest.raises(ParameterError, match=line):

@@ -8,7 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.errors import bad_parameter
+
 Array = NDArray[np.float64]
+Concentration = float | Array  # a Dirichlet parameter: one number for all components, or one for each
+
+
+def concentration(owner: object, name: str, given: Any, n: int) -> Concentration:
+    """A Dirichlet parameter of n components as it is computed with; a list must have one number for each."""
+    if not isinstance(given, list | tuple):
+        return float(given)
+    if len(given) != n:
+        raise bad_parameter(owner, name, f"a number or a list of {n}", given)
+    return np.asarray(given, dtype=np.float64)
 
 
 @cache

@@ -59,6 +59,15 @@ def real(low: float, high: float = float("inf"), *, open_low: bool = False) -> R
     )
 
 
+def dirichlet(low: float, *, open_low: bool = False) -> Rule:
+    """A Dirichlet parameter: one number for all components, or a list with one for each."""
+    one = real(low, open_low=open_low)
+    return Rule(
+        f"{one.words}, or a list of them",
+        lambda v: one.holds(v) or (isinstance(v, list | tuple) and len(v) > 0 and all(map(one.holds, v))),
+    )
+
+
 def choice(*values: str | bool) -> Rule:
     """One of the named values."""
     # `1 in (True, False)` holds in Python, so the type is compared as well.

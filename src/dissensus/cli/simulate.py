@@ -21,11 +21,13 @@ import typer
 from dissensus.cli.app import app, example, last_result
 from dissensus.cli.options import Json, Output, command_line, say_written, unbundled, under
 from dissensus.cli.terminal import amounts, say, show_json
+from dissensus.errors import ParameterError
 
 if TYPE_CHECKING:
     from dissensus.data.simulation import Simulation
 
 _crowd = under("The crowd")
+DIRICHLETS = ("alpha", "gamma", "tau")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +46,19 @@ class Crowd:
         str,
         _crowd("--load", metavar="even|long-tail", help="How the labels spread over the annotators."),
     ] = "even"
-    alpha: Annotated[float, _crowd("--alpha", metavar="A", help="Dirichlet of the label distributions.")] = (
-        0.5
-    )
-    gamma: Annotated[float, _crowd("--gamma", metavar="G", help="Dirichlet of the item cluster sizes.")] = 5.0
-    tau: Annotated[float, _crowd("--tau", metavar="T", help="Dirichlet of the annotator cluster sizes.")] = (
-        5.0
-    )
+    alpha: Annotated[
+        str, _crowd("--alpha", metavar="A[,A…]", help="Dirichlet of the label distributions.")
+    ] = "0.5"
+    gamma: Annotated[
+        str, _crowd("--gamma", metavar="G[,G…]", help="Dirichlet of the item cluster sizes.")
+    ] = "5"
+    tau: Annotated[
+        str, _crowd("--tau", metavar="T[,T…]", help="Dirichlet of the annotator cluster sizes.")
+    ] = "5"
+    pairs: Annotated[
+        Path | None,
+        _crowd("--pairs", metavar="FILE", help="Labels whose items, annotators and pairs are kept."),
+    ] = None
     seed: Annotated[int, _crowd("--seed", metavar="N", help="Replays a simulation.")] = 0
 
 
@@ -65,9 +73,10 @@ def simulate(context: typer.Context, output: Output, crowd: Crowd, as_json: Json
     """Draw labels from the generative process, and write them with the truth they came from."""
     directory = output.directory("simulated-crowd")
     from dissensus.data import simulation
+    from dissensus.models.base import as_annotations
 
-    settings = asdict(crowd)
-    drawn = simulation.simulate(**settings)
+    settings = asdict(crowd) | {name: numbers(name, getattr(crowd, name)) for name in DIRICHLETS}
+    drawn = simulation.simulate(**settings | {"pairs": crowd.pairs and as_annotations(crowd.pairs)})
     with last_result():
         summary = write_simulation(
             drawn, directory, settings=settings, command=command_line(context), force=output.force
@@ -77,6 +86,15 @@ def simulate(context: typer.Context, output: Output, crowd: Crowd, as_json: Json
         return
     say(amounts(drawn.annotations))
     say_written(directory, summary["files"])
+
+
+def numbers(name: str, text: str) -> float | list[float]:
+    """A number, or several between commas."""
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ParameterError(f"--{name} {text}: write a number, or several as in 0.5,1,2") from None
+    return found if len(found) > 1 else found[0]
 
 
 def write_simulation(

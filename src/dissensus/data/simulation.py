@@ -6,8 +6,10 @@ w_m ~ Cat(ψ),  z_n ~ Cat(Ω),  y_mn ~ Cat(Θ_{w_m, z_n})  for every assigned pa
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,8 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import Vocabulary
 from dissensus.errors import bad_parameter
-from dissensus.params import SEED, check_rules, choice, integer, real
+from dissensus.numerics import concentration
+from dissensus.params import SEED, check_rules, choice, dirichlet, integer
 
 Array = NDArray[np.float64]
 Load = Literal["even", "long-tail"]
@@ -61,35 +64,46 @@ def simulate(
     n_annotator_clusters: int = 3,
     labels_per_item: int = 5,
     load: Load = "even",
-    alpha: float = 0.5,
-    gamma: float = 5.0,
-    tau: float = 5.0,
+    alpha: float | Sequence[float] = 0.5,
+    gamma: float | Sequence[float] = 5.0,
+    tau: float | Sequence[float] = 5.0,
+    pairs: Annotations | None = None,
     seed: int = 0,
 ) -> Simulation:
     """Labels from the generative process.
 
     Every item gets ``labels_per_item`` different annotators, drawn evenly or, with ``load="long-tail"``, in
-    proportion to log-normal weights, so that a few annotators give most of the labels.
+    proportion to log-normal weights, so that a few annotators give most of the labels. ``alpha``, ``gamma``
+    and ``tau`` are numbers, or lists with one for every class, item cluster and annotator cluster.
+
+    ``pairs`` gives the set A of who labels what: the items, annotators and pairs of these annotations (real
+    ones, say) are kept, each label is drawn anew, and what else decides A must be left out.
     """
     _check(locals())
     rng = np.random.default_rng(seed)
-    K, L = n_item_clusters, n_annotator_clusters
-    theta = rng.dirichlet(np.full(n_classes, alpha), size=(K, L))
-    psi, omega = rng.dirichlet(np.full(K, gamma)), rng.dirichlet(np.full(L, tau))
-    w, z = rng.choice(K, n_items, p=psi), rng.choice(L, n_annotators, p=omega)
-    weights = rng.lognormal(0, TAIL_SIGMA, n_annotators) if load == "long-tail" else np.ones(n_annotators)
-    annotator = assign(n_items, weights, labels_per_item, rng).ravel()
-    item = np.repeat(np.arange(n_items, dtype=np.int32), labels_per_item)
+    K, L, P = n_item_clusters, n_annotator_clusters, n_classes
+    M, N = (n_items, n_annotators) if pairs is None else (pairs.n_items, pairs.n_annotators)
+    theta = rng.dirichlet(np.broadcast_to(concentration("simulate", "alpha", alpha, P), P), size=(K, L))
+    psi, omega = _shares("gamma", gamma, K, rng), _shares("tau", tau, L, rng)
+    w, z = rng.choice(K, M, p=psi), rng.choice(L, N, p=omega)
+    if pairs is None:
+        weights = rng.lognormal(0, TAIL_SIGMA, N) if load == "long-tail" else np.ones(N)
+        annotator = assign(M, weights, labels_per_item, rng).ravel()
+        item = np.repeat(np.arange(M, dtype=np.int32), labels_per_item)
+        names = _names("item", M), _names("annotator", N)
+    else:
+        item, annotator = pairs.item, pairs.annotator
+        names = pairs.item_vocabulary, pairs.annotator_vocabulary
     label = draw(theta.reshape(K * L, -1), w[item] * L + z[annotator], rng)
-    annotations = Annotations(
-        item,
-        annotator,
-        label,
-        _names("item", n_items),
-        _names("annotator", n_annotators),
-        _names("class", n_classes),
-    )
+    if pairs is not None:  # a pair that is labelled more than once
+        label = label[np.lexsort([label, annotator, item])]
+    annotations = Annotations(item, annotator, label, *names, _names("class", P))
     return Simulation(annotations, theta, psi, omega, w, z)
+
+
+def _shares(name: str, given: float | Sequence[float], n: int, rng: np.random.Generator) -> Array:
+    """ψ or Ω from its Dirichlet distribution."""
+    return rng.dirichlet(np.broadcast_to(concentration("simulate", name, given, n), n))
 
 
 def assign(n_items: int, weights: Array, per_item: int, rng: np.random.Generator) -> NDArray[np.int32]:
@@ -147,11 +161,28 @@ def _names(what: str, n: int) -> Vocabulary:
     return Vocabulary([f"{what[0]}{i:0{width}d}" for i in range(1, n + 1)], what)
 
 
-def _check(values: dict[str, object]) -> None:
+def _check(values: dict[str, Any]) -> None:
     counts = ("n_items", "n_annotators", "n_item_clusters", "n_annotator_clusters", "labels_per_item")
     rules = {name: integer(1) for name in counts} | {"n_classes": integer(2), "seed": SEED}
-    rules |= {name: real(0.0, open_low=True) for name in ("alpha", "gamma", "tau")}
+    rules |= {name: dirichlet(0.0, open_low=True) for name in ("alpha", "gamma", "tau")}
     rules["load"] = choice("even", "long-tail")
     check_rules("simulate", rules, **{name: values[name] for name in rules})
-    if int(values["labels_per_item"]) > int(values["n_annotators"]):  # type: ignore[call-overload]
+    if values["pairs"] is not None:
+        _check_pairs(values)
+        return
+    if values["labels_per_item"] > values["n_annotators"]:
         raise bad_parameter("simulate", "labels_per_item", "at most n_annotators", values["labels_per_item"])
+
+
+def _check_pairs(values: dict[str, Any]) -> None:
+    """A must be Annotations with annotators, and nothing else may say who labels what."""
+    given = values["pairs"]
+    if not isinstance(given, Annotations) or given.anonymous or not given.n_labels:
+        rule = "Annotations that say who labelled what, or None"
+        raise bad_parameter("simulate", "pairs", rule, type(given).__name__)
+    for name in ("n_items", "n_annotators", "labels_per_item", "load"):
+        default = inspect.signature(simulate).parameters[name].default
+        if values[name] != default:
+            raise bad_parameter(
+                "simulate", name, f"left at {default!r} with pairs, which decides it", values[name]
+            )

@@ -5,11 +5,12 @@ from its cluster's distribution, y ~ Cat(Θ_{w_m}), whoever gives it. Priors: Θ
 
 Learned by EM on the log-posterior (MAP), which never falls:
 
-    ℓ = Σ_m log Σ_k ψ_k Π_p Θ_kp^{c_mp} + (α−1) Σ_kp log Θ_kp + (γ−1) Σ_k log ψ_k                      (1)
+    ℓ = Σ_m log Σ_k ψ_k Π_p Θ_kp^{c_mp} + Σ_kp (α_p−1) log Θ_kp + Σ_k (γ_k−1) log ψ_k                  (1)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -24,8 +25,15 @@ from dissensus.execution.run import Run
 from dissensus.execution.threads import Work, total
 from dissensus.models.base import Array, Model
 from dissensus.models.clusters import ClusterView
-from dissensus.numerics import normalised, one_hot_rows, safe_log, softmax_rows
-from dissensus.params import SEED, choice, integer, real
+from dissensus.numerics import (
+    Concentration,
+    concentration,
+    normalised,
+    one_hot_rows,
+    safe_log,
+    softmax_rows,
+)
+from dissensus.params import SEED, choice, dirichlet, integer, real
 
 
 def responsibilities(counts: Array, theta: Array, psi: Array) -> tuple[Array, float]:
@@ -59,28 +67,30 @@ def assigned(counts: Array, theta: Array, psi: Array) -> Array:
     return responsibilities(counts, theta, psi)[0]
 
 
-def m_step(label_mass: Array, item_mass: Array, alpha: float, gamma: float) -> tuple[Array, Array]:
+def m_step(
+    label_mass: Array, item_mass: Array, alpha: Concentration, gamma: Concentration
+) -> tuple[Array, Array]:
     """The parameters that maximise the expected log-posterior."""
-    # Θ_kp = (α−1 + Σ_m w_mk c_mp) / (Pα−P + Σ_mp w_mk c_mp)
+    # Θ_kp = (α_p−1 + Σ_m w_mk c_mp) / (Σ_p α_p − P + Σ_mp w_mk c_mp)
     theta = normalised(alpha - 1 + label_mass)
-    # ψ_k = (γ−1 + Σ_m w_mk) / (Kγ−K + M)
+    # ψ_k = (γ_k−1 + Σ_m w_mk) / (Σ_k γ_k − K + M)
     psi = normalised(gamma - 1 + item_mass)
     return theta, psi
 
 
-def log_prior(theta: Array, psi: Array, alpha: float, gamma: float) -> float:
-    """(α−1) Σ log Θ + (γ−1) Σ log ψ."""
+def log_prior(theta: Array, psi: Array, alpha: Concentration, gamma: Concentration) -> float:
+    """Σ_kp (α_p−1) log Θ_kp + Σ_k (γ_k−1) log ψ_k."""
     return float(xlogy(alpha - 1, theta).sum() + xlogy(gamma - 1, psi).sum())
 
 
-def initial_theta(annotations: Annotations, K: int, alpha: float, rng: np.random.Generator) -> Array:
+def initial_theta(annotations: Annotations, K: int, alpha: Concentration, rng: np.random.Generator) -> Array:
     """Each cluster starts at the smoothed counts of a random labelled item, blended with the crowd's."""
     labelled = np.flatnonzero(np.diff(annotations.item_pointers))
     chosen = rng.choice(labelled, size=K, replace=len(labelled) < K)
     overall = annotations.class_counts / annotations.n_labels
     # A little noise keeps two clusters that started at the same counts from staying one.
     noise = rng.dirichlet(np.ones(annotations.n_classes), size=K)
-    return normalised(_item_counts(annotations, chosen) + max(alpha - 1, 0.1) * (overall + noise))
+    return normalised(_item_counts(annotations, chosen) + np.maximum(alpha - 1, 0.1) * (overall + noise))
 
 
 def _item_counts(annotations: Annotations, items: NDArray[np.intp]) -> Array:
@@ -95,13 +105,14 @@ class FMM(Model):
     """Mixture of multinomials over items, by MAP-EM with restarts.
 
     ``assignment="soft"`` averages the clusters' distributions by the item's posterior; ``"hard"`` takes the
-    most likely cluster's. Of ``n_restarts`` fits the one with the highest log-posterior is kept.
+    most likely cluster's. Of ``n_restarts`` fits the one with the highest log-posterior is kept. ``alpha``
+    and ``gamma`` are numbers, or lists with one for every class and for every item cluster.
     """
 
     _rules = {
         "n_item_clusters": integer(1),
-        "alpha": real(1.0),
-        "gamma": real(1.0),
+        "alpha": dirichlet(1.0),
+        "gamma": dirichlet(1.0),
         "max_iter": integer(1),
         "tol": real(0.0),
         "n_restarts": integer(1),
@@ -119,8 +130,8 @@ class FMM(Model):
         self,
         n_item_clusters: int = 10,
         *,
-        alpha: float = 2.0,
-        gamma: float = 2.0,
+        alpha: float | Sequence[float] = 2.0,
+        gamma: float | Sequence[float] = 2.0,
         max_iter: int = 500,
         tol: float = 1e-6,
         n_restarts: int = 1,
@@ -152,19 +163,21 @@ class FMM(Model):
 
     def _fit(self, annotations: Annotations, run: Run) -> None:
         work, K = run.over(annotations, counts_of), self.n_item_clusters
+        alpha = concentration(self, "alpha", self.alpha, annotations.n_classes)
+        gamma = concentration(self, "gamma", self.gamma, K)
         restarts = run.restarts(Mixture, self.n_restarts, self.seed)
         for restart in restarts:
             mixture = restart.resumed
             if mixture is None:
-                theta = initial_theta(annotations, K, self.alpha, restart.rng)
+                theta = initial_theta(annotations, K, alpha, restart.rng)
                 mixture = Mixture(theta, np.full(K, 1.0 / K))
             for _ in restart.iterations(self.max_iter, self.tol):
                 # E: every item's cluster, and the expected counts
                 parts = work.map(e_step, theta=mixture.theta, psi=mixture.psi)
                 label_mass, item_mass, log_likelihood = total(parts)
-                objective = log_likelihood + log_prior(mixture.theta, mixture.psi, self.alpha, self.gamma)
+                objective = log_likelihood + log_prior(mixture.theta, mixture.psi, alpha, gamma)
                 # M: the parameters that maximise the expected log-posterior
-                following = Mixture(*m_step(label_mass, item_mass, self.alpha, self.gamma))
+                following = Mixture(*m_step(label_mass, item_mass, alpha, gamma))
                 mixture = restart.advance(mixture, objective, following)
         best = restarts.best
         self.theta_, self.psi_ = best.state.theta, best.state.psi

@@ -25,10 +25,12 @@ from dissensus.models.ldlnm.network import (
     annotator_half,
     direct_logits,
     head_logits,
+    item_embedding,
     item_half,
     pair_distributions,
     shape_of,
     side_by_side,
+    unprojected_logits,
 )
 from dissensus.numerics import Array, row_shares
 
@@ -109,21 +111,26 @@ def ensemble(
     *,
     head: str = "item",
     reduce: str = "expectation",
+    projected: bool = True,
     dropout: float = 0.0,
     noise: torch.Generator | None = None,
 ) -> Tensor:
     """(items, P): every annotator predicts, and the crowd's answer is the mean, or the votes, of all.
 
     ``chances`` (annotators,) weigh the annotators and sum to one. With ``reduce="mode"`` an entry is the
-    share of annotators whose best guess it is, so the largest entry is the mode of their guesses.
+    share of annotators whose best guess it is, so the largest entry is the mode of their guesses. Without
+    ``projected``, W_P is left out, as the paper's ensemble equation is printed.
     """
     S, N, P = z_A.shape[0], z_A.shape[1], w.shape.classes
-    theirs = annotator_half(w, z_A)
+    theirs = annotator_half(w, z_A) if projected else z_A
     size = max(1, CELLS // (S * N * max(w.shape.latent_size, P)))
     parts = []
     for some in x.split(size):  # type: ignore[no-untyped-call]
-        halves = (item_half(w, some)[:, :, None] + theirs[:, None]).flatten(1, 2)
-        logits = head_logits(w, halves, head, dropout, noise).view(S, len(some), N, P)
+        ours = item_half(w, some) if projected else item_embedding(w, some)
+        halves = (ours[:, :, None] + theirs[:, None]).flatten(1, 2)
+        logits = (
+            head_logits(w, halves, head, dropout, noise) if projected else unprojected_logits(w, halves, head)
+        ).view(S, len(some), N, P)
         guesses = (logits + direct_logits(w, some, head)[:, :, None]).softmax(dim=-1).mean(dim=0)
         if reduce == "mode":
             guesses = torch.nn.functional.one_hot(guesses.argmax(dim=-1), P).to(guesses.dtype)

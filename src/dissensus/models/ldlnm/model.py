@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import Codes
-from dissensus.errors import DataError, ParameterError, require
+from dissensus.errors import DataError, ParameterError, bad_parameter, require
 from dissensus.execution.run import Run
 from dissensus.features.items import carries_features, features_of
 from dissensus.metrics import check_distributions, kl
@@ -245,14 +245,18 @@ class LDLNM(Model):
         head: str | None = None,
         reduce: str | None = None,
         weight_by: str | None = None,
+        projected: bool = True,
         dropout_seed: int | None = None,
     ) -> Array:
         """(items, classes) from features (or texts) alone: the ensemble of all stored annotators.
 
         ``head``, ``reduce`` and ``weight_by`` default to the model's own; ``dropout_seed`` leaves dropout on
-        as the paper did for its error bars.
+        as the paper did for its error bars. ``projected=False`` leaves W_P out, as the paper prints the
+        ensemble's equation: z = φ(z_I + z_A), z_e = φ(W_E z + z). The network was not trained for it; item,
+        annotator and latent size must be one.
         """
         self._check_weights()
+        self._check_projected(projected, dropout_seed)
         head, reduce = self._own_unless("head", head), self._own_unless("reduce", reduce)
         weight_by = self._own_unless("weight_by", weight_by)
         check_rules("LDLNM.label_distributions", {"dropout_seed": SEED | NONE}, dropout_seed=dropout_seed)
@@ -268,10 +272,24 @@ class LDLNM(Model):
                 inference.annotator_shares(self, weight_by),
                 head=head,
                 reduce=reduce,
+                projected=projected,
                 dropout=self.dropout,
                 noise=None if dropout_seed is None else seeded(dropout_seed, x.device),
             )
         return inference.as_rows(chances)
+
+    def _check_projected(self, projected: bool, dropout_seed: int | None) -> None:
+        """z_I + z_A goes straight into W_E only where all three are of one size."""
+        owner, sizes = "LDLNM.label_distributions", (self.item_size, self.annotator_size, self.latent_size)
+        if projected:
+            return
+        if not self.annotators or len(set(sizes)) > 1:
+            rule = "True unless item_size, annotator_size and latent_size are one"
+            raise bad_parameter(owner, "projected", rule, projected)
+        if dropout_seed is not None:
+            raise bad_parameter(
+                owner, "dropout_seed", "None with projected=False, where no z_P is", dropout_seed
+            )
 
     def _own_unless(self, name: str, given: str | None) -> str:
         """The model's own setting, or what is given in its place if it keeps that setting's rule."""

@@ -317,6 +317,17 @@ def head_logits(
     return z_E @ w["W_y"][..., place * P : (place + 1) * P] + w["b_y"][..., place * P : (place + 1) * P]
 
 
+def unprojected_logits(w: Weights, summed: Tensor, head: str) -> Tensor:
+    """(S, pairs, P): one head's logits of z_I + z_A as the paper's ensemble equation has them, without W_P.
+
+    z = φ(z_I + z_A),  z_e = φ(W_E z + z)
+    """
+    P, place = w.shape.classes, HEADS[head]
+    z = softsign(summed)
+    z_e = softsign(z @ w["W_E"] + w["b_E"] + z)
+    return z_e @ w["W_y"][..., place * P : (place + 1) * P] + w["b_y"][..., place * P : (place + 1) * P]
+
+
 def direct_logits(w: Weights, x: Tensor, head: str) -> Tensor:
     """(S, items, P): what the direct path adds to a head, nothing where there is none."""
     P, place = w.shape.classes, HEADS[head]

@@ -2,7 +2,9 @@
 
 A sweep proposes anew, in this order, every Θ_kl, ψ, Ω, every w_m and every z_n, and takes a proposal with
 probability min(1, exp(δ / T)), where δ is the difference it makes to the joint log-likelihood ℓ and
-T(t) = 1/(t+1)^c the temperature of sweep t (c = 1 in the paper). How each proposal is drawn:
+T(t) = T₀/(t+1)^c the temperature of sweep t. The paper has T₀ = c = 1, which is cold from the beginning: a
+label more or less changes ℓ by more than one, and the search stays in the first valley it meets. How each
+proposal is drawn:
 
 * Θ_kl, ψ and Ω from their Dirichlet conditionals given w and z (drawn from the prior instead, almost every
   proposal is refused and the fit stays poor);
@@ -12,12 +14,18 @@ As in the paper the acceptance rule is Metropolis', without a correction for uns
 search for a good state, not a sampler. Given Θ and z the items are independent, and given Θ and w the
 annotators, so a sweep over them is one vectorised step and changes nothing in the rule.
 
+The last temperatures still take worse states, and the best state met is seldom a peak. So the best states end
+in coordinate ascent (the paper's Algorithm 2 does not): w, z and the parameters in turn at their best given
+the others, until ℓ rises no more.
+
 The paper prints δ_ψ and δ_Ω with their prior terms alone. By their own definition, a difference of ℓ, they
 also hold Σ_m log ψ_{w_m} and Σ_n log Ω_{z_n}; that is what is computed here.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,11 +34,13 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.models.pgm.parameters import Parameters, Priors, block_counts, log_joint
 from dissensus.models.pgm.propagation import pseudo_label_scores
-from dissensus.numerics import Array, safe_log
+from dissensus.numerics import Array, Concentration, normalised, safe_log
 
 Clusters = NDArray[np.intp]
 
-PATIENCE = 100  # sweeps over which the best ℓ must still rise
+PATIENCE = 100  # sweeps over which the best ℓ must still rise, those that are WARM not counted
+WARM = 1.0  # temperature above which nothing is said by a best ℓ that does not rise
+ASCENDED = 5  # of the best states met, from how many coordinate ascent is tried
 
 
 @dataclass(frozen=True)
@@ -44,7 +54,7 @@ class HardState:
 
 @dataclass(frozen=True)
 class Annealed:
-    """The best states met (best first), ℓ after every sweep, and why the search ended."""
+    """The best states (best first), ℓ after every sweep and ascending step, and why the search ended."""
 
     best: list[tuple[float, HardState]]
     trace: Array
@@ -59,7 +69,7 @@ def delta_theta(new: Array, old: Array, counts: Array, priors: Priors) -> Array:
     return np.asarray(((priors.alpha - 1 + counts) * (safe_log(new) - safe_log(old))).sum(axis=-1))
 
 
-def delta_shares(new: Array, old: Array, members: Array, prior: float) -> float:
+def delta_shares(new: Array, old: Array, members: Array, prior: Concentration) -> float:
     """(prior−1) Σ_k log ψ'_k/ψ_k + Σ_m log ψ'_{w_m}/ψ_{w_m}; the same for Ω and z."""
     return float(((prior - 1 + members) * (safe_log(new) - safe_log(old))).sum())
 
@@ -153,11 +163,16 @@ def _propose_parameters(
 
 
 def _proposed_shares(
-    old: Array, clusters: Clusters, prior: float, temperature: float, rng: np.random.Generator
+    old: Array, clusters: Clusters, prior: Concentration, temperature: float, rng: np.random.Generator
 ) -> Array:
-    members = np.bincount(clusters, minlength=len(old)).astype(np.float64)
+    members = _members(clusters, len(old))
     new = _dirichlet(prior + members, rng)
     return new if accepted(delta_shares(new, old, members, prior), temperature, rng) else old
+
+
+def _members(clusters: Clusters, n: int) -> Array:
+    """How many each cluster has."""
+    return np.bincount(clusters, minlength=n).astype(np.float64)
 
 
 def _dirichlet(parameters: Array, rng: np.random.Generator) -> Array:
@@ -176,26 +191,68 @@ def anneal(
     tol: float,
     n_best: int = 1,
     pseudo_labels: Array | None = None,
+    temperature: float = 1.0,
     cooling: float = 1.0,
 ) -> Annealed:
-    """Sweeps at falling temperature; of the states met, the ``n_best`` that differ in some cluster are kept.
+    """Sweeps at falling temperature, then ascent; of the states met, the ``n_best`` that differ are kept.
 
     ``pseudo_labels`` (items, classes) are known of the items beforehand. They steer the items'
     clusters and count in ℓ; the proposals of Θ do not look at them.
     """
     state, best, trace = start, dict[bytes, tuple[float, HardState]](), list[float]()
+    stopped, warm = "max_iter", 0
     for t in range(max_iter):
-        state = sweep(annotations, state, priors, (t + 1.0) ** -cooling, rng, pseudo_labels)
-        trace.append(_objective(annotations, state, priors, pseudo_labels))
-        _keep_best(best, trace[-1], state, n_best)
-        if t > PATIENCE and max(trace) - max(trace[:-PATIENCE]) <= tol * annotations.n_labels:
-            return Annealed(_ranked(best), np.array(trace), "tolerance")
-    return Annealed(_ranked(best), np.array(trace), "max_iter")
+        now = temperature * (t + 1.0) ** -cooling
+        state = sweep(annotations, state, priors, now, rng, pseudo_labels)
+        trace.append(objective(annotations, state, priors, pseudo_labels))
+        _keep_best(best, trace[-1], state, max(n_best, ASCENDED))
+        warm += now > WARM
+        if t > warm + PATIENCE and max(trace) - max(trace[:-PATIENCE]) <= tol * annotations.n_labels:
+            stopped = "tolerance"
+            break
+    highest = [-np.inf]
+    for _, found in _ranked(best):
+        values, peak = ascend(annotations, found, priors, pseudo_labels)
+        _keep_best(best, values[-1], peak, len(best) + 1)
+        highest = max(highest, values, key=lambda climbed: climbed[-1])
+    trace += highest
+    return Annealed(_ranked(best)[:n_best], np.array(trace), stopped)
 
 
-def _objective(
+def ascend(
+    annotations: Annotations, start: HardState, priors: Priors, pseudo_labels: Array | None = None
+) -> tuple[list[float], HardState]:
+    """Coordinate ascent until ℓ rises no more: ℓ at the start and after each step, and the last state."""
+    values, state = [objective(annotations, start, priors, pseudo_labels)], start
+    while True:
+        following = _step_up(annotations, state, priors, pseudo_labels)
+        value = objective(annotations, following, priors, pseudo_labels)
+        if value <= values[-1]:
+            return values, state
+        values.append(value)
+        state = following
+
+
+def _step_up(
+    annotations: Annotations, state: HardState, priors: Priors, pseudo_labels: Array | None
+) -> HardState:
+    """w at its best given Θ and z, z given Θ and w, then the parameters given both."""
+    w = conditionals(annotations, state, pseudo_labels)[0].argmax(axis=1)
+    z = conditionals(annotations, HardState(state.parameters, w, state.z))[1].argmax(axis=1)
+    K, L, _ = state.parameters.theta.shape
+    # the modes of their Dirichlet conditionals: (α−1 + n) / Σ (α−1 + n)
+    parameters = Parameters(
+        normalised(priors.alpha - 1 + block_counts(annotations, w, z, K, L)),
+        normalised(priors.gamma - 1 + _members(w, K)),
+        normalised(priors.tau - 1 + _members(z, L)),
+    )
+    return HardState(parameters, w, z)
+
+
+def objective(
     annotations: Annotations, state: HardState, priors: Priors, pseudo_labels: Array | None
 ) -> float:
+    """ℓ, and what is known of the items beforehand."""
     known = _known(annotations, state, pseudo_labels)
     own = 0.0 if known is None else float(known[np.arange(len(state.w)), state.w].sum())
     return own + log_joint(annotations, state.parameters, state.w, state.z, priors)
@@ -205,7 +262,7 @@ def _keep_best(
     best: dict[bytes, tuple[float, HardState]], value: float, state: HardState, n_best: int
 ) -> None:
     """Keep the state in ``best`` if it is one of the n best; of states with the same clusters, the better."""
-    clusters = state.w.tobytes() + state.z.tobytes()
+    clusters = hashlib.sha256(state.w.tobytes() + state.z.tobytes()).digest()
     if clusters in best and best[clusters][0] >= value:
         return
     best[clusters] = value, state
@@ -221,11 +278,11 @@ def conditionals(
     annotations: Annotations, state: HardState, pseudo_labels: Array | None = None
 ) -> tuple[Array, Array]:
     """log P(w_m = k | Θ, z) and log P(z_n = l | Θ, w), up to a constant for each item and annotator."""
-    log_theta = safe_log(state.parameters.theta)
-    by_item = log_theta.transpose(1, 2, 0)[state.z[annotations.annotator], annotations.label]
-    by_annotator = log_theta.transpose(0, 2, 1)[state.w[annotations.item], annotations.label]
-    items = _sum_rows(by_item, annotations.item, annotations.n_items)
-    annotators = _sum_rows(by_annotator, annotations.annotator, annotations.n_annotators)
+    log_theta, label = safe_log(state.parameters.theta), annotations.label
+    w, z = state.w[annotations.item], state.z[annotations.annotator]
+    items = _sums((of_k[z, label] for of_k in log_theta), annotations.item, annotations.n_items)
+    by_annotator = (of_l[w, label] for of_l in log_theta.transpose(1, 0, 2))
+    annotators = _sums(by_annotator, annotations.annotator, annotations.n_annotators)
     known = _known(annotations, state, pseudo_labels)
     if known is not None:
         items = items + known
@@ -235,8 +292,11 @@ def conditionals(
     )
 
 
-def _sum_rows(rows: Array, target: NDArray[np.int32], n: int) -> Array:
-    return np.stack([np.bincount(target, column, minlength=n) for column in rows.T], axis=1)
+def _sums(columns: Iterable[Array], target: NDArray[np.int32], n: int) -> Array:
+    """(n, columns): each column, a number a label, summed by target; only one of them is there at a time."""
+    return np.stack(
+        [np.bincount(target, column, minlength=n).astype(np.float64) for column in columns], axis=1
+    )
 
 
 def start_at(annotations: Annotations, w: Clusters, z: Clusters, K: int, L: int, priors: Priors) -> HardState:

@@ -19,7 +19,7 @@ One model, three ways to learn it:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -45,8 +45,17 @@ from dissensus.models.pgm.parameters import (
     VariationalBayes,
 )
 from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials, with_pseudo_labels
-from dissensus.numerics import Array, normalised, one_hot_rows, row_shares, safe_log, softmax_rows
-from dissensus.params import NONE, SEED, check_rules, choice, integer, real
+from dissensus.numerics import (
+    Array,
+    Concentration,
+    concentration,
+    normalised,
+    one_hot_rows,
+    row_shares,
+    safe_log,
+    softmax_rows,
+)
+from dissensus.params import NONE, SEED, check_rules, choice, dirichlet, integer, real
 
 PAPER_PRIOR = 2.0
 DEFAULT_ITERATIONS = {"bp": 200, "vb": 200, "annealing": 600}
@@ -77,23 +86,25 @@ def swings(objectives: Sequence[float]) -> bool:
 class PGM(Model):
     """Clusters of items and of annotators, learned together.
 
-    ``alpha``, ``gamma`` and ``tau`` are the Dirichlet parameters; None means 2 for ``"bp"`` and
+    ``alpha``, ``gamma`` and ``tau`` are the Dirichlet parameters, each a number or a list with one for every
+    class, item cluster or annotator cluster; None means 2 for ``"bp"`` and
     ``"annealing"`` (the paper's) and learned by empirical Bayes for ``"vb"``. ``m_step="product"`` multiplies
     node beliefs (the paper's M-step), ``"pairwise"`` uses the belief of each pair (exact EM's).
     ``messages="mean-field"`` replaces belief propagation by its coarser relative. Settings that steer the
     fit: ``bp_rounds`` of messages per iteration, fewer once beliefs move by at most ``bp_tol`` (None: 1e-4);
     ``damping``, the share of the old message that is kept
     (None: 0, and more once the objective is found to swing; ``damping_`` says what was in force at the end).
-    Annealing's temperature is T(t) = 1/(t+1)^``cooling``; ``best_states_`` holds its ``n_best`` best states.
+    Annealing's temperature is T(t) = ``temperature``/(t+1)^``cooling`` (both 1 in the paper); it ends with
+    coordinate ascent, and ``best_states_`` holds its ``n_best`` best states.
     """
 
     _rules = {
         "n_item_clusters": integer(1),
         "n_annotator_clusters": integer(1),
         "inference": choice("bp", "annealing", "vb"),
-        "alpha": real(0.0, open_low=True) | NONE,
-        "gamma": real(0.0, open_low=True) | NONE,
-        "tau": real(0.0, open_low=True) | NONE,
+        "alpha": dirichlet(0.0, open_low=True) | NONE,
+        "gamma": dirichlet(0.0, open_low=True) | NONE,
+        "tau": dirichlet(0.0, open_low=True) | NONE,
         "m_step": choice("product", "pairwise"),
         "messages": choice("bp", "mean-field"),
         "bp_rounds": integer(1),
@@ -103,6 +114,7 @@ class PGM(Model):
         "tol": real(0.0),
         "n_restarts": integer(1),
         "n_best": integer(1),
+        "temperature": real(0.0, open_low=True),
         "cooling": real(0.0),
         "assignment": choice("soft", "hard"),
         "weight_by": choice("labels", "annotators"),
@@ -141,9 +153,9 @@ class PGM(Model):
         n_annotator_clusters: int = 5,
         *,
         inference: str = "bp",
-        alpha: float | None = None,
-        gamma: float | None = None,
-        tau: float | None = None,
+        alpha: float | Sequence[float] | None = None,
+        gamma: float | Sequence[float] | None = None,
+        tau: float | Sequence[float] | None = None,
         m_step: str = "product",
         messages: str = "bp",
         bp_rounds: int = 1,
@@ -153,7 +165,8 @@ class PGM(Model):
         tol: float = 1e-5,
         n_restarts: int = 1,
         n_best: int = 1,
-        cooling: float = 1.0,
+        temperature: float = 10.0,
+        cooling: float = 0.5,
         assignment: str = "soft",
         weight_by: str = "labels",
         seed: int = 0,
@@ -174,6 +187,7 @@ class PGM(Model):
         self.tol = tol
         self.n_restarts = n_restarts
         self.n_best = n_best
+        self.temperature = temperature
         self.cooling = cooling
         self.assignment = assignment
         self.weight_by = weight_by
@@ -191,8 +205,8 @@ class PGM(Model):
             return
         for name in ("alpha", "gamma", "tau"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                rule = f"a float >= 1 with inference={self.inference!r}, whose closed forms need it"
+            if value is not None and np.min(value) < 1:
+                rule = f"at least 1 with inference={self.inference!r}, whose closed forms need it"
                 raise bad_parameter(self, name, rule, value)
 
     def _without_effect(self) -> dict[str, str]:
@@ -201,7 +215,7 @@ class PGM(Model):
             steering = ("m_step", "messages", "bp_rounds", "bp_tol", "damping")
             return dict.fromkeys(steering, "with inference='annealing', which passes no messages")
         idle = dict.fromkeys(
-            ("n_best", "cooling"), f"with inference={self.inference!r}, which does not anneal"
+            ("n_best", "temperature", "cooling"), f"with inference={self.inference!r}, which does not anneal"
         )
         if self.bp_rounds == 1:
             idle["bp_tol"] = "with bp_rounds=1, since nothing follows the one round"
@@ -221,8 +235,11 @@ class PGM(Model):
     def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
         M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
         K, L, E = self.n_item_clusters, self.n_annotator_clusters, annotations.n_labels
-        if self.inference == "annealing":  # every state, and its proposal, is in memory
-            return Needs(8 * M * (K + 2 * P), 0, 0, 8 * (M * (3 * K + 2 * P) + N * 3 * L) + 60 * E)
+        if self.inference == "annealing":
+            # every restart's best states; a state, its proposal and conditionals, and those to ascend from
+            states = 8 * (M + N) * max(self.n_best, annealing.ASCENDED)
+            working = 8 * (M * (3 * K + 2 * P) + N * 3 * L) + 60 * E + 2 * states
+            return Needs(8 * M * (K + 2 * P) + self.n_restarts * states, 0, 0, working)
         kept = 0 if self.messages == "mean-field" else 2 if self.m_step == "pairwise" else 1
         in_block = block_labels(annotations)
         own = 0 if given.get("pseudo_labels") is None else P + 3 * K
@@ -256,7 +273,7 @@ class PGM(Model):
         """
         pairwise = self.m_step == "pairwise"
         graph = Graph.of(annotations, run, mean_field=self.messages == "mean-field", keep_cavities=pairwise)
-        m_step, load = self._m_step(), annotations.annotator_load.astype(np.float64)
+        m_step, load = self._m_step(annotations.n_classes), annotations.annotator_load.astype(np.float64)
         rounds, bp_tol = self.bp_rounds, BP_TOL if self.bp_tol is None else self.bp_tol
         restarts = run.restarts(State, self.n_restarts, self.seed)
         for restart in restarts:
@@ -292,7 +309,7 @@ class PGM(Model):
 
     def _fit_annealing(self, annotations: Annotations, run: Run, pseudo_labels: Array | None) -> None:
         """Simulated annealing on the complete state (Algorithm 2)."""
-        priors = self._priors()
+        priors = self._priors(annotations.n_classes)
         K, L = self.n_item_clusters, self.n_annotator_clusters
 
         def annealed(rng: np.random.Generator) -> annealing.Annealed:
@@ -308,6 +325,7 @@ class PGM(Model):
                 tol=self.tol,
                 n_best=self.n_best,
                 pseudo_labels=pseudo_labels,
+                temperature=self.temperature,
                 cooling=self.cooling,
             )
 
@@ -331,14 +349,21 @@ class PGM(Model):
         z = rng.dirichlet(np.full(L, 0.3), size=annotations.n_annotators)
         return theta, np.full(K, 1.0 / K), normalised(z)
 
-    def _priors(self) -> Priors:
-        given = (self.alpha, self.gamma, self.tau)
+    def _concentrations(self, n_classes: int) -> Iterator[Concentration | None]:
+        """α, γ and τ as they are computed with; None where none is given."""
+        sizes = {"alpha": n_classes, "gamma": self.n_item_clusters, "tau": self.n_annotator_clusters}
+        for name, size in sizes.items():
+            given = getattr(self, name)
+            yield None if given is None else concentration(self, name, given, size)
+
+    def _priors(self, n_classes: int) -> Priors:
+        given = self._concentrations(n_classes)
         return Priors(*(PAPER_PRIOR if value is None else value for value in given))
 
-    def _m_step(self) -> MStep:
+    def _m_step(self, n_classes: int) -> MStep:
         if self.inference == "vb":
-            return VariationalBayes(self.alpha, self.gamma, self.tau)
-        return MaximumPosterior(self._priors())
+            return VariationalBayes(*self._concentrations(n_classes))
+        return MaximumPosterior(self._priors(n_classes))
 
     def _keep(self, parameters: Parameters, w: Array, z: Array) -> None:
         self.theta_, self.psi_, self.omega_ = parameters.theta, parameters.psi, parameters.omega

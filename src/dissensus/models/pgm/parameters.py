@@ -2,7 +2,7 @@
 
 The joint log-likelihood of a complete state (Eq. graphloglikely), up to the priors' constants:
 
-    ℓ = (α−1) Σ_klp log Θ_klp + (γ−1) Σ_k log ψ_k + (τ−1) Σ_l log Ω_l
+    ℓ = Σ_klp (α_p−1) log Θ_klp + Σ_k (γ_k−1) log ψ_k + Σ_l (τ_l−1) log Ω_l
         + Σ_m log ψ_{w_m} + Σ_n log Ω_{z_n} + Σ_{labels (m, n, y)} log Θ_{w_m, z_n, y}                 (1)
 
 The paper prints p_τ(Ω) without its logarithm; it has one.
@@ -33,7 +33,7 @@ from scipy.special import digamma, gammaln, xlogy
 
 from dissensus.data.annotations import Annotations
 from dissensus.models.pgm.propagation import Potentials, Statistics
-from dissensus.numerics import Array, normalised, safe_log
+from dissensus.numerics import Array, Concentration, normalised, safe_log
 
 LEAST, MOST = 1e-2, 1e3  # a learned prior stays between these
 
@@ -43,11 +43,11 @@ LEAST, MOST = 1e-2, 1e3  # a learned prior stays between these
 
 @dataclass(frozen=True)
 class Priors:
-    """Symmetric Dirichlet parameters: α of Θ, γ of ψ, τ of Ω."""
+    """Dirichlet parameters, each a number or one for every component: α of Θ, γ of ψ, τ of Ω."""
 
-    alpha: float = 2.0
-    gamma: float = 2.0
-    tau: float = 2.0
+    alpha: Concentration = 2.0
+    gamma: Concentration = 2.0
+    tau: Concentration = 2.0
 
 
 @dataclass(frozen=True)
@@ -171,11 +171,11 @@ class MaximumPosterior:
         del before
         p = self.priors
         parameters = Parameters(
-            # Θ_klp = (α−1 + n_klp) / (Pα−P + n_kl)
+            # Θ_klp = (α_p−1 + n_klp) / (Σ_p α_p − P + n_kl)
             normalised(p.alpha - 1 + statistics.label_mass),
-            # ψ_k = (γ−1 + Σ_m w_mk) / (Kγ−K + M)
+            # ψ_k = (γ_k−1 + Σ_m w_mk) / (Σ_k γ_k − K + M)
             normalised(p.gamma - 1 + statistics.item_mass),
-            # Ω_l = (τ−1 + Σ_n z_nl) / (Lτ−L + N)
+            # Ω_l = (τ_l−1 + Σ_n z_nl) / (Σ_l τ_l − L + N)
             normalised(p.tau - 1 + statistics.annotator_mass),
         )
         logs = Potentials(safe_log(parameters.theta), safe_log(parameters.psi), safe_log(parameters.omega))
@@ -197,9 +197,9 @@ STARTING_PRIORS = {"alpha": 0.5, "gamma": 1.0, "tau": 1.0}
 class VariationalBayes:
     """Dirichlet posteriors over Θ, ψ and Ω; a prior that is None is learned by empirical Bayes."""
 
-    alpha: float | None
-    gamma: float | None
-    tau: float | None
+    alpha: Concentration | None
+    gamma: Concentration | None
+    tau: Concentration | None
 
     def learn(self, statistics: Statistics, before: Learned | None) -> Learned:
         """Priors given the expected counts, then posteriors given the priors."""
@@ -221,15 +221,16 @@ class VariationalBayes:
             *(np.atleast_1d(prior) for prior in priors.values()),
         )
 
-    def _prior(self, name: str, counts: Array, before: Learned | None) -> float:
-        given: float | None = getattr(self, name)
+    def _prior(self, name: str, counts: Array, before: Learned | None) -> Concentration:
+        given: Concentration | None = getattr(self, name)
         if given is not None:
             return given
         if before is None:
             return STARTING_PRIORS[name]
         return learn_prior(counts, float(getattr(before, name)[0]), HYPERPRIORS[name])
 
-    def _term(self, name: str, posterior: Array, prior: float) -> float:
+    def _term(self, name: str, posterior: Array, prior: Concentration) -> float:
         """What one group of parameters adds to the bound: −KL(q ‖ prior), and the hyperprior if in force."""
-        hyper = HYPERPRIORS[name].log_density(prior) if getattr(self, name) is None else 0.0
+        learned = getattr(self, name) is None
+        hyper = HYPERPRIORS[name].log_density(float(prior)) if learned else 0.0
         return hyper - divergence(posterior, np.asarray(prior))

@@ -1,0 +1,509 @@
+"""Do the tests notice a fault? Each mutant is one line of the source changed, and some tests must fail on it.
+
+    python -m experiments.mutants [NAME …] [-o docs/results/mutants.md]
+
+The source tree is copied, the line is changed in the copy, and the test files that are about that line run
+against it. A mutant is killed where one of them fails; it survives where all pass. The unchanged copy is run
+first: its tests must pass. Faults are of the kind that a slip of the hand makes: a sign, an index, a term
+left out, two names exchanged. The first nine are those that an audit of the paper's equations had seeded and
+no test noticed then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dissensus.io.atomic import atomic_path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "dissensus"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A line changed in one file, and the tests (files, or parts of them by -k) that are about it."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str  # "file.py file.py", or "file.py -k words"
+
+
+NETWORK, LDLNM = "models/ldlnm/network.py", "models/ldlnm"
+PROPAGATION, PARAMETERS = "models/pgm/propagation.py", "models/pgm/parameters.py"
+ANNEALING, KERNELS = "models/pgm/annealing.py", "models/pgm/kernels.py"
+
+AUDITED = [
+    Mutant(
+        "z_E is not dropped in training",
+        f"{LDLNM}/training.py",
+        "return both[0], both[1]",
+        "return both[0], torch.ones_like(both[1])",
+        "test_ldlnm_network.py",
+    ),
+    Mutant(
+        "z_P is not dropped at evaluation",
+        NETWORK,
+        "    z_P = _dropped(z_P, dropout, noise)\n",
+        "",
+        "test_ldlnm_network.py test_ldlnm.py",
+    ),
+    Mutant(
+        "z_E is not dropped at evaluation",
+        NETWORK,
+        'z_E = _dropped(softsign(z_P @ w["W_E"] + w["b_E"] + z_P), dropout, noise)',
+        'z_E = softsign(z_P @ w["W_E"] + w["b_E"] + z_P)',
+        "test_ldlnm_network.py test_ldlnm.py",
+    ),
+    Mutant(
+        "y_A is another annotator's",
+        f"{LDLNM}/training.py",
+        "row_shares(own)[annotator]",
+        "row_shares(own)[(annotator + 1) % N]",
+        "test_ldlnm.py",
+    ),
+    Mutant(
+        "InferA starts at 0 where N(0, σ) is asked for",
+        f"{LDLNM}/inference.py",
+        "return drawn if sigma and n == 1 else",
+        "return [0 * s for s in drawn] if sigma and n == 1 else",
+        "test_ldlnm.py",
+    ),
+    Mutant(
+        "γ and τ are exchanged in the simulator",
+        "data/simulation.py",
+        'psi, omega = _shares("gamma", gamma, K, rng), _shares("tau", tau, L, rng)',
+        'psi, omega = _shares("tau", tau, K, rng), _shares("gamma", gamma, L, rng)',
+        "test_simulation.py",
+    ),
+    Mutant(
+        "the CNN does not drop",
+        "learners/textcnn.py",
+        'network["head"](network["dropout"](signal.amax(dim=2)))',
+        'network["head"](signal.amax(dim=2))',
+        "test_learners.py",
+    ),
+    Mutant(
+        "reproduce: the annotator sum stands inside",
+        "paper/measures.py",
+        'annotator_sum="outside",',
+        'annotator_sum="inside",',
+        "test_reproduction.py -k guided_cell",
+    ),
+    Mutant(
+        "reproduce: annotators count by their labels",
+        "paper/measures.py",
+        'guide.set_params(weight_by="annotators") if known else guide',
+        "guide",
+        "test_reproduction.py -k guided_cell",
+    ),
+]
+
+OURS = [
+    # ---- the joint likelihood and the M-step
+    Mutant(
+        "ℓ: γ where τ belongs",
+        PARAMETERS,
+        "xlogy(priors.tau - 1,",
+        "xlogy(priors.gamma - 1,",
+        "test_pgm.py test_annealing.py",
+    ),
+    Mutant(
+        "ℓ without Σ log Ω_z",
+        PARAMETERS,
+        "float(labels + items + annotators) +",
+        "float(labels + items) +",
+        "test_annealing.py",
+    ),
+    Mutant(
+        "M-step: α in place of α − 1",
+        PARAMETERS,
+        "normalised(p.alpha - 1 + statistics.label_mass)",
+        "normalised(p.alpha + statistics.label_mass)",
+        "test_pgm.py",
+    ),
+    Mutant(
+        "M-step: Ω with ψ's prior",
+        PARAMETERS,
+        "normalised(p.tau - 1 + statistics.annotator_mass)",
+        "normalised(p.gamma - 1 + statistics.annotator_mass)",
+        "test_pgm.py",
+    ),
+    Mutant(
+        "E log Θ over the wrong axis",
+        PARAMETERS,
+        "digamma(posterior) - digamma(posterior.sum(axis=-1, keepdims=True))",
+        "digamma(posterior) - digamma(posterior.sum(axis=0, keepdims=True))",
+        "test_dirichlet.py test_pgm.py",
+    ),
+    Mutant(
+        "KL of Dirichlets: a sign",
+        PARAMETERS,
+        "gammaln(posterior.sum(-1)) - gammaln(prior.sum(-1))",
+        "gammaln(prior.sum(-1)) - gammaln(posterior.sum(-1))",
+        "test_dirichlet.py",
+    ),
+    Mutant(
+        "Minka's step without P", PARAMETERS, "pull = P * (digamma(", "pull = (digamma(", "test_dirichlet.py"
+    ),
+    # ---- messages
+    Mutant("a cavity that keeps the message", KERNELS, "    ratio /= message\n", "", "test_kernels.py"),
+    Mutant(
+        "messages: F in place of its transpose",
+        KERNELS,
+        "np.matmul(incoming[rows], F.T, out=outgoing[rows])",
+        "np.matmul(incoming[rows], F, out=outgoing[rows])",
+        "test_kernels.py test_propagation.py",
+    ),
+    Mutant(
+        "several labels of a pair count once",
+        KERNELS,
+        "np.vstack([np.eye(P), multisets])",
+        "np.vstack([np.eye(P), multisets > 0])",
+        "test_kernels.py test_propagation.py",
+    ),
+    Mutant(
+        "messages to annotators are not normalised",
+        PROPAGATION,
+        "        new /= left_sums[:, None]\n",
+        "",
+        "test_propagation.py",
+    ),
+    Mutant(
+        "damping the other way round",
+        PROPAGATION,
+        "new ** (1 - damping) * before[pairs] ** damping",
+        "new**damping * before[pairs] ** (1 - damping)",
+        "test_propagation.py",
+    ),
+    Mutant(
+        "Bethe: pairs' terms added",
+        PROPAGATION,
+        "return beliefs.node_terms - float(pair_terms)",
+        "return beliefs.node_terms + float(pair_terms)",
+        "test_propagation.py",
+    ),
+    Mutant(
+        "mean field without the items' entropy",
+        PROPAGATION,
+        " - xlogy(w[items], w[items]).sum())",
+        ")",
+        "test_propagation.py",
+    ),
+    Mutant(
+        "pairwise beliefs without their norm",
+        PROPAGATION,
+        "        left /= sums_of_beliefs[:, None]\n",
+        "",
+        "test_propagation.py",
+    ),
+    Mutant(
+        "Θ's weights: clusters alike",
+        PROPAGATION,
+        'np.einsum("l,klp->kp", normalised(mass), theta)',
+        "theta.mean(axis=1)",
+        "test_pgm.py",
+    ),
+    # ---- annealing
+    Mutant(
+        "δ_Θ without the prior",
+        ANNEALING,
+        "((priors.alpha - 1 + counts) * (safe_log(new)",
+        "((counts) * (safe_log(new)",
+        "test_annealing.py",
+    ),
+    Mutant(
+        "δ_w without ψ",
+        ANNEALING,
+        "log_psi[proposal] - log_psi[state.w] + labels",
+        "labels",
+        "test_annealing.py",
+    ),
+    Mutant(
+        "worse states are never taken",
+        ANNEALING,
+        "np.asarray(delta) / temperature)",
+        "np.minimum(delta, 0) / 1e-9)",
+        "test_annealing.py",
+    ),
+    # ---- the other models
+    Mutant(
+        "FMM: ψ's prior left out of ℓ", "models/fmm.py", " + xlogy(gamma - 1, psi).sum())", ")", "test_fmm.py"
+    ),
+    Mutant(
+        "FMM: responsibilities without ψ",
+        "models/fmm.py",
+        "counts @ safe_log(theta).T + safe_log(psi))",
+        "counts @ safe_log(theta).T)",
+        "test_fmm.py",
+    ),
+    Mutant(
+        "Dawid–Skene: matrices shrunk to even rows",
+        "models/dawid_skene.py",
+        "return normalised(self.smoothing * anchor + counts)",
+        "return normalised(self.smoothing / anchor.shape[1] + counts)",
+        "test_dawid_skene.py",
+    ),
+    Mutant(
+        "one-coin: wrong answers not shared out",
+        "models/dawid_skene.py",
+        "learned[:, 1] / max(P - 1, 1)",
+        "learned[:, 1]",
+        "test_dawid_skene.py",
+    ),
+    Mutant(
+        "CBCC: the prior of a with c for 1/c",
+        "models/cbcc.py",
+        "own * gain / (pull + 1 / concentration)",
+        "own * gain / (pull + concentration)",
+        "test_cbcc.py",
+    ),
+    Mutant(
+        "CBCC: B without Γ of the sum",
+        "models/cbcc.py",
+        "gammaln(a).sum(-1) - gammaln(a.sum(-1))",
+        "gammaln(a).sum(-1)",
+        "test_cbcc.py",
+    ),
+    Mutant(
+        "Dirichlet regression: a label sees itself",
+        "models/dirichlet_regression.py",
+        "same = counts[item, label] - own_class[which]",
+        "same = counts[item, label]",
+        "test_dirichlet_regression.py",
+    ),
+    Mutant(
+        "softmax regression: the intercept is penalised",
+        "learners/softmax.py",
+        "np.vstack([X.T @ residual + penalty * W, residual.sum(axis=0)])",
+        "np.vstack([X.T @ residual + penalty * W, residual.sum(axis=0) + penalty * b])",
+        "test_learners.py",
+    ),
+    # ---- the neural model
+    Mutant(
+        "softsign as printed",
+        NETWORK,
+        "return v.abs().add_(1).reciprocal_()",
+        "return (v + 1).abs().reciprocal()",
+        "test_ldlnm_network.py",
+    ),
+    Mutant(
+        "no residual around W_E",
+        NETWORK,
+        'torch.baddbmm(w["b_E"] + z_P, z_P, w["W_E"])',
+        'torch.baddbmm(w["b_E"], z_P, w["W_E"])',
+        "test_ldlnm_network.py",
+    ),
+    Mutant(
+        "the gradient forgets z_P's mask",
+        NETWORK,
+        "back = back if masks is None else back.mul_(masks[0])",
+        "back = back",
+        "test_ldlnm_network.py",
+    ),
+    Mutant(
+        "Adam without the first moment's correction",
+        f"{LDLNM}/training.py",
+        "value=-self.rate / (1 - beta1**self.steps)",
+        "value=-self.rate",
+        "test_ldlnm_network.py",
+    ),
+    Mutant(
+        "the worst epoch is kept",
+        f"{LDLNM}/training.py",
+        "better = np.flatnonzero(now < lowest)",
+        "better = np.flatnonzero(now > lowest)",
+        "test_ldlnm_network.py",
+    ),
+    Mutant(
+        "InferA: decay with the other sign",
+        f"{LDLNM}/inference.py",
+        "return kl(z_A) + decay /",
+        "return kl(z_A) - decay /",
+        "test_ldlnm_network.py test_ldlnm.py",
+    ),
+    Mutant(
+        "the ensemble counts annotators alike",
+        f"{LDLNM}/inference.py",
+        'mass = load if weight_by == "labels" else np.ones(len(load))',
+        "mass = np.ones(len(load))",
+        "test_ldlnm.py",
+    ),
+    # ---- guided learning
+    Mutant(
+        "projection without ψ",
+        "guided/guides.py",
+        "softmax_rows(log_likelihood + log_chances(self.clusters.shares))",
+        "softmax_rows(log_likelihood)",
+        "test_guided.py",
+    ),
+    Mutant(
+        "projection outside without π",
+        "guided/guides.py",
+        ".reshape(-1, K, L) + log_pi, axis=2)",
+        ".reshape(-1, K, L), axis=2)",
+        "test_guided.py",
+    ),
+    # ---- measures and the evaluation
+    Mutant(
+        "KL the other way round",
+        "metrics.py",
+        "divergence: Array = rel_entr(g, p).sum(axis=1)",
+        "divergence: Array = rel_entr(p, g).sum(axis=1)",
+        "test_metrics.py",
+    ),
+    Mutant(
+        "one-hot accuracy without the factor 2",
+        "metrics.py",
+        "(1 - (g * p).sum(axis=1)) * 2 / g.shape[1]",
+        "(1 - (g * p).sum(axis=1)) / g.shape[1]",
+        "test_metrics.py",
+    ),
+    Mutant(
+        "sampling floor: k − 1 for k",
+        "metrics.py",
+        "gammaln(n + 1) - gammaln(k + 1)",
+        "gammaln(n + 1) - gammaln(k)",
+        "test_metrics.py",
+    ),
+    Mutant(
+        "intervals resample labels, not items",
+        "evaluation/bootstrap.py",
+        "return np.unique(codes, return_inverse=True)[1].astype(np.intp)",
+        "return np.arange(n_rows)",
+        "test_bootstrap.py",
+    ),
+    Mutant(
+        "ICL without Σ log Ω",
+        "selection/criteria.py",
+        " + safe_log(known.omega)[z[labelling]].sum()",
+        "",
+        "test_selection.py",
+    ),
+    Mutant(
+        "BIC: annotators' shares by items",
+        "selection/criteria.py",
+        "(L - 1) * np.log(N)",
+        "(L - 1) * np.log(M)",
+        "test_selection.py",
+    ),
+    Mutant(
+        "the simulator's population ignores Ω",
+        "data/simulation.py",
+        'np.einsum("l,klp->kp", self.omega, self.theta)',
+        "self.theta.mean(axis=1)",
+        "test_simulation.py",
+    ),
+    Mutant(
+        "reproduce: the blend's weights exchanged",
+        "paper/findings.py",
+        "kl(gold, weight * first + (1 - weight) * second) for",
+        "kl(gold, weight * second + (1 - weight) * first) for",
+        "test_reproduction.py -k blended",
+    ),
+    Mutant(
+        "reproduce: better and worse exchanged",
+        "paper/answers.py",
+        'return "better" if self.difference.value < 0 else "worse"',
+        'return "better" if self.difference.value > 0 else "worse"',
+        "test_reproduction.py -k tie",
+    ),
+]
+
+MUTANTS = [*AUDITED, *OURS]
+
+
+# ---- running -------------------------------------------------------------------------------------------
+
+
+def passes(tree: Path, tests: str) -> bool:
+    """Whether these tests pass on a source tree."""
+    files, _, words = tests.partition(" -k ")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not verify"]
+    command += [f"tests/{file}" for file in files.split()] + (["-k", words] if words else [])
+    environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"pytest could not run {tests}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.returncode == 0
+
+
+def survives(mutant: Mutant, tree: Path) -> bool:
+    """Change the line in the tree, run the tests, change it back."""
+    path = tree / "dissensus" / mutant.file
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        return passes(tree, mutant.tests)
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+
+def check_places(mutants: Sequence[Mutant]) -> None:
+    """Every line to be changed must stand in its file once."""
+    for mutant in mutants:
+        found = (SOURCE / mutant.file).read_text(encoding="utf-8").count(mutant.old)
+        if found != 1:
+            raise SystemExit(f"{mutant.name}: its line stands {found} times in {mutant.file}")
+
+
+def page(rows: Sequence[tuple[Mutant, bool]]) -> str:
+    """The table, and how many survive."""
+    alive = sum(survived for _, survived in rows)
+    lines = [
+        f"| {mutant.name} | `{mutant.file}` | `{mutant.tests}` | {'**survives**' if survived else 'killed'} |"
+        for mutant, survived in rows
+    ]
+    return "\n".join(
+        [
+            "# Seeded faults",
+            "",
+            "Written by `python -m experiments.mutants`: each line is one change of the source, and the",
+            f"tests that are about it. Of {len(rows)} faults {alive} survive.",
+            f"The first {len(AUDITED)} had survived an audit, before their tests were written.",
+            "",
+            "| fault | file | tests | |",
+            "|---|---|---|---|",
+            *lines,
+            "",
+        ]
+    )
+
+
+def main() -> None:
+    """Run every mutant, or those named, and write the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help="words that a mutant's name holds; without any, all")
+    parser.add_argument("-o", "--output", type=Path)
+    given = parser.parse_args()
+    chosen = [m for m in MUTANTS if not given.names or any(word in m.name for word in given.names)]
+    check_places(chosen)
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder)
+        shutil.copytree(SOURCE, tree / "dissensus", ignore=shutil.ignore_patterns("__pycache__"))
+        for tests in dict.fromkeys(mutant.tests for mutant in chosen):
+            if not passes(tree, tests):
+                raise SystemExit(f"{tests} fails on the unchanged source")
+        for mutant in chosen:
+            rows.append((mutant, survives(mutant, tree)))
+            print(f"{'SURVIVES' if rows[-1][1] else 'killed':9} {mutant.name}", flush=True)
+    if given.output:
+        with atomic_path(given.output) as path:
+            path.write_text(page(rows), encoding="utf-8")
+    print(f"{sum(survived for _, survived in rows)} of {len(rows)} survive")
+
+
+if __name__ == "__main__":
+    main()
