@@ -47,8 +47,8 @@ class OrdinalHPGM(HPGM):
     pool_: Array  # (2,): graded response's weight for items, and for pairs of item and annotator
     graded_: GradedResponse
 
-    def _fit(self, annotations: Annotations, run: Run, last: Any = ()) -> None:
-        super()._fit(annotations, run, last)
+    def _fit(self, annotations: Annotations, run: Run, last: Any = (), features: Any = None) -> None:
+        super()._fit(annotations, run, last, features)
         with using(replace(current(), checkpoint=None, progress=False)):
             self.pool_ = self._learned_pool(annotations)
             self.graded_ = GradedResponse(weight_by=self.weight_by).fit(annotations)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from dissensus.errors import DataError
 from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
 from dissensus.execution.threads import executor
+from dissensus.features.items import COLUMN, carries_features
 from dissensus.models import CLUSTER_SETTINGS, build_model, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.numerics import Array
@@ -33,6 +35,7 @@ from dissensus.params import Rule, check_rules, choice, n_cores, size_words, wit
 #: What is tried: the name of a model and the settings to try it with, in the order in which ties are broken.
 CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("hpgm", {}),
+    ("hpgm", {"use_features": True}),
     ("empirical", {}),
     ("fmm", {"n_item_clusters": 8}),
     ("fmm", {"n_item_clusters": 16}),
@@ -42,7 +45,7 @@ CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 )
 #: Candidates that are fitted by EM: seconds instead of minutes, and no intervals.
 FAST_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
-    *CANDIDATES[1:],
+    *CANDIDATES[2:],
     ("pgm", {"n_item_clusters": 20, "n_annotator_clusters": 20, "inference": "vb"}),
 )
 #: What is tried where classes have an order.
@@ -290,8 +293,18 @@ def _sample(annotations: Annotations, seed: int) -> Annotations:
 
 
 def _applies(model: Model, annotations: Annotations) -> bool:
+    if model.uses_features and not _has_features(annotations):
+        return False
     if model._needs_annotators and annotations.anonymous:
         return False
     return model._sizes_are_bounds or all(
         getattr(model, setting, 1) <= getattr(annotations, size) for setting, size in CLUSTER_SETTINGS.items()
     )
+
+
+def _has_features(annotations: Annotations) -> bool:
+    """Whether items come with features, or with a text and the packages to make features of it."""
+    table = annotations.item_table
+    if table is None or not carries_features(annotations):
+        return False
+    return COLUMN in table.column_names or find_spec("sentence_transformers") is not None

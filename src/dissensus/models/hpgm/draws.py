@@ -20,6 +20,7 @@ from dissensus.models.hpgm.sampler import (
     draw_clusters,
     draw_dirichlet,
     draw_own,
+    hinted,
     own_counts,
     product,
     row_priors,
@@ -46,7 +47,7 @@ class Draws:
     psi: Floats  # (T, K)
     omega: Floats  # (T, L)
     z: NDArray[np.int32]  # (T, N)
-    numbers: Array  # (T, 3): r, q, λ
+    numbers: Array  # (T, 4): r, q, λ, and the trust in hints
 
     @classmethod
     def empty(cls, n: int, data: Data, K: int, L: int) -> Draws:
@@ -54,7 +55,7 @@ class Draws:
         M, N, P = data.M, data.N, data.P
         shapes = [(M, K), (M, P), (N, P, K), (N, K), (K, P), (K, P), (K, L, P), (K, P), (K,), (L,)]
         tables: list[Any] = [np.zeros((n, *shape), np.float32) for shape in shapes]
-        rest: list[Any] = [np.zeros((n, N), np.int32), np.zeros((n, 3))]
+        rest: list[Any] = [np.zeros((n, N), np.int32), np.zeros((n, 4))]
         return cls(*tables, *rest)
 
     def put(self, t: int, view: View, weights: Array, drawn: Array) -> None:
@@ -66,7 +67,7 @@ class Draws:
         self.drawn_population[t] = drawn
         self.theta[t], self.phi[t] = state.theta, state.phi
         self.psi[t], self.omega[t] = state.psi, state.omega
-        self.z[t], self.numbers[t] = state.z, (state.r, state.q, state.lam)
+        self.z[t], self.numbers[t] = state.z, (state.r, state.q, state.lam, state.trust)
 
     def __len__(self) -> int:
         return len(self.z)
@@ -157,11 +158,13 @@ def extended(fitted: Draws, data: Data, item: Codes, annotator: Codes, *seed: in
     new = annotator < 0
     for t in range(T):
         rng = np.random.default_rng([*seed, 1 << 20, t])
-        r, q, lam = fitted.numbers[t]
+        r, q, lam, trust = fitted.numbers[t]
         theta, phi = fitted.theta[t].astype(np.float64), fitted.phi[t].astype(np.float64)
         q_phi, r_theta = np.maximum(q * phi, TINY), np.maximum(r * theta, TINY)
         omega = np.maximum(fitted.omega[t].astype(np.float64), TINY)
         psi = np.maximum(np.vstack([fitted.beliefs[t], fitted.psi[t]])[item].astype(np.float64), TINY)
+        if data.hints is not None:  # items of the fit have had theirs
+            psi = np.where(item[:, None] < 0, hinted(psi, data.hints, trust, phi), psi)
         z[~new] = fitted.z[t][annotator[~new]]
         sizes = np.vstack([fitted.sizes[t], np.full(K, r)])[annotator].astype(np.float64)
         for _ in range(INNER + MORE_INNER * (t == 0)):

@@ -28,8 +28,11 @@ from dissensus.data.vocabulary import Codes
 from dissensus.errors import DataError
 from dissensus.execution.memory import Needs
 from dissensus.execution.run import Run
+from dissensus.features.items import features_of
+from dissensus.learners.softmax import predict
 from dissensus.models.base import UNKNOWN_WORTH, Intervals, Model, as_annotations, make_frame
 from dissensus.models.clusters import ClusterView
+from dissensus.models.dirichlet_regression import DirichletRegression
 from dissensus.models.hpgm.draws import (
     AnnotatorDraw,
     Draws,
@@ -57,7 +60,7 @@ from dissensus.models.hpgm.sampler import (
     traced,
 )
 from dissensus.numerics import Array, one_hot_rows, row_shares
-from dissensus.params import NONE, SEED, Rule, check_rules, choice, integer
+from dissensus.params import ANY, NONE, SEED, Rule, check_rules, choice, integer
 
 Floats = NDArray[np.float32]
 
@@ -98,6 +101,10 @@ class HPGM(Model):
     voice (data/copies.py) count once. ``rhat_`` and ``effective_draws_`` tell whether the chains agree;
     ``quantities_`` names what they are of. Of more than ``max_sampled`` labels a random part of the items is
     sampled; the others then get what its draws say of them, annotators keeping the ways they have there.
+
+    With ``use_features`` what the items' features or texts say is a hint at their clusters: a regression of
+    labels on features (DirichletRegression, every item's own labels left out) tells how many labels of each
+    class above the usual they are worth, and how far that is to be trusted is learned.
     """
 
     _rules = {
@@ -108,13 +115,15 @@ class HPGM(Model):
         "weight_by": choice("labels", "annotators"),
         "represent": REPRESENT | NONE,
         "max_sampled": integer(1),
+        "use_features": choice(False, True),
+        "embedding": ANY,
         "seed": SEED,
         "n_jobs": integer(-1),
     }
     _draw_arrays = tuple(f"{name}_draws_" for name in Draws.__dataclass_fields__)
     _last_arrays = tuple(f"last_{name}_" for name in State.__dataclass_fields__)
     _drawn = ("share_draws_", "trace_draws_", *_draw_arrays, *_last_arrays, "labels_")
-    _arrays = (*_drawn, "annotator_weights_", "rhat_", "effective_draws_")
+    _arrays = (*_drawn, "annotator_weights_", "rhat_", "effective_draws_", "hint_weights_", "hint_usual_")
     _needs_annotators = True
     _sizes_are_bounds = True
     intervals_are = "sampled"
@@ -126,6 +135,8 @@ class HPGM(Model):
     annotator_weights_: Array  # (N,): what each annotator counts in the population
     rhat_: Array  # split-R̂ of each of ``quantities_``
     effective_draws_: Array  # how many independent draws of each there are
+    hint_weights_: Array  # (features + 1, P): of the regression that hints come from; empty without features
+    hint_usual_: Array  # (P + 1,): what it says on average, and how many labels it is worth
     quantities_ = QUANTITIES
 
     def __init__(
@@ -138,6 +149,8 @@ class HPGM(Model):
         weight_by: str = "labels",
         represent: Mapping[str, Any] | None = None,
         max_sampled: int = 300_000,
+        use_features: bool = False,
+        embedding: str | None = None,
         seed: int = 0,
         n_jobs: int = -1,
     ) -> None:
@@ -148,8 +161,15 @@ class HPGM(Model):
         self.weight_by = weight_by
         self.represent = represent
         self.max_sampled = max_sampled
+        self.use_features = use_features
+        self.embedding = embedding
         self.seed = seed
         self.n_jobs = n_jobs
+
+    @property
+    def uses_features(self) -> bool:  # type: ignore[override]
+        """Whether it also learns from features of the items."""
+        return self.use_features
 
     # ---- fitting --------------------------------------------------------------------------------------
 
@@ -175,15 +195,29 @@ class HPGM(Model):
         n_burn = 2 * n_sweeps // 5
         return n_sweeps, n_burn, -(-(n_sweeps - n_burn) // THIN)
 
-    def _fit(self, annotations: Annotations, run: Run, last: Sequence[State] = ()) -> None:
+    def fit(self, annotations: Any, features: Any = None) -> Self:
+        """Learn from annotations, and with ``use_features`` from features of their items.
+
+        ``features`` has one row an item, in the order of ``annotations.items``; without it, those that the
+        annotations carry are taken, or the embeddings of their ``text`` column.
+        """
+        return self._run_fit(annotations, features=features)
+
+    def _fit(
+        self, annotations: Annotations, run: Run, last: Sequence[State] = (), features: Any = None
+    ) -> None:
         voices = Voices.of(annotations)
         known, rows = voices.annotations, voices.rows
+        hints = self._learn_hints(known, features)
         weights = annotator_weights(self._represented_load(known), self.weight_by)
         chosen = self._part(known)
         last = [replace(state, z=state.z[voices.speakers], own=state.own[rows]) for state in last]
-        self._fit_chains(known if chosen is None else known.take_items(chosen), weights, run, last)
-        if chosen is not None:
-            self._reach_others(known, chosen, run)
+        if chosen is None:
+            self._fit_chains(known, weights, run, last, hints)
+        else:
+            some = None if hints is None else hints[chosen]
+            self._fit_chains(known.take_items(chosen), weights, run, hints=some)
+            self._reach_others(known, chosen, run, hints)
         if self.n_labels_.max() < 2:
             self._hedge(known.counts)
         if voices.n_copies:
@@ -218,11 +252,35 @@ class HPGM(Model):
         n_items = int((np.cumsum(np.diff(annotations.item_pointers)[order]) <= self.max_sampled).sum())
         return np.sort(order[: max(n_items, 1)])
 
+    def _learn_hints(self, annotations: Annotations, features: Any) -> Array | None:
+        """(items, classes): S (h_m − h̄), h_m what the features of item m say without its labels."""
+        self.hint_weights_, self.hint_usual_ = np.zeros((0, 0)), np.zeros(0)
+        if not self.use_features:
+            return None
+        told = DirichletRegression(embedding=self.embedding, seed=self.seed).fit(annotations, features)
+        usual, worth = told.item_means_.mean(axis=0), float(told.concentration_)
+        self.hint_weights_ = np.vstack([told.coef_, told.intercept_])
+        self.hint_usual_ = np.append(usual, worth)
+        return np.asarray(worth * (told.item_means_ - usual))
+
+    def _hints_of(self, new: Annotations) -> Array | None:
+        """The same of other items, from their features."""
+        if not self.use_features:
+            return None
+        X = features_of(new, self.embedding).astype(np.float64)
+        return np.asarray(self.hint_usual_[-1] * (predict(X, self.hint_weights_) - self.hint_usual_[:-1]))
+
     def _fit_chains(
-        self, annotations: Annotations, weights: Array, run: Run, last: Sequence[State] = ()
+        self,
+        annotations: Annotations,
+        weights: Array,
+        run: Run,
+        last: Sequence[State] = (),
+        hints: Array | None = None,
     ) -> None:
         """Sample the posterior given these labels, and keep what the draws say."""
         data = Data.of(annotations.item, annotations.annotator, annotations.label, *_shape(annotations))
+        data = replace(data, hints=hints)
         chains = run.map(partial(self._sample, data, weights, run, last), range(self.n_chains))
         n_kept = sum(len(chain.trace) for chain in chains)
         self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_kept
@@ -241,7 +299,9 @@ class HPGM(Model):
         self.trace_ = by_quantity[0].ravel()
         self.stopped_ = "agreement of chains" if self.rhat_.max() <= SETTLED else "number of sweeps"
 
-    def _reach_others(self, annotations: Annotations, chosen: NDArray[np.int64], run: Run) -> None:
+    def _reach_others(
+        self, annotations: Annotations, chosen: NDArray[np.int64], run: Run, hints: Array | None
+    ) -> None:
         """Answers about the items that were not sampled, some at a time, given the draws about the others."""
         met = np.bincount(self.labels_[1], minlength=annotations.n_annotators) > 0
         annotator = np.where(met, np.arange(annotations.n_annotators), -1)
@@ -251,7 +311,8 @@ class HPGM(Model):
 
         def reach(number: int) -> Extension:
             part = annotations.take_items(blocks[number])
-            data = Data.of(part.item, part.annotator, part.label, *_shape(part))
+            some = None if hints is None else hints[blocks[number]]
+            data = replace(Data.of(part.item, part.annotator, part.label, *_shape(part)), hints=some)
             unknown = np.full(part.n_items, -1)
             return extended(self.draws_, data, unknown, annotator, self.seed, number)
 
@@ -351,6 +412,8 @@ class HPGM(Model):
                 "there are no chains to go on with: transform gave this model, or it was fitted to more than "
                 "max_sampled labels; fit all labels anew"
             )
+        if self.use_features:
+            raise DataError("a run keeps no features of its items, so this model cannot be updated; fit anew")
         merged, last = self._with(self._in_own_classes(as_annotations(new)))
         return self._run_fit(merged, last=last)
 
@@ -548,6 +611,7 @@ class HPGM(Model):
         fresh = (item[new.item] < 0) | (annotator[new.annotator] < 0)
         part = new.take_rows(fresh)
         data = Data.of(part.item, part.annotator, part.label, *_shape(part))
+        data = replace(data, hints=fitted._hints_of(new))
         told = extended(fitted.draws_, data, item, annotator, fitted.seed)
         # an item of the fit of which nothing new is known keeps its answer to the last bit
         same = (item >= 0) & (np.bincount(part.item, minlength=new.n_items) == 0)

@@ -50,6 +50,7 @@ Bools = NDArray[np.bool_]
 Codes = NDArray[np.integer]
 
 SMALL_ALPHA = 0.1  # Dirichlets with less than this in all are drawn by logarithms
+HINT_FLOOR = 1e-4  # the least share of a class in a cluster that hints are weighed by
 TINY = 1e-300  # the least share a Dirichlet draw may have, so that logarithms stay finite
 PIECE = 1 << 13  # labels at a time, so that a table of labels and clusters fits a cache
 FEW_GROUPS = 6  # of items, when a chain starts; every second one starts with all K
@@ -84,6 +85,7 @@ class Data:
     busy_columns: Ints  # for each, its place in the table of their π: (place among the busy) P + label
     busy_starts: Ints  # (M + 1,)
     load: Ints  # (N,): labels of each annotator
+    hints: Floats | None = None  # (M, P): what features say of each item, as labels above or below the usual
 
     @classmethod
     def of(
@@ -167,6 +169,7 @@ class Priors:
     gamma: tuple[float, float] = (1.0, 0.3)
     tau: tuple[float, float] = (1.0, 0.3)
     lam: tuple[float, float] = (1.0, 9.0)
+    trust: tuple[float, float] = (2.0, 2.0)
     phi0: float = 2.0
 
 
@@ -192,6 +195,7 @@ class State:
     gamma: float
     tau: float
     lam: float
+    trust: float = 1.0  # in hints
 
     @property
     def K(self) -> int:  # noqa: N802 (the paper's letter)
@@ -490,7 +494,9 @@ def sweep(state: State, data: Data, rng: np.random.Generator, priors: Priors = P
     K, z = state.K, state.z
     q_phi, r_theta = np.maximum(state.q * state.phi, TINY), np.maximum(state.r * state.theta, TINY)
     rows, sizes = row_priors(r_theta, z), np.full((data.N, K), state.r)
-    w = draw_clusters(data, rows, sizes, state.psi, q_phi, state.w, state.own, rng)
+    psi = hinted(state.psi, data.hints, state.trust, state.phi)
+    w = draw_clusters(data, rows, sizes, psi, q_phi, state.w, state.own, rng)
+    trust = draw_trust(data.hints, state, w, priors.trust, rng)
     own = draw_own(data, rows, sizes, q_phi, state.lam, w, state.own, rng)
     counts, totals = annotator_counts(data, w, own, K), annotator_totals(data, w, own, K)
     z = draw_annotator_clusters(counts, r_theta, state.omega, rng)
@@ -498,7 +504,38 @@ def sweep(state: State, data: Data, rng: np.random.Generator, priors: Priors = P
     gamma, psi = draw_weights(w, K, state.gamma, priors.gamma, rng)
     tau, omega = draw_weights(z, state.L, state.tau, priors.tau, rng)
     lam = draw_share(own, priors.lam, rng)
-    return replace(state, gamma=gamma, psi=psi, tau=tau, omega=omega, lam=lam)
+    return replace(state, gamma=gamma, psi=psi, tau=tau, omega=omega, lam=lam, trust=trust)
+
+
+# ---- what features say of items -----------------------------------------------------------------------
+
+
+def hinted(psi: Floats, hints: Floats | None, trust: float, phi: Floats) -> Floats:
+    """The clusters' weights, item by item where there are hints: P(w_m = k) ∝ ψ_k Π_p Φ_kp^{t H_mp}.
+
+    H_mp is how many labels of class p more than usual the features of item m are worth, and t how far they
+    are trusted.
+    """
+    if hints is None:
+        return psi
+    logs = np.log(np.maximum(phi, HINT_FLOOR))
+    return np.maximum(shares_of(np.log(np.maximum(psi, TINY)) + trust * product(hints, logs.T)), TINY)
+
+
+def draw_trust(
+    hints: Floats | None, state: State, w: Ints, prior: tuple[float, float], rng: np.random.Generator
+) -> float:
+    """t given the clusters, by one Metropolis step on log t: Π_m P(w_m | t) Gamma(t)."""
+    if hints is None:
+        return state.trust
+    proposed = state.trust * np.exp(0.3 * rng.standard_normal())
+
+    def log_density(trust: float) -> float:
+        chances = hinted(state.psi, hints, trust, state.phi)[np.arange(len(w)), w]
+        return float(np.log(chances).sum() + prior[0] * np.log(trust) - prior[1] * trust)
+
+    accepted = np.log(1.0 - rng.random()) < log_density(proposed) - log_density(state.trust)
+    return float(proposed if accepted else state.trust)
 
 
 # ---- where a chain starts -----------------------------------------------------------------------------
@@ -632,7 +669,8 @@ class View:
     def seen(cls, data: Data, state: State, rows: Floats, sizes: Floats, q_phi: Floats) -> View:
         """The same for any prior pseudo-counts of π."""
         w, own, K = state.w, state.own, state.K
-        beliefs = item_beliefs(data, rows, sizes, state.psi, q_phi, w, own)
+        psi = state.psi if state.psi.ndim == 2 else hinted(state.psi, data.hints, state.trust, state.phi)
+        beliefs = item_beliefs(data, rows, sizes, psi, q_phi, w, own)
         sizes = sizes + annotator_totals(data, w, own, K)
         pi = (rows + annotator_counts(data, w, own, K)) / sizes[:, None]
         counts = own_counts(data, own)
