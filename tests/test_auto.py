@@ -12,6 +12,7 @@ import pytest
 from dissensus.data.annotations import Annotations
 from dissensus.data.simulation import simulate
 from dissensus.errors import ParameterError
+from dissensus.features.items import with_features
 from dissensus.models import FEATURE_MODELS, MODELS, build_model, name_of, title_of
 from dissensus.models.empirical import EmpiricalDistribution
 from dissensus.models.fmm import FMM
@@ -68,8 +69,18 @@ def test_the_chosen_model_is_not_fitted_yet() -> None:
 def test_every_candidate_is_in_the_table_once() -> None:
     table = choose_model(simulate(60, 30, 3).annotations).table
     assert [(name_of(row.model), row.as_row()["settings"]) for row in table] == [
-        (name, build_model(name, settings, seed=0).get_params(deep=False)) for name, settings in CANDIDATES
+        (name, build_model(name, settings, seed=0).get_params(deep=False))
+        for name, settings in CANDIDATES
+        if "use_features" not in settings  # these items have none
     ]
+
+
+def test_features_bring_a_candidate_that_uses_them() -> None:
+    labels = simulate(40, 12, 3).annotations
+    features = np.random.default_rng(0).normal(size=(40, 4))
+    short = [("hpgm", {"n_sweeps": 10, "n_chains": 1}), ("hpgm", {"n_sweeps": 10, "use_features": True})]
+    assert len(choose_model(labels, candidates=short).table) == 1
+    assert len(choose_model(with_features(labels, features), candidates=short).table) == 2
 
 
 def test_candidates_with_more_clusters_than_items_are_left_out() -> None:

@@ -12,7 +12,8 @@ import dissensus as ds
 from cluster_help import Counting, StoppedError
 from dissensus.errors import DataError, DissensusError, ModelFileError
 from dissensus.metrics import kl
-from dissensus.models.hpgm.model import spaced
+from dissensus.models.hpgm.draws import spaced
+from dissensus.models.hpgm.sampler import hinted
 from sizes import usually
 
 CROWD = ds.simulate(160, 30, 3, labels_per_item=6, seed=4)
@@ -293,3 +294,41 @@ def test_a_part_of_very_many_labels_stands_for_all() -> None:
     covered = (told.low <= truth) & (truth <= told.high)
     assert 0.8 < covered[others].mean() < 0.98
     assert_same(part, ds.HPGM(n_sweeps=90, max_sampled=1_000, n_jobs=1).fit(labels))
+
+
+# ---- what features say --------------------------------------------------------------------------------
+
+
+def test_features_that_tell_something_help_and_others_do_not_harm() -> None:
+    crowd = ds.simulate(160, 30, 3, labels_per_item=3, seed=4)
+    labels, truth = crowd.annotations, crowd.population_by_load
+    rng = np.random.default_rng(0)
+    telling = np.log(truth + 1e-3) @ rng.normal(size=(3, 8)) + 0.5 * rng.normal(size=(160, 8))
+    short: dict[str, Any] = {"n_sweeps": 90, "n_chains": 2}
+    plain = kl(truth, ds.HPGM(**short).fit(labels).label_distributions_)
+    told = ds.HPGM(use_features=True, **short).fit(labels, telling)
+    assert kl(truth, told.label_distributions_) < 0.85 * plain
+    noise = ds.HPGM(use_features=True, **short).fit(labels, rng.normal(size=(160, 8)))
+    assert kl(truth, noise.label_distributions_) < 1.15 * plain
+    with pytest.raises(DataError, match="no features"):
+        told.update(labels)
+
+
+def test_features_speak_for_new_items_too() -> None:
+    crowd = ds.simulate(160, 30, 3, labels_per_item=2, seed=5)
+    truth = crowd.population_by_load
+    rng = np.random.default_rng(1)
+    features = np.log(truth + 1e-3) @ rng.normal(size=(3, 8)) + 0.2 * rng.normal(size=(160, 8))
+    labels = ds.with_features(crowd.annotations, features)
+    short: dict[str, Any] = {"n_sweeps": 60, "n_chains": 2}
+    fits = [ds.HPGM(use_features=use, **short).fit(labels[:120]) for use in (True, False)]
+    told, plain = (kl(truth[120:], model.transform(labels[120:]).label_distributions_) for model in fits)
+    assert told < 0.85 * plain
+
+
+def test_hints_multiply_the_weights_of_clusters() -> None:
+    """By hand: ψ = (½, ½), Φ = ((¾, ¼), (¼, ¾)), one label's hint at the first class, trusted twice."""
+    phi = np.array([[0.75, 0.25], [0.25, 0.75]])
+    found = hinted(np.array([0.5, 0.5]), np.array([[0.5, -0.5]]), 2.0, phi)
+    odds = (0.75 / 0.25) ** 1.0 / (0.25 / 0.75) ** 1.0  # Φ_11^{2·½} Φ_12^{−2·½} against Φ_21 and Φ_22
+    np.testing.assert_allclose(found[0, 0] / found[0, 1], odds)
