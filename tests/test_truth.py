@@ -26,7 +26,7 @@ from dissensus.models.ibcc import fixed_prior
 from dissensus.models.kos import reliabilities
 from dissensus.models.mmsr import trimmed_means
 from dissensus.selection.truth import choose_truth
-from dissensus.workflow import refine, share_right, summary
+from dissensus.workflow import annotator_table, refine, share_right, summary
 
 Array = NDArray[np.float64]
 
@@ -573,3 +573,12 @@ def test_a_tied_vote_counts_the_same_everywhere(tmp_path: Any) -> None:
 def test_shares_is_what_a_fit_starts_from() -> None:
     counts = np.array([[1.0, 3.0], [0.0, 0.0]])
     np.testing.assert_allclose(shares(counts, np.array([6.0, 2.0])), [[0.25, 0.75], [0.75, 0.25]])
+
+
+def test_a_run_for_the_truth_tells_how_right_annotators_are() -> None:
+    table = annotator_table(refine(errors_apart(), estimate="truth"))
+    names = table.column_names
+    assert {"accuracy", "accuracy_low", "accuracy_high", "skill", "skill_low", "skill_high"} <= set(names)
+    assert {"bias_0", "bias_1", "systematic", "correction"} <= set(names)
+    accuracy = table["accuracy"].to_numpy()
+    np.testing.assert_allclose(accuracy, 0.8, atol=0.08)

@@ -30,6 +30,8 @@ _HOMES = {
     "choose_truth": "selection.truth",
     "gold_prior": "models.confusion",
     "gold_accuracy": "evaluation.gold",
+    "annotator_skills": "annotators.skill",
+    "AnnotatorSkills": "annotators.skill",
     "annotator_verdicts": "annotators.verdicts",
     "AnnotatorVerdicts": "annotators.verdicts",
     "judge_report": "annotators.judges.report",

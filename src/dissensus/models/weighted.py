@@ -84,8 +84,8 @@ class VoteModel(ConfusionModel):
         return np.asarray(np.append(fitted.skills_, fitted.skills_.mean())[place])
 
     def annotator_frame(self) -> dict[str, Any]:
-        """Columns about annotators: accuracy and skill."""
-        return super().annotator_frame() | {"skill": self.skills_}
+        """Columns about annotators: accuracy and weight."""
+        return super().annotator_frame() | {"weight": self.skills_}
 
 
 class Wawa(VoteModel):

@@ -1,0 +1,126 @@
+"""What a model of one true class says of annotators: planted skills are found, chance is called chance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import t
+
+import dissensus as ds
+from dissensus.annotators.skill import annotator_skills
+from dissensus.errors import ParameterError
+from sizes import usually
+
+
+def crowd(said: NDArray[Any], P: int, seen: NDArray[Any] | None = None) -> ds.Annotations:
+    m, n = np.nonzero(np.ones(said.shape) if seen is None else seen)
+    return ds.Annotations.from_arrays(m, n, said[m, n], classes=list(range(P)))
+
+
+def planted(seed: int = 0) -> tuple[ds.Annotations, NDArray[Any]]:
+    """Eight good annotators, one who swaps classes 0 and 1, one who always says 2, one who guesses."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(3, size=240)
+    wrong = (truth[:, None] + rng.integers(1, 3, size=(240, 11))) % 3
+    said = np.where(rng.random((240, 11)) < 0.8, truth[:, None], wrong)
+    said[:, 8] = np.array([1, 0, 2])[said[:, 8]]
+    said[:, 9] = 2
+    said[:, 10] = rng.integers(3, size=240)
+    return crowd(said, 3), truth
+
+
+@pytest.mark.parametrize("name", ["DawidSkene", "IBCC", "EBCC", "LogLinear"])
+def test_planted_annotators_are_known(name: str) -> None:
+    annotations, truth = planted()
+    skills = annotator_skills(getattr(ds, name)().fit(annotations), annotations)
+    right = np.array([(annotations.label[annotations.annotator == n] == truth).mean() for n in range(11)])
+    assert (skills.accuracy[:, 1] - 0.03 <= right).all()
+    assert (right <= skills.accuracy[:, 2] + 0.03).all()
+    assert skills.systematic.tolist() == [n == 8 for n in range(11)]
+    assert skills.correction[8].tolist() == [1, 0, 2]
+    assert skills.correction_words(8) == "0 → 1, 1 → 0"
+    assert skills.corrected[8, 0] > 0.7
+    assert (skills.skill[:8, 1] > 0.4).all()
+    for n in (9, 10):  # whatever the item is
+        assert skills.skill[n, 1] <= 0 <= skills.skill[n, 2]
+    assert skills.bias[9, 2, 1] > 0.5
+    assert (np.abs(skills.bias[:8, :, 0]) < 0.12).all()
+    frame = skills.to_frame()
+    assert frame["correction"].tolist()[7:10] == ["", "0 → 1, 1 → 0", ""]
+    assert list(frame.columns[:5]) == ["annotator", "n_labels", "accuracy", "accuracy_low", "accuracy_high"]
+
+
+def test_an_annotator_is_held_against_the_others_alone() -> None:
+    """A copy of an annotator's labels is heard as another's; its own are not."""
+    rng = np.random.default_rng(0)
+    said = rng.integers(2, size=(200, 5))
+    alone = annotator_skills(ds.DawidSkene().fit(crowd(said, 2)), crowd(said, 2))
+    assert (np.abs(alone.skill[:, 0]) < 3).all()
+    assert alone.skill[0, 1] < 0 < alone.skill[0, 2]
+    said[:, 1] = said[:, 0]
+    annotations = crowd(said, 2)
+    together = annotator_skills(ds.DawidSkene().fit(annotations), annotations)
+    assert together.skill[0, 1] > 0.2
+
+
+def test_skill_by_hand() -> None:
+    """Gold for all items: accuracy and slopes are counted. Three labels of four are right."""
+    said, gold = np.array([[0, 0], [0, 0], [1, 1], [0, 0]]), np.array([0, 0, 1, 1])
+    annotations, prior = crowd(said, 2), np.eye(2)[gold]
+    model = ds.DawidSkene().fit(annotations, item_prior=prior)
+    skills = annotator_skills(model, annotations, item_prior=prior)
+    np.testing.assert_allclose(skills.accuracy[0, 0], 0.75, rtol=1e-9)
+    np.testing.assert_allclose(skills.bias[0, :, 0], [0.25, -0.25], rtol=1e-9)
+    # (w − ½) · (Y − Ȳ) summed over both classes; Σ_ek (w − ½)² = 2
+    d = 2 * np.array([0.5, 0.5, -0.5, -0.5]) * (np.array([1, 1, 0, 1]) - 0.75)
+    np.testing.assert_allclose(skills.skill[0, 0], d.sum() / 2, rtol=1e-9)
+    # S^w = ±1, S^Y = ±¾: Σ_kl = 4 · ¾; of the mean, over 3 · 4²
+    error = np.sqrt(max(d.var() / 3, 4 * 0.75 / 3 / 16))
+    half = t.ppf(0.975, 3) * error / (2 / 4)
+    np.testing.assert_allclose(skills.skill[0, 2] - skills.skill[0, 0], half, rtol=1e-9)
+
+
+def test_the_skill_of_a_coin_is_its_chance_put_between_0_and_1() -> None:
+    rng = np.random.default_rng(3)
+    truth, chance = rng.integers(3, size=3000), np.array([0.9, 0.7, 0.5, 0.8, 0.6, 0.85, 0.75])
+    wrong = (truth[:, None] + rng.integers(1, 3, size=(3000, 7))) % 3
+    annotations = crowd(np.where(rng.random((3000, 7)) < chance, truth[:, None], wrong), 3)
+    skills = annotator_skills(ds.OneCoin().fit(annotations), annotations, folds=7)
+    np.testing.assert_allclose(skills.skill[:, 0], (3 * chance - 1) / 2, atol=0.05)
+    np.testing.assert_allclose(skills.accuracy[:, 0], chance, atol=0.03)
+
+
+def shuffled_crowd(seed: int) -> ds.Annotations:
+    """Answers that know nothing of the items: each annotator's own are shuffled over the items it saw."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(3, size=150)
+    said = np.where(rng.random((150, 25)) < 0.7, truth[:, None], rng.integers(3, size=(150, 25)))
+    seen = rng.random((150, 25)) < 0.5
+    for n in range(25):
+        mine = np.flatnonzero(seen[:, n])
+        said[mine, n] = rng.permutation(said[mine, n])
+    return crowd(said, 3, seen)
+
+
+def test_labels_shuffled_over_the_items_give_nobody_a_skill() -> None:
+    """The negative control: 95 % intervals miss 0 for five annotators of a hundred, no more."""
+    outside = []
+    for seed in usually(range(5), verify=range(40)):
+        annotations = shuffled_crowd(seed)
+        for model in (ds.LogLinear(), ds.DawidSkene()):
+            skill = annotator_skills(model.fit(annotations), annotations).skill
+            outside += [(skill[:, 1] > 0) | (skill[:, 2] < 0)]
+    missed = np.concatenate(outside)
+    assert missed.mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / len(missed))
+    assert missed.any()  # nor are they so wide that they could not miss
+
+
+def test_models_without_matrices_are_refused() -> None:
+    annotations, _ = planted()
+    with pytest.raises(ParameterError, match="FMM has no confusion matrices"):
+        annotator_skills(ds.FMM(3).fit(annotations), annotations)
+    with pytest.raises(ParameterError, match="'interval' parameter of annotator_skills"):
+        annotator_skills(ds.Wawa().fit(annotations), annotations, interval=0.0)
