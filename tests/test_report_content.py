@@ -30,6 +30,7 @@ from dissensus.report.clusters import (
 from dissensus.report.items import fanned, majority, need_of_label, principal_plane, texts_of
 from dissensus.report.page import Request, embedded, gather, page, rivals, write_report
 from dissensus.report.quality import held_out_table, search_content, trace_content, worth
+from judge_help import humans_and_judges
 from report_sample import canteen
 
 
@@ -409,3 +410,24 @@ def test_no_seed_leads_back_from_an_anonymous_page() -> None:
     assert sorted(page_order(50, True)) == list(range(50))
     assert (page_order(50, True) != page_order(50, True)).any()
     assert list(page_order(5, False)) == [0, 1, 2, 3, 4]
+
+
+def test_judges_have_a_panel_where_the_table_names_them(tmp_path: Path) -> None:
+    labels = humans_and_judges(0, 120)
+    model = ds.FMM(4).fit(labels)
+    kinds = ["llm" if str(name).startswith("judge") else "human" for name in labels.annotators]
+    known = labels.with_tables(annotators={"annotator": labels.annotators, "kind": kinds})
+    for shown, names in (
+        (False, [f"judge{i}" for i in range(5)]),
+        (True, [f"judge {i}" for i in range(1, 6)]),
+    ):
+        content = data_of(write_report(model, known, tmp_path / "page.html", held_out=[], anonymise=shown))
+        assert content["judges"]["names"] == names
+    expected = ds.judge_report(known)
+    assert [row["winning_rate"] for row in content["judges"]["rows"]] == [
+        row["winning_rate"] for row in expected.rows()
+    ]
+    assert expected.panel is not None
+    assert f"{expected.panel.effective_votes:.1f} independent votes" in content["judges"]["panel"]["says"]
+    plain = data_of(write_report(model, labels, tmp_path / "page.html", held_out=[]))
+    assert plain["judges"] is None

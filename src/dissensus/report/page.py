@@ -51,6 +51,7 @@ from dissensus.report.items import (
     texts_of,
     true_classes,
 )
+from dissensus.report.judges import judge_content
 from dissensus.report.quality import COUNTS_TITLE, quality_content, search_content, trace_content
 from dissensus.report.ratings import ratings_page
 from dissensus.selection.compare import HeldOut
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 
 CLEAR, SPLIT = 2 / 3, 1 / 2  # shares of the population that make an answer clear, or fail to
 MOST_ROWS = 400_000  # labels that a page carries one by one
-SCRIPTS = ("base", "table", "items", "annotators", "clusters", "map", "fitting", "page")
+SCRIPTS = ("base", "table", "items", "annotators", "judges", "clusters", "map", "fitting", "page")
 
 
 def write_report(
@@ -197,6 +198,7 @@ def gather(request: Request) -> dict[str, Any]:
         "map": map_content(model, annotations, shown, request.projection, request.seed),
         "search": search_content(request.selection),
         "trace": trace_content(model),
+        "judges": judge_content(annotations, request.anonymise),
         **_people(request, shown, found),
     }
     return content | {"findings": findings(content, model, annotations)}

@@ -260,3 +260,38 @@ def worth_words(shown: int, efficiency: float, pool: int, how: str) -> str:
         value = f"{efficiency:.1f}"
     labels = count(shown, "label")
     return f"{labels} per item, refined, come as close to reserved labels as {value} raw ones ({how})."
+
+
+# ---- judges -------------------------------------------------------------------------------------------
+
+
+def judges_words(names: Sequence[str], rows: Sequence[Mapping[str, Any]], epsilon: float) -> str:
+    """Which judges may replace a human."""
+    passed = [name for name, row in zip(names, rows, strict=True) if row["passed"]]
+    of = count(len(names), "judge")
+    if not passed:
+        return f"None of {of} may replace a human by the alternative annotator test (epsilon {epsilon:g})."
+    may = listed([quoted(name) for name in passed])
+    return f"{len(passed)} of {of} may replace a human by the alternative annotator test: {may}."
+
+
+def test_words(epsilon: float, nominal: bool) -> str:
+    """How the test was made."""
+    score = "the share of humans who agree" if nominal else "the root mean squared difference from humans"
+    return (
+        f"Each human is left out in turn and compared with the judge by {score}. The winning rate is "
+        f"the share of humans whom it equals or beats, granted {epsilon:g} for its lower cost; 0.5 passes. "
+        "The advantage is the chance that the judge is at least as near to the other humans. The pooled "
+        "difference is human less judge over all labels at once: below the grant, the judge may replace the "
+        "average human."
+    )
+
+
+def panel_words(n: int, votes: float, low: float, high: float, together: Sequence[Sequence[str]]) -> str:
+    """How many votes a panel is, and who errs together."""
+    groups = "; ".join(listed([quoted(name) for name in group]) for group in together)
+    err = f" They err together: {groups}." if together else ""
+    return (
+        f"Together the {n} judges are worth {votes:.1f} independent votes (95\u00a0% interval {low:.1f} to "
+        f"{high:.1f}): given what humans say of an item, they still agree with each other.{err}"
+    )

@@ -108,6 +108,13 @@ def _by_ids(annotations: Annotations, judges: Iterable[Any]) -> tuple[Bools, str
     return mask, "by name"
 
 
+def has_judges(annotations: Annotations) -> bool:
+    """Whether the column ``kind`` of the annotator table calls somebody a judge."""
+    if KIND not in _columns(annotations):
+        return False
+    return any(value.strip().casefold() in MACHINES for value in _texts(annotations.annotator_column(KIND)))
+
+
 def _columns(annotations: Annotations) -> list[str]:
     table = annotations.annotator_table
     return [] if table is None else list(table.column_names)

@@ -29,6 +29,7 @@ showOverview();
 showClusters();
 showItems();
 showAnnotators();
+showJudges();
 showMap();
 showFit();
 navigation();
