@@ -252,10 +252,10 @@ def test_the_items_it_is_most_surely_wrong_about_are_the_planted_ones():
 # ---- the command --------------------------------------------------------------------------------------
 
 
-def write_table(path, labels):
+def write_table(path, labels, header="prompt_id,model,verdict"):
     names, given = labels.annotators[labels.annotator], np.array(["bad", "good", "tie"])[labels.label]
     rows = [f"p{item},{name},{label}" for item, name, label in zip(labels.item, names, given, strict=True)]
-    path.write_text("\n".join(["prompt_id,model,verdict", *rows]) + "\n", encoding="utf-8")
+    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
     return path
 
 
@@ -273,7 +273,7 @@ def test_a_newcomers_table_goes_through_in_one_command(tmp_path):
 
 
 def test_wrong_settings_are_one_line(tmp_path):
-    file = write_table(tmp_path / "verdicts.csv", humans_and_judges(0, 60))
+    file = write_table(tmp_path / "votes.csv", humans_and_judges(0, 60), "item,annotator,label")
     assert "epsilon" in failure("judges", file, "--epsilon", "2")
     assert "fits none as a pattern" in failure("judges", file, "--judges", "claude*")
     assert "no item table" in failure("judges", file, "--by", "topic")

@@ -14,36 +14,9 @@ from dissensus.annotators.judges.answers import Answers
 from dissensus.annotators.judges.replacement import clustered_error, discovered, may_replace
 from dissensus.annotators.judges.who import find_judges
 from dissensus.errors import DataError, ParameterError
+from experiments.judges import PUBLISHED, figures
 from judge_help import humans_and_judges, seen, table
 from sizes import usually
-
-# Calderon, Reichart and Dror (ACL 2025): winning rate and advantage probability of each model.
-PUBLISHED = {
-    ("wax", "nominal", 0.1): {
-        "gemini_flash": (0.38, 0.69), "gemini_pro": (0.50, 0.74), "gpt-4o": (0.50, 0.73),
-        "llama-31": (0.00, 0.57), "gpt-4o-mini": (0.00, 0.59), "mistral-v03": (0.00, 0.50),
-    },
-    ("mtbench", "nominal", 0.2): {
-        "gemini_flash": (0.00, 0.72), "gemini_pro": (0.00, 0.76), "gpt-4o": (0.00, 0.77),
-        "llama-31": (0.00, 0.69), "gpt-4o-mini": (0.00, 0.74), "mistral-v03": (0.00, 0.68),
-    },
-    ("cebab_aspects", "nominal", 0.1): {
-        "gemini_flash": (0.70, 0.91), "gemini_pro": (0.90, 0.94), "gpt-4o": (0.90, 0.93),
-        "llama-31": (0.60, 0.89), "gpt-4o-mini": (0.50, 0.90), "mistral-v03": (0.10, 0.81),
-    },
-    ("summeval", "ordinal", 0.2): {
-        "gemini_flash": (0.00, 0.46), "gemini_pro": (0.00, 0.44), "gpt-4o": (0.00, 0.48),
-        "llama-31": (0.00, 0.58), "gpt-4o-mini": (0.00, 0.54), "mistral-v03": (0.00, 0.62),
-    },
-    ("cebab_stars", "ordinal", 0.1): {
-        "gemini_flash": (0.60, 0.82), "gemini_pro": (0.80, 0.87), "gpt-4o": (0.90, 0.90),
-        "llama-31": (0.60, 0.85), "gpt-4o-mini": (0.90, 0.89), "mistral-v03": (0.50, 0.83),
-    },
-    ("lesion", "ordinal", 0.15): {
-        "gemini_flash": (0.17, 0.71), "gemini_pro": (1.00, 0.81), "gpt-4o": (0.00, 0.62),
-        "gpt-4o-mini": (0.67, 0.73),
-    },
-}  # fmt: skip
 
 
 def read_set(data_dir, name):
@@ -59,12 +32,9 @@ def test_the_published_figures(case, data_dir):
     name, label_type, epsilon = case
     labels = read_set(data_dir, name)
     started = time.process_time()
-    found = ds.judge_report(labels, epsilon=epsilon, label_type=label_type).to_frame().set_index("judge")
+    report = ds.judge_report(labels, epsilon=epsilon, label_type=label_type)
     assert time.process_time() - started < 3
-    figures = {
-        judge: (round(row.winning_rate, 2), round(row.advantage, 2)) for judge, row in found.iterrows()
-    }
-    assert figures == PUBLISHED[case]
+    assert figures(report) == PUBLISHED[case]
 
 
 def plain_twin(columns, judge, epsilon, values=None):
