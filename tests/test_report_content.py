@@ -27,7 +27,7 @@ from dissensus.report.clusters import (
     group_name,
     grouping_of,
 )
-from dissensus.report.items import fanned, majority, need_of_label, principal_plane, texts_of
+from dissensus.report.items import fanned, majority, need_of_label, principal_plane, texts_of, uncertainty
 from dissensus.report.page import Request, embedded, gather, page, rivals, write_report
 from dissensus.report.quality import held_out_table, search_content, trace_content, worth
 from judge_help import humans_and_judges
@@ -431,3 +431,16 @@ def test_judges_have_a_panel_where_the_table_names_them(tmp_path: Path) -> None:
     assert f"{expected.panel.effective_votes:.1f} independent votes" in content["judges"]["panel"]["says"]
     plain = data_of(write_report(model, labels, tmp_path / "page.html", held_out=[]))
     assert plain["judges"] is None
+
+
+def test_the_page_says_how_sure_it_is() -> None:
+    labels = ds.simulate(30, 8, 3, seed=1).annotations
+    model = ds.FMM(2).fit(labels)
+    known = model.intervals()
+    assert known is not None
+    told = uncertainty(model)
+    label = model.label_distributions_.argmax(axis=1)
+    np.testing.assert_allclose(told["low"] / 1000, known.low[np.arange(30), label], atol=6e-4)
+    np.testing.assert_allclose(told["high"] / 1000, known.high[np.arange(30), label], atol=6e-4)
+    assert uncertainty(ds.MajorityVote().fit(labels)) == {}
+    assert uncertainty(ds.DawidSkene(estimate="truth").fit(labels)) == {}

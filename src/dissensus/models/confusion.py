@@ -307,6 +307,11 @@ class ConfusionModel(Model):
     confusion_: Array  # (N, P, P): P(answer | true class) of each annotator
     crowd_confusion_: Array  # (P, P): the same of the population
 
+    @property
+    def intervals_are(self) -> str:  # type: ignore[override]
+        """Shares of a population have intervals; the chance that a class is true is itself a chance."""
+        return "none" if self.estimate == "truth" else "approximate"
+
     def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
         del itemsize  # there are no messages
         M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes

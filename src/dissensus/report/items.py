@@ -85,6 +85,7 @@ def item_columns(
         "majority": majority(annotations.counts),
         "need": np.round(need_of_label(model, own, annotations.counts), 4),
     }
+    columns |= uncertainty(model)
     if texts is not None:
         columns["text"] = texts
     if shown is not None:
@@ -92,6 +93,20 @@ def item_columns(
     if shown is not None and shown.divides:
         columns["divided"] = np.round(shown.divided(), 4)
     return columns
+
+
+def uncertainty(model: Model) -> dict[str, Any]:
+    """How sure the label is, and the ends of the interval of its share in thousandths; nothing if unknown."""
+    known = model.intervals()
+    if known is None:
+        return {}
+    label = decisions(model)[:, None]
+    low, high = (np.take_along_axis(end, label, axis=1)[:, 0] for end in (known.low, known.high))
+    return {
+        "low": np.rint(1000 * low).astype(int),
+        "high": np.rint(1000 * high).astype(int),
+        "sure": np.round(known.sure, 2),
+    }
 
 
 def true_classes(model: Model) -> bool:

@@ -194,6 +194,7 @@ def gather(request: Request) -> dict[str, Any]:
         "items": item_columns(model, annotations, own, shown, request.texts),
         "overturned": overturned(model, annotations, own, information),
         "n_overturned": len(overturned_places(model, annotations)),
+        "intervals": model.intervals_are,
         "clusters": None if shown is None else cluster_content(annotations, shown, spam),
         "map": map_content(model, annotations, shown, request.projection, request.seed),
         "search": search_content(request.selection),

@@ -28,6 +28,12 @@ function top(i) {
   return items.p[i * P + items.label[i]];
 }
 
+function sureWords(i) {
+  const ends = [items.low[i], items.high[i]].map((end) => percent(end / 1000));
+  return `Of the population, between ${ends[0]} and ${ends[1]} would answer ${classes[items.label[i]]} (90 % interval, ${data.intervals}); `
+    + `it is the most common answer with probability ${percent(items.sure[i])}.`;
+}
+
 function itemDetail(i) {
   const given = labelCounts(i);
   const parts = data.rows.size && groups.length
@@ -42,6 +48,7 @@ function itemDetail(i) {
   return h("div", {},
     h("p", { class: "full" }, itemText(i)),
     reasons.has(i) ? h("p", {}, h("strong", {}, "Why the majority is overturned: "), reasons.get(i)) : null,
+    items.sure ? h("p", {}, sureWords(i)) : null,
     clusters ? h("p", { class: "note" }, `Belongs to ${clusters.items[items.cluster[i]].words}.`) : null,
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Labels of ${items.id[i]}` },
       h("table", {}, h("thead", {}, h("tr", {}, ...heading)), h("tbody", {}, ...lines))));
@@ -56,6 +63,8 @@ function itemColumns() {
       cell: (i) => classLabel(items.label[i]) },
     { key: "share", title: "Distribution", wide: "spread", help: "What the population would answer; sorts by the share of the label",
       value: (i) => top(i), cell: (i) => h("div", {}, h("span", { class: "only-narrow" }, classLabel(items.label[i])), bar(shares(i), "Distribution")) },
+    items.sure && { key: "sure", title: "Sure", help: "Probability that the label is the population's most common answer",
+      number: true, minor: true, value: (i) => items.sure[i], cell: (i) => percent(items.sure[i]) },
     number("entropy", "Entropy", "Of the distribution, in nats: 0 is unanimous", 2),
     { ...number("n", "Labels", "How many labels the item has", 0), cell: (i) => whole(items.n[i]) },
     clusters && { key: "cluster", title: "Cluster", help: "Cluster of items: see Groups", number: true, minor: true,
