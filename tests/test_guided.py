@@ -19,7 +19,7 @@ from sklearn.ensemble import BaggingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Perceptron
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -583,7 +583,7 @@ def test_cross_val_score_is_the_hand_loop() -> None:
         ds.GuidedClassifier(ds.FMM(K), ds.SoftmaxRegression(0.01), project="soft", prior_labels=8.0),
     )
     by_hand = []
-    for train, test in KFold(3).split(X):
+    for train, test in StratifiedKFold(3).split(X, y.classes[y.counts.argmax(axis=1)]):
         mean, sd = X[train].mean(axis=0), X[train].std(axis=0)
         guided = clone(workflow[-1]).fit((X[train] - mean) / sd, y[train])
         predicted = guided.label_distributions((X[test] - mean) / sd) + 1e-5
@@ -600,7 +600,7 @@ def test_grid_search_picks_by_kl_and_reaches_into_guide_and_learner() -> None:
     by_hand = {}
     for n, prior_labels, refine in product(*grid.values()):
         cell = ds.GuidedClassifier(ds.FMM(n), ds.SoftmaxRegression(prior_labels), refine=refine)
-        scores = [clone(cell).fit(X[a], y[a]).score(X[b], y[b]) for a, b in KFold(3).split(X)]
+        scores = [clone(cell).fit(X[a], y[a]).score(X[b], y[b]) for a, b in StratifiedKFold(3).split(X, y)]
         by_hand[n, prior_labels, refine] = np.mean(scores)
     best = max(by_hand, key=lambda cell: by_hand[cell])
     assert search.best_params_ == dict(zip(grid, best, strict=True))
@@ -668,7 +668,7 @@ def test_data_that_cannot_be() -> None:
         DataError, match=r"\AX has 9 rows and y 10 items; give one row an item, in the order of"
     ):
         guided.fit(X[:9], y)
-    with pytest.raises(DataError, match=r"\Ay is a ndarray, and Annotations are needed"):
+    with pytest.raises(DataError, match=r"\Ay is a ndarray of shape \(10, 3\); give Annotations"):
         guided.fit(X, y.counts)
     with pytest.raises(DataError, match=r"\AX: one row an item is needed, features or texts; got str\Z"):
         guided.fit("a text", y)

@@ -429,6 +429,18 @@ class Annotations:
         """(items,): what scikit-learn asks of a target that is indexed by item."""
         return (self.n_items,)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """(items,): each item's most common label (the first in class order of several).
+
+        What is made for plain labels (scikit-learn's accuracy, say, or a stratified split) sees these.
+        """
+        del copy  # always a new array
+        bare = np.flatnonzero(np.diff(self.item_pointers) == 0)
+        if len(bare):
+            raise DataError(f"item {quoted(self.items[bare[0]])} has no label; leave such items out")
+        best: NDArray[Any] = self.classes[self.counts.argmax(axis=1)]
+        return best if dtype is None else best.astype(dtype)
+
     def __repr__(self) -> str:
         return (
             f"Annotations({self.n_items:,} items, {self.n_annotators:,} annotators, "

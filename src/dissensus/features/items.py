@@ -25,6 +25,7 @@ from dissensus.features.embedding import embed
 Features = NDArray[np.float32]
 
 COLUMN, TEXT = "features", "text"  # of an item table
+DENSE_BYTES = 4_000_000_000  # a sparse matrix may become at most
 
 
 def with_features(annotations: Annotations, features: Any) -> Annotations:
@@ -104,6 +105,8 @@ def as_features(X: Any, model: str | None = None) -> Features:
 
 def is_text(X: Any) -> bool:
     """Whether X holds strings rather than numbers."""
+    if hasattr(X, "tocsr"):
+        return False
     first = X[:1] if isinstance(X, Sequence) else np.asarray(X).ravel()[:1]
     return len(first) > 0 and isinstance(first[0], str)
 
@@ -114,7 +117,7 @@ def check_features(features: Any, n_items: int | None, where: str = "features") 
     Without ``n_items`` any number of rows will do.
     """
     if hasattr(features, "tocsr"):
-        raise DataError(f"{where}: a sparse matrix came and an array is needed; give its toarray()")
+        features = _dense(features, where)
     try:
         rows = np.ascontiguousarray(features, dtype=np.float32)
     except (TypeError, ValueError):
@@ -126,6 +129,17 @@ def check_features(features: Any, n_items: int | None, where: str = "features") 
     if not finite.all():
         raise DataError(f"{where}: row {int(np.flatnonzero(~finite)[0])} has NaN or infinity; correct it")
     return rows
+
+
+def _dense(features: Any, where: str) -> Any:
+    """A sparse matrix as an array, where that is not too large."""
+    size = 4 * int(np.prod(features.shape))
+    if size > DENSE_BYTES:
+        raise DataError(
+            f"{where}: a sparse matrix of shape {features.shape} would take {size / 1e9:.0f} GB as an array; "
+            "keep fewer features, or reduce them (TruncatedSVD)"
+        )
+    return features.astype(np.float32).toarray()
 
 
 def _read_numpy(file: Path) -> tuple[Any, Any]:

@@ -23,6 +23,7 @@ from dissensus.features.items import as_features, with_features
 from dissensus.guided.adapters import adapter, n_rows, take
 from dissensus.guided.files import pack_parts, unpack_part
 from dissensus.guided.guides import ItemClusters, Projection
+from dissensus.guided.inputs import matched
 from dissensus.io.arrays import Arrays, Header, Savable, pack_ids, unpack_ids
 from dissensus.learners.base import Dev, hold_out
 from dissensus.metrics import kl
@@ -46,7 +47,9 @@ class GuidedClassifier(Savable):
     chooses it on dev, or, where none is given, by running the workflow once without a tenth of the items,
     drawn by ``seed``. Guide and learner have seeds of their own.
 
-    X has one row an item, features or texts, in the order of ``y.items``; y is :class:`Annotations`.
+    X has one row an item, features (sparse ones too) or texts, in the order of ``y.items``; a pandas frame
+    whose index names the items is put in their order. y is :class:`Annotations`, a file or a frame of labels
+    by annotators, or one label an item.
     """
 
     _rules = {
@@ -68,6 +71,7 @@ class GuidedClassifier(Savable):
     prior_labels_tried_: Array  # the S tried, and …
     path_kl_: Array  # … the KL each reached on the items it was chosen on
     class_vocabulary_: Vocabulary
+    n_features_in_: int  # columns of X, where it has any
     _projection: Projection | None
     _annotator_load: NDArray[Any]  # (annotators,): labels each gave
 
@@ -92,12 +96,14 @@ class GuidedClassifier(Savable):
 
     # ---- fitting --------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Annotations, dev: tuple[Any, Annotations] | None = None) -> Self:
+    def fit(self, X: Any, y: Any, dev: tuple[Any, Any] | None = None) -> Self:
         """Refine, and fit the learner; ``dev`` is a pair (X, y) to choose settings on."""
         self.check_params()
-        _check_items(X, y, "X", "y")
+        X, y = matched(X, y)
         held = None if dev is None else _shares_of_dev(dev, y.class_vocabulary)
         with self._twin() as twin:
+            if len(getattr(X, "shape", ())) == 2:
+                twin.n_features_in_ = int(X.shape[1])
             twin.class_vocabulary_, twin._annotator_load = y.class_vocabulary, np.asarray(y.annotator_load)
             clusters = twin._fit_guide(X, y)
             twin.refined_ = twin._refined(y, clusters)
@@ -111,6 +117,17 @@ class GuidedClassifier(Savable):
         adapter(self._learner())
         if not isinstance(_thawed(self.guide), Model | None):
             raise bad_parameter(self, "guide", "a model of this library, or None", self.guide)
+
+    def __sklearn_tags__(self) -> Any:
+        """A classifier, which takes sparse features and texts too."""
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags(),
+            input_tags=InputTags(sparse=True, string=True),
+        )
 
     @property
     def _guided(self) -> bool:
@@ -218,7 +235,7 @@ class GuidedClassifier(Savable):
         best: NDArray[Any] = self.classes_[self.label_distributions(X).argmax(axis=1)]
         return best
 
-    def score(self, X: Any, y: Annotations) -> float:
+    def score(self, X: Any, y: Any) -> float:
         """−KL(labels' shares ‖ prediction), the mean over the items that have labels: higher is better."""
         self._check_fitted()
         X, shares = _shares_of_dev((X, y), self.class_vocabulary_, "X", "y")
@@ -254,6 +271,7 @@ class GuidedClassifier(Savable):
         learned, fits = pack_parts({"guide_": own_guide, "learner_": self.learner_}, fitted=True)
         how = None if self._projection is None else self._projection.settings
         facts = {"projection": how, "frozen": frozen, "parts": given | learned}
+        facts["n_features_in"] = vars(self).get("n_features_in_")
         return facts, arrays | frozen_fit | fits
 
     def _restore(self, facts: Header, arrays: Arrays) -> None:
@@ -267,6 +285,8 @@ class GuidedClassifier(Savable):
         for name in self._arrays:
             setattr(self, name, arrays[name])
         self.class_vocabulary_ = unpack_ids("class", arrays)
+        if facts["n_features_in"] is not None:
+            self.n_features_in_ = facts["n_features_in"]
         how = facts["projection"]
         clusters = None if how is None else ItemClusters.of(self.guide_, self._annotator_load)
         self._projection = None if clusters is None else Projection(clusters, **how)
@@ -301,26 +321,11 @@ def _thawed(guide: Any) -> Any:
     return guide.estimator if isinstance(guide, FrozenEstimator) else guide
 
 
-def _check_items(X: Any, y: Any, X_name: str, y_name: str) -> None:
-    if not isinstance(y, Annotations):
-        raise DataError(
-            f"{y_name} is a {type(y).__name__}, and Annotations are needed; make them with "
-            "dissensus.read_annotations or Annotations.from_arrays"
-        )
-    rows = n_rows(X, X_name)
-    if rows != len(y):
-        raise DataError(
-            f"{X_name} has {rows} rows and {y_name} {len(y)} items; give one row an item, in the order of "
-            f"{y_name}.items"
-        )
-
-
 def _shares_of_dev(dev: Any, classes: Vocabulary, X_name: str = "dev X", y_name: str = "dev y") -> Dev:
     """X and label shares of the items that have labels, in the order of ``classes``."""
     if not (isinstance(dev, tuple | list) and len(dev) == 2):
         raise DataError(f"dev must be a pair (X, y); got {type(dev).__name__}")
-    X, y = dev
-    _check_items(X, y, X_name, y_name)
+    X, y = matched(dev[0], dev[1], X_name, y_name)
     shares = empirical(in_classes(y, classes))
     labelled = np.flatnonzero(~np.isnan(shares[:, 0]))
     if not len(labelled):

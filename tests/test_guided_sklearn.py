@@ -1,0 +1,208 @@
+"""GuidedClassifier among scikit-learn's tools: what they ask of a classifier; rows keep to their items."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone, is_classifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics import accuracy_score, log_loss
+from sklearn.model_selection import StratifiedKFold, cross_val_predict, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import dissensus as ds
+from dissensus.errors import DataError
+from dissensus.guided.inputs import labels_of
+
+M, P, K = 60, 3, 3
+GUIDED = ds.GuidedClassifier(ds.FMM(K, max_iter=30), ds.SoftmaxRegression(0.01))
+
+
+def crowd(seed: int = 0) -> tuple[Any, ds.Annotations]:
+    """Features that tell an item's cluster, and the labels of a simulated crowd."""
+    drawn = ds.simulate(
+        M, 12, P, n_item_clusters=K, n_annotator_clusters=2, labels_per_item=4, alpha=0.3, seed=seed
+    )
+    centres, noise = np.random.default_rng(7).normal(size=(K, 4)), np.random.default_rng(seed)
+    return centres[drawn.item_cluster] + 0.2 * noise.normal(size=(M, 4)), drawn.annotations
+
+
+X, Y = crowd()
+MAJORITY = Y.classes[Y.counts.argmax(axis=1)]
+
+
+def test_it_is_a_classifier() -> None:
+    assert is_classifier(GUIDED)
+    assert is_classifier(make_pipeline(TfidfVectorizer(), GUIDED))
+
+
+def test_annotations_are_their_items_most_common_labels_to_what_takes_plain_labels() -> None:
+    np.testing.assert_array_equal(np.asarray(Y), MAJORITY)
+    np.testing.assert_array_equal(np.asarray(Y[[5, 3]]), MAJORITY[[5, 3]])
+    tied = ds.Annotations.from_arrays(["i", "i"], ["a", "b"], ["y", "x"])
+    assert np.asarray(tied).tolist() == ["x"]
+    bare = ds.Annotations.from_arrays(["i"], ["a"], ["x"], items={"item": ["i", "j"]})
+    with pytest.raises(DataError, match="item 'j' has no label; leave such items out"):
+        np.asarray(bare)
+
+
+def folds() -> list[tuple[Any, Any]]:
+    return list(StratifiedKFold(3).split(X, MAJORITY))
+
+
+def test_accuracy_and_log_loss_are_those_of_the_majority() -> None:
+    fits = [(clone(GUIDED).fit(X[a], Y[a]), b) for a, b in folds()]
+    right = [accuracy_score(MAJORITY[b], fitted.predict(X[b])) for fitted, b in fits]
+    np.testing.assert_allclose(cross_val_score(GUIDED, X, Y, cv=3, scoring="accuracy"), right, rtol=1e-12)
+    assert np.mean(right) > 0.5  # a third would be chance
+    loss = [-log_loss(MAJORITY[b], fitted.predict_proba(X[b]), labels=Y.classes) for fitted, b in fits]
+    np.testing.assert_allclose(cross_val_score(GUIDED, X, Y, cv=3, scoring="neg_log_loss"), loss, rtol=1e-12)
+
+
+def test_cross_validated_distributions() -> None:
+    """scikit-learn turns y into codes of plain labels here: each fold learns from the most common labels."""
+    found = cross_val_predict(GUIDED, X, Y, cv=3, method="predict_proba")
+    expected = np.zeros((M, P))
+    for a, b in folds():
+        expected[b] = clone(GUIDED).fit(X[a], MAJORITY[a]).predict_proba(X[b])
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_cross_validated_predictions_learn_from_all_labels() -> None:
+    expected = np.empty(M, dtype=object)
+    for a, b in folds():
+        expected[b] = clone(GUIDED).fit(X[a], Y[a]).predict(X[b])
+    np.testing.assert_array_equal(cross_val_predict(GUIDED, X, Y, cv=3), expected)
+
+
+def test_sparse_features_go_through_guide_and_learner() -> None:
+    texts = [" ".join(["some", *np.array(["red", "green", "blue", "grey"])[row > 0]]) for row in X]
+    tfidf = TfidfVectorizer().fit_transform(texts)
+    assert sparse.issparse(tfidf)
+    default = ds.GuidedClassifier()
+    of_sparse = default.fit(tfidf, Y).predict_proba(tfidf)
+    of_dense = ds.GuidedClassifier().fit(tfidf.toarray(), Y).predict_proba(tfidf.toarray())
+    np.testing.assert_allclose(of_sparse, of_dense, rtol=1e-6)
+    pipeline = make_pipeline(TfidfVectorizer(), ds.GuidedClassifier()).fit(texts, Y)
+    np.testing.assert_allclose(pipeline.predict_proba(texts), of_sparse, rtol=1e-5)
+
+
+@pytest.mark.parametrize("columns", [True, False])
+def test_a_saved_one_knows_its_columns(columns: bool, tmp_path: Path) -> None:
+    texts = ["red" if row[0] > 0 else "blue" for row in X]
+    learner = ds.SoftmaxRegression(0.01) if columns else ds.TextCNN(dimension=4, filters=4, epochs=1)
+    fitted = ds.GuidedClassifier(ds.FMM(K), learner).fit(X if columns else texts, Y)
+    fitted.save(tmp_path / "guided.safetensors")
+    again = ds.load(tmp_path / "guided.safetensors")
+    assert (vars(again).get("n_features_in_"), is_classifier(again)) == (4 if columns else None, True)
+
+
+# ---- labels of every kind ---------------------------------------------------------------------------------
+
+
+def test_y_may_be_a_file_a_frame_or_one_label_an_item(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {"item": Y.items[Y.item], "annotator": Y.annotators[Y.annotator], "label": Y.classes[Y.label]}
+    )
+    frame.to_csv(tmp_path / "votes.csv", index=False)
+    first = GUIDED.fit(X, Y).predict_proba(X)
+    for y in (frame, tmp_path / "votes.csv", str(tmp_path / "votes.csv")):
+        np.testing.assert_array_equal(GUIDED.fit(X, y).predict_proba(X), first)
+        assert GUIDED.score(X, y) == GUIDED.score(X, Y)
+    one_each = labels_of(MAJORITY)
+    np.testing.assert_array_equal(one_each.counts.sum(axis=1), 1)
+    np.testing.assert_array_equal(np.asarray(one_each), MAJORITY)
+    GUIDED.fit(X, MAJORITY)
+    np.testing.assert_array_equal(GUIDED.classes_, np.unique(MAJORITY))
+    with pytest.raises(DataError, match="PGM needs to know who gave each label"):
+        ds.GuidedClassifier(ds.PGM(), ds.SoftmaxRegression(0.1)).fit(X, MAJORITY)
+
+
+# ---- rows and items ---------------------------------------------------------------------------------------
+
+
+def test_a_frame_that_names_its_items_is_put_in_their_order() -> None:
+    order = np.random.default_rng(3).permutation(M)
+    shuffled = pd.DataFrame(X, index=Y.items).iloc[order]
+    right = clone(GUIDED).fit(X, Y)
+    of_frame = clone(GUIDED).fit(shuffled, Y)
+    np.testing.assert_array_equal(of_frame.predict_proba(X), right.predict_proba(X))
+    assert right.score(shuffled, Y) == right.score(X, Y)
+    dev = shuffled.loc[Y.items[40:]].iloc[::-1], Y[40:]
+    held = ds.GuidedClassifier(ds.FMM(K)).fit(shuffled.loc[Y.items[:40]].iloc[::-1], Y[:40], dev=dev)
+    plain = ds.GuidedClassifier(ds.FMM(K)).fit(X[:40], Y[:40], dev=(X[40:], Y[40:]))
+    np.testing.assert_array_equal(held.predict_proba(X), plain.predict_proba(X))
+
+
+def test_ids_are_told_as_text() -> None:
+    """Numbers of a frame's index name the items that a file has as text, whose order is another."""
+    y = ds.Annotations.from_arrays([str(m) for m in Y.item], Y.annotators[Y.annotator], Y.classes[Y.label])
+    assert y.items.tolist() != [str(m) for m in range(M)]
+    fitted = clone(GUIDED).fit(pd.DataFrame(X), y)
+    place = y.items.astype(int)
+    expected = clone(GUIDED).fit(X[place], y)
+    np.testing.assert_array_equal(fitted.predict_proba(X), expected.predict_proba(X))
+
+
+def test_an_index_that_only_counts_rows_says_nothing() -> None:
+    fitted = clone(GUIDED).fit(X, Y)
+    for index in (range(M), range(500, 500 + M)):
+        assert fitted.score(pd.DataFrame(X, index=index), Y) == fitted.score(X, Y)
+    scores = cross_val_score(GUIDED, pd.DataFrame(X), Y, cv=3)
+    np.testing.assert_array_equal(scores, cross_val_score(GUIDED, X, Y, cv=3))
+
+
+def test_an_index_of_other_items_is_refused() -> None:
+    strangers = pd.DataFrame(X, index=[f"other {m}" for m in range(M)])
+    with pytest.raises(
+        DataError, match=r"\AX: its index has no row for item 'i01' \(60 missing\); index it by"
+    ):
+        GUIDED.fit(strangers, Y)
+    with pytest.raises(DataError, match=r"\AX: its index has no row for item 'i60' \(1 missing\)"):
+        GUIDED.fit(pd.DataFrame(X, index=[*Y.items[:-1], "i61"]), Y)
+    with pytest.raises(DataError, match=r"\Adev X: its index has no row"):
+        GUIDED.fit(X, Y, dev=(strangers, Y))
+
+
+# ---- scikit-learn's own checks ----------------------------------------------------------------------------
+
+# Learners of this library take distributions and models take annotations, which scikit-learn's checks cannot
+# make; GuidedClassifier takes plain labels too. What it does otherwise, and why:
+WORDS = "it raises DataError, which is an error of the data and no ValueError"
+OTHERWISE = {
+    "check_estimators_unfitted": "it raises its own NotFittedError: scikit-learn is not imported for it",
+    "check_n_features_in_after_fitting": WORDS,
+    "check_complex_data": WORDS,
+    "check_estimators_empty_data_messages": WORDS,
+    "check_estimators_nan_inf": WORDS,
+    "check_classifiers_train": WORDS,
+    "check_supervised_y_no_nan": WORDS,
+    "check_fit1d": WORDS,
+    "check_fit2d_predict1d": WORDS,
+    "check_requires_y_none": WORDS,
+    "check_supervised_y_2d": "a column of labels is refused: a table would be labels by annotators",
+    "check_classifiers_regression_target": "numbers such as 0.5 may be classes: grades often are",
+    "check_classifier_data_not_an_array": "X needs a shape, or to be a sequence of texts",
+}
+
+
+with (
+    warnings.catch_warnings()
+):  # that it does not inherit from BaseEstimator, which would import scikit-learn
+    warnings.simplefilter("ignore")
+    CHECKS = parametrize_with_checks(
+        [ds.GuidedClassifier(ds.FMM(2, max_iter=5), ds.SoftmaxRegression(0.01))],
+        expected_failed_checks=lambda _: OTHERWISE,
+    )
+
+
+@CHECKS
+def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
