@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,8 +27,10 @@ from dissensus.models.confusion import Crowd, damping, gold_prior, shares
 from dissensus.models.ibcc import fixed_prior
 from dissensus.models.kos import reliabilities
 from dissensus.models.mmsr import trimmed_means
+from dissensus.paper.datasets import read_dataset
 from dissensus.selection.truth import choose_truth
 from dissensus.workflow import annotator_table, refine, share_right, summary
+from sizes import usually
 
 Array = NDArray[np.float64]
 
@@ -582,3 +586,77 @@ def test_a_run_for_the_truth_tells_how_right_annotators_are() -> None:
     assert {"bias_0", "bias_1", "systematic", "correction"} <= set(names)
     accuracy = table["accuracy"].to_numpy()
     np.testing.assert_allclose(accuracy, 0.8, atol=0.08)
+
+
+# ---- real data, and the page -----------------------------------------------------------------------------
+
+FEW_SETS = ["bluebirds", "snow_wsd", "anesthesia"]
+ALL_SETS = [
+    "adult2",
+    "anesthesia",
+    "annomi_therapist",
+    "armis",
+    "barzan_ac2",
+    "bluebirds",
+    "cifar10n",
+    "face_sentiment",
+    "gwsd",
+    "hs_brexit",
+    "imagenet_real",
+    "jq1",
+    "jq2",
+    "jq3",
+    "labelme",
+    "md_agreement",
+    "medical_relations",
+    "multipico_devtest",
+    "nli_variation",
+    "offensive_spans",
+    "product",
+    "rte",
+    "sleep_dodo",
+    "snow_wsd",
+    "trec_rf10",
+    "tweet_possent",
+    "tweet_sensitivity",
+    "ukp_convarg",
+    "varierr_nli",
+    "weather_sentiment_amt",
+    "weather_sentiment_cf",
+    "web_search",
+    "xhate_stability",
+    "zencrowd",
+]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("dataset", usually(FEW_SETS, verify=ALL_SETS))
+def test_no_objective_falls_on_real_data(dataset: str, data_dir: Path) -> None:
+    annotations = read_dataset(data_dir / dataset)
+    for name, settings in EXACT.items():
+        trace = model_class(name)(**settings, tol=0.0, max_iter=25).fit(annotations).trace_
+        assert np.diff(trace).min() >= -1e-9 * np.abs(trace).max(), name
+
+
+@pytest.mark.data
+def test_on_zencrowd_annotators_err_together(data_dir: Path) -> None:
+    annotations = read_dataset(data_dir / "zencrowd")
+    choice = choose_truth(annotations)
+    assert type(choice.model).__name__ == "EBCC"
+    gold = np.asarray(annotations.gold)
+    right = [
+        float((model.label_distributions_.argmax(axis=1) == gold).mean())
+        for model in (choice.model, ds.LogLinear().fit(annotations))
+    ]
+    assert right[0] > right[1] + 0.05
+
+
+def test_the_page_runs() -> None:
+    page = (Path(__file__).resolve().parents[1] / "docs" / "truth.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S):
+        exec(compile(block, "docs/truth.md", "exec"), names)
+    assert names["run"].estimate == "truth"
+    table = re.findall(r"^\| `([\w-]+)` \| `(\w+)` \|", page, re.M)
+    assert {name for name, _ in table} == set(TRUTH_MODELS)
+    assert all(model_class(name).__name__ == title for name, title in table)
