@@ -26,6 +26,7 @@ INTERRUPTED, TERMINATED = 130, 143
 COMMANDS = (
     "describe",
     "fit",
+    "rank",
     "report",
     "annotators",
     "judges",

@@ -27,6 +27,7 @@ from dissensus.io.layouts import (
     read_long,
     read_wide,
 )
+from dissensus.io.pairwise import looks_pairwise, read_pairs
 from dissensus.io.tables import TABLE_FORMATS, Table, open_table
 
 Several = Literal["keep", "error"]
@@ -109,7 +110,11 @@ def read_annotations(
             text_column=text_column,
         )
     else:
-        labels, names = _read_table(open_table(source, format), columns, classes, duplicates, layout)
+        table = open_table(source, format)
+        if label_type == "pairwise" or (label_type is None and not layout and looks_pairwise(table.columns)):
+            labels, names = read_pairs(table, columns, duplicates)
+        else:
+            labels, names = _read_table(table, columns, classes, duplicates, layout)
     given = {"item": item, "annotator": annotator, "label": label or question, "text": text_column}
     named = {role for role, name in given.items() if name is not None}
     word = guess_words(labels.columns_read, named)
@@ -140,6 +145,15 @@ def with_kind(labels: Annotations, label_type: LabelType | None) -> Annotations:
         return labels  # the source said so
     kind, notes = recognised(labels)
     return replace(labels, notes=(*labels.notes, *notes)).with_label_type(kind)
+
+
+def refuse_other_type(labels: Annotations, wanted: LabelType) -> None:
+    """Labels that a question about another kind of labels cannot be asked of."""
+    if labels.label_type != wanted:
+        raise DataError(
+            f"these labels are {labels.label_type}, and {wanted} ones are needed; give a table with two "
+            "columns of what is compared (model_a and model_b, chosen and rejected) and one of the winner"
+        )
 
 
 def worth_a_word(annotations: Annotations) -> tuple[str, ...]:

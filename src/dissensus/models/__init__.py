@@ -48,6 +48,7 @@ KIND_MODELS = {
     "graded": "dissensus.models.graded:GradedResponse",
     "ordinal": "dissensus.models.ordinal:OrdinalHPGM",
     "ratings": "dissensus.models.ratings:NumericRatings",
+    "bradley-terry": "dissensus.models.bradley_terry:BradleyTerry",
 }
 
 RUN_SETTINGS = ("seed", "n_jobs", "estimate")  # settings of a run rather than of a model

@@ -31,6 +31,7 @@ from dissensus.io.atomic import atomic_path
 from dissensus.io.results import finite
 from dissensus.models import title_of
 from dissensus.models.base import Model, as_annotations
+from dissensus.models.bradley_terry import BradleyTerry
 from dissensus.models.ratings import NumericRatings
 from dissensus.report import sentences
 from dissensus.report.annotators import (
@@ -53,6 +54,7 @@ from dissensus.report.items import (
 )
 from dissensus.report.judges import judge_content
 from dissensus.report.quality import COUNTS_TITLE, quality_content, search_content, trace_content
+from dissensus.report.ranking import ranking_page
 from dissensus.report.ratings import ratings_page
 from dissensus.selection.compare import HeldOut
 
@@ -113,10 +115,13 @@ def write_report(
     """
     known = as_annotations(annotations)
     title = title or f"{title_of(model)}: {known.n_items:,} items"
-    if isinstance(model, NumericRatings):
+    if isinstance(model, NumericRatings | BradleyTerry):
         check_match(model, known)
         with atomic_path(path) as temporary:
-            text = ratings_page(model, known, title, held_out, command, anonymise)
+            if isinstance(model, NumericRatings):
+                text = ratings_page(model, known, title, held_out, command, anonymise)
+            else:
+                text = ranking_page(model, known, title, held_out, command, anonymise)
             temporary.write_text(text, encoding="utf-8", errors="replace")
         return Path(path)
     with shown(progress) as tell, atomic_path(path) as temporary:

@@ -55,6 +55,8 @@ RATING_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("ratings", {}),
     ("ratings", {"bias": False, "scale": False, "robust": False}),
 )
+#: What is tried for comparisons: whatever else foresees answers, only scores rank.
+PAIR_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (("bradley-terry", {}),)
 # Settings for the comparison alone: shorter chains tell as well which model is better.
 FOR_COMPARISON: Mapping[str, Mapping[str, Any]] = {
     "hpgm": {"n_chains": 2, "n_sweeps": 90},
@@ -166,6 +168,8 @@ def _candidates(
     """The candidates that suit the labels' type: those of an order come first where there is one."""
     if annotations.label_type == "numeric":
         return RATING_CANDIDATES
+    if annotations.label_type == "pairwise":
+        return PAIR_CANDIDATES
     if annotations.label_type != "ordinal" or annotations.n_classes < 3:
         return usual
     if usual is CANDIDATES:

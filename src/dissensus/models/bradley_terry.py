@@ -1,0 +1,406 @@
+"""Paired comparisons: scores of things from who was preferred to whom, with annotators who differ.
+
+How an answer is born (Bradley and Terry 1952; ties after Davidson 1970). Item m shows thing i on the left and
+j on the right; annotator n has a reliability a_n, a leaning γ_n to the left and a readiness κ_n to tie:
+
+    θ_i ~ N(0, σ²)                                 the things' scores
+    δ_m ~ N(0, ρ²)                                 what is special about this pair (or this question)
+    (a_n, γ_n, κ_n) ~ N((1, γ, κ), diag(v))        annotators' ways; v has a prior worth four of them
+    η = a_n (θ_i − θ_j + δ_m) + γ_n
+    P(left) ∝ e^{η/2},  P(right) ∝ e^{−η/2},  P(tie) ∝ e^{κ_n}
+
+Where a_n is 0 somebody's answers say nothing about the things; below 0 they say the opposite. Fitted by steps
+of Fisher scoring in turn for scores, pairs and annotators; variances by empirical Bayes with what the
+curvature leaves. Intervals of scores and of ranks come from draws of the normal around the scores (Laplace's
+approximation, the pairs' own effects integrated out).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.data.annotations import Annotations
+from dissensus.data.kinds import WINNERS
+from dissensus.data.vocabulary import Codes, Vocabulary, encode
+from dissensus.errors import DataError
+from dissensus.execution.run import Run
+from dissensus.io.arrays import Arrays, Header, pack_ids, unpack_ids
+from dissensus.models.base import PIECE, Model
+from dissensus.numerics import Array, normalised, row_shares
+from dissensus.params import SEED, choice, integer, real
+
+DRAWS = 1_000
+MOST_THINGS = 10_000  # a table of all pairs of them must fit memory
+LEAST_VARIANCE = 1e-4
+LARGEST_STEP = 1.0
+SMALLEST_UNIT = 0.2
+PRIOR = (
+    4.0,
+    np.array([0.1, 0.05, 0.3]),
+)  # annotators that the prior of their variances is worth, and what it is
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The answers: which thing on which side, by whom, and with which outcome."""
+
+    left: NDArray[np.int64]  # (labels,)
+    right: NDArray[np.int64]
+    item: NDArray[np.int64]
+    annotator: NDArray[np.int64]
+    won: Array  # (labels,): ½ for the left, −½ for the right, 0 for a tie
+    tied: Array  # (labels,): 1 for a tie
+    sizes: tuple[int, int, int]  # things, items, annotators
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What is learned."""
+
+    theta: Array  # (K,)
+    delta: Array  # (M,)
+    own: Array  # (N, 3): reliability, leaning, readiness to tie
+    crowd: Array  # (3,)
+    spread: Array  # (5,): σ², ρ², and the variances of the three
+    left_over: Array  # (K,): posterior variances of the scores
+
+
+def outcomes(pairs: Pairs, ways: Ways) -> tuple[Array, Array, Array]:
+    """P(left), P(tie), P(right) of every answer."""
+    a, lean, tie = ways.own[pairs.annotator].T
+    eta = a * (ways.theta[pairs.left] - ways.theta[pairs.right] + ways.delta[pairs.item]) + lean
+    return chances(eta, tie)
+
+
+def chances(eta: Array, tie: Array) -> tuple[Array, Array, Array]:
+    """P(left) ∝ e^{η/2}, P(tie) ∝ e^κ, P(right) ∝ e^{−η/2}."""
+    top = np.maximum(np.abs(eta) / 2, tie)
+    left, drawn, right = np.exp(eta / 2 - top), np.exp(tie - top), np.exp(-eta / 2 - top)
+    total = left + drawn + right
+    return left / total, drawn / total, right / total
+
+
+def slopes(pairs: Pairs, ways: Ways) -> tuple[Array, Array, Array, Array]:
+    """Of each answer: ∂ log P/∂η, the Fisher information of η, of κ, and their product's."""
+    left, tie, right = outcomes(pairs, ways)
+    ahead = left - right
+    # ½([left] − [right]) − ½(P_l − P_r); ¼(P_l + P_r − (P_l − P_r)²); P_t (1 − P_t); −½ (P_l − P_r) P_t
+    information = (left + right - ahead**2) / 4
+    return pairs.won - ahead / 2, information, tie * (1 - tie), -ahead * tie / 2
+
+
+def scores_given(pairs: Pairs, ways: Ways) -> Ways:
+    """One step for all scores together."""
+    K = len(ways.theta)
+    slope, information, _, _ = slopes(pairs, ways)
+    a = ways.own[pairs.annotator, 0]
+    pull = np.bincount(pairs.left, a * slope, K) - np.bincount(pairs.right, a * slope, K)
+    curvature = _curvature(pairs, a**2 * information, K) + np.eye(K) / ways.spread[0]
+    inverse = np.linalg.inv(curvature)
+    theta = ways.theta + _bounded(inverse @ (pull - ways.theta / ways.spread[0]))
+    left_over = np.diag(inverse)
+    spread = ways.spread.copy()
+    spread[0] = max(float(np.mean(theta**2 + left_over)), LEAST_VARIANCE)
+    return replace(ways, theta=theta, left_over=left_over, spread=spread)
+
+
+def _curvature(pairs: Pairs, weight: Array, K: int) -> Array:
+    """(K, K): Σ w (e_i − e_j)(e_i − e_j)'."""
+    beside = np.bincount(pairs.left * K + pairs.right, weight, K * K).reshape(K, K)
+    beside = beside + beside.T
+    return np.asarray(np.diag(beside.sum(axis=1)) - beside)
+
+
+def pairs_given(pairs: Pairs, ways: Ways) -> Ways:
+    """One step for what is special about each pair."""
+    M = len(ways.delta)
+    slope, information, _, _ = slopes(pairs, ways)
+    a = ways.own[pairs.annotator, 0]
+    precision = np.bincount(pairs.item, a**2 * information, M) + 1 / ways.spread[1]
+    step = (np.bincount(pairs.item, a * slope, M) - ways.delta / ways.spread[1]) / precision
+    delta = ways.delta + _bounded(step)
+    met = np.bincount(pairs.item, minlength=M) > 0
+    spread = ways.spread.copy()
+    spread[1] = max(float(np.mean((delta**2 + 1 / precision)[met])), LEAST_VARIANCE)
+    return replace(ways, delta=delta, spread=spread)
+
+
+def annotators_given(pairs: Pairs, ways: Ways, leaning: bool) -> Ways:
+    """One step for everyone's three numbers; the crowd's means and variances from them."""
+    N = len(ways.own)
+    slope, information, of_tie, both = slopes(pairs, ways)
+    ahead = ways.theta[pairs.left] - ways.theta[pairs.right] + ways.delta[pairs.item]
+    _, tie, _ = outcomes(pairs, ways)
+    one = np.ones(len(ahead))
+    by = (ahead, one, one)  # ∂η/∂a, ∂η/∂γ, ∂κ/∂κ
+    gradient = np.stack(
+        [_sums(pairs, x * g, N) for x, g in zip(by, (slope, slope, pairs.tied - tie), strict=True)]
+    )
+    kinds = ((information, information, both), (information, information, both), (both, both, of_tie))
+    curvature = np.stack(
+        [np.stack([_sums(pairs, by[i] * by[j] * kinds[i][j], N) for j in range(3)]) for i in range(3)]
+    ).transpose(2, 0, 1)
+    precision = np.diag(1 / ways.spread[2:])
+    curvature = np.asarray(curvature + precision)
+    step = np.asarray(
+        np.linalg.solve(curvature, (gradient.T - (ways.own - ways.crowd) @ precision)[:, :, None])[:, :, 0],
+        np.float64,
+    )
+    own = np.asarray(ways.own + _bounded(step))
+    if not leaning:
+        own[:, 1] = 0.0  # and so the crowd's
+    varying = np.diagonal(np.linalg.inv(curvature), axis1=1, axis2=2)
+    load = np.bincount(pairs.annotator, minlength=N)
+    crowd = np.average(own, axis=0, weights=load / (load + 5.0))
+    # The crowd's reliability is the unit of the scores: a / u, θ u, δ u leave every η as it is.
+    unit = max(float(crowd[0]), SMALLEST_UNIT)
+    own[:, 0], crowd[0] = own[:, 0] / unit, 1.0
+    squares = ((own - crowd) ** 2 + varying / [unit**2, 1, 1]).sum(axis=0)
+    spread = ways.spread * [unit**2, unit**2, 1, 1, 1]
+    spread[2:] = (squares + PRIOR[1] * PRIOR[0]) / (N + PRIOR[0])
+    return replace(
+        ways, theta=ways.theta * unit, delta=ways.delta * unit, own=own, crowd=crowd, spread=spread
+    )
+
+
+def _sums(pairs: Pairs, values: Array, n: int) -> Array:
+    return np.asarray(np.bincount(pairs.annotator, values, n), np.float64)
+
+
+def _bounded(step: Array) -> Array:
+    return np.asarray(np.clip(step, -LARGEST_STEP, LARGEST_STEP))
+
+
+def log_posterior(pairs: Pairs, ways: Ways) -> float:
+    """log P(answers) and the log-priors of scores, pairs and annotators, up to a constant."""
+    left, tie, right = outcomes(pairs, ways)
+    given = np.where(pairs.tied > 0, tie, np.where(pairs.won > 0, left, right))
+    prior = float((ways.theta**2).sum() / ways.spread[0] + (ways.delta**2).sum() / ways.spread[1])
+    prior += float(((ways.own - ways.crowd) ** 2 / ways.spread[2:]).sum())
+    return float(np.log(np.maximum(given, 1e-300)).sum()) - prior / 2
+
+
+# ---- the model ----------------------------------------------------------------------------------------
+
+
+class BradleyTerry(Model):
+    """Scores and ranks of things compared in pairs; annotators differ in reliability, leaning and ties.
+
+    ``position`` lets annotators lean to the left or right (give False where sides mean nothing),
+    ``pair_effects`` lets a pair be unlike what its two scores say.
+    """
+
+    _rules = {
+        "position": choice(True, False),
+        "pair_effects": choice(True, False),
+        "max_iter": integer(1),
+        "tol": real(0.0),
+        "seed": SEED,
+    }
+    _arrays = ("scores_", "covariance_", "effects_", "own_", "crowd_", "spread_", "sides_", "comparisons_")
+    _needs_annotators = True
+    _label_types = ("pairwise",)
+
+    scores_: Array  # (K,): log-odds against a thing of score 0
+    covariance_: Array  # (K, K)
+    effects_: Array  # (M,): δ
+    own_: Array  # (N, 3): reliability, leaning, readiness to tie
+    crowd_: Array  # (3,)
+    spread_: Array  # (5,)
+    sides_: NDArray[np.int64]  # (M, 2): the things on the left and on the right
+    comparisons_: NDArray[np.int64]  # (K,): how many answers there are about each thing
+    thing_vocabulary_: Vocabulary
+
+    def __init__(
+        self,
+        *,
+        position: bool = True,
+        pair_effects: bool = True,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        seed: int = 0,
+    ) -> None:
+        self.position = position
+        self.pair_effects = pair_effects
+        self.max_iter = max_iter
+        self.tol = tol
+        self.seed = seed
+
+    @property
+    def things_(self) -> NDArray[Any]:
+        """The ids of what was compared, in the order of ``scores_``."""
+        return self.thing_vocabulary_.ids
+
+    def _fit(self, annotations: Annotations, run: Run) -> None:
+        self.sides_, self.thing_vocabulary_ = sides_of(annotations)
+        pairs = pairs_of(annotations, self.sides_, len(self.thing_vocabulary_))
+        K, M, N = pairs.sizes
+        ascent = run.ascent(Ways)
+        ways = ascent.resumed
+        if ways is None:
+            crowd, spread = np.array([1.0, 0.0, -1.0]), np.array([1.0, 0.2, 0.1, 0.1, 0.5])
+            ways = Ways(np.zeros(K), np.zeros(M), np.tile(crowd, (N, 1)), crowd, spread, np.ones(K))
+        for _ in ascent.iterations(self.max_iter, self.tol):
+            better = scores_given(pairs, ways)
+            if self.pair_effects:
+                better = pairs_given(pairs, better)
+            better = annotators_given(pairs, better, self.position)
+            ways = ascent.advance(ways, log_posterior(pairs, ways), better)
+        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
+        self._keep(pairs, ways)
+
+    def _keep(self, pairs: Pairs, ways: Ways) -> None:
+        K = len(ways.theta)
+        self.scores_, self.effects_, self.own_ = ways.theta, ways.delta, ways.own
+        self.crowd_, self.spread_ = ways.crowd, ways.spread
+        self.covariance_ = self._laplace(pairs, ways)
+        self.comparisons_ = np.bincount(np.concatenate([pairs.left, pairs.right]), minlength=K)
+        self._answer()
+
+    def _laplace(self, pairs: Pairs, ways: Ways) -> Array:
+        """The scores' covariance: the inverse curvature with the pairs' own effects integrated out."""
+        _, information, _, _ = slopes(pairs, ways)
+        a = ways.own[pairs.annotator, 0]
+        by_item = np.bincount(pairs.item, a**2 * information, len(ways.delta))
+        # answers to one pair share δ: w_m = I_m / (1 + ρ² I_m) of information on θ_i − θ_j is left
+        weight = by_item / (1 + ways.spread[1] * by_item) if self.pair_effects else by_item
+        K, (left, right) = len(ways.theta), self.sides_.T
+        beside = np.bincount(left * K + right, weight, K * K).reshape(K, K)
+        beside = beside + beside.T
+        precision = np.diag(beside.sum(axis=1)) - beside + np.eye(K) / ways.spread[0]
+        return np.asarray(np.linalg.inv(precision), np.float64)
+
+    def _answer(self) -> None:
+        """What annotators answer about every item, on average: one like the crowd."""
+        left, right = self.sides_.T
+        eta = self.scores_[left] - self.scores_[right] + self.effects_ + self.crowd_[1]
+        table = np.stack(chances(eta, np.full(len(eta), self.crowd_[2])), axis=1)
+        order = [WINNERS.index(str(name)) for name in self.classes_]
+        self.label_distributions_ = row_shares(table[:, order])
+        own = np.stack(chances(np.array([self.crowd_[1]]), self.crowd_[2:]), axis=1)
+        self.prior_distribution_ = normalised(own[0, order])
+
+    # ---- what it knows --------------------------------------------------------------------------------
+
+    def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
+        sides = np.vstack([self.sides_, [0, 0]])[item]
+        known = item >= 0
+        ahead = np.where(known, self.scores_[sides[:, 0]] - self.scores_[sides[:, 1]], 0.0)
+        ahead = ahead + np.append(self.effects_, 0.0)[item]
+        a, lean, tie = np.vstack([self.own_, self.crowd_])[annotator].T
+        table = np.stack(chances(a * ahead + lean, tie), axis=1)
+        return row_shares(table[:, [WINNERS.index(str(name)) for name in self.classes_]])
+
+    def score_draws(self) -> Array:
+        """(draws, K): scores drawn from the normal around them."""
+        root = np.linalg.cholesky(self.covariance_ + 1e-12 * np.eye(len(self.scores_)))
+        normal = np.random.default_rng(self.seed).standard_normal((DRAWS, len(self.scores_)))
+        return np.asarray(self.scores_ + normal @ root.T)
+
+    def ranking(self, interval: float = 0.95) -> dict[str, Any]:
+        """Things from the highest to the lowest: score and rank with their intervals, answers about each."""
+        draws = self.score_draws()
+        draws = draws - draws.mean(axis=1, keepdims=True)
+        centred = self.scores_ - self.scores_.mean()
+        ends = [(1 - interval) / 2, (1 + interval) / 2]
+        low, high = np.quantile(draws, ends, axis=0)
+        ranks = len(centred) - draws.argsort(axis=1).argsort(axis=1)
+        rank_low, rank_high = np.quantile(ranks, ends, axis=0, method="inverted_cdf").astype(np.int64)
+        order = np.argsort(-centred, kind="stable")
+        return {
+            "item": self.thing_vocabulary_.arrow.take(_places(order)),
+            "score": centred[order],
+            "low": np.minimum(low, centred)[order],
+            "high": np.maximum(high, centred)[order],
+            "rank_low": rank_low[order],
+            "rank_high": rank_high[order],
+            "n_labels": self.comparisons_[order],
+        }
+
+    def label_pieces(self, interval: float | None = None, size: int = PIECE) -> Iterator[dict[str, Any]]:
+        """One row a thing, best first: item, score, low, high, rank_low, rank_high, n_labels."""
+        del size
+        yield self.ranking(interval or 0.95)
+
+    def to_frame(self, interval: float | None = None) -> Any:
+        """The ranking, one row a thing, best first."""
+        from dissensus.models.base import make_frame
+
+        self._check_fitted()
+        columns = self.ranking(interval or 0.95)
+        order = np.argsort(-self.scores_, kind="stable")
+        return make_frame(columns | {"item": self.things_[order]}, self.frame_kind_)
+
+    def annotator_frame(self) -> dict[str, Any]:
+        """Columns about annotators: reliability (1: as usual, 0: says nothing), leaning to the left, ties."""
+        return {"reliability": self.own_[:, 0], "leaning": self.own_[:, 1], "ties": self.own_[:, 2]}
+
+    def _transform(self, new: Annotations, fitted: Self) -> None:
+        """Scores stay; pairs of things of the fit are answered by them, with effects from their labels."""
+        sides, things = sides_of(new)
+        code = fitted.thing_vocabulary_.codes(things)
+        if (code < 0).any():
+            raise DataError(
+                f"{things[int(np.flatnonzero(code < 0)[0])]!r} was not compared when the model was fitted; "
+                "fit with it"
+            )
+        self.sides_ = code[sides].astype(np.int64)
+        who = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
+        self.own_ = np.vstack([fitted.own_, fitted.crowd_])[who]
+        pairs = pairs_of(new, self.sides_, len(fitted.scores_))
+        ways = Ways(
+            fitted.scores_, np.zeros(new.n_items), self.own_, fitted.crowd_, fitted.spread_, np.ones(0)
+        )
+        for _ in range(20 * self.pair_effects):
+            ways = replace(pairs_given(pairs, ways), spread=fitted.spread_)
+        self.effects_ = ways.delta
+        self._answer()
+
+    # ---- keeping it -----------------------------------------------------------------------------------
+
+    def _state(self) -> tuple[Header, Arrays]:
+        facts, arrays = super()._state()
+        return facts, arrays | pack_ids("thing", self.thing_vocabulary_)
+
+    def _restore(self, facts: Header, arrays: Arrays) -> None:
+        super()._restore(facts, arrays)
+        self.thing_vocabulary_ = unpack_ids("thing", arrays)
+
+
+def _places(order: NDArray[np.int64]) -> Any:
+    from dissensus.data.vocabulary import places
+
+    return places(order)
+
+
+def sides_of(annotations: Annotations) -> tuple[NDArray[np.int64], Vocabulary]:
+    """(items, 2): which thing is on the left and on the right of each item, and the things."""
+    left, right = annotations.item_column("left"), annotations.item_column("right")
+    codes, things = encode(np.concatenate([left, right]), "thing")
+    if len(things) > MOST_THINGS:
+        raise DataError(
+            f"{len(things):,} things are compared, more than {MOST_THINGS:,}; rank a part of them"
+        )
+    return codes.reshape(2, -1).T.astype(np.int64), things
+
+
+def pairs_of(annotations: Annotations, sides: NDArray[np.int64], n_things: int) -> Pairs:
+    """The answers with the things they are about."""
+    names = [str(name) for name in annotations.classes]
+    won = np.array([{"left": 0.5, "right": -0.5}.get(name, 0.0) for name in names])
+    item = annotations.item.astype(np.int64)
+    left, right = sides[item].T
+    return Pairs(
+        left,
+        right,
+        item,
+        annotations.annotator.astype(np.int64),
+        won[annotations.label],
+        np.array([float(name == "tie") for name in names])[annotations.label],
+        (n_things, annotations.n_items, annotations.n_annotators),
+    )
