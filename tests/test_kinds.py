@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +172,15 @@ def test_real_labels_are_what_they_are(data_dir: Path, name: str, kind: str) -> 
 
 def test_annotations_built_from_arrays_guess_nothing() -> None:
     assert Annotations.from_arrays([0, 0], [0, 1], [1, 9]).label_type == "nominal"
+
+
+def test_the_page_on_kinds_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).resolve().parents[1] / "docs" / "kinds.md"
+    names: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S):
+        exec(compile(block, str(page), "exec"), names)
+    said = capsys.readouterr().out
+    assert said.startswith("ordinal\n0.66\n")

@@ -39,12 +39,17 @@ _CHOSEN = (("chosen", "rejected"), ("winner", "loser"), ("better", "worse"), ("p
 _LEFT = frozenset({"left", "a", "1", "first", "model_a", "option_a", "response_a", "candidate_a", "a1"})
 _RIGHT = frozenset({"right", "b", "2", "second", "model_b", "option_b", "response_b", "candidate_b", "a2"})
 _TIE = re.compile(r"(tie|ties|draw|drawn|equal|same|both|neither|none|no preference)\b.*|tie.*|0|=")
+_COMMON = frozenset({"a", "b", "first", "second"})  # columns that may be called so for other reasons
 NOBODY = "everybody"
 
 
 def looks_pairwise(names: Sequence[str]) -> bool:
     """Whether a table's columns are unmistakably those of comparisons."""
-    return _sides(names) is not None and (_winner(names) is not None or _chosen(names) is not None)
+    sides = _sides(names)
+    if sides is None or {side.strip().casefold() for side in sides} & _COMMON:
+        return False
+    plain = {name.strip().casefold() for name in names}
+    return _chosen(names) is not None or bool(plain & {"winner", "preference", "preferred", "verdict"})
 
 
 def _sides(names: Sequence[str]) -> tuple[str, str] | None:

@@ -111,7 +111,8 @@ def read_annotations(
         )
     else:
         table = open_table(source, format)
-        if label_type == "pairwise" or (label_type is None and not layout and looks_pairwise(table.columns)):
+        unsaid = label_type is None and layout is None and not columns.named
+        if label_type == "pairwise" or (unsaid and looks_pairwise(table.columns)):
             labels, names = read_pairs(table, columns, duplicates)
         else:
             labels, names = _read_table(table, columns, classes, duplicates, layout)
