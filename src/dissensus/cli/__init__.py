@@ -30,6 +30,7 @@ COMMANDS = (
     "report",
     "annotators",
     "judges",
+    "plan",
     "update",
     "select",
     "recover",

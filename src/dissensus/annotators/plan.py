@@ -1,0 +1,314 @@
+"""How many more labels, of which items, by whom; when to stop; and how to lay out the next study.
+
+The draws of a fitted :class:`~dissensus.HPGM` are possible answers of the population. With Y_m one of them,
+Ȳ_m their mean, the estimate's expected distance from the truth is what one more label would tell about Y_m:
+
+    loss_m = E KL(Y_m ‖ Ȳ_m) = H(Ȳ_m) − E H(Y_m).
+
+A label p of somebody in the population makes draws with much Y_mp likelier: weights ∝ Y_mp. The same formula
+over the weighted draws gives the loss afterwards, and the mean over p ~ Ȳ_m what to expect:
+
+    gain_m = loss_m − Σ_p Ȳ_mp loss_m(p).
+
+More labels ahead the loss falls as that of a Dirichlet would, loss · n / (n + j) after j labels, with n such
+that it is right for the first. Labels are given out where the next one gains most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.annotators.verdicts import ERROR, SPAM, annotator_verdicts
+from dissensus.errors import DataError, bad_parameter
+from dissensus.evaluation.agreement import krippendorff_alpha
+from dissensus.models.base import Model, make_frame
+from dissensus.models.hpgm.model import HPGM
+from dissensus.numerics import Array
+from dissensus.params import check_rules, integer, real
+
+__all__ = ["Design", "LabelPlan", "design_study", "plan_labels"]
+
+INTERVAL = 0.9
+DONE = 0.9  # share of the items that must have reached the target for the labelling to stop
+PIECE = 1 << 21  # numbers of draws worked on at a time
+LABELS_EACH = (1, 2, 3, 4, 6, 8, 12, 20)  # per item, in the designs compared
+SIMULATED, POSSIBLE, ALPHA_ITEMS, ALPHA_TIMES = 400, 600, 200, 40
+N_BOOT = 200
+FAR = 1e9
+_WIDTH = real(0.0, 1.0, open_low=True)
+_RULES = {"budget": integer(1)}
+
+
+# ---- what one more label is worth ---------------------------------------------------------------------
+
+
+def expected_loss(shares: NDArray[Any], weight: Array | None = None) -> Array:
+    """(M,): H(Ȳ) − E H(Y) over draws (D, M, P), which may have weights (D, M) in sum 1 over D."""
+    entropy = entropies(shares)
+    if weight is None:
+        return np.asarray(entropies(shares.mean(axis=0)) - entropy.mean(axis=0))
+    mean = np.einsum("dm,dmp->mp", weight, shares)
+    return np.asarray(entropies(mean) - (weight * entropy).sum(axis=0))
+
+
+def entropies(shares: NDArray[Any]) -> Array:
+    """−Σ_p Y log Y along the last axis."""
+    return np.asarray(-(shares * np.log(np.maximum(shares, 1e-12))).sum(axis=-1))
+
+
+def losses(shares: NDArray[Any]) -> tuple[Array, Array]:
+    """(M,) each: the expected loss now, and after one more label of somebody in the population."""
+    D, M, P = shares.shape
+    size = max(1, PIECE // (D * P))
+    parts = [_losses(shares[:, m : m + size].astype(np.float64)) for m in range(0, M, size)]
+    now, after = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return now, after
+
+
+def _losses(shares: Array) -> tuple[Array, Array]:
+    now, after = expected_loss(shares), np.zeros(shares.shape[1])
+    for p in range(shares.shape[2]):
+        chance = shares[:, :, p].mean(axis=0)
+        weight = shares[:, :, p] / np.maximum(shares[:, :, p].sum(axis=0), 1e-12)
+        after += chance * expected_loss(shares, weight)
+    return np.maximum(now, 0.0), np.clip(after, 0.0, now)
+
+
+def worth_of_losses(now: Array, after: Array) -> Array:
+    """(M,): n with now · n / (n + 1) = after."""
+    return np.asarray(np.where(now > after, after / np.maximum(now - after, 1e-12), FAR))
+
+
+def allocated(now: Array, worth: Array, budget: int) -> NDArray[np.int64]:
+    """(M,): how many of ``budget`` labels each item gets so that the expected loss falls most.
+
+    The j-th gains now · n / ((n + j)(n + j + 1)), j from 0: less every time, so giving each label where it
+    gains most is best, and all labels that gain at least some λ are given.
+    """
+
+    def wanted(gain: float) -> NDArray[np.int64]:
+        # (n + j)(n + j + 1) ≤ now · n / λ  ⇔  j ≤ √(¼ + now · n / λ) − ½ − n
+        return np.floor(np.sqrt(0.25 + now * worth / gain) - 0.5 - worth + 1).clip(0).astype(np.int64)
+
+    low, high = 1e-15, max(float((now / (worth + 1)).max()), 1e-14)
+    for _ in range(80):
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if wanted(middle).sum() > budget else (low, middle)
+    given = wanted(high)
+    gains = now * worth / ((worth + given) * (worth + given + 1))
+    rest = budget - int(given.sum())
+    while rest > 0:
+        best = np.argsort(-gains, kind="stable")[:rest]
+        given[best] += 1
+        gains[best] = (now * worth / ((worth + given) * (worth + given + 1)))[best]
+        rest = budget - int(given.sum())
+    return given
+
+
+# ---- a plan -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class LabelPlan:
+    """Which items to label further; one entry an item in every array, in the model's order."""
+
+    item: NDArray[Any]
+    n_labels: NDArray[np.int64]
+    n_more: NDArray[np.int64]  # labels to ask for
+    gain: Array  # nats by which the next label is expected to lower the loss
+    loss: Array  # expected KL of the estimate from the population's answer, now
+    loss_after: Array  # … and after the labels asked for
+    width: Array  # of the interval of the most probable class's share, now
+    width_after: Array
+    ask: NDArray[Any]  # annotators to ask, the most informative first; no spam, no systematic errors
+    target: float | None  # width of the intervals asked for
+    uniform_loss: float  # mean expected loss if the labels went to all items alike
+    alpha: tuple[float, float, float]  # Krippendorff's α and its interval
+    items_for_alpha: int | None  # items of this kind that a narrow enough interval of α takes
+    frame_kind: str = "pandas"
+
+    @property
+    def budget(self) -> int:
+        """All labels asked for."""
+        return int(self.n_more.sum())
+
+    @property
+    def stop(self) -> bool:
+        """Whether enough items have intervals as narrow as asked for."""
+        return self.target is not None and bool((self.width <= self.target).mean() >= DONE)
+
+    def columns(self) -> dict[str, Any]:
+        """The arrays by name."""
+        names = ("item", "n_labels", "n_more", "gain", "loss", "loss_after", "width", "width_after")
+        return {name: getattr(self, name) for name in names}
+
+    def to_frame(self) -> Any:
+        """A data frame, items to be asked about first."""
+        order = np.lexsort((-self.gain, -self.n_more))
+        return make_frame({name: values[order] for name, values in self.columns().items()}, self.frame_kind)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the items, as plain values."""
+        return {
+            "budget": self.budget,
+            "stop": self.stop,
+            "target_interval": self.target,
+            "loss": float(self.loss.mean()),
+            "loss_after": float(self.loss_after.mean()),
+            "uniform_loss": self.uniform_loss,
+            "width": float(self.width.mean()),
+            "width_after": float(self.width_after.mean()),
+            "alpha": self.alpha[0],
+            "alpha_interval": list(self.alpha[1:]),
+            "items_for_alpha": self.items_for_alpha,
+            "ask": [str(name) for name in self.ask],
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"LabelPlan({self.budget:,} labels for {(self.n_more > 0).sum():,} of {len(self.item):,} items)"
+        )
+
+
+def plan_labels(
+    model: Model,
+    *,
+    budget: int | None = None,
+    target_interval: float | None = None,
+    target_alpha_width: float | None = None,
+    interval: float = INTERVAL,
+) -> LabelPlan:
+    """Which items need further labels, how many, and by whom.
+
+    ``budget`` labels are given out where they gain most. With ``target_interval`` instead, each item gets
+    what makes the credible interval (of size ``interval``) of its first class so narrow. With both, the
+    budget goes to items that have not reached the target. ``target_alpha_width`` asks how many items it takes
+    for an interval of Krippendorff's α that wide.
+    """
+    posterior = _checked(model, budget, target_interval, target_alpha_width)
+    now, after = losses(posterior.share_draws_)
+    known = posterior.intervals(interval)
+    best = posterior.label_distributions_.argmax(axis=1)[:, None]
+    width = np.take_along_axis(known.high - known.low, best, axis=1)[:, 0]
+    worth = worth_of_losses(now, after)
+    # the variance of a Dirichlet worth v labels is as 1 / (v + 1): width · √((v + 1) / (v + 1 + j)) = target
+    goal = 1.0 if target_interval is None else target_interval
+    missing = np.ceil((known.worth + 1) * np.maximum((width / goal) ** 2 - 1, 0)).astype(np.int64)
+    if budget is None:
+        more = missing
+    else:
+        open_ones = np.ones(len(now), dtype=bool) if target_interval is None else missing > 0
+        more = allocated(np.where(open_ones, now, 0.0), worth, budget if open_ones.any() else 0)
+    found, labels = annotator_verdicts(posterior), posterior.training_labels()
+    alpha = alpha_interval(labels.counts, interval, posterior.seed)
+    wide = max(alpha[2] - alpha[1], 1e-12)
+    return LabelPlan(
+        item=posterior.items_,
+        n_labels=posterior.n_labels_,
+        n_more=more,
+        gain=now - after,
+        loss=now,
+        loss_after=now * worth / (worth + more),
+        width=width,
+        width_after=width * np.sqrt((known.worth + 1) / (known.worth + 1 + more)),
+        ask=_whom(found.annotator, found.verdict, found.information),
+        target=target_interval,
+        uniform_loss=float((now * worth / (worth + more.mean())).mean()),
+        alpha=alpha,
+        items_for_alpha=None
+        if target_alpha_width is None
+        # the interval narrows as 1 / √items
+        else int(np.ceil(len(now) * (wide / target_alpha_width) ** 2)),
+        frame_kind=posterior.frame_kind_,
+    )
+
+
+def _checked(
+    model: Model, budget: int | None, target_interval: float | None, target_alpha_width: float | None
+) -> HPGM:
+    """The model, if it has draws, and what is asked of the plan in order."""
+    if not isinstance(model, HPGM):
+        raise DataError(
+            f"plans come from the draws of HPGM, and {type(model).__name__} has none; fit an HPGM"
+        )
+    model._check_fitted()
+    if budget is None and target_interval is None and target_alpha_width is None:
+        raise bad_parameter("plan_labels", "budget", "given, or target_interval or target_alpha_width", None)
+    if budget is not None:
+        check_rules("plan_labels", _RULES, budget=budget)
+    for name, value in (("target_interval", target_interval), ("target_alpha_width", target_alpha_width)):
+        if value is not None and not _WIDTH.holds(value):
+            raise bad_parameter("plan_labels", name, _WIDTH.words, value)
+    return model
+
+
+def _whom(annotator: NDArray[Any], verdict: NDArray[Any], information: Array) -> NDArray[Any]:
+    """Annotators whose labels help, the most informative first."""
+    useful = (verdict != SPAM) & (verdict != ERROR)
+    order = np.argsort(-information, kind="stable")
+    return np.asarray(annotator[order[useful[order]]])
+
+
+def alpha_interval(counts: NDArray[Any], size: float, seed: int) -> tuple[float, float, float]:
+    """Krippendorff's α of (items, classes) counts, and what items drawn again leave between two quantiles."""
+    rng = np.random.default_rng([seed, 1 << 24])
+    again = [krippendorff_alpha(counts[rng.integers(len(counts), size=len(counts))]) for _ in range(N_BOOT)]
+    low, high = np.nanquantile(again, [(1 - size) / 2, (1 + size) / 2]) if again else (np.nan, np.nan)
+    return krippendorff_alpha(counts), float(low), float(high)
+
+
+# ---- the next study -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Design:
+    """A study of so many items with so many labels each, and what to expect of it."""
+
+    n_items: int
+    labels_each: int
+    loss: float  # expected KL of the refined distributions from the population's
+    alpha_width: float  # of a 90 % interval of Krippendorff's α
+
+
+def design_study(
+    model: Model, budget: int, labels_each: Sequence[int] = LABELS_EACH, *, seed: int = 0
+) -> list[Design]:
+    """Ways to spend ``budget`` labels on new items of the pilot's kind: many items, or many labels each.
+
+    Possible items are drawn from the pilot's; labels are drawn for them, and what is then known of them is
+    compared with what they are.
+    """
+    posterior = _checked(model, budget, None, None)
+    rng = np.random.default_rng([seed, 1 << 25])
+    shares = posterior.share_draws_
+    D, M = shares.shape[:2]
+    pick = rng.integers(D, size=SIMULATED + POSSIBLE), rng.integers(M, size=SIMULATED + POSSIBLE)
+    atoms = shares[pick].astype(np.float64)
+    truth, possible = atoms[:SIMULATED], np.maximum(atoms[SIMULATED:], 1e-12)
+    truth = truth / truth.sum(axis=1, keepdims=True)
+    found = []
+    for each in labels_each:
+        if each > budget:
+            continue
+        counts = rng.multinomial(each, truth)
+        # P(item is like possible i | labels) ∝ Π_p Y_ip^{c_p}
+        logs = counts @ np.log(possible).T
+        chances = np.exp(logs - logs.max(axis=1, keepdims=True))
+        estimate = chances / chances.sum(axis=1, keepdims=True) @ possible
+        loss = (truth * np.log(np.maximum(truth, 1e-12) / np.maximum(estimate, 1e-12))).sum(axis=1).mean()
+        spread = _alpha_spread(truth, each, rng) if each > 1 else float("nan")
+        # 90 % of a normal distribution lie within 1.645 standard deviations
+        width = 2 * 1.645 * spread * np.sqrt(ALPHA_ITEMS / (budget // each))
+        found.append(Design(budget // each, each, float(loss), float(width)))
+    return found
+
+
+def _alpha_spread(truth: Array, each: int, rng: np.random.Generator) -> float:
+    """Standard deviation of α over studies of ALPHA_ITEMS items with so many labels each."""
+    studies = [truth[rng.integers(len(truth), size=ALPHA_ITEMS)] for _ in range(ALPHA_TIMES)]
+    return float(np.nanstd([krippendorff_alpha(rng.multinomial(each, study)) for study in studies], ddof=1))

@@ -1,0 +1,108 @@
+"""``dissensus plan``: how many more labels, of which items, by whom, and when to stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dissensus.cli.app import app, example
+from dissensus.cli.options import Json, LabelsOrRun, Reading, unbundled
+from dissensus.cli.settings import ALL_CORES, Jobs, Seed
+from dissensus.cli.terminal import count, say, show_json, show_table
+
+if TYPE_CHECKING:
+    from dissensus.annotators.plan import Design, LabelPlan
+
+SHOWN, ASKED = 10, 8  # items and annotators named
+
+
+@app.command(
+    epilog=example("dissensus plan votes.csv --budget 500", "dissensus plan refined --target-interval 0.2")
+)
+@unbundled
+def plan(
+    place: LabelsOrRun,
+    reading: Reading,
+    budget: Annotated[
+        int | None, typer.Option("--budget", metavar="N", help="Labels that can be paid for.")
+    ] = None,
+    target_interval: Annotated[
+        float | None,
+        typer.Option(
+            "--target-interval",
+            metavar="WIDTH",
+            help="Wanted width of intervals of an item's first class.",
+        ),
+    ] = None,
+    target_alpha_width: Annotated[
+        float | None,
+        typer.Option("--target-alpha-width", metavar="WIDTH", help="Wanted width of the interval of α."),
+    ] = None,
+    interval: Annotated[float, typer.Option("--interval", metavar="SHARE", help="Size of intervals.")] = 0.9,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write a row an item: .csv, .jsonl, .parquet."),
+    ] = None,
+    seed: Seed = 0,
+    jobs: Jobs = ALL_CORES,
+    as_json: Json = False,
+) -> None:
+    """Plan further labels: which items gain most, whom to ask, when to stop, how to lay out a new study."""
+    from dissensus.annotators.plan import design_study, plan_labels
+    from dissensus.io.write import write_table
+    from dissensus.models.base import make_frame
+    from dissensus.workflow import posterior_of
+
+    model, _ = posterior_of(place, reading.read, seed=seed, n_jobs=jobs)
+    found = plan_labels(
+        model,
+        budget=budget,
+        target_interval=target_interval,
+        target_alpha_width=target_alpha_width,
+        interval=interval,
+    )
+    designs = design_study(model, budget or max(found.budget, 1), seed=seed)
+    if output is not None:
+        write_table(make_frame(found.columns(), "pyarrow"), output)
+    if as_json:
+        show_json(found.to_dict() | {"designs": [vars(design) for design in designs]})
+        return
+    _show(found)
+    _show_designs(designs, budget or found.budget)
+    if output is not None:
+        say(f"Wrote {output}: {count(len(found.item), 'item')}")
+
+
+def _show(found: LabelPlan) -> None:
+    if found.stop:
+        reached = (found.width <= (found.target or 1)).mean()
+        say(f"Enough: {reached:.0%} of the items are as sure as asked for")
+    asked = int((found.n_more > 0).sum())
+    say(
+        f"{count(found.budget, 'label')} for {count(asked, 'item')}: expected KL from the population "
+        f"{found.loss.mean():.4f} now, {found.loss_after.mean():.4f} afterwards "
+        f"({found.uniform_loss:.4f} if all items got the same); intervals {found.width.mean():.2f} wide now, "
+        f"{found.width_after.mean():.2f} afterwards"
+    )
+    if found.items_for_alpha is not None:
+        low, high = found.alpha[1:]
+        needed = count(found.items_for_alpha, "item")
+        say(f"α lies between {low:.3f} and {high:.3f}; the width asked for takes {needed}")
+    if len(found.ask):
+        say(f"Whom to ask: {', '.join(map(str, found.ask[:ASKED]))}{', …' * (len(found.ask) > ASKED)}")
+    order = [m for m in (-found.gain * (found.n_more > 0)).argsort(kind="stable")[:SHOWN] if found.n_more[m]]
+    rows = [
+        [str(found.item[m]), int(found.n_labels[m]), int(found.n_more[m]), found.gain[m], found.width[m]]
+        for m in order
+    ]
+    if rows:
+        show_table("Items that gain most", ["item", "labels", "more", "gain (nats)", "interval"], rows)
+
+
+def _show_designs(designs: list[Design], budget: int) -> None:
+    rows = [[one.n_items, one.labels_each, one.loss, one.alpha_width] for one in designs]
+    if rows:
+        title = f"A new study of such items with {count(budget, 'label')}"
+        show_table(title, ["items", "labels each", "expected KL", "width of α's interval"], rows)

@@ -1,0 +1,213 @@
+"""Plans: gains against enumeration and the Dirichlet's closed form, giving out against plain greed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import digamma
+
+import dissensus as ds
+from cli_help import run
+from dissensus.annotators.plan import allocated, losses, worth_of_losses
+from dissensus.errors import DataError, ParameterError
+from experiments.planted_crowds import SPAM, planted
+
+
+def entropy(p):
+    return -sum(x * np.log(x) for x in p if x > 0)
+
+
+def loss_of(draws, weight):
+    """E KL(Y ‖ Ȳ), draw by draw."""
+    mean = sum(w * y for w, y in zip(weight, draws, strict=True))
+    return sum(w * (y * np.log(y / mean)).sum() for w, y in zip(weight, draws, strict=True))
+
+
+def test_the_gain_of_a_label_by_enumeration():
+    rng = np.random.default_rng(0)
+    draws = rng.dirichlet([1, 2, 0.5], size=(7, 4))
+    now, after = losses(draws.astype(np.float32))
+    for m in range(4):
+        mine, even = draws[:, m], np.full(7, 1 / 7)
+        expected = 0.0
+        for p in range(3):
+            weight = mine[:, p] / mine[:, p].sum()
+            expected += mine[:, p].mean() * loss_of(mine, weight)
+        assert now[m] == pytest.approx(loss_of(mine, even), rel=1e-4)
+        assert after[m] == pytest.approx(expected, rel=1e-4)
+
+
+def dirichlet_loss(alpha):
+    """H(mean) − E H(Y), E H = ψ(A + 1) − Σ α/A ψ(α + 1)."""
+    alpha = np.asarray(alpha, dtype=float)
+    total = alpha.sum()
+    return entropy(alpha / total) - (digamma(total + 1) - (alpha / total * digamma(alpha + 1)).sum())
+
+
+def test_the_gain_of_a_label_of_a_dirichlet():
+    alpha = np.array([4.0, 2.0, 2.0])
+    draws = np.random.default_rng(1).dirichlet(alpha, size=(60_000, 1))
+    now, after = losses(draws)
+    expected = sum(a / alpha.sum() * dirichlet_loss(alpha + np.eye(3)[p]) for p, a in enumerate(alpha))
+    assert now[0] == pytest.approx(dirichlet_loss(alpha), rel=0.02)
+    assert after[0] == pytest.approx(expected, rel=0.02)
+    # a Dirichlet's loss falls about as 1 / (labels it is worth)
+    assert worth_of_losses(now, after)[0] == pytest.approx(alpha.sum(), rel=0.15)
+
+
+@pytest.mark.parametrize("budget", [1, 7, 40, 500])
+def test_labels_go_where_the_next_one_gains_most(budget):
+    rng = np.random.default_rng(budget)
+    now, worth = rng.random(9), 10 * rng.random(9) + 0.1
+    given = np.zeros(9, int)
+    for _ in range(budget):
+        given[np.argmax(now * worth / ((worth + given) * (worth + given + 1)))] += 1
+    found = allocated(now, worth, budget)
+    assert found.sum() == budget
+    after = [(now * worth / (worth + some)).sum() for some in (given, found)]
+    assert after[1] == pytest.approx(after[0], rel=1e-12)
+
+
+def test_items_of_which_all_is_known_get_nothing():
+    assert allocated(np.array([0.0, 0.1, 0.0]), np.array([3.0, 3.0, 3.0]), 5).tolist() == [0, 5, 0]
+
+
+# ---- plans of a fitted model --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    return planted(3, n_annotators=30, labels_each=40, spammers=0.1, accuracy=0.9)
+
+
+@pytest.fixture(scope="module")
+def model(crowd):
+    return ds.HPGM(n_chains=2, n_sweeps=60, n_jobs=1).fit(crowd.annotations)
+
+
+def test_a_budget_is_spent_and_lowers_the_loss(crowd, model):
+    plan = ds.plan_labels(model, budget=100)
+    assert plan.n_more.sum() == 100 == plan.budget
+    assert (plan.loss_after[plan.n_more > 0] < plan.loss[plan.n_more > 0]).all()
+    assert plan.loss_after.mean() < plan.uniform_loss < plan.loss.mean()
+    # whoever is asked for a label is asked about an item that gains at least as much as those left out
+    assert plan.gain[plan.n_more > 0].min() >= plan.gain[plan.n_more == 0].max() - 1e-9
+    called = ds.annotator_verdicts(model).verdict == "spam"
+    assert not set(plan.ask) & set(crowd.annotations.annotators[called])
+    frame = plan.to_frame()
+    assert frame["n_more"].is_monotonic_decreasing
+    assert list(frame.columns)[:3] == ["item", "n_labels", "n_more"]
+
+
+def test_a_width_that_is_reached_needs_nothing(model):
+    plan = ds.plan_labels(model, target_interval=1.0)
+    assert plan.stop
+    assert plan.budget == 0
+    narrow = ds.plan_labels(model, target_interval=0.1)
+    assert not narrow.stop
+    assert (narrow.width_after <= 0.1 + 1e-9).all()
+    # with both, nothing goes to items that are sure enough
+    both = ds.plan_labels(model, target_interval=0.1, budget=50)
+    assert both.budget == 50
+    assert (both.n_more[both.width <= 0.1] == 0).all()
+
+
+def test_items_for_a_narrow_alpha_grow_with_the_square(model):
+    plan = ds.plan_labels(model, target_alpha_width=0.01)
+    width = plan.alpha[2] - plan.alpha[1]
+    assert plan.items_for_alpha == int(np.ceil(len(plan.item) * (width / 0.01) ** 2))
+    assert plan.alpha[1] < plan.alpha[0] < plan.alpha[2]
+
+
+def test_a_study_of_many_labels_each_knows_its_few_items_well(model):
+    designs = ds.design_study(model, 600, (1, 3, 10, 700))
+    assert [(one.n_items, one.labels_each) for one in designs] == [(600, 1), (200, 3), (60, 10)]
+    assert designs[0].loss > designs[1].loss > designs[2].loss > 0
+    assert np.isnan(designs[0].alpha_width)
+
+
+def test_what_cannot_be_planned(crowd, model):
+    with pytest.raises(DataError, match="plans come from the draws of HPGM"):
+        ds.plan_labels(ds.MajorityVote().fit(crowd.annotations), budget=5)
+    with pytest.raises(ParameterError, match="'budget' parameter of plan_labels must be given"):
+        ds.plan_labels(model)
+    with pytest.raises(ParameterError, match="'budget' parameter"):
+        ds.plan_labels(model, budget=0)
+    with pytest.raises(ParameterError, match="'target_interval' parameter"):
+        ds.plan_labels(model, target_interval=0.0)
+
+
+def test_more_labels_make_narrower_intervals_about_as_foreseen():
+    # labels that the plan asks for come in; the loss then stated is about the one that was promised
+    whole = planted(
+        5, n_annotators=30, labels_each=80, labels_per_item=12, spammers=0.0, accuracy=0.8
+    ).annotations
+    place = np.arange(whole.n_labels) - whole.item_pointers[whole.item]
+    first = whole.take_rows(place < 4)
+    fitted = ds.HPGM(n_chains=2, n_sweeps=80, n_jobs=1).fit(first)
+    plan = ds.plan_labels(fitted, budget=2 * whole.n_items)
+    taken = np.minimum(4 + plan.n_more, 12)
+    later = ds.HPGM(n_chains=2, n_sweeps=80, n_jobs=1).fit(whole.take_rows(place < taken[whole.item]))
+    now = losses(later.share_draws_)[0].mean()
+    assert now < plan.loss.mean()
+    assert 0.4 < now / plan.loss_after.mean() < 2.5
+
+
+# ---- the commands -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(crowd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    known = crowd.annotations
+    names = np.array(["a", "b", "c", "d"])[known.label]
+    lines = [f"i{m},w{n},{p}" for m, n, p in zip(known.item, known.annotator, names, strict=True)]
+    head = "item,annotator,label\n"
+    Path("old.csv").write_text(head + "\n".join(lines[:-60]) + "\n")
+    Path("new.csv").write_text(head + "\n".join(lines[-60:]) + "\n")
+    settings = ["--set", "n_sweeps=40", "--set", "n_chains=2"]
+    run("fit", "old.csv", "-m", "hpgm", *settings, "--test-size", 0, "--no-report", "-o", "run")
+    return tmp_path
+
+
+def test_a_run_is_judged_planned_shown_and_updated(place):
+    text = run("annotators", "run", "-o", "who.csv").stdout
+    assert "typical" in text
+    assert Path("who.csv").read_text().startswith('"annotator"')
+    plan = json.loads(run("plan", "run", "--budget", 30, "--json").stdout)
+    assert plan["budget"] == 30
+    assert plan["designs"][0]["n_items"] == 30
+    assert "Items that gain most" in run("plan", "run", "--budget", 30, "-o", "plan.csv").stdout
+    run("report", "run", "-o", "page.html")
+    before = Path("run/labels.csv").read_bytes()
+    said = run("update", "run", "new.csv", "-o", "later", "--no-report").stdout
+    assert "60 labels added, 1,200 in all" in said
+    assert Path("run/labels.csv").read_bytes() == before
+    summary = json.loads(Path("later/summary.json").read_text())
+    assert summary["updated"]["n_labels"] == 1140
+    run("update", "run", "new.csv", "--no-report")
+    assert Path("run/labels.csv").read_bytes() == Path("later/labels.csv").read_bytes()
+    model = ds.load("run/model.safetensors")
+    assert model.training_labels().n_labels == 1200
+
+
+def test_what_cannot_be_updated_is_said_in_a_line(place):
+    run("fit", "old.csv", "-m", "majority", "--test-size", 0, "--no-report", "-o", "votes")
+    for words in (["update", "votes", "new.csv"], ["plan", "votes", "--budget", 3], ["annotators", "votes"]):
+        assert "majority" in run(*words, code=2).stderr.lower()
+    Path("odd.csv").write_text("item,annotator,label\ni1,w1,zebra\n")
+    before = Path("run/summary.json").read_bytes()
+    assert "zebra" in run("update", "run", "odd.csv", code=2).stderr
+    assert Path("run/summary.json").read_bytes() == before
+    assert "budget" in run("plan", "run", code=2).stderr
+
+
+def test_spammers_are_not_asked(crowd, model):
+    labels = crowd.annotations
+    verdict = ds.annotator_verdicts(labels, model).verdict
+    asked = set(ds.plan_labels(model, budget=3).ask)
+    assert (verdict[crowd.kind == SPAM] == "spam").any()
+    assert asked.isdisjoint(set(labels.annotators[verdict == "spam"]))
