@@ -6,7 +6,7 @@ time, given out by ``plan_labels`` from a fit to what is there. *Oracle*: the sa
 actual KL from the reserved labels. On simulated crowds the truth is known, and what the plan promises is
 compared with it.
 
-Run as ``python -m experiments.plan [--data DIR] [-o FILE]``.
+Run as ``python -m experiments.plan [--items N] [--splits N] [--data DIR] [-o FILE]``.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from dissensus.data.annotations import Annotations
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
 from dissensus.paper.tables import line, table, yes
-from experiments.common import write_page
+from experiments.common import command_line, write_files
 
 COMMAND = "python -m experiments.plan"
 FIT: dict[str, Any] = {"n_chains": 2, "n_sweeps": 100, "n_jobs": 1}
 SETS = {"nli_variation": (25, 16), "tweet_sensitivity": (6, 8)}  # labels reserved, and in the pool
-N_ITEMS, SPLITS, START, STEP, END, GOAL = 250, 2, 2, 0.5, 6, 0.65
-TARGETS, N_SIMULATED = (0.3, 0.2), 3
+START, STEP, END, GOAL = 2, 0.5, 6, 0.65  # labels an item, and the share of them that should do
+TARGETS = (0.3, 0.2)
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Replay:
         return np.asarray((self.truth * np.log(np.maximum(self.truth, 1e-12) / estimate)).sum(axis=1))
 
 
-def replay_of(labels: Annotations, reserved: int, pool: int, seed: int) -> Replay:
+def replay_of(labels: Annotations, reserved: int, pool: int, seed: int, n_items: int) -> Replay:
     """Some items with enough labels; of each, so many reserved and so many in a pool."""
     rng = np.random.default_rng(seed)
     enough = np.flatnonzero(np.bincount(labels.item) >= reserved + pool)
-    chosen = np.sort(rng.permutation(enough)[:N_ITEMS])
+    chosen = np.sort(rng.permutation(enough)[:n_items])
     new = np.full(labels.n_items, -1)
     new[chosen] = np.arange(len(chosen))
     rows = np.flatnonzero(new[labels.item] >= 0)
@@ -121,10 +121,10 @@ def mean_curve(curves: Sequence[dict[float, float]]) -> dict[float, float]:
     return {round(float(r), 2): float(k) for r, k in rounds}
 
 
-def section(name: str, data: Path) -> str:
+def section(name: str, data: Path, n_items: int, splits: int) -> str:
     """One dataset's curves."""
     labels = ds.read_annotations(next((data / name).glob("annotations.csv*")))
-    replays = [replay_of(labels, *SETS[name], seed) for seed in range(SPLITS)]
+    replays = [replay_of(labels, *SETS[name], seed, n_items) for seed in range(splits)]
     same = mean_curve([even(one, s) for s, one in enumerate(replays)])
     plan = mean_curve([adaptive(one, s) for s, one in enumerate(replays)])
     oracle = mean_curve([adaptive(one, s, oracle=True) for s, one in enumerate(replays)])
@@ -135,19 +135,19 @@ def section(name: str, data: Path) -> str:
     )
     goal, share = same[END], needed(plan, same[END]) / END
     return SECTION.format(
-        name=name, reserved=SETS[name][0], n_items=N_ITEMS, splits=SPLITS, curves=curves, end=END, goal=goal,
+        name=name, reserved=SETS[name][0], n_items=n_items, splits=splits, curves=curves, end=END, goal=goal,
         share=share, oracle=needed(oracle, goal) / END, asked=GOAL, held=yes(share <= GOAL),
     )  # fmt: skip
 
 
-def promises() -> str:
+def promises(n: int) -> str:
     """Simulated crowds labelled until the rule says stop: what it promised, and what is true."""
     lines = []
     for target in TARGETS:
         promised, actual, inside, asked = [], [], [], []
-        for seed in range(N_SIMULATED):
+        for seed in range(n):
             crowd = ds.simulate(150, 60, 3, labels_per_item=20, seed=seed)
-            replay = replay_of(crowd.annotations, 1, 19, seed)
+            replay = replay_of(crowd.annotations, 1, 19, seed, crowd.annotations.n_items)
             truth = crowd.population_by_load[: len(replay.pool)]
             taken = np.full(len(replay.pool), START)
             for _ in range(12):
@@ -201,17 +201,25 @@ items of ten have intervals as narrow as asked for, or labels run out.
 """
 
 
-def page(data: Path) -> str:
+def page(data: Path, n_items: int, splits: int) -> str:
     """The whole page."""
-    sections = "\n".join(section(name, data) for name in SETS)
+    sections = "\n".join(section(name, data, n_items, splits) for name in SETS)
     return PAGE.format(
-        command=COMMAND, version=__version__, sections=sections, n=N_SIMULATED, promises=promises()
+        command=f"{COMMAND} --items {n_items} --splits {splits}",
+        version=__version__,
+        sections=sections,
+        n=splits,
+        promises=promises(splits),
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the page, whole or not at all."""
-    write_page(COMMAND, "labelling replayed", page, "docs/results/plan.md", arguments)
+    parser = command_line(COMMAND, "labelling replayed", "docs/results/plan.md")
+    parser.add_argument("--items", type=int, default=250, help="items of a replay")
+    parser.add_argument("--splits", type=int, default=3, help="random splits, and simulated crowds")
+    options = parser.parse_args(arguments)
+    write_files(options.output, page(options.data, options.items, options.splits))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Are verdicts on annotators calibrated? Over planted crowds of many kinds, clean crowds, and real ones.
 
-Run as ``python -m experiments.verdicts [--data DIR] [-o FILE]``; without data the real crowds are left out.
+Run as ``python -m experiments.verdicts [--crowds N] [--data DIR] [-o FILE]``; without data real crowds are
+left out.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from dissensus.annotators.verdicts import VERDICTS, AnnotatorVerdicts, annotator
 from dissensus.data.annotations import Annotations
 from dissensus.numerics import Array
 from dissensus.paper.tables import line, table, yes
-from experiments.common import write_page
+from experiments.common import command_line, write_files
 from experiments.planted_crowds import LABELS_EACH, SPAM, STRATEGIES, Planted, many_kinds, planted
 
 COMMAND = "python -m experiments.verdicts"
-N_PLANTED, N_CLEAN, N_SHUFFLED = 48, 50, 3
+N_CROWDS = 50  # planted ones, and clean ones
 FIT: dict[str, Any] = {"n_chains": 2, "n_sweeps": 100, "n_jobs": 1}
 BINS = (0.0, 0.01, 0.1, 0.5, 0.9, 0.99, 1.0)
 GOLD_SETS = (
@@ -104,11 +105,9 @@ def by_kind(found: Found) -> str:
 # ---- clean crowds and controls ------------------------------------------------------------------------
 
 
-def clean() -> tuple[int, int, int]:
+def clean(n: int) -> tuple[int, int, int]:
     """Annotators of simulated crowds without spammers: all, called spam, and in the first five crowds."""
-    called = [
-        (one.verdict == SPAM) for one in (judged(ds.simulate(seed=s).annotations) for s in range(N_CLEAN))
-    ]
+    called = [(one.verdict == SPAM) for one in (judged(ds.simulate(seed=s).annotations) for s in range(n))]
     return sum(map(len, called)), int(sum(one.sum() for one in called)), int(sum(c.sum() for c in called[:5]))
 
 
@@ -128,12 +127,12 @@ def renamed(labels: Annotations, rng: np.random.Generator) -> Annotations:
     )
 
 
-def controls() -> str:
+def controls(n: int) -> str:
     """Verdicts where labels have nothing to do with items, and where ids have nothing to do with people."""
     lines = []
     for what, change in (("labels shuffled within annotators", shuffled), ("ids shuffled", renamed)):
         counts = dict.fromkeys(VERDICTS, 0)
-        for seed in range(N_SHUFFLED):
+        for seed in range(n):
             crowd = planted(100 + seed, labels_each=50, spammers=0.1, group=0.15)
             for verdict, n in judged(change(crowd.annotations, np.random.default_rng(seed))).counts().items():
                 counts[verdict] += n
@@ -230,17 +229,17 @@ hs_brexit: {brexit}.
 """
 
 
-def page(data: Path) -> str:
+def page(data: Path, n: int) -> str:
     """The whole page; ``data`` may be missing."""
-    found = [(crowd, judged(crowd.annotations)) for crowd in many_kinds(N_PLANTED)]
+    found = [(crowd, judged(crowd.annotations)) for crowd in many_kinds(n)]
     right, n_called = precision(found)
-    n_all, n_wrong, n_first = clean()
+    n_all, n_wrong, n_first = clean(n)
     text = PAGE.format(
-        command=COMMAND,
+        command=f"{COMMAND} --crowds {n}",
         version=__version__,
         chains=FIT["n_chains"],
         sweeps=FIT["n_sweeps"],
-        n_planted=N_PLANTED,
+        n_planted=n,
         calibration=calibration(found),
         n_called=n_called,
         precision=right,
@@ -248,14 +247,14 @@ def page(data: Path) -> str:
         by_labels=recall(found, "labels_each", LABELS_EACH),
         by_strategy=recall(found, "strategy", STRATEGIES),
         by_kind=by_kind(found),
-        n_clean=N_CLEAN,
-        last=N_CLEAN - 1,
+        n_clean=n,
+        last=n - 1,
         n_wrong=n_wrong,
         n_all=n_all,
         n_first=n_first,
         wrong=n_wrong / n_all,
         clean_held=yes(n_wrong <= 0.01 * n_all),
-        controls=controls(),
+        controls=controls(max(1, n // 16)),
     )
     return text + (real(data) if (data / GOLD_SETS[0]).is_dir() else "")
 
@@ -272,7 +271,10 @@ def real(data: Path) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the page, whole or not at all."""
-    write_page(COMMAND, "verdicts on annotators", page, "docs/results/verdicts.md", arguments)
+    parser = command_line(COMMAND, "verdicts on annotators", "docs/results/verdicts.md")
+    parser.add_argument("--crowds", type=int, default=N_CROWDS, help="planted crowds, and clean ones")
+    options = parser.parse_args(arguments)
+    write_files(options.output, page(options.data, options.crowds))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -142,9 +143,7 @@ def test_what_cannot_be_planned(crowd, model):
 
 def test_more_labels_make_narrower_intervals_about_as_foreseen():
     # labels that the plan asks for come in; the loss then stated is about the one that was promised
-    whole = planted(
-        5, n_annotators=30, labels_each=80, labels_per_item=12, spammers=0.0, accuracy=0.8
-    ).annotations
+    whole = planted(5, n_annotators=30, labels_each=80, labels_per_item=12, spammers=0.0).annotations
     place = np.arange(whole.n_labels) - whole.item_pointers[whole.item]
     first = whole.take_rows(place < 4)
     fitted = ds.HPGM(n_chains=2, n_sweeps=80, n_jobs=1).fit(first)
@@ -154,6 +153,14 @@ def test_more_labels_make_narrower_intervals_about_as_foreseen():
     now = losses(later.share_draws_)[0].mean()
     assert now < plan.loss.mean()
     assert 0.4 < now / plan.loss_after.mean() < 2.5
+
+
+@pytest.mark.parametrize("page", ["annotators", "plan"])
+def test_the_python_of_the_pages_runs(page):
+    text = (Path(__file__).resolve().parents[1] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
+    assert "HPGM" in code
+    exec(compile(code, f"docs/{page}.md", "exec"), {})
 
 
 # ---- the commands -------------------------------------------------------------------------------------
