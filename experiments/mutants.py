@@ -344,14 +344,14 @@ OURS = [
         "guided/guides.py",
         "softmax_rows(log_likelihood + log_chances(self.clusters.shares))",
         "softmax_rows(log_likelihood)",
-        "test_guided.py",
+        "test_guided.py -k by_hand",
     ),
     Mutant(
         "projection outside without π",
         "guided/guides.py",
         ".reshape(-1, K, L) + log_pi, axis=2)",
         ".reshape(-1, K, L), axis=2)",
-        "test_guided.py",
+        "test_guided.py -k by_hand",
     ),
     # ---- measures and the evaluation
     Mutant(
@@ -387,14 +387,14 @@ OURS = [
         "selection/criteria.py",
         " + safe_log(known.omega)[z[labelling]].sum()",
         "",
-        "test_selection.py",
+        "test_search_parts.py",
     ),
     Mutant(
         "BIC: annotators' shares by items",
         "selection/criteria.py",
         "(L - 1) * np.log(N)",
         "(L - 1) * np.log(M)",
-        "test_selection.py",
+        "test_search_parts.py",
     ),
     Mutant(
         "the simulator's population ignores Ω",
