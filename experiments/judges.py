@@ -270,8 +270,8 @@ HIDDEN = """
 ## Hidden labels of humans
 
 A fifth of the humans' labels hidden; −log P(label | item) in nats, HPGM with {chains} chains. The gap is
-what HPGM with judges as informants (`represent={{"kind": "human"}}`) gains over the best of the others, paired
-over items."""
+what HPGM with judges as informants (`represent={{"kind": "human"}}`) gains over the best of the others,
+paired over items."""
 
 
 def page(data: Path, done: Finished) -> str:
