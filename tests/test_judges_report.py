@@ -272,6 +272,32 @@ def test_a_newcomers_table_goes_through_in_one_command(tmp_path):
     assert json.loads(run("judges", file, "--json").stdout) == everything
 
 
+def test_a_finished_run_has_the_same_judges_as_its_file(tmp_path):
+    file = write_table(tmp_path / "votes.csv", humans_and_judges(0, 60), "item,annotator,label")
+    quick = [
+        "--model",
+        "hpgm",
+        "--set",
+        "n_sweeps=10",
+        "--set",
+        "n_chains=1",
+        "--no-report",
+        "--test-size",
+        "0",
+    ]
+    run("fit", file, *quick, "-o", tmp_path / "run")
+    kinds = tmp_path / "kinds.csv"
+    names = [f"{kind}{i}" for kind in ("human", "judge") for i in range(5)]
+    rows = [f"{name},{'llm' if name.startswith('judge') else 'human'}" for name in names]
+    kinds.write_text("\n".join(["annotator,kind", *rows]) + "\n")
+    places = (file, tmp_path / "run")
+    found = [json.loads(run("judges", place, "--annotators", kinds, "--json").stdout) for place in places]
+    assert found[0] == found[1]
+    assert found[0]["found_by"] == "by the column kind"
+    run("fit", file, "--model", "empirical", "--no-report", "--test-size", "0", "-o", tmp_path / "counts")
+    assert "does not keep its labels" in failure("judges", tmp_path / "counts")
+
+
 def test_wrong_settings_are_one_line(tmp_path):
     file = write_table(tmp_path / "votes.csv", humans_and_judges(0, 60), "item,annotator,label")
     assert "epsilon" in failure("judges", file, "--epsilon", "2")

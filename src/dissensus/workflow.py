@@ -29,6 +29,7 @@ from dissensus.errors import DataError, ParameterError, bad_parameter
 from dissensus.evaluation.gold import GoldAccuracy, gold_accuracy, judged_items, right_rows
 from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
+from dissensus.io.read import with_side_tables
 from dissensus.io.results import (
     check_output,
     is_ours,
@@ -457,6 +458,19 @@ def posterior_of(
             "run of the model hpgm"
         )
     return model, model.training_labels()
+
+
+def labels_of(
+    place: Path, read: Callable[[Path], Annotations], items: Path | None, annotators: Path | None
+) -> Annotations:
+    """The labels of a file, or those that a finished run keeps, with these tables joined."""
+    if not is_run(place):
+        return read(place)
+    saved = open_run(place)
+    if not isinstance(saved.model, HPGM):
+        raise DataError(f"{place}: {title_of(saved.model)} does not keep its labels; name their file")
+    names = "item", "annotator"
+    return with_side_tables(saved.model.training_labels(), items, annotators, None, names, False)
 
 
 def opened(

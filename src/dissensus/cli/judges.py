@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dissensus.cli.app import app, example
-from dissensus.cli.options import Json, LabelFile, Reading, unbundled
+from dissensus.cli.options import Json, LabelsOrRun, Reading, unbundled
 from dissensus.cli.terminal import count, note, say, show_json, show_table
 from dissensus.execution.progress import shown
 
@@ -24,12 +24,13 @@ RATES_SHOWN = 40
     epilog=example(
         "dissensus judges votes.csv --annotators annotators.csv",
         "dissensus judges votes.csv --judges 'gpt*' --epsilon 0.2 --label-type ordinal -o judges.csv",
+        "dissensus judges refined --annotators annotators.csv",
         "dissensus judges votes.csv --judges kind=llm --annotators who.csv --items texts.csv --by topic",
     )
 )
 @unbundled
 def judges(
-    file: LabelFile,
+    place: LabelsOrRun,
     reading: Reading,
     judges: Annotated[
         list[str],
@@ -67,9 +68,10 @@ def judges(
     as_json: Json = False,
 ) -> None:
     """May a judge replace a human, how does it differ, and how many votes is a panel of judges?"""
-    labels = reading.read(file)
     from dissensus.annotators.judges.report import judge_report
+    from dissensus.workflow import labels_of
 
+    labels = labels_of(place, reading.read, reading.items, reading.annotators)
     with shown() as progress:
         progress("comparing judges with humans", 0.0)
         who = judges[0] if len(judges) == 1 else judges or None

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dissensus.annotators.judges.answers import Answers
-from dissensus.models.base import Model
 from dissensus.numerics import Array, row_shares
 
 Z = float(ndtri(0.975))
@@ -132,33 +131,30 @@ def confusion_rows(answers: Answers, found: Difference) -> list[dict[str, Any]]:
     return rows
 
 
-def wrong_items(answers: Answers, found: Difference, model: Model, n_items: int) -> list[dict[str, Any]]:
+def wrong_items(
+    answers: Answers, found: Difference, expected: Array, high: Array | None, n_items: int
+) -> list[dict[str, Any]]:
     """The items where the judge is most surely wrong: fewest humans are expected to answer as it does.
 
-    Where the model knows how sure it is, the upper end of that share's interval decides.
+    ``expected`` (items, classes) is what a model expects of humans, ``high`` the upper ends of its intervals,
+    which decide where there are any.
     """
-    Y, known = model.label_distributions_, model.intervals()
     names, counts = answers.annotations.classes, answers.human_counts.sum(axis=1)
-    share = Y[found.items, found.given]
-    bound = share if known is None else known.high[found.items, found.given]
-    order = np.lexsort((found.items, -counts[found.items], share, bound))[:n_items]
-    rows = []
-    for place in order:
-        m = found.items[place]
-        top = int(Y[m].argmax())
-        if top == found.given[place]:
-            continue
-        rows.append(
-            {
-                "judge": str(answers.annotations.annotators[found.judge]),
-                "item": answers.annotations.items[m],
-                "answer": str(names[found.given[place]]),
-                "human_answer": str(names[top]),
-                "share_as_judge": float(share[place]),
-                "share_at_most": float(bound[place]) if known is not None else float("nan"),
-                "share_of_top": float(Y[m, top]),
-                "n_human_labels": int(counts[m]),
-                "humans_split": bool(Y[m, top] < SPLIT),
-            }
-        )
-    return rows
+    share, top = expected[found.items, found.given], expected[found.items].argmax(axis=1)
+    bound = share if high is None else high[found.items, found.given]
+    order = np.lexsort((found.items, -counts[found.items], share, bound))
+    return [
+        {
+            "judge": str(answers.annotations.annotators[found.judge]),
+            "item": answers.annotations.items[m],
+            "answer": str(names[found.given[place]]),
+            "human_answer": str(names[top[place]]),
+            "share_as_judge": float(share[place]),
+            "share_at_most": float("nan") if high is None else float(bound[place]),
+            "share_of_top": float(expected[m, top[place]]),
+            "n_human_labels": int(counts[m]),
+            "humans_split": bool(expected[m, top[place]] < SPLIT),
+        }
+        for place in order[top[order] != found.given[order]][:n_items]
+        for m in [found.items[place]]
+    ]

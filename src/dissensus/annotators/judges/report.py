@@ -21,6 +21,7 @@ from dissensus.models.base import Model, as_annotations, make_frame
 from dissensus.params import check_rules, integer, real
 
 MODEL = "fmm"  # of humans alone: a mixture over items takes a second where a sampled model takes minutes
+ROUGHLY = {"tol": 1e-4}  # a difference of the last digits decides nothing here
 MOST_ITEMS = 20  # items shown where a judge is most surely wrong
 _RULES = {"epsilon": real(0.0, 1.0), "n_items": integer(0), **LEVELS}
 
@@ -105,10 +106,12 @@ class JudgeReport:
         """Of every judge the items where it is most surely wrong, surest first."""
         if self.model is None:
             return []
+        known, expected = self.model.intervals(), self.model.label_distributions_
+        high = None if known is None else known.high
         return [
             row
             for apart in self.differences
-            for row in wrong_items(self.answers, apart, self.model, self.n_items)
+            for row in wrong_items(self.answers, apart, expected, high, self.n_items)
         ]
 
     def items_frame(self) -> Any:
@@ -195,8 +198,10 @@ def _fitted(answers: Answers, model: Model | str | None) -> Model | None:
     """A model of the humans; None without humans, and for numbers, which have no classes to confuse."""
     if not answers.humans.n_labels or answers.label_type == "numeric":
         return None
-    chosen = model if isinstance(model, Model) else build_model(model or MODEL, {})
-    return chosen.fit(answers.humans)
+    if isinstance(model, Model):
+        return model.fit(answers.humans)
+    settings = ROUGHLY if model in (None, MODEL) else {}
+    return build_model(model or MODEL, settings).fit(answers.humans)
 
 
 def _notes(answers: Answers) -> list[str]:
