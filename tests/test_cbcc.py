@@ -323,3 +323,11 @@ def test_shards_and_jobs_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one.trace_.tobytes() == two.trace_.tobytes()
     single = ds.CBCC(3, max_iter=20).fit(CROWD)
     np.testing.assert_allclose(single.posterior_, whole.posterior_, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("concentration", [1e-9, 1e-6, 1e-4, 1e-3, 1e-2, 1e6])
+def test_the_objective_never_falls_at_extreme_concentrations(concentration: float) -> None:
+    known = ds.simulate(n_items=60, n_annotators=12, n_classes=3, labels_per_item=4, seed=2).annotations
+    for seed in range(3):
+        trace = ds.CBCC(2, concentration=concentration, seed=seed, max_iter=60).fit(known).trace_
+        assert np.all(np.diff(trace) >= -1e-10 * np.abs(trace[:-1])), (seed, np.diff(trace).min())

@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -326,7 +327,9 @@ def test_a_disk_without_locks_is_used_all_the_same(tmp_path: Path, monkeypatch: 
 
 def test_a_damaged_checkpoint_is_one_line(tmp_path: Path) -> None:
     stopped_at(5, tmp_path, MODELS["pgm-bp"](), checkpoint_every=1)
-    page = pages(tmp_path)[-1]
+    *before, page = pages(tmp_path)
+    for other in before:
+        shutil.rmtree(other)
     line = f"^{re.escape(str(page))}: the checkpoint is damaged; remove {re.escape(str(page.parent))} and run"
     whole = (page / STATE).read_bytes()
     for place in range(0, len(whole), max(1, len(whole) // 12)):
@@ -353,6 +356,22 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path: Path) -> None:
     (page / STATE).unlink()
     with pytest.raises(DataError, match=line):
         run(tmp_path, MODELS["pgm-bp"]())
+
+
+@pytest.mark.parametrize("what", [STATE, "block-00002.nu.npy"])
+def test_where_the_last_checkpoint_is_damaged_the_one_before_serves(what: str, tmp_path: Path) -> None:
+    alone = MODELS["pgm-bp"]().fit(crowd())
+    stopped_at(5, tmp_path, MODELS["pgm-bp"](), checkpoint_every=1)
+    page = pages(tmp_path)[-1]
+    content = (page / what).read_bytes()
+    (page / what).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert differing(run(tmp_path, MODELS["pgm-bp"]()), alone) == []
+    # Where both are, there is nothing to go on from.
+    stopped_at(5, tmp_path / "both", MODELS["pgm-bp"](), checkpoint_every=1)
+    for page in pages(tmp_path / "both"):
+        (page / what).unlink()
+    with pytest.raises(DataError, match="the checkpoint is damaged; remove"):
+        run(tmp_path / "both", MODELS["pgm-bp"]())
 
 
 @pytest.mark.parametrize("on_disk", [False, True])

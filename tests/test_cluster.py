@@ -357,3 +357,31 @@ def test_four_processes_give_the_same_bits(name: str, client: Any, tmp_path: Pat
     alone = MODELS[name]().fit(known)
     with ds.resources(cluster=client, scratch=tmp_path / "scratch"):
         assert differing(MODELS[name]().fit(known), alone) == []
+
+
+def test_a_local_cluster_listens_to_its_own_processes_alone(client: Any) -> None:
+    """Whoever reaches a scheduler runs code in its workers: here nobody does without our certificate."""
+    import socket
+    import ssl
+
+    import distributed
+
+    address = client.scheduler_info()["address"]
+    workers = list(client.scheduler_info()["workers"])
+    assert all(place.startswith("tls://127.0.0.1:") for place in (address, *workers))
+    plain = address.replace("tls://", "tcp://")
+    with pytest.raises(OSError, match=r"."):
+        distributed.Client(plain, timeout=2, set_as_default=False)
+    host, port = distributed.comm.get_address_host_port(address)
+    stranger = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    stranger.check_hostname, stranger.verify_mode = False, ssl.CERT_NONE
+
+    def ask() -> None:
+        with socket.create_connection((host, port)) as line, stranger.wrap_socket(line) as asking:
+            # The refusal comes with the first answer, once the handshake has asked for our certificate.
+            asking.sendall(b"hello")
+            if not asking.recv(1):
+                raise ConnectionError("closed")
+
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        ask()

@@ -195,6 +195,14 @@ def size_words(size: int) -> str:
     return f"{-(-size * 10 // _UNITS[unit]) / 10:g}{unit}"
 
 
+def physical_memory() -> int:
+    """Bytes of memory that the machine has; 8 GB where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 8 * 10**9
+
+
 def n_cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,6 +1,6 @@
 """Seeded kills of commands, each followed by the same command again; and kills of a result's replacement.
 
-python -m tests.faults.kills [KILLS [CRASHES]]      the whole study, with its seeds (100 and 50 by default)
+PYTHONPATH=tests python -m faults.kills [KILLS [CRASHES]]      the whole study, 100 and 50 by default
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from faults.kills import COMMANDS, study, victims, write_inputs
 from sizes import usually
-from tests.faults.kills import COMMANDS, study, victims, write_inputs
 
 pytestmark = pytest.mark.slow
 

@@ -108,6 +108,8 @@ def guarded(run: Callable[[], Any], words: Sequence[str], debug: bool, options: 
         code = INTERRUPTED
     except OSError as error:
         return _fail(_system(error), BAD_INPUT)
+    except (MemoryError, OverflowError) as error:
+        return _fail(_too_large(error), BAD_INPUT)
     except Exception as error:
         if debug:
             traceback.print_exc()
@@ -152,6 +154,11 @@ def _system(error: OSError) -> str:
     """What the operating system refused, and for which file."""
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{system_words(error)}; check the path and its permissions"
+
+
+def _too_large(error: Exception) -> str:
+    reason = " ".join(str(error).split()) or "out of memory"
+    return f"this asks for more than the machine has ({reason}); give smaller numbers or a part of the data"
 
 
 def _unexpected(error: Exception, words: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from dissensus.cli.app import app, example, last_result
+from dissensus.cli.options import SafeCsv
 from dissensus.cli.terminal import count, say
 
 
@@ -51,14 +52,16 @@ def export_labels(
     to_name: Annotated[
         str, typer.Option("--to-name", metavar="NAME", help="Label Studio: the object it labels.")
     ] = "text",
+    safe_csv: SafeCsv = False,
 ) -> None:
     """Write refined labels for another tool: tables, Hugging Face, Label Studio, weighted rows."""
+    from dissensus.io.results import for_spreadsheets
     from dissensus.io.tables import open_table
     from dissensus.io.write import write_labels
     from dissensus.workflow import open_run
 
     fitted = open_run(model).model
     side = None if items is None else open_table(items).everything()
-    with last_result():
+    with for_spreadsheets(safe_csv), last_result():
         write_labels(fitted, output, format, items=side, question=question, to_name=to_name)
     say(f"Wrote {output}: {count(len(fitted.items_), 'item')}")

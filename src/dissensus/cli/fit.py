@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dissensus.cli.app import app, example, last_result
+from dissensus.cli.app import app, example
 from dissensus.cli.options import (
     ItemFeatures,
     Json,
     LabelFile,
-    Output,
     Page,
     Reading,
+    TablesOutput,
     command_line,
     say_missing,
     say_written,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def fit(
     context: typer.Context,
     file: LabelFile,
-    output: Output,
+    output: TablesOutput,
     reading: Reading,
     settings: Settings,
     features: ItemFeatures,
@@ -59,7 +59,8 @@ def fit(
     machine.check()
     from dissensus.workflow import refine, write_run
 
-    annotations = features.attached(reading.read(file))
+    with machine.reading():
+        annotations = page.hidden(features.attached(reading.read(file)))
     with machine.in_use(settings.jobs) as used:
         run = refine(
             annotations,
@@ -72,7 +73,7 @@ def fit(
             n_jobs=settings.jobs,
             test_size=test_size,
         )
-        with last_result():
+        with output.writing():
             summary = write_run(
                 run,
                 directory,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dissensus.cli.app import app, example, last_result
-from dissensus.cli.options import LabelFile, Reading, unbundled
+from dissensus.cli.options import LabelFile, Reading, SafeCsv, unbundled
 from dissensus.cli.terminal import amounts, count, say
 from dissensus.errors import DataError
 
@@ -34,13 +34,14 @@ def import_export(
         Path | None,
         typer.Option("--items-to", metavar="FILE", help="Write what the export says about items here."),
     ] = None,
+    safe_csv: SafeCsv = False,
 ) -> None:
     """Convert an annotation tool's export to a plain table of labels (other commands read both)."""
     for path in (output, items_to):
         if path is not None and path.exists() and path.samefile(file):
             raise DataError(f"{path}: is the file being read; name another with -o or --items-to")
     annotations = reading.read(file)
-    from dissensus.io.results import label_table
+    from dissensus.io.results import for_spreadsheets, label_table
     from dissensus.io.write import write_tables
 
     if items_to is not None and annotations.item_table is None:
@@ -48,7 +49,7 @@ def import_export(
     tables = {output: label_table(annotations)}
     if items_to is not None:
         tables[items_to] = annotations.item_table
-    with last_result():
+    with for_spreadsheets(safe_csv), last_result():
         write_tables(tables)
     say(f"Wrote {output}: {amounts(annotations)}")
     if items_to is not None:

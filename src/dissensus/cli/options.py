@@ -11,14 +11,15 @@ import functools
 import inspect
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from dissensus.cli.app import in_shell_words
+from dissensus.cli.app import in_shell_words, last_result
 from dissensus.cli.terminal import note, say
 from dissensus.execution.progress import shown
 
@@ -261,8 +262,12 @@ _page = under("The page")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
 Force = Annotated[bool, typer.Option("--force", help="Write into a directory that dissensus did not make.")]
+SafeCsv = Annotated[
+    bool,
+    typer.Option("--safe-csv", help="Neutralise texts in CSV files that spreadsheets would compute."),
+]
 Title = Annotated[str | None, _page("--title", metavar="TEXT", help="Of the page.")]
-Anonymise = Annotated[bool, _page("--anonymise", help="Hide annotator ids on the page.")]
+Anonymise = Annotated[bool, _page("--anonymise", help="Numbers for annotators' ids, in all that is written.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,12 +292,35 @@ class Output:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TablesOutput(Output):
+    """The same for a result with tables of somebody's ids."""
+
+    safe_csv: SafeCsv = False
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """The command's last result is written inside, with CSV files as asked for."""
+        from dissensus.io.results import for_spreadsheets
+
+        with for_spreadsheets(self.safe_csv), last_result():
+            yield
+
+
+@dataclass(frozen=True, kw_only=True)
 class Page:
     """Whether a page is written, and how."""
 
     report: Annotated[bool, _page("--report/--no-report", help="Write report.html.")] = True
     title: Title = None
     anonymise: Anonymise = False
+
+    def hidden(self, annotations: Annotations) -> Annotations:
+        """The annotations, with numbers for annotators if they should stay unknown."""
+        if not self.anonymise:
+            return annotations
+        from dissensus.annotators.pseudonyms import pseudonymised
+
+        return pseudonymised(annotations)
 
     def settings(self, name: str, text_column: str | None) -> dict[str, Any] | None:
         """Settings of ``write_report``; None where no page is wanted."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissensus.cli.app import app, example, last_result
+from dissensus.cli.app import app, example
 from dissensus.cli.options import (
     ItemFeatures,
     Json,
     LabelFile,
-    Output,
     Page,
     Reading,
+    TablesOutput,
     command_line,
     say_missing,
     say_written,
@@ -133,7 +133,7 @@ class Grid:
 def select(
     context: typer.Context,
     file: LabelFile,
-    output: Output,
+    output: TablesOutput,
     reading: Reading,
     grid: Grid,
     features: ItemFeatures,
@@ -150,7 +150,7 @@ def select(
     from dissensus.selection.select import select as search
     from dissensus.workflow import write_selection
 
-    annotations = features.attached(reading.read(file))
+    annotations = page.hidden(features.attached(reading.read(file)))
     dev = None if grid.dev is None else features.attached(reading.read(grid.dev))
     notice: dict[str, Any] = {"command": command_line(context), "source": str(file)}
     kept = directory, f"{directory} keeps what is finished: run the same again"
@@ -161,7 +161,7 @@ def select(
     ):
         selection = search(estimator, annotations, values, dev=dev, directory=directory, **grid.judging())
     looks = page.settings(file.name, features.text_column)
-    with resumable(*kept), last_result():
+    with resumable(*kept), output.writing():
         summary = write_selection(selection, annotations, directory, **notice, page=looks)
     say_missing(summary["report_missing"], directory, file)
     if as_json:

@@ -257,6 +257,15 @@ class Machine(Cluster):
 
             n_bytes(self.memory, "fit")
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """What is read inside the block keeps to the memory allowed."""
+        from dissensus.io.source import within_memory
+        from dissensus.params import n_bytes
+
+        with within_memory(None if self.memory is None else n_bytes(self.memory, "fit")):
+            yield
+
     def settings(self) -> dict[str, Any]:
         """The same by the library's names."""
         names = ("memory", "checkpoint", "checkpoint_every", "precision")

@@ -487,6 +487,8 @@ class Annotations:
         if not 0 < test_size < 1:
             raise bad_parameter("split_labels", "test_size", "a float > 0 and < 1", test_size)
         n_hidden = round(test_size * self.n_pairs)
+        if n_hidden == self.n_pairs > 0:
+            raise DataError(f"a test_size={test_size} hides all {n_hidden:,} labels; hide a smaller share")
         chosen = np.random.default_rng(seed).permutation(self.n_pairs)[:n_hidden]
         hidden = np.zeros(self.n_pairs, dtype=bool)
         hidden[chosen] = True

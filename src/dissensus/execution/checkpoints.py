@@ -52,11 +52,20 @@ class Checkpoints(Generic[State]):
         self._kind = kind
 
     def latest(self) -> Checkpoint[State] | None:
-        """The last one, if there is one; what a killed run left half written is removed."""
+        """The last one, or the one before where that is damaged; what a killed run left half written goes."""
         for left in self._folder.glob(".step-*"):
             shutil.rmtree(left, ignore_errors=True)
-        found = self._written()
-        return None if not found else _read(found[-1], self._kind)
+        *before, last = [None, *self._written()]
+        if last is None:
+            return None
+        try:
+            return _read(last, self._kind)
+        except DataError:
+            if before[-1] is None:
+                raise
+        found = _read(before[-1], self._kind)
+        shutil.rmtree(last, ignore_errors=True)
+        return found
 
     def write(self, state: State, trace: Sequence[float], stopped: str) -> None:
         """Keep a state: the one to go on with or, where the fit has ``stopped``, the one that was found."""

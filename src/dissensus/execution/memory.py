@@ -47,7 +47,7 @@ def planned(
     ``name`` is the model's. ``n_threads`` are those that work on blocks: here, or all of a cluster's
     ``n_workers`` processes, whose messages are on disk in any case.
     """
-    least = PROCESS_BYTES * (1 + n_workers) + needs.fixed + n_threads * needs.working
+    least = least_bytes(needs, n_threads, n_workers)
     if least > memory:
         raise DataError(
             f"{name} on {n_labels:,} labels needs {size_words(least)} of memory "
@@ -64,6 +64,21 @@ def planned(
     # While rounds go on, messages of two of them are there and the model is not; at the end those of one are.
     room = memory - PROCESS_BYTES - layouts - n_threads * needs.working
     return Plan(min(1.0, room / needs.message_bytes, 2 * (room - needs.fixed) / needs.message_bytes))
+
+
+def least_bytes(needs: Needs, n_threads: int = 1, n_workers: int = 0) -> int:
+    """What a fit takes with messages and layouts on disk."""
+    return PROCESS_BYTES * (1 + n_workers) + needs.fixed + n_threads * needs.working
+
+
+def refuse_beyond(name: str, needs: Needs, n_labels: int, machine: int) -> None:
+    """Refuse, before any work, what the machine cannot hold."""
+    least = least_bytes(needs)
+    if least > machine:
+        raise DataError(
+            f"{name} on {n_labels:,} labels needs {size_words(least)} of memory at least, and this machine "
+            f"has {size_words(machine)}; use fewer clusters or classes, or a simpler model"
+        )
 
 
 def threads_that_fit(needs: Needs, memory: int, n_cores: int) -> int:

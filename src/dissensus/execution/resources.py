@@ -29,13 +29,13 @@ import numpy as np
 from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, bad_parameter
-from dissensus.execution.memory import Needs, Plan, planned, threads_that_fit
+from dissensus.execution.memory import Needs, Plan, least_bytes, planned, refuse_beyond, threads_that_fit
 from dissensus.execution.messages import InMemory, MessageStorage, OnDisk
 from dissensus.execution.progress import PROGRESS, ShowProgress, shown
 from dissensus.execution.run import Run
 from dissensus.execution.scratch import alone_in, scratch_below
 from dissensus.execution.threads import Executor, executor, one_blas_thread
-from dissensus.params import Rule, check_rules, choice, integer, n_bytes, n_cores
+from dissensus.params import Rule, check_rules, choice, integer, n_bytes, n_cores, physical_memory
 
 PRECISIONS = {"double": np.float64, "single": np.float32}
 
@@ -72,6 +72,10 @@ class Resources:
             progress = None if self.progress is False else stack.enter_context(shown(self.progress))
             executor = stack.enter_context(self._executor(n_jobs, plan, scratch))
             yield Run(executor, annotations.n_labels, storage, checkpoints, self.checkpoint_every, progress)
+
+    def has_room(self, needs: Needs) -> bool:
+        """Whether a fit with one thread keeps to the memory allowed, or to what the machine has."""
+        return least_bytes(needs) <= (self.memory or physical_memory())
 
     @property
     def itemsize(self) -> int:
@@ -116,7 +120,10 @@ class Resources:
         return folder
 
     def _plan(self, annotations: Annotations, name: str, needs: Needs | None, n_jobs: int) -> Plan:
-        if self.memory is None or needs is None:
+        if needs is None:
+            return Plan()
+        if self.memory is None:
+            refuse_beyond(name, needs, annotations.n_labels, physical_memory())
             return Plan()
         if self.client is None:
             n_threads = n_cores() if n_jobs == -1 else n_jobs

@@ -2,7 +2,7 @@
 
 Where :func:`dissensus.resources` names a cluster, its workers take the processes' place.
 
-Processes are joblib's (loky): they start clean, so that threads and locks of the caller cannot trip them,
+Processes are loky's: they start clean, so that threads and locks of the caller cannot trip them,
 and need no ``if __name__ == "__main__"`` in the caller's script. Each has BLAS on one thread, and ends by
 itself when the process that started it is gone.
 """
@@ -119,7 +119,7 @@ class _OnExecutor:
 
 @contextmanager
 def _processes(shared: Any, n_processes: int) -> Iterator[Any]:
-    from joblib.externals.loky import ProcessPoolExecutor  # type: ignore[import-untyped]
+    from loky import ProcessPoolExecutor
 
     begin = {"initializer": _begin, "initargs": (shared, os.getpid()), "env": ONE_THREAD}
     pool = ProcessPoolExecutor(n_processes, **begin)

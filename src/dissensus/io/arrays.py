@@ -131,7 +131,12 @@ def read_arrays(path: str | Path) -> tuple[Header, Arrays]:
         )
     if about.get("sha256") != _digest(about[HEADER_KEY], arrays):
         raise ModelFileError(f"{path}: the file has been altered since it was saved; save it anew")
-    header: Header = json.loads(about[HEADER_KEY])
+    try:
+        header = json.loads(about[HEADER_KEY])
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict):
+        raise ModelFileError(f"{path}: its header is damaged; save it anew")
     return header, arrays
 
 
@@ -157,8 +162,12 @@ def _opened(path: Path) -> tuple[dict[str, str], Arrays]:
     try:
         with safe_open(path, framework="numpy") as file:
             about: dict[str, str] = file.metadata() or {}
+            for name in file.keys():  # noqa: SIM118
+                kind = file.get_slice(name).get_dtype()
+                if kind not in KINDS.values():
+                    raise ValueError(f"{name} holds numbers of type {kind}")
             return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, MemoryError) as error:
         reason = one_line(error)
         raise ModelFileError(f"{path}: not a whole safetensors file ({reason}); save it anew") from None
 
@@ -261,6 +270,13 @@ def _settings(saved: Header) -> Header:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
 
 
+# What parts that do not fit together raise, one way or another.
+_MISFITS = (
+    ArithmeticError, AttributeError, DissensusError, LookupError, MemoryError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
+
+
 @contextmanager
 def refusing_damage(path: str | Path) -> Iterator[None]:
     """One line for a file whose parts do not fit together, as another version might have written it."""
@@ -268,7 +284,7 @@ def refusing_damage(path: str | Path) -> Iterator[None]:
         yield
     except MissingExtraError:
         raise
-    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, DissensusError) as error:
+    except _MISFITS as error:
         raise ModelFileError(
             f"{path}: the file is damaged or incomplete ({one_line(error)}); fit again and save anew"
         ) from None

@@ -26,6 +26,9 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _PIECE = 1 << 20  # characters read at a time
 _LONGEST_LITERAL = 16  # a number, word or escape cut by the end of a piece fails this close to that end
 
+DEEPEST = 100  # arrays and objects within each other
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # a string, whose brackets do not count, or a bracket
+
 Record = dict[str, Any]
 Placed = tuple[str, Record]  # "line 3" or "record 3", and the record
 
@@ -64,6 +67,19 @@ PLAIN = json.JSONDecoder(object_pairs_hook=_once, parse_int=_whole)
 EXACT = json.JSONDecoder(
     parse_float=_Decimal, parse_int=_whole, parse_constant=lambda _: None, object_pairs_hook=_once
 )
+
+
+def too_deep(text: str, start: int = 0, end: int | None = None) -> bool:
+    """Whether JSON is nested deeper than what walks through it can follow."""
+    end = len(text) if end is None else end
+    if text.count("[", start, end) + text.count("{", start, end) <= DEEPEST:
+        return False
+    depth = 0
+    for found in _BRACKETS.finditer(text, start, end):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        if depth > DEEPEST:
+            return True
+    return False
 
 
 class JsonStream:
@@ -114,6 +130,8 @@ class JsonStream:
                 raise self.broken("nested too deeply, or a number too long") from None
             if self._may_go_on(value, end) and self._more():
                 continue
+            if too_deep(self._text, self._at, end):
+                raise self.broken(f"nested more than {DEEPEST} deep")
             self._at = end
             return value
 

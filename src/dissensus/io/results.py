@@ -10,8 +10,10 @@ import hashlib
 import json
 import math
 import platform
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,8 @@ SUMMARY = "summary.json"
 SIGNATURE = {"made_by": "dissensus"}
 DIGESTS = "sha256"  # of the files beside the summary
 DIGITS = 6  # of the numbers in CSV files
+_FORMULA = r"^([=+\-@\t\r])"  # what a spreadsheet computes, where a cell's text begins with it
+_FOR_SPREADSHEETS: ContextVar[bool] = ContextVar("for_spreadsheets", default=False)
 
 
 def check_output(directory: Path, force: bool = False) -> None:
@@ -50,7 +54,7 @@ def is_ours(directory: Path) -> bool:
     """True if the directory holds a summary that dissensus wrote."""
     try:
         content = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(content, dict) and SIGNATURE.items() <= content.items()
 
@@ -192,13 +196,37 @@ def write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
     with atomic_path(path) as temporary, ExitStack() as stack:
         writer = None
         for piece in pieces:
-            table = _rounded(piece)
+            table = without_formulas(_rounded(piece))
             if writer is None:
                 options = pa_csv.WriteOptions(quoting_style="needed")
                 writer = stack.enter_context(
                     pa_csv.CSVWriter(str(temporary), table.schema, write_options=options)
                 )
             writer.write_table(table)
+
+
+@contextmanager
+def for_spreadsheets(wanted: bool = True) -> Iterator[None]:
+    """CSV files written inside the block hold no text that a spreadsheet takes for a formula."""
+    token = _FOR_SPREADSHEETS.set(wanted)
+    try:
+        yield
+    finally:
+        _FOR_SPREADSHEETS.reset(token)
+
+
+def without_formulas(table: pa.Table) -> pa.Table:
+    """The table for a CSV file: texts and names that begin a formula get a quote, if that is asked for."""
+    if not _FOR_SPREADSHEETS.get():
+        return table
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            column = pc.replace_substring_regex(table.column(place), _FORMULA, r"'\1")
+            table = table.set_column(place, field.name, column)
+    return table.rename_columns([re.sub(_FORMULA, r"'\1", name) for name in table.column_names])
 
 
 def _rounded(table: pa.Table) -> pa.Table:

@@ -11,12 +11,12 @@ import io
 import mmap
 import os
 import re
-import shutil
 import socket
 import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, TextIO, cast
 import pyarrow as pa
 
 from dissensus.errors import DataError, nearest, system_words
+from dissensus.params import physical_memory, size_words
 
 GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"
@@ -39,6 +40,10 @@ _IN_MEMORY = 1 << 26  # bytes that are unzipped into memory; more go to a file
 _PIECE = 1 << 24  # bytes read of a mapped file before their memory is given back
 
 Raw = bytes | mmap.mmap
+
+# A kilobyte may unzip to a megabyte, and that to a gigabyte: so many bytes and no more come out of a file.
+_MOST_TIMES = 8  # times the memory that may be used: ids become codes, and repeat
+_MOST_UNZIPPED: ContextVar[int | None] = ContextVar("most_unzipped", default=None)
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,12 @@ def open_source(path: str | os.PathLike[str], scratch: Path | None = None) -> So
     return source
 
 
+def refuse_pipe(file: Path) -> None:
+    """A pipe or a device among the files of a folder may never end; one that is named itself is read."""
+    if file.exists() and not file.is_file():
+        raise DataError(f"{file}: is a pipe or a device; take it out of the folder, or name the files")
+
+
 def first_bytes(path: Path) -> Source:
     """The beginning of a file, for a look at what it is."""
     with path.open("rb") as file:
@@ -150,24 +161,52 @@ def _unzip(name: str, raw: Raw, scratch: Path | None) -> Raw:
     try:
         with gzip.open(pa.BufferReader(pa.py_buffer(raw))) as unzipped:
             stream = cast(BinaryIO, unzipped)
-            return kept(stream) if scratch is None else _on_disk(b"", stream, scratch)
+            return kept(name, stream) if scratch is None else _on_disk(name, b"", stream, scratch)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise DataError(f"{name}: the gzip file is damaged or cut short; compress it again") from None
 
 
-def kept(stream: BinaryIO) -> Raw:
-    """All bytes of a stream, in memory where they are few."""
-    first = stream.read(_IN_MEMORY)
-    return first if len(first) < _IN_MEMORY else _on_disk(first, stream, None)
+@contextmanager
+def within_memory(n_bytes: int | None) -> Iterator[None]:
+    """Inside the block files unzip to a few times so many bytes at most; None: as many as the machine has."""
+    token = _MOST_UNZIPPED.set(n_bytes)
+    try:
+        yield
+    finally:
+        _MOST_UNZIPPED.reset(token)
 
 
-def _on_disk(first: bytes, rest: BinaryIO, folder: Path | None) -> Raw:
+def _most_unzipped() -> int:
+    return _MOST_TIMES * (_MOST_UNZIPPED.get() or physical_memory())
+
+
+def kept(name: str, stream: BinaryIO) -> Raw:
+    """All bytes of an unzipped stream, in memory where they are few."""
+    first = stream.read(min(_IN_MEMORY, _most_unzipped() + 1))
+    if len(first) < _IN_MEMORY:
+        _refuse_bomb(name, len(first))
+        return first
+    return _on_disk(name, first, stream, None)
+
+
+def _on_disk(name: str, first: bytes, rest: BinaryIO, folder: Path | None) -> Raw:
     """The bytes in a file without a name, which is gone as soon as nobody looks at it."""
     with tempfile.TemporaryFile(dir=folder) as file:
-        file.write(first)
-        shutil.copyfileobj(rest, file, 1 << 20)
+        size = file.write(first)
+        while piece := rest.read(1 << 20):
+            size += file.write(piece)
+            _refuse_bomb(name, size)
         file.flush()
         return _mapped(file.fileno())
+
+
+def _refuse_bomb(name: str, size: int) -> None:
+    most = _most_unzipped()
+    if size > most:
+        raise DataError(
+            f"{name}: unzips to more than {size_words(most)}, {_MOST_TIMES} times the memory there is for it;"
+            " unzip it yourself, or allow more with memory="
+        )
 
 
 def _refuse_what_is_no_table(source: Source) -> None:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from dissensus.errors import DataError, bad_parameter
 from dissensus.io.atomic import atomic_directory, atomic_path, atomic_paths
 from dissensus.io.labels_file import ENTROPY, ITEM, LABEL, N_LABELS, PROBABILITY, probability_columns
+from dissensus.io.results import without_formulas
 
 OUTPUT_FORMATS = ("csv", "parquet", "jsonl", "huggingface", "label-studio", "weighted")
 _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -174,7 +175,7 @@ def _table_format(path: Path) -> str:
 def _write_csv(table: pa.Table, path: Path) -> None:
     options = pa_csv.WriteOptions(quoting_style="needed")
     with _output(path) as sink:
-        pa_csv.write_csv(_without_dictionaries(table), sink, options)
+        pa_csv.write_csv(without_formulas(_without_dictionaries(table)), sink, options)
 
 
 def _write_jsonl(table: pa.Table, path: Path) -> None:

@@ -87,7 +87,7 @@ class Model(Savable):
         """Check, fit on ``n_jobs`` threads, and remember whose labels they were."""
         known = self._checked(annotations)
         resources = current()
-        needs = None if resources.memory is None else self._needs(known, resources.itemsize, **given)
+        needs = self._needs(known, resources.itemsize, **given)
         identity = Identity(type(self).__name__, self.get_params(deep=False), given)
         with self._twin() as twin:
             twin._remember(known)
@@ -355,6 +355,16 @@ class Model(Savable):
             setattr(self, name, arrays[name])
         self.stopped_, self.frame_kind_ = facts["stopped"], facts["frame_kind"]
         self.label_type_ = facts["label_type"]
+        self._check_restored()
+
+    def _check_restored(self) -> None:
+        """What every model has must fit together: a distribution an item, over the classes."""
+        if "label_distributions_" not in self._common_arrays:
+            return
+        M, P = len(self.item_vocabulary_), len(self.class_vocabulary_)
+        found = self.label_distributions_
+        if found.shape != (M, P) or self.n_labels_.shape != (M,) or not np.isfinite(found).all():
+            raise ValueError(f"label_distributions_ of shape {found.shape} for {M} items and {P} classes")
 
     if not TYPE_CHECKING:  # type checkers should go on refusing names that nobody declared
 

@@ -180,7 +180,8 @@ class CBCC(ConfusionModel):
         z = rng.dirichlet(np.ones(L), size=len(counts))
         matrices = normalised(np.tensordot(z.T, counts, axes=1) + counts.sum(axis=0) / len(counts) + 1.0 / P)
         psi, omega = normalised(expected.item_mass), np.full(L, 1.0 / L)
-        return Communities(psi, omega, self.concentration * matrices)
+        # Minka's step, cut to the bounds, is the best point within them only for one that began there.
+        return Communities(psi, omega, np.clip(self.concentration * matrices, LEAST, MOST))
 
     def _keep(self, counts: Array, communities: Communities) -> None:
         self.psi_, self.omega_, self.community_parameters_ = communities.psi, communities.omega, communities.a

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.annotators.pseudonyms import pseudonymous
 from dissensus.data.annotations import Annotations
 from dissensus.evaluation.agreement import agreement_with_others
 from dissensus.models.base import Model
@@ -69,14 +70,16 @@ def annotator_columns(
     return columns
 
 
-def page_order(n: int, anonymise: bool) -> NDArray[np.intp]:
+def page_order(annotations: Annotations, anonymise: bool) -> NDArray[np.intp]:
     """The annotators' order on the page: their own, or one that nobody can draw again from a seed."""
-    return np.random.default_rng().permutation(n) if anonymise else np.arange(n)
+    n = annotations.n_annotators
+    hidden = anonymise and not pseudonymous(annotations)
+    return np.random.default_rng().permutation(n) if hidden else np.arange(n)
 
 
 def names(annotations: Annotations, anonymise: bool) -> list[str]:
     """Ids, or numbers in their place."""
-    if anonymise:
+    if anonymise and not pseudonymous(annotations):
         return [f"annotator {n + 1}" for n in range(annotations.n_annotators)]
     return [str(name) for name in annotations.annotators]
 

@@ -265,7 +265,7 @@ def _quality(request: Request) -> dict[str, Any]:
 def _people(request: Request, shown: Grouping | None, found: AnnotatorVerdicts | None) -> dict[str, Any]:
     """Annotators and single labels; where nobody is named, label counts."""
     annotations = request.annotations
-    order = page_order(annotations.n_annotators, request.anonymise)
+    order = page_order(annotations, request.anonymise)
     if annotations.anonymous or annotations.n_labels > MOST_ROWS:
         rows: dict[str, Any] = {"counts": annotations.counts.ravel()}
     else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.annotators.pseudonyms import pseudonymous
 from dissensus.data.annotations import Annotations
 from dissensus.data.description import describe
 from dissensus.models.ratings import NumericRatings
@@ -77,7 +78,7 @@ def _annotators(model: NumericRatings, annotations: Annotations, anonymise: bool
     told = model.annotator_frame()
     names = [str(name) for name in annotations.annotators]
     order = np.argsort(-told["bias"], kind="stable")
-    if anonymise:
+    if anonymise and not pseudonymous(annotations):
         names = [f"annotator {place + 1}" for place in np.argsort(order)]
     remarks = remarks_on(told)
     load = annotations.annotator_load

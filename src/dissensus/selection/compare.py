@@ -142,7 +142,8 @@ def choose_model(
     """The candidate that best foresees hidden labels (not fitted yet), how each did, and the reason.
 
     Candidates that cannot apply are left out: those with more clusters than there is anything to cluster,
-    and those that need annotators where the data have none. Where labels cannot tell models apart, the
+    those that need annotators where the data have none, and those that need more memory than there is
+    (a confusion matrix an annotator, where classes are very many). Where labels cannot tell models apart, the
     first candidate is taken and the table is empty; where there are very many, a seeded part of the items
     (as many as have ``MOST_LABELS`` labels) stands for all.
     """
@@ -300,6 +301,9 @@ def _applies(model: Model, annotations: Annotations) -> bool:
     if model.uses_features and not _has_features(annotations):
         return False
     if model._needs_annotators and annotations.anonymous:
+        return False
+    used = current()
+    if not used.has_room(model._needs(annotations, used.itemsize)):
         return False
     return model._sizes_are_bounds or all(
         getattr(model, setting, 1) <= getattr(annotations, size) for setting, size in CLUSTER_SETTINGS.items()

@@ -294,7 +294,7 @@ def _read(file: BinaryIO, path: Path) -> list[Line]:
 def _parsed(text: bytes, number: int, path: Path) -> Line:
     try:
         line = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         line = None
     if not isinstance(line, dict):
         raise DataError(f"{path} line {number}: is damaged; remove that line, and its trial is run again")

@@ -67,7 +67,12 @@ def connected(cluster: Any, *, n_workers: int = -1, tls: Tls | None = None) -> I
 
 @contextmanager
 def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
-    """One process a worker, gone with us; one that dies is started again, however often."""
+    """One process a worker, gone with us; one that dies is started again, however often.
+
+    Whoever may send a scheduler work runs code as we do. So these processes listen on this machine alone, and
+    to nobody who has not the certificate that is made here, in memory, for this one cluster.
+    """
+    require("cryptography", "cluster")
     # Dask closes for good a worker that is found dead some seconds after it has died before.
     settings = {"distributed.deploy.lost-worker-timeout": "1000 days"}
     with (
@@ -79,6 +84,9 @@ def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
             processes=True,
             dashboard_address="127.0.0.1:0",  # None would take a fixed port, on every network
             memory_limit=0,  # what may be used is decided before the fit
+            host="127.0.0.1",
+            protocol="tls://",
+            security=distributed.Security.temporary(),
             silence_logs=QUIET,
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,

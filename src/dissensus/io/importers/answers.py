@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
+from dissensus.io.json_lines import too_deep
+
 PART_SEPARATOR = " [SEP] "
 
 
@@ -74,9 +76,12 @@ def by_question(answer: Any) -> dict[str, list[str]]:
 def parse_json(text: str) -> Any:
     """JSON inside a string; NotALabelError where it is none."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         raise NotALabelError("is not valid JSON") from None
+    if too_deep(text):
+        raise NotALabelError("is JSON nested too deeply")
+    return value
 
 
 def _labels(value: Any) -> Iterator[str]:

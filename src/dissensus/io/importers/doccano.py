@@ -20,7 +20,7 @@ from dissensus.io.columns import first_repeat
 from dissensus.io.importers.answers import as_labels
 from dissensus.io.importers.gather import Gatherer
 from dissensus.io.json_lines import records
-from dissensus.io.source import Source, kept, open_source
+from dissensus.io.source import Source, kept, open_source, refuse_pipe
 
 Opener = Callable[[], Source]
 
@@ -62,7 +62,9 @@ def read(path: Path, gather: Gatherer) -> None:
 def _members(path: Path) -> Iterator[tuple[str, str, Opener]]:
     """(annotator, name for messages, how to open the file) of each member, in the order of their names."""
     if path.is_dir():
-        files = [file for file in sorted(path.iterdir()) if file.is_file() and _is_member(file.name)]
+        files = [file for file in sorted(path.iterdir()) if not file.is_dir() and _is_member(file.name)]
+        for file in files:
+            refuse_pipe(file)
         _refuse_twins(path, [file.name for file in files])
         for file in files:
             yield file.stem, str(file), partial(_open_file, file)
@@ -89,7 +91,7 @@ def _refuse_twins(path: Path, entries: Sequence[str]) -> None:
 
 def _open_entry(path: Path, archive: zipfile.ZipFile, entry: str) -> Source:
     with _archive_errors(path), archive.open(entry) as member:
-        return Source(f"{path}/{entry}", ".jsonl", kept(cast(BinaryIO, member)))
+        return Source(f"{path}/{entry}", ".jsonl", kept(entry, cast(BinaryIO, member)))
 
 
 def _open_file(file: Path) -> Source:

@@ -20,6 +20,7 @@ from dissensus.io.columns import find_column
 from dissensus.io.importers import argilla
 from dissensus.io.importers.answers import as_labels
 from dissensus.io.importers.gather import Gatherer
+from dissensus.io.source import refuse_pipe
 
 _LABELS = {"label", "annotation", "answer", "rating", "class"}
 _SPLIT = "split:"
@@ -53,7 +54,10 @@ def _files(path: Path) -> list[tuple[str | None, Path]]:
     own = [(None, file) for file in sorted([*path.glob("*.arrow"), *path.glob("*.parquet")])]
     below = [(file.parent.name, file) for file in sorted(path.glob("*/*.arrow"))]
     shards = [(file.name.partition("-")[0], file) for file in sorted(path.glob("*/*.parquet"))]
-    return [(split, file) for split, file in [*own, *below, *shards] if not file.name.startswith("cache-")]
+    found = [(split, file) for split, file in [*own, *below, *shards] if not file.name.startswith("cache-")]
+    for _, file in found:
+        refuse_pipe(file)
+    return found
 
 
 def _batches(file: Path) -> Iterator[pa.RecordBatch]:
@@ -153,7 +157,7 @@ def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         declared = {name: _names_in(feature) for name, feature in features.items()}
-    except (KeyError, ValueError, TypeError, AttributeError):
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
     return {name: names for name, names in declared.items() if names}
 

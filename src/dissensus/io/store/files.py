@@ -109,7 +109,7 @@ def read_manifest(store: Path) -> Manifest:
         content = json.loads((store / MANIFEST).read_bytes())
     except FileNotFoundError:
         raise DataError(f"{store}: is no store; make one with dissensus pack FILES -o {store}") from None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise _damaged(store) from None
     if not isinstance(content, dict) or content.pop("seal", None) != _seal(content):
         raise _damaged(store)
@@ -117,7 +117,7 @@ def read_manifest(store: Path) -> Manifest:
         raise DataError(f"{store}: was packed by another version of dissensus; pack the files again")
     try:
         return _checked(content)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise _damaged(store) from None
 
 

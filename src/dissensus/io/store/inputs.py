@@ -24,7 +24,7 @@ from dissensus.data.vocabulary import marks, to_arrow
 from dissensus.errors import DataError, bad_parameter
 from dissensus.io.columns import find_column, guess_words, has_column, listed
 from dissensus.io.layouts import Columns
-from dissensus.io.source import explained, open_source
+from dissensus.io.source import explained, open_source, refuse_pipe
 from dissensus.io.store.files import COLUMNS, is_store
 from dissensus.io.tables import StreamedTable, open_file
 from dissensus.params import PROCESS_BYTES, n_bytes, size_words
@@ -221,11 +221,10 @@ def _below(path: Path) -> list[File]:
         return [File(path, {})]
     if is_store(path):
         raise DataError(f"{path}: is a store; give the files it was packed from")
-    found = [
-        file
-        for file in sorted(path.rglob("*"))
-        if file.is_file() and not _aside(file.relative_to(path).parts)
-    ]
+    below = [file for file in sorted(path.rglob("*")) if not _aside(file.relative_to(path).parts)]
+    found = [file for file in below if not file.is_dir()]
+    for file in found:
+        refuse_pipe(file)
     if not found:
         raise DataError(f"{path}: there is no file in this directory; check the path")
     return [File(file, _folders(file.relative_to(path).parts[:-1])) for file in found]

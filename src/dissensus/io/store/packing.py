@@ -28,6 +28,7 @@ from dissensus.io.atomic import cannot_be_written, gone_afterwards, publication,
 from dissensus.io.layouts import Columns
 from dissensus.io.read import declared_classes
 from dissensus.io.read import lookalike_notes as class_notes
+from dissensus.io.source import within_memory
 from dissensus.io.store.files import (
     CODES,
     COLUMNS,
@@ -91,7 +92,7 @@ def pack(
         Told what is being done, and which share of the whole (0 to 1) is behind.
     """
     path, budget = Path(store), Budget.of(memory)
-    with publication() as tell, workspace(path) as folder:
+    with publication() as tell, workspace(path) as folder, within_memory(budget.memory):
         old = _opened(path)
         rules = _rules(path, old and old[0], classes, duplicates, label_type)
         inputs = Inputs(list_files(files), Columns(item, annotator, label), format, folder)
