@@ -4,7 +4,9 @@ An item counts when it has both labels and gold; where an answer ties, it counts
 processor time of the fit alone: reading and making data frames are not in it. crowd-kit's slow models run
 where there are at most 30,000 labels. Run as
 
-    python benchmarks/bench_peers.py [--data DIR] [-o docs/results/peers.md] [--most-labels N]
+    python benchmarks/bench_peers.py [--data DIR] [-o docs/results/peers.md] [--finished FILE]
+
+With ``--finished``, datasets that are in the file are not measured again, and ``--only`` measures one.
 
 It ends with an error where one of the figures that the project has set itself is missed.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import sys
 import time
 import warnings
@@ -123,11 +126,11 @@ def measure(name: str, annotations: ds.Annotations) -> Measured:
 
 PAGE = """# Beside the peers
 
-Written by `python benchmarks/bench_peers.py` (dissensus {version}, crowd-kit {peer}): every figure is
-measured in one run. Accuracy on the items that have labels and gold, at default settings (crowd-kit's EM: 100
-iterations), ties counted in part; below it the processor seconds of the fit on one thread. The default is
-`fit --estimate truth`. crowd-kit's {slow} run where there are at most {most:,} labels, KOS where there are
-two classes; what raises an error has a dash, as Wawa and zero-based skill do everywhere with this
+Written by `python benchmarks/bench_peers.py` (dissensus {version}, crowd-kit {peer}): every figure of
+a dataset is measured in one run. Accuracy on the items that have labels and gold, at default settings
+(crowd-kit's EM: 100 iterations), ties counted in part; below it the processor seconds of the fit on one
+thread. The default is `fit --estimate truth`. crowd-kit's {slow} run where there are at most {most:,}
+labels, KOS where there are two classes; what raises an error has a dash, as Wawa and zero-based skill do everywhere with this
 scikit-learn ({sklearn}). Means are over all datasets a method ran on.
 
 The default less Dawid–Skene, mean over the datasets with a 95 % interval (bootstrap over datasets, paired):
@@ -204,13 +207,24 @@ def main() -> int:
     data_option(parser)
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/results/peers.md"))
     parser.add_argument("--most-labels", type=int, default=10**9)
+    parser.add_argument("--finished", type=Path, help="file of finished datasets, to go on where a run was")
+    parser.add_argument("--only", help="measure this dataset alone, and write no page")
     given = parser.parse_args()
-    results = {}
+    results: dict[str, Measured] = {}
+    if given.finished is not None and given.finished.exists():
+        results = dict(map(json.loads, given.finished.read_text().splitlines()))
     for folder in sorted(given.data.iterdir()):
-        if any(folder.glob("gold.csv*")):
+        wanted = given.only in (None, folder.name) and folder.name not in results
+        if wanted and any(folder.glob("gold.csv*")):
             annotations = read_dataset(folder)
             if annotations.n_labels <= given.most_labels:
                 results[folder.name] = measure(folder.name, annotations)
+                if given.finished is not None:
+                    with given.finished.open("a") as file:
+                        file.write(json.dumps([folder.name, results[folder.name]]) + "\n")
+    if given.only is not None:
+        return 0
+    results = dict(sorted(results.items()))
     text = page(results)
     with atomic_path(given.output) as temporary:
         temporary.write_text(text, encoding="utf-8")

@@ -96,9 +96,10 @@ def test_what_was_known_beforehand_is_sent_along(client: Any, tmp_path: Path) ->
     known = crowd()
     prior = np.random.default_rng(0).dirichlet(np.ones(known.n_classes), known.n_items)
     for name in ("dawid-skene", "pgm-bp"):
-        alone = MODELS[name]().fit(known, item_prior=prior)
+        given = {"pseudo_labels" if name == "pgm-bp" else "item_prior": prior}
+        alone = MODELS[name]().fit(known, **given)
         with ds.resources(cluster=client, scratch=tmp_path):
-            assert differing(MODELS[name]().fit(known, item_prior=prior), alone) == []
+            assert differing(MODELS[name]().fit(known, **given), alone) == []
 
 
 def test_a_fit_begun_on_a_cluster_goes_on_on_threads_and_back(client: Any, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_what_is_known_of_the_items_is_counted(crowd: str) -> None:
     annotations = CROWDS[crowd]
     prior = np.full((annotations.n_items, annotations.n_classes), 0.25)
     model = ds.PGM(16, 2, max_iter=3)
-    took = traced(lambda: ds.PGM(16, 2, max_iter=3).fit(annotations, item_prior=prior))
+    took = traced(lambda: ds.PGM(16, 2, max_iter=3).fit(annotations, pseudo_labels=prior))
     assert took <= planned_bytes(model, annotations, pseudo_labels=prior) + SLACK
     skills = ds.DawidSkene(max_iter=3)
     took = traced(lambda: ds.DawidSkene(max_iter=3).fit(annotations, item_prior=prior))

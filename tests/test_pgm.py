@@ -410,32 +410,32 @@ def gold_crowd() -> tuple[ds.Annotations, NDArray[np.int64]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("inference", ["bp", "vb", "annealing"])
-def test_gold_as_item_prior_pulls_items_together(inference: str) -> None:
+def test_gold_as_pseudo_labels_pulls_items_together(inference: str) -> None:
     annotations, gold = gold_crowd()
     model = ds.PGM(3, 2, inference=inference, n_restarts=3)
     alone = model.fit(annotations)
     assert np.ptp(alone.item_clusters_[50:], axis=0).max() < 1e-9  # nothing known of items without labels
-    model.fit(annotations, item_prior=np.eye(3)[gold], prior_labels=10.0)
+    model.fit(annotations, pseudo_labels=np.eye(3)[gold], prior_labels=10.0)
     clusters = model.item_clusters_.argmax(axis=1)
     assert adjusted_rand_score(gold, clusters) > 0.99
     assert model.predict().tolist() == annotations.classes[gold].tolist()
 
 
 @pytest.mark.slow
-def test_an_item_prior_counts_as_labels_of_an_average_annotator() -> None:
+def test_an_pseudo_labels_counts_as_labels_of_an_average_annotator() -> None:
     annotations, _ = gold_crowd()
     prior = np.random.default_rng(1).dirichlet(np.ones(3), size=60)
-    model = ds.PGM(4, 2, tol=1e-8, max_iter=1000).fit(annotations, item_prior=prior, prior_labels=3.0)
+    model = ds.PGM(4, 2, tol=1e-8, max_iter=1000).fit(annotations, pseudo_labels=prior, prior_labels=3.0)
     average = np.einsum("l,klp->kp", model.population_weights_, model.theta_)
     for m in range(50, 60):  # without labels: ψ_k Π_p Q_kp^{S h_mp} is all there is
         chances = model.psi_ * np.prod(average ** (3.0 * prior[m]), axis=1)
         np.testing.assert_allclose(model.item_clusters_[m], chances / chances.sum(), rtol=1e-3)
 
 
-def test_an_item_prior_of_no_labels_changes_nothing() -> None:
+def test_an_pseudo_labels_of_no_labels_changes_nothing() -> None:
     annotations, gold = gold_crowd()
     plain = ds.PGM(3, 2, max_iter=20).fit(annotations)
-    idle = ds.PGM(3, 2, max_iter=20).fit(annotations, item_prior=np.eye(3)[gold], prior_labels=0.0)
+    idle = ds.PGM(3, 2, max_iter=20).fit(annotations, pseudo_labels=np.eye(3)[gold], prior_labels=0.0)
     np.testing.assert_allclose(idle.item_clusters_, plain.item_clusters_, rtol=1e-9, atol=1e-15)
 
 
@@ -444,10 +444,10 @@ def test_a_row_of_zeros_says_nothing_of_its_item(inference: str) -> None:
     annotations, gold = gold_crowd()
     plain, idle = (ds.PGM(3, 2, inference=inference, max_iter=20) for _ in range(2))
     plain.fit(annotations)
-    idle.fit(annotations, item_prior=np.zeros((60, 3)), prior_labels=10.0)
+    idle.fit(annotations, pseudo_labels=np.zeros((60, 3)), prior_labels=10.0)
     np.testing.assert_allclose(idle.item_clusters_, plain.item_clusters_, rtol=1e-9, atol=1e-15)
     some = np.where(np.arange(60)[:, None] < 55, np.eye(3)[gold], 0.0)
-    model = ds.PGM(3, 2, inference="bp", n_restarts=3).fit(annotations, item_prior=some, prior_labels=10.0)
+    model = ds.PGM(3, 2, inference="bp", n_restarts=3).fit(annotations, pseudo_labels=some, prior_labels=10.0)
     np.testing.assert_allclose(model.item_clusters_[55:], np.tile(model.psi_, (5, 1)), rtol=1e-4)
 
 
@@ -460,15 +460,15 @@ def test_a_row_of_zeros_says_nothing_of_its_item(inference: str) -> None:
         (np.full((80, 3), np.nan), r"must be probabilities, all >= 0\. Got nan instead\."),
     ],
 )
-def test_item_priors_that_are_none_are_refused(prior: Array, line: str) -> None:
-    with pytest.raises(ParameterError, match=rf"\AThe 'item_prior' parameter of PGM {line}\Z"):
-        ds.PGM(3, 2).fit(CROWD, item_prior=prior)
+def test_pseudo_labelss_that_are_none_are_refused(prior: Array, line: str) -> None:
+    with pytest.raises(ParameterError, match=rf"\AThe 'pseudo_labels' parameter of PGM {line}\Z"):
+        ds.PGM(3, 2).fit(CROWD, pseudo_labels=prior)
 
 
 def test_a_negative_number_of_prior_labels_is_refused() -> None:
     line = r"\AThe 'prior_labels' parameter of PGM must be a float >= 0\. Got -1 instead\.\Z"
     with pytest.raises(ParameterError, match=line):
-        ds.PGM(3, 2).fit(CROWD, item_prior=np.ones((80, 3)), prior_labels=-1)
+        ds.PGM(3, 2).fit(CROWD, pseudo_labels=np.ones((80, 3)), prior_labels=-1)
 
 
 # ---- new items and annotators --------------------------------------------------------------------------

@@ -223,14 +223,14 @@ class PGM(Model):
 
     # ---- fitting --------------------------------------------------------------------------------------
 
-    def fit(self, annotations: Any, *, item_prior: Any = None, prior_labels: float = 1.0) -> Self:
+    def fit(self, annotations: Any, *, pseudo_labels: Any = None, prior_labels: float = 1.0) -> Self:
         """Learn from annotations.
 
-        ``item_prior`` (items, classes) is what a classifier, or gold labels, say of each item before any
+        ``pseudo_labels`` (items, classes) is what a classifier, or gold labels, say of each item before any
         annotator does; it counts as ``prior_labels`` labels of an average annotator. A row of zeros says
-        nothing.
+        nothing. (An ``item_prior``, of models of one true class, is no label: it multiplies the shares.)
         """
-        return self._run_fit(annotations, pseudo_labels=_pseudo_labels(item_prior, prior_labels))
+        return self._run_fit(annotations, pseudo_labels=_pseudo_labels(pseudo_labels, prior_labels))
 
     def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
         M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
@@ -257,7 +257,7 @@ class PGM(Model):
     def _fit(self, annotations: Annotations, run: Run, pseudo_labels: Array | None = None) -> None:
         shape = (annotations.n_items, annotations.n_classes)
         if pseudo_labels is not None and pseudo_labels.shape != shape:
-            raise bad_parameter(self, "item_prior", f"of shape {shape}", pseudo_labels.shape)
+            raise bad_parameter(self, "pseudo_labels", f"of shape {shape}", pseudo_labels.shape)
         learn = self._fit_annealing if self.inference == "annealing" else self._fit_messages
         learn(annotations, run, pseudo_labels)
         self.population_weights_ = self._weights(annotations.annotator_load)
@@ -431,15 +431,15 @@ class PGM(Model):
         self._describe_items()
 
 
-def _pseudo_labels(item_prior: Any, prior_labels: float) -> Array | None:
+def _pseudo_labels(distributions: Any, prior_labels: float) -> Array | None:
     """(items, classes): every row of probabilities as so many labels."""
     check_rules("PGM", {"prior_labels": real(0.0)}, prior_labels=prior_labels)
-    if item_prior is None:
+    if distributions is None:
         return None
-    table = np.asarray(item_prior, dtype=np.float64, order="C")
+    table = np.asarray(distributions, dtype=np.float64, order="C")
     if table.ndim != 2:
-        raise bad_parameter("PGM", "item_prior", "an (items, classes) table", table.shape)
+        raise bad_parameter("PGM", "pseudo_labels", "an (items, classes) table", table.shape)
     sound = np.isfinite(table) & (table >= 0)
     if not sound.all():
-        raise bad_parameter("PGM", "item_prior", "probabilities, all >= 0", float(table[~sound][0]))
+        raise bad_parameter("PGM", "pseudo_labels", "probabilities, all >= 0", float(table[~sound][0]))
     return prior_labels * row_shares(table)
