@@ -130,8 +130,8 @@ Written by `python benchmarks/bench_peers.py` (dissensus {version}, crowd-kit {p
 a dataset is measured in one run. Accuracy on the items that have labels and gold, at default settings
 (crowd-kit's EM: 100 iterations), ties counted in part; below it the processor seconds of the fit on one
 thread. The default is `fit --estimate truth`. crowd-kit's {slow} run where there are at most {most:,}
-labels, KOS where there are two classes; what raises an error has a dash, as Wawa and zero-based skill do everywhere with this
-scikit-learn ({sklearn}). Means are over all datasets a method ran on.
+labels, KOS where there are two classes; what raises an error has a dash, as Wawa and zero-based skill do
+everywhere with this scikit-learn ({sklearn}). Means are over all datasets a method ran on.
 
 The default less Dawid–Skene, mean over the datasets with a 95 % interval (bootstrap over datasets, paired):
 
