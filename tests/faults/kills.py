@@ -230,12 +230,14 @@ def study(kills: range, crashes: range) -> list[Outcome]:
 
 
 def main() -> None:
-    n_kills, n_crashes = [*map(int, sys.argv[1:]), *(100, 50)[len(sys.argv) - 1 :]]
-    outcomes = study(range(n_kills), range(n_crashes))
+    kills, crashes = range(100), range(50)
+    if sys.argv[1:]:
+        kills, crashes = (range(*map(int, words.split("-"))) for words in sys.argv[1:])
+    outcomes = study(kills, crashes)
     for one in outcomes:
         print(one)
     ended = Counter((one.command, one.code) for one in outcomes)
-    print(f"seeds 0 to {n_kills - 1} (kills) and 0 to {n_crashes - 1} (replacements); ended: {dict(ended)}")
+    print(f"seeds {kills} (kills) and {crashes} (replacements); ended: {dict(ended)}")
     print(f"without fault: {sum(not one.fault for one in outcomes)} of {len(outcomes)}")
     sys.exit(any(one.fault for one in outcomes))
 

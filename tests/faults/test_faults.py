@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from faults import exports, mangled
 from faults.kills import COMMANDS, study, victims, write_inputs
 from sizes import usually
 
@@ -42,3 +43,18 @@ def test_once_a_result_has_its_name_a_signal_changes_nothing(number: int, tmp_pa
             assert (told["code"], "Wrote" in told["said"]) == (0, True), (name, told)
             for place in places:
                 shutil.rmtree(place)
+
+
+def test_mangled_inputs_are_refused_in_one_line_or_read_soundly() -> None:
+    seeds = range(usually(400, verify=10_000))
+    print(f"seeds {seeds}")
+    ended, faults = mangled.study(seeds)
+    assert faults == []
+    assert ended.keys() == {"refused", "read"}
+    assert ended["refused"] > len(seeds) / 4
+
+
+def test_awkward_exports_are_read_as_they_were_written_and_columns_are_told() -> None:
+    seeds = range(usually(51, verify=300))
+    print(f"seeds {seeds}")
+    assert [told for told in map(exports.fault, seeds) if told] == []
