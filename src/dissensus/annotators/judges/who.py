@@ -57,7 +57,7 @@ def _unasked(annotations: Annotations) -> tuple[Bools, str]:
             "nobody says who is a judge: give an annotator table with a column 'kind' (human or llm), "
             "or judges= as ids or a pattern such as 'gpt*'"
         )
-    return mask, "by their names (nobody said who is a judge)"
+    return mask, "by their names, as nobody said who is one"
 
 
 def _by_text(annotations: Annotations, text: str) -> tuple[Bools, str]:
