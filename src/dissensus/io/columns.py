@@ -52,9 +52,17 @@ _LONGEST_SHOWN = 40
 
 
 def find_column(
-    columns: Sequence[str], role: str, given: str | None, where: str, taken: Collection[str] = ()
+    columns: Sequence[str],
+    role: str,
+    given: str | None,
+    where: str,
+    taken: Collection[str] = (),
+    later: Sequence[str] = (),
 ) -> str:
-    """The column of a role: the one given, or the one whose name says so."""
+    """The column of a role: the one given, or the one whose name says so.
+
+    ``later`` are roles that are looked for next: those without a column are named in the same message.
+    """
     if given is not None:
         return _given_column(columns, given, where)
     free = [name for name in columns if name not in taken]
@@ -70,7 +78,7 @@ def find_column(
                 f"{where}: {' and '.join(map(quoted, found))} could each be the {role} column; "
                 f"choose one with {_OPTIONS[role]}="
             )
-    raise _not_found(free, columns, role, where)
+    raise _not_found(free, columns, role, where, [other for other in later if not has_column(free, other)])
 
 
 def other_item_columns(columns: Sequence[str], item: str) -> list[str]:
@@ -136,7 +144,9 @@ def _given_column(columns: Sequence[str], given: str, where: str) -> str:
     raise DataError(f"{where}: there is no column {quoted(given)}; {hint}it has {listed(columns)}")
 
 
-def _not_found(free: Sequence[str], columns: Sequence[str], role: str, where: str) -> DataError:
+def _not_found(
+    free: Sequence[str], columns: Sequence[str], role: str, where: str, missing: Sequence[str]
+) -> DataError:
     others = [other for other in ("item", "annotator", "label") if other != role]
     unknown = [name for name in free if not any(has_column([name], other) for other in others)]
     some = unknown[:_MOST_COMPARED]
@@ -147,7 +157,17 @@ def _not_found(free: Sequence[str], columns: Sequence[str], role: str, where: st
     long = len(unknown) < 2 or (has_column(columns, "label") and has_column(columns, "annotator"))
     return DataError(
         f"{where}: no {role} column found; {hint}ay which it is with {option}={quoted(example)}"
-        f"{'' if long else _ONE_ROW_AN_ITEM}; it has {listed(columns)}"
+        f"{'' if long else _ONE_ROW_AN_ITEM}{_also(missing)}; it has {listed(columns)}"
+    )
+
+
+def _also(missing: Sequence[str]) -> str:
+    """The other roles that no column has."""
+    options = ", ".join(f"{_OPTIONS[role]}=" for role in missing)
+    return (
+        f"; nor is there a column of {' or '.join(f'{role}s' for role in missing)} ({options})"
+        if missing
+        else ""
     )
 
 

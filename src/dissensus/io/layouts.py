@@ -70,7 +70,10 @@ def item_column(table: Table, columns: Columns, layout: Layout) -> str:
     telling = [first] if is_id(first) else table.columns
     if layout != "long" and columns.item is None and not has_column(telling, "item"):
         return first
-    return find_column(table.columns, "item", columns.item, table.name)
+    later = [role for role in ("annotator", "label") if getattr(columns, role) is None]
+    return find_column(
+        table.columns, "item", columns.item, table.name, later=later if layout == "long" else ()
+    )
 
 
 def guess_layout(table: Table, columns: Columns) -> Layout:
@@ -155,7 +158,12 @@ def read_long(
     """One row a label."""
     item = item_column(table, columns, "long")
     annotator = find_column(
-        table.columns, "annotator", one_column(columns.annotator), table.name, taken=[item]
+        table.columns,
+        "annotator",
+        one_column(columns.annotator),
+        table.name,
+        taken=[item],
+        later=["label"] if columns.label is None else [],
     )
     label = find_column(
         table.columns, "label", one_column(columns.label), table.name, taken=[item, annotator]
