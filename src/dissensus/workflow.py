@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dissensus.annotators.kept import ANNOTATORS
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, ParameterError, bad_parameter
 from dissensus.evaluation.gold import GoldAccuracy, gold_accuracy, judged_items, right_rows
@@ -41,7 +42,7 @@ from dissensus.io.results import (
 )
 from dissensus.models import MODELS, build_model, model_class, name_of, title_of
 from dissensus.models.base import Model
-from dissensus.models.confusion import ConfusionModel, gold_prior
+from dissensus.models.confusion import gold_prior
 from dissensus.models.hpgm.model import HPGM
 from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
 from dissensus.selection.compare import (
@@ -58,10 +59,11 @@ from dissensus.selection.truth import Candidate, TruthChoice, choose_truth
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dissensus.annotators.verdicts import AnnotatorVerdicts
     from dissensus.evaluation.recovery import Recovery
     from dissensus.selection.results import Selection
 
-LABELS, ANNOTATORS, MODEL, REPORT = "labels.csv", "annotators.csv", "model.safetensors", "report.html"
+LABELS, MODEL, REPORT = "labels.csv", "model.safetensors", "report.html"
 CELLS = "cells.csv"
 QUESTIONS = {"estimate": choice("population", "annotators", "truth")}
 TEST_SIZE = 0.2  # share of the (item, annotator) pairs that is hidden to judge models by
@@ -298,15 +300,17 @@ def _write_fit(
     seconds, missing = dict(run.seconds), None
     tell("writing labels, annotators and the model", FITTED)
     with _timed("write", seconds):
+        found = verdicts_of(run)
         write_pieces(map(pa.table, run.model.label_pieces()), folder / LABELS)
         if not run.annotations.anonymous:
-            write_pieces([annotator_table(run)], folder / ANNOTATORS)
+            write_pieces([annotator_table(run, found)], folder / ANNOTATORS)
         run.model.save_apart(folder / MODEL)
     if looks is not None:
         with _timed("report", seconds):
             shown = {"command": notice["command"], "progress": tell, **looks}
             missing = _too_large_for_a_page(run.annotations) or _try_page(run, folder / REPORT, shown)
-    content = summary(run) | {**notice, "seconds": seconds, "report_missing": missing}
+    views = None if found is None else found.in_words()
+    content = summary(run) | {**notice, "views": views, "seconds": seconds, "report_missing": missing}
     return write_summary(folder, content)
 
 
@@ -334,8 +338,17 @@ def _try_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> str |
 # ---- what is written ----------------------------------------------------------------------------------
 
 
-def annotator_table(run: Refinement) -> pa.Table:
-    """One row an annotator: labels, agreement with the others, and what the model knows of them."""
+def verdicts_of(run: Refinement) -> AnnotatorVerdicts | None:
+    """Verdicts on the annotators, of a model whose draws know them."""
+    if run.annotations.anonymous or not isinstance(run.model, HPGM):
+        return None
+    from dissensus.annotators.verdicts import annotator_verdicts
+
+    return annotator_verdicts(run.annotations, run.model)
+
+
+def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> pa.Table:
+    """One row an annotator: labels, agreement with the others, what the model knows of them, verdicts."""
     import pyarrow as pa
 
     from dissensus.evaluation.agreement import agreement_with_others
@@ -347,23 +360,10 @@ def annotator_table(run: Refinement) -> pa.Table:
     }
     if annotations.label_type != "numeric":
         columns["agreement"] = agreement_with_others(annotations)
-    if run.estimate == "truth" and isinstance(run.model, ConfusionModel):
-        columns |= _skill_columns(run)
     known: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
-    if isinstance(run.model, HPGM):
-        from dissensus.annotators.verdicts import annotator_verdicts
-
-        found = annotator_verdicts(annotations, run.model).columns()
-        known |= {name: found[name] for name in ("verdict", "probability", "view", "evidence")}
+    judged = {} if found is None else found.columns()
+    known |= {name: values for name, values in judged.items() if name not in columns}
     return pa.table(known | columns).select(list(dict.fromkeys([*columns, *known])))
-
-
-def _skill_columns(run: Refinement) -> dict[str, Any]:
-    """How right each annotator is, with intervals; systematic errors, and what they stand for."""
-    from dissensus.annotators.skill import annotator_skills
-
-    prior = gold_prior(run.annotations) if run.gold is not None else None
-    return annotator_skills(run.model, run.annotations, item_prior=prior, seed=run.seed).columns()
 
 
 def share_right(run: Refinement) -> float | None:

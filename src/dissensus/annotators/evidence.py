@@ -1,7 +1,7 @@
 """What an annotator's labels say of the annotator: do they depend on the items, and in whose way?
 
 The draws of a fitted :class:`~dissensus.HPGM` know which cluster each item may be in, and how each cluster of
-annotators answers about it. Of every annotator n four kinds of accounts are weighed, draw after draw:
+annotators answers about it. Of every annotator n three kinds of accounts are weighed, draw after draw:
 
 * spam: the labels follow shares that do not depend on the item: the crowd's, all classes alike, or shares of
   their own;
@@ -18,7 +18,7 @@ The evidence of an account with ways π_nk ~ Dir(α_k), w_e ~ q_e and y_e ~ π_{
 
     log P(y_n) ≥ Σ_e Σ_k c_ek log(q_ek / c_ek) + Σ_k log B(α_k + C_k) / B(α_k),   C_kp = Σ_{e: y_e = p} c_ek,
 
-c the responsibilities, made best by a few steps c_ek ∝ q_ek exp E log π_nk(y_e).
+c any responsibilities: here, after a few steps, c_ek ∝ q_ek E π_nk(y_e).
 
 A cluster that answers alike whatever the item (or whose members repeat one another, and tell nothing of what
 anybody else sees) is no account of somebody who looks: it counts as spam.
@@ -31,21 +31,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import digamma, gammaln, logsumexp, xlogy
+from scipy.special import gammaln, logsumexp, xlogy
 
 from dissensus.models.hpgm.draws import Draws
 from dissensus.numerics import Array
 
-MOST_DRAWS = 12  # whole draws that are asked
+LEAST_DRAWS, MOST_DRAWS = 6, 12  # whole draws that are asked
 MOST_LABELS = 200  # labels of one annotator that are looked at: more say the same again
-MOST_CELLS = 4_000_000  # labels × draws
-LOYAL = (1.0, 3.0, 10.0, 30.0, 100.0)  # labels that the ways of one's cluster are worth against one's own
+MOST_CELLS = 250_000  # labels, or annotators × clusters of items, times draws
+LOYAL = (2.0, 10.0, 50.0)  # labels that the ways of one's cluster are worth against one's own
 CAUTION = 0.75  # quantile, over the draws, of what speaks against spam
 STEPS = 3  # of the responsibilities
 NO_INFORMATION = 0.2  # of the crowd's median information: less is none
 LEAST_INFORMATION = 0.02  # of the entropy of the labels: a crowd that tells less tells nothing
 SHARED = 0.12  # of what the others tell of one another: a cluster that tells less of them is idle
-FEWEST = 3  # others in a cluster, for it to be an account of one more
+FEWEST, LEAST_SHARE = 3, 0.02  # others in a cluster, and their share, for it to be an account of one more
 OWN_WAYS = 0.02  # weight of ways of one's own among the accounts of people who look
 SPAM_PRIOR = (1.0, 19.0)  # Beta of the share of spammers
 TINY = 1e-12
@@ -53,11 +53,10 @@ TINY = 1e-12
 
 @dataclass(frozen=True)
 class Accounts:
-    """How well each kind of account explains every annotator's labels: logarithms of evidence."""
+    """How well each kind of account explains every annotator's labels: logarithms of evidence, by draw."""
 
-    looks: Array  # (N,): a cluster of people who look, or ways of their own
-    own_ways: Array  # (N,): ways of their own alone
-    spam: Array  # (N,)
+    looks: Array  # (T, N): a cluster of people who look, or ways of their own
+    spam: Array  # (T, N)
 
     def even(self) -> Array:
         """(N,): P(spam | labels) if spam and looking were equally likely beforehand."""
@@ -83,18 +82,17 @@ def weigh(draws: Draws, labels: NDArray[np.int32], weights: Array, seed: int) ->
     counts = np.bincount(labels[1].astype(np.intp) * P + labels[2], minlength=N * P).reshape(N, P)
     nu = (counts.sum(axis=0) + 1.0) / (counts.sum() + P)
     seen = np.bincount(annotator * P + label, minlength=N * P).reshape(N, P).astype(np.float64)
-    n_draws = max(min(len(draws), MOST_DRAWS, MOST_CELLS // max(len(item), 1)), 2)
+    cells = max(len(item), N * draws.psi.shape[1], 1)
+    n_draws = min(len(draws), int(np.clip(MOST_CELLS // cells, LEAST_DRAWS, MOST_DRAWS)))
     E = len(item)
     add = csr_array((np.ones(E), (annotator * P + label, np.arange(E))), shape=(N * P, E))
-    looks, own, blind = [], [], []
+    looks, idle = [], []
     for t in np.unique(np.linspace(0, len(draws) - 1, n_draws).astype(int)):
         draw = _Draw.of(draws, int(t), item, annotator, label, weights, add)
         found = draw.evidence(nu)
         looks.append(found[0])
-        own.append(found[1])
-        blind.append(found[2])
-    plain = log_spam(seen, nu)
-    return Accounts(np.stack(looks), np.stack(own), np.logaddexp(plain, np.stack(blind)))
+        idle.append(found[1])
+    return Accounts(np.stack(looks), np.logaddexp(log_spam(seen, nu), np.stack(idle)))
 
 
 def _some(labels: NDArray[np.int32], seed: int) -> tuple[NDArray[np.intp], ...]:
@@ -117,9 +115,9 @@ def log_spam(counts: Array, nu: Array) -> Array:
 
 def log_rising_ratio(counts: Array, alpha: Array, axis: int) -> Array:
     """log B(α + n) / B(α), B the multivariate beta function along ``axis``."""
-    alpha = np.broadcast_to(alpha, counts.shape)
+    alpha = alpha.reshape((1,) * (counts.ndim - alpha.ndim) + alpha.shape)
     total, n = alpha.sum(axis=axis), counts.sum(axis=axis)
-    rising = (gammaln(alpha + counts) - gammaln(alpha)).sum(axis=axis)
+    rising = gammaln(alpha + counts).sum(axis=axis) - gammaln(alpha).sum(axis=axis)
     return np.asarray(rising + gammaln(total) - gammaln(total + n))
 
 
@@ -167,8 +165,9 @@ class _Draw:
         mixed = (1 - lam) * theta + lam * phi[:, None]
         mine = draws.z[t][:, None] == clusters  # (N, L)
         others = mine.sum(axis=0) - mine
+        enough = max(min(FEWEST, N / 20), LEAST_SHARE * N)
         with np.errstate(divide="ignore"):
-            log_omega = np.log(np.where(others >= min(FEWEST, N / 20), others, 0) / max(N - 1, 1))
+            log_omega = np.log(np.where(others >= enough, others, 0) / max(N - 1, 1))
         size = beliefs.mean(axis=0) / beliefs.mean(axis=0).sum()
         members = np.bincount(draws.z[t], weights, minlength=draws.omega.shape[1])[clusters]
         load = np.bincount(draws.z[t][annotator], minlength=draws.omega.shape[1])[clusters]
@@ -176,19 +175,15 @@ class _Draw:
         prior = np.maximum(mixed.transpose(1, 2, 0), 1e-4)
         return cls(q, cell, add, N, np.eye(P)[top], prior, log_omega, looks)
 
-    def evidence(self, nu: Array) -> tuple[Array, Array, Array]:
-        """(N,) each: log evidence of all who look, of ways of one's own, of clusters that do not look."""
+    def evidence(self, nu: Array) -> tuple[Array, Array]:
+        """(N,) each: log evidence of all accounts of people who look, and of clusters that do not."""
         P = len(nu)
         own = np.log(OWN_WAYS) + self.bound(self.q @ self.answer, np.tile(nu[:, None], (1, P)), (P,))
         bounds = {i: self.log_omega[:, i] + self.bound(self.q, self.prior[i]) for i in self.accounts()}
         parts = [own] + [np.log(1 - OWN_WAYS) + bound for i, bound in bounds.items() if self.looks[i]]
         idle = [bound for i, bound in bounds.items() if not self.looks[i]]
-        nothing = np.full(self.N, -np.inf)
-        return (
-            np.asarray(logsumexp(parts, axis=0)),
-            np.asarray(own),
-            np.asarray(logsumexp(idle, axis=0)) if idle else nothing,
-        )
+        nothing = [np.full(self.N, -np.inf)]
+        return np.asarray(logsumexp(parts, axis=0)), np.asarray(logsumexp(idle or nothing, axis=0))
 
     def accounts(self) -> NDArray[np.intp]:
         """The clusters with enough members for somebody."""
@@ -200,8 +195,8 @@ class _Draw:
         alpha = theta * np.median(loyal)
         counts = np.zeros((self.N, P, K))
         for _ in range(STEPS):
-            posterior = alpha + counts
-            means = np.exp(digamma(posterior) - digamma(posterior.sum(axis=1))[:, None])
+            means = alpha + counts
+            means /= means.sum(axis=1, keepdims=True)
             c = q * means.reshape(-1, K)[self.cell]
             c /= np.maximum(c.sum(axis=1, keepdims=True), 1e-300)
             counts = np.asarray(self.add @ c).reshape(self.N, P, K)

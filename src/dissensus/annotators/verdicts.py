@@ -30,7 +30,7 @@ from dissensus.annotators.evidence import Accounts, informative, weigh
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
 from dissensus.models.base import Model, as_annotations, make_frame
-from dissensus.models.hpgm.draws import Draws
+from dissensus.models.hpgm.draws import Draws, annotator_draws
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
 from dissensus.params import SEED, check_rules, integer, real
@@ -47,13 +47,14 @@ SPAM, FEW, MINORITY, ERROR, TYPICAL = (
 VERDICTS = (TYPICAL, MINORITY, ERROR, SPAM, FEW)
 SURE = 0.9  # probability of spam from which it is called so
 EXCLUDED = 0.1  # probability of spam, at even odds, up to which labels are said to exclude it
-LIKELY = 0.5  # probability from which a view or an error is called so
+LIKELY = 0.75  # probability from which a view or an error is called so
 DIFFERENT = 0.1  # share of the items on which another view differs
 APART = 0.3  # total variation between two distributions of answers that differ
 EQUAL = 0.6  # of the largest view's weight: views of this weight are no minority
 MOST_ITEMS, FEW_PEOPLE = 0.5, 0.1  # who contradicts on so many items and is of so little weight errs by rule
 MUCH_WORSE = 0.5  # of the usual accuracy on gold labels
 INTERVAL = 0.9
+FEWEST_DRAWS, MOST_NUMBERS = 12, 1_000_000  # draws that are asked, and numbers of π in them
 _RULES = {"seed": SEED, "n_jobs": integer(-1), "interval": real(0.0, 1.0, open_low=True)}
 
 
@@ -160,6 +161,10 @@ def annotator_verdicts(
             f"verdicts come from the draws of HPGM, and {type(model).__name__} has none; fit an HPGM"
         )
     model._check_fitted()
+    if known is not None and known.annotator_vocabulary != model.annotator_vocabulary_:
+        raise DataError(
+            "the labels are not by the annotators that the model was fitted to; give its own labels"
+        )
     return _Judge(model, known, interval).verdicts()
 
 
@@ -256,13 +261,21 @@ class _Judge:
     @cached_property
     def sides(self) -> list[Sides]:
         """The views of every draw."""
-        model, draws = self.model, self.model.draws_
-        return [sides_of(draws, t, model.annotator_weights_, self.load) for t in range(len(draws))]
+        weights = self.model.annotator_weights_
+        return [sides_of(self.draws, t, weights, self.load) for t in range(len(self.draws))]
+
+    @cached_property
+    def draws(self) -> Draws:
+        """The model's whole draws; of a large crowd, some of them."""
+        whole = self.model.draws_
+        size = max(FEWEST_DRAWS, MOST_NUMBERS // whole.matrices[0].size)
+        chosen = np.unique(np.linspace(0, len(whole) - 1, min(size, len(whole))).astype(int))
+        return Draws(*(getattr(whole, name)[chosen] for name in Draws.__dataclass_fields__))
 
     def verdicts(self) -> AnnotatorVerdicts:
         """Everything together."""
         model, spam = self.model, self.accounts.probability()
-        draws = model.annotator_draws()
+        draws = list(annotator_draws(self.draws, model.seed))
         agreement = np.mean([draw.agreement for draw in draws], axis=0)
         told = np.stack([draw.information for draw in draws])
         ends = (1 - self.interval) / 2, (1 + self.interval) / 2

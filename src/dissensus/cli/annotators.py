@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,10 +12,7 @@ from dissensus.cli.options import Json, LabelsOrRun, Reading, unbundled
 from dissensus.cli.settings import ALL_CORES, Jobs, Seed
 from dissensus.cli.terminal import count, say, show_json, show_table
 
-if TYPE_CHECKING:
-    from dissensus.annotators.verdicts import AnnotatorVerdicts
-
-SHOWN = 10  # annotators of each kind in the table
+SHOWN, KEPT = 10, 0.9  # annotators of each kind in the table; size of the intervals that a run keeps
 
 
 @app.command(epilog=example("dissensus annotators votes.csv", "dissensus annotators refined -o who.csv"))
@@ -31,43 +28,54 @@ def annotators(
     ] = None,
     interval: Annotated[
         float, typer.Option("--interval", metavar="SHARE", help="Size of the intervals of information.")
-    ] = 0.9,
+    ] = KEPT,
     seed: Seed = 0,
     jobs: Jobs = ALL_CORES,
     as_json: Json = False,
 ) -> None:
     """Tell spam, minority views and systematic errors from typical annotators, with the evidence."""
+    columns, words = _verdicts(place, reading, interval, seed, jobs)
+    if output is not None:
+        from dissensus.io.write import write_table
+        from dissensus.models.base import make_frame
+
+        write_table(make_frame(columns, "pyarrow"), output)
+    if as_json:
+        show_json(columns)
+        return
+    _show(columns, words)
+    if output is not None:
+        say(f"Wrote {output}: {count(len(columns['annotator']), 'annotator')}")
+
+
+def _verdicts(
+    place: Path, reading: Reading, interval: float, seed: int, jobs: int
+) -> tuple[dict[str, Any], str]:
+    """As a finished run keeps them, or from its draws, or from a fit to labels."""
+    from dissensus.annotators.kept import kept_verdicts
+
+    kept = kept_verdicts(place) if interval == KEPT else None
+    if kept is not None:
+        return kept
     from dissensus.annotators.verdicts import annotator_verdicts
-    from dissensus.io.write import write_table
-    from dissensus.models.base import make_frame
     from dissensus.workflow import posterior_of
 
     model, labels = posterior_of(place, reading.read, seed=seed, n_jobs=jobs)
     found = annotator_verdicts(labels, model, interval=interval)
-    if output is not None:
-        write_table(make_frame(found.columns(), "pyarrow"), output)
-    if as_json:
-        show_json(found.columns())
-        return
-    _show(found)
-    if output is not None:
-        say(f"Wrote {output}: {count(len(found), 'annotator')}")
+    return found.columns(), found.in_words()
 
 
-def _show(found: AnnotatorVerdicts) -> None:
-    say("; ".join(f"{n:,} {verdict}" for verdict, n in found.counts().items() if n))
-    say(f"Views: {found.in_words()}")
-    rows = [
-        [
-            str(found.annotator[n]),
-            verdict,
-            f"{found.probability[n]:.0%}",
-            int(found.n_labels[n]),
-            str(found.evidence[n]),
-        ]
-        for verdict in ("spam", "systematic error", "minority view")
-        for n in (found.verdict == verdict).nonzero()[0][:SHOWN]
-    ]
+def _show(columns: dict[str, Any], words: str) -> None:
+    verdicts = [str(verdict) for verdict in columns["verdict"]]
+    order = ("typical", "minority view", "systematic error", "spam", "too few labels")
+    say("; ".join(f"{verdicts.count(one):,} {one}" for one in order if one in verdicts))
+    say(f"Views: {words}")
+    rows = []
+    for verdict in ("spam", "systematic error", "minority view"):
+        for n in [n for n, one in enumerate(verdicts) if one == verdict][:SHOWN]:
+            chance = f"{columns['probability'][n]:.0%}"
+            known = (str(columns["annotator"][n]), verdict, chance, int(columns["n_labels"][n]))
+            rows.append([*known, str(columns["evidence"][n])])
     if rows:
         title = f"Up to {SHOWN} of each kind that is not typical"
         show_table(title, ["annotator", "verdict", "probability", "labels", "evidence"], rows)

@@ -69,7 +69,7 @@ THIN = 3  # sweeps from one draw that is kept to the next
 MOST_SHARES = 8_000_000  # numbers of the population's answers that a fit keeps, over all draws
 MOST_WHOLE = 12_000_000  # numbers that it keeps of whole draws, to foresee labels by
 LEAST_WHOLE, WHOLE = 8, 48  # whole draws that are kept: at least, and usually
-UPDATE, SHORTEST_UPDATE = 5, 20  # an update makes one sweep for so many of a fit; at least so many
+UPDATE, SHORTEST_UPDATE = 6, 20  # an update makes one sweep for so many of a fit; at least so many
 REACHED = 200_000  # labels at a time of items that were not sampled
 MOST_PAIRED = 5_000  # annotators or items whose co-clustering is one table
 REPRESENT = Rule(
@@ -402,7 +402,7 @@ class HPGM(Model):
     # ---- labels that come later -------------------------------------------------------------------------
 
     def update(self, new: Any) -> Self:
-        """Learn from more labels: the chains go on from where they ended, for a fifth of the sweeps of a fit.
+        """Learn from more labels: the chains go on from where they ended, for a sixth of the sweeps of a fit.
 
         ``new`` holds the labels to add, of old and new items and annotators; its classes must be known.
         """

@@ -1,0 +1,34 @@
+"""Verdicts as a finished run keeps them: read back without the model, in no time."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from dissensus.io.results import is_ours, read_summary
+
+ANNOTATORS = "annotators.csv"
+WORDS, WHOLE = ("annotator", "verdict", "evidence"), ("n_labels", "view")  # the other columns are numbers
+
+
+def kept_verdicts(place: Path) -> tuple[dict[str, list[Any]], str] | None:
+    """The columns of a run's verdicts, and how many views there are, in words; None where it has none."""
+    table = place / ANNOTATORS
+    if not table.is_file() or not is_ours(place):
+        return None
+    words = read_summary(place).get("views")
+    if not isinstance(words, str):
+        return None
+    with table.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    names = list(rows[0]) if rows else []
+    return {name: [_value(name, row[name]) for row in rows] for name in names}, words
+
+
+def _value(name: str, text: str) -> Any:
+    if name in WORDS:
+        return text
+    if name in WHOLE:
+        return int(text)
+    return float(text) if text else float("nan")
