@@ -365,6 +365,8 @@ class Model(Savable):
         found = self.label_distributions_
         if found.shape != (M, P) or self.n_labels_.shape != (M,) or not np.isfinite(found).all():
             raise ValueError(f"label_distributions_ of shape {found.shape} for {M} items and {P} classes")
+        if "prior_worth_" in self._common_arrays and np.ndim(self.prior_worth_):
+            raise ValueError("prior_worth_ is not one number")
 
     if not TYPE_CHECKING:  # type checkers should go on refusing names that nobody declared
 
