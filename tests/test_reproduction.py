@@ -24,7 +24,7 @@ from dissensus.paper.answers import Contrast, answers_text, sentence
 from dissensus.paper.cells import Cell, FinishedCells
 from dissensus.paper.datasets import find_sets, load
 from dissensus.paper.findings import blend_weight
-from dissensus.paper.plan import Scale
+from dissensus.paper.plan import PARTS, Plan, Scale
 from dissensus.paper.run import Reproduction, reproduce, request
 
 TOPICS = (("rain", "cold", "wet"), ("sun", "warm", "dry"), ("job", "desk", "late"))
@@ -173,13 +173,31 @@ class TestWholeRun:
         measured = [row for row in rows if "ensemble" not in row["column"] and row["column"] != "blend"]
         assert len(measured) > 40
         for row in measured:
-            kept_as = "inside" if row["column"].endswith("_inside") else "runs"
+            kept_as = {"inside": "inside", "plain": "without_dropout"}.get(
+                row["column"].split("_")[-1], "runs"
+            )
             runs = [run for cell in cells_of(output[0], row) for run in cell["numbers"][kept_as]]
             values = [run["test"][row["measure"]] for run in runs]
             assert len(values) == int(row["runs"])
             np.testing.assert_allclose(float(row["ours"]), np.mean(values), rtol=1e-5)
             if len(values) == 2:  # |a − b| / 2 is the standard error of two
                 np.testing.assert_allclose(float(row["error"]), abs(values[0] - values[1]) / 2, atol=1e-6)
+
+    def test_annotators_are_judged_with_dropout_off(
+        self, output: tuple[Path, Reproduction], crowds: Path
+    ) -> None:
+        """RQ3: one network asked whole on either side, not means over many masks against one."""
+        gold = load("jq1", find_sets(crowds)["jq1"]).gold["test"] + 1e-5
+        sides = []
+        for name in ("ldlnm", "ldlnm_alone"):
+            with np.load(output[0] / "cells" / "jq1" / f"{name}-0.npz") as arrays:
+                predicted = arrays["without_dropout_test"][0].astype(np.float64) + 1e-5
+            sides.append((gold * np.log(gold / predicted)).sum(axis=1).mean())
+        page = (output[0] / "README.md").read_text(encoding="utf-8")
+        pair = "LDL-NM, dropout off | LDL-NM without annotators, dropout off"
+        assert f"| test KL | {pair} | jq1 | {sides[0] - sides[1]:+.4f} |" in page
+        assert "| test KL, compared as in the paper | LDL-NM | LDL-NM without annotators | jq1 |" in page
+        assert "| test KL | LDL-NM, dropout off | PGM (bp), soft, on embeddings | jq1 |" in page
 
     def test_an_ensemble_is_the_mean_of_the_predictions_beside_the_files(
         self, output: tuple[Path, Reproduction]
@@ -456,3 +474,56 @@ def test_clusters_of_table_2_count_annotators_alike(crowds: Path) -> None:
     expected = (gold * np.log(gold / own)).sum(axis=1).mean()
     sizes = {"n_item_clusters": 3, "n_annotator_clusters": 2}
     assert measures.cluster_divergence(train, "bp", sizes, 0) == pytest.approx(expected, rel=1e-9)
+
+
+# ---- the identity of a cell -----------------------------------------------------------------------------
+
+
+def test_whatever_decides_a_cell_is_in_its_identity(crowds: Path, tiny: Scale, tmp_path: Path) -> None:
+    """Each ingredient changed in turn gives the cells that depend on it another identity."""
+    data = load("jq1", find_sets(crowds)["jq1"])
+    data = replace(data, features_fingerprint="the embeddings")
+    parts = {"jq1": ("table1", "table2", "table3", "hidden", "recover", "gold")}
+
+    def identities(data: Any = data, scale: Scale = tiny) -> dict[str, str]:
+        plan = Plan(scale, {"jq1": data}, parts, tuple(PARTS), FinishedCells(tmp_path))
+        return {cell.path: json.dumps(cell.identity, sort_keys=True) for cell in plan.cells()}
+
+    before = identities()
+
+    def changed(**given: Any) -> set[str]:
+        after = identities(**given)
+        return {path for path in before if after.get(path) != before[path]}
+
+    def cells(*words: str) -> set[str]:
+        return {path for path in before if any(f"/{word}-0." in path for word in words)}
+
+    assert changed(data=replace(data, fingerprint="other labels")) == set(before)
+    assert changed(data=replace(data, seeded=True)) == set(before)
+    on_features = cells("softmax", "guided", "fmm_soft", "bp_soft", "ldlnm", "ldlnm_alone", "ldlnm_default")
+    of_others = changed(data=replace(data, features_fingerprint="of another encoder"))
+    assert on_features <= of_others
+    assert not of_others & cells("pd", "fmm", "bp", "describe", "bp-search", "bp-hidden", "recovery")
+    assert cells("pd", "fmm", "bp") <= changed(scale=replace(tiny, cnn={"epochs": 3}))
+    assert cells("ldlnm", "ldlnm-search") <= changed(scale=replace(tiny, ldlnm={"epochs": 4}))
+    assert cells("ldlnm") <= changed(scale=replace(tiny, repeats=3))
+    assert cells("bp-search", "annealing-search") <= changed(scale=replace(tiny, item_clusters=(2, 4)))
+    assert cells("fmm-search") <= changed(scale=replace(tiny, fmm_clusters=(2, 4)))
+    assert cells("bp-search") <= changed(scale=replace(tiny, search_repeats=2, finalists=2))
+    assert cells("ldlnm-search") <= changed(scale=replace(tiny, search_patience=7))
+    assert cells("bp-hidden") <= changed(scale=replace(tiny, hidden_splits=3))
+    assert cells("recovery") <= changed(scale=replace(tiny, draws=3))
+    assert cells("encoder") <= changed(scale=replace(tiny, encoder={"epochs": 2}))
+    assert cells("encoder") <= changed(scale=replace(tiny, embedding="another"))
+
+
+def test_embeddings_are_in_the_datasets_fingerprint(crowds: Path, encoder: Path, monkeypatch: Any) -> None:
+    files = find_sets(crowds)["jq1"]
+    embedded = load("jq1", files, embedded=True, embedding=str(encoder))
+    assert load("jq1", files).features_fingerprint == ""
+    from dissensus.features import items
+
+    monkeypatch.setattr(items, "embed", lambda texts, **_: np.ones((len(texts), 3), np.float32))
+    other = load("jq1", files, embedded=True, embedding=str(encoder))
+    assert embedded.fingerprint == other.fingerprint
+    assert embedded.features_fingerprint != other.features_fingerprint

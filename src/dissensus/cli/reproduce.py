@@ -39,6 +39,10 @@ class Evaluation:
     repeats: Annotated[
         int | None, typer.Option("--repeats", metavar="N", help="Trainings a column (10; the paper: 100).")
     ] = None
+    embedding: Annotated[
+        str | None,
+        typer.Option("--embedding", metavar="MODEL", help="Sentence encoder (all-MiniLM-L6-v2, offline)."),
+    ] = None
     quick: Annotated[
         bool, typer.Option("--quick", help="The same with smaller grids and fewer repeats: ten minutes.")
     ] = False
@@ -61,7 +65,7 @@ class Evaluation:
         from dissensus.errors import bad_parameter
         from dissensus.paper.plan import DEFAULT, QUICK
 
-        scale = QUICK if self.quick else DEFAULT
+        scale = replace(QUICK if self.quick else DEFAULT, embedding=self.embedding)
         if self.repeats is None:
             return scale
         if self.repeats < 1:
@@ -71,6 +75,7 @@ class Evaluation:
     def command(self) -> str:
         """The command as the page gives it: what decides its numbers, without anybody's folders."""
         options = {"--sets": self.sets, "--only": self.only, "--repeats": self.repeats}
+        options["--embedding"] = self.embedding
         given = [f"{option} {value}" for option, value in options.items() if value is not None]
         return " ".join(["dissensus reproduce", *given, *["--quick"] * self.quick])
 

@@ -46,7 +46,8 @@ class Column:
     repeats: str = "repeats"  # the scale's number of repeats, or "one" where there is no chance in it
     search: str | None = None  # the search whose choice it takes
     weight: float = 10.0  # processor seconds of one run, roughly
-    of: str | None = None  # the column whose cells hold this one too, under another projection
+    of: str | None = None  # the column whose cells hold this one too …
+    kept_as: str = ""  # … and under which name
 
 
 PAPER_COLUMNS = {
@@ -61,13 +62,29 @@ PAPER_COLUMNS = {
 }
 
 INSIDE = "inside"  # the other projection: annotator sum inside, S chosen on dev
+PLAIN = "without_dropout"  # the same network, all of it asked
 
 FURTHER_COLUMNS = {
     **{
         f"{key}_{INSIDE}": Column(
-            f"{PAPER_COLUMNS[key].title}, sum inside, S chosen on dev", "guided", of=key
+            f"{PAPER_COLUMNS[key].title}, sum inside, S chosen on dev", "guided", of=key, kept_as=INSIDE
         )
         for key in ("fmm", "annealing", "bp")
+    },
+    **{
+        f"{key}_plain": Column(f"{PAPER_COLUMNS[key].title}, dropout off", "ldlnm", of=key, kept_as=PLAIN)
+        for key in ("ldlnm", "ldlnm_alone")
+    },
+    # On LDL-NM's own features, and without snapping: what it is fairly compared with.
+    **{
+        f"{key}_soft": Column(
+            f"{guide.title}, soft, on embeddings",
+            "guided_soft",
+            search=key,
+            repeats="own_repeats",
+            weight=4,
+        )
+        for key, guide in GUIDES.items()
     },
     "cbcc": Column("CBCC as guide", "guided", search="cbcc"),
     "vb": Column("PGM (vb) as guide", "guided", search="vb", weight=12),

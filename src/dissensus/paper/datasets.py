@@ -44,6 +44,7 @@ class Dataset:
     parts: dict[str, Annotations]
     seeded: bool  # whether the split is ours
     fingerprint: str  # of the labels and of their split
+    features_fingerprint: str = ""  # of the same with the sentence embeddings; empty where there are none
 
     @property
     def has_text(self) -> bool:
@@ -160,8 +161,9 @@ def load(
         from dissensus.features.items import embed_items
 
         annotations = embed_items(annotations, model=embedding)
+    with_features = annotations.fingerprint() if embedded and "text" in _columns(annotations) else ""
     parts, seeded = _parts(annotations)
-    return Dataset(name, annotations, parts, seeded, known_by)
+    return Dataset(name, annotations, parts, seeded, known_by, with_features)
 
 
 def _columns(annotations: Annotations) -> list[str]:

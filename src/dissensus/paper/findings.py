@@ -18,7 +18,7 @@ from dissensus.errors import DataError
 from dissensus.metrics import kl, kl_rows
 from dissensus.numerics import Array
 from dissensus.paper.cells import Arrays, Cell, Measured
-from dissensus.paper.columns import COLUMNS, INSIDE
+from dissensus.paper.columns import COLUMNS
 from dissensus.paper.measures import ASKED, scores
 from dissensus.paper.plan import Plan
 
@@ -61,7 +61,7 @@ class ColumnRuns:
     @cached_property
     def runs(self) -> list[Mapping[str, Any]]:
         """Scores of every run."""
-        kept_as = "runs" if COLUMNS[self.key].of is None else INSIDE
+        kept_as = COLUMNS[self.key].kept_as or "runs"
         return [run for cell in self.cells for run in cell.numbers[kept_as]]
 
     def number(self, measure: str, part: str = "test") -> Number:
@@ -99,7 +99,8 @@ class Findings:
     def predictions(self, name: str, key: str, part: str) -> Array:
         """(runs, items, classes): what a column predicts."""
         cells = self.plan.column(name, key)
-        kept_as = part if COLUMNS[key].of is None else f"{INSIDE}_{part}"
+        own = COLUMNS[key].kept_as
+        kept_as = f"{own}_{part}" if own else part
         return np.concatenate([self.arrays(cell)[kept_as] for cell in cells]).astype(np.float64)
 
     def arrays(self, cell: Cell) -> Arrays:

@@ -19,7 +19,7 @@ from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
 from dissensus.numerics import Array
 from dissensus.paper.cells import Arrays, Cell, FinishedCells
-from dissensus.paper.columns import GUIDES, INSIDE, learner_of, shipped
+from dissensus.paper.columns import GUIDES, INSIDE, PLAIN, learner_of, shipped
 from dissensus.paper.datasets import Dataset, shares
 from dissensus.params import key_of, stream_seed
 from dissensus.selection.results import Selection
@@ -223,6 +223,19 @@ def _inside(
     return {part: best(h) for part, h in raw.items()}, best.prior_labels
 
 
+def guided_soft(inputs: Inputs, cell: Cell) -> Result:
+    """A guide's clusters, refined and projected softly, around softmax regression on the embeddings."""
+    data, settings = inputs.datasets[cell.dataset], cell.settings
+    guide = GUIDES[settings["guide"]].build({**settings["sizes"], "seed": settings["seed"]})
+    learner = learner_of("softmax", {}, settings["seed"])
+    model = GuidedClassifier(guide, learner, refine="soft", project="soft")
+    train, dev = (data.parts[name] for name in ("train", "dev"))
+    model.fit(data.features("train"), train, dev=(data.features("dev"), dev))
+    predictions = {part: model.label_distributions(data.features(part)) for part in ASKED}
+    numbers = {"runs": [_run(data, settings["seed"], predictions)], "strength": model.prior_labels_}
+    return numbers, _stacked([predictions])
+
+
 def guided_default(inputs: Inputs, cell: Cell) -> Result:
     """GuidedClassifier as it comes."""
     data, seed = inputs.datasets[cell.dataset], cell.settings["seed"]
@@ -246,13 +259,14 @@ def ldlnm(inputs: Inputs, cell: Cell) -> Result:
             part: model.label_distributions(data.features(part), dropout_seed=dropout_seed) for part in ASKED
         }
 
-    noisy = [predictions(seed) for seed in range(settings["evaluations"])]
+    noisy, plain = [predictions(seed) for seed in range(settings["evaluations"])], predictions(None)
     numbers = {
         "runs": [_run(data, seed, run) for seed, run in enumerate(noisy)],
-        "without_dropout": _run(data, settings["seed"], predictions(None)),
+        PLAIN: [_run(data, settings["seed"], plain)],
         "epoch": int(model.epoch_[0]),
     }
-    return numbers, {**_stacked(noisy), "embeddings": model.embed_items(data.features("train"))}
+    arrays = _stacked(noisy) | {f"{PLAIN}_{part}": array for part, array in _stacked([plain]).items()}
+    return numbers, arrays | {"embeddings": model.embed_items(data.features("train"))}
 
 
 def ldlnm_default(inputs: Inputs, cell: Cell) -> Result:
@@ -361,6 +375,7 @@ MEASURES: dict[str, Measure] = {
     "clusters": clusters,
     "learner": learner,
     "guided": guided,
+    "guided_soft": guided_soft,
     "guided_default": guided_default,
     "ldlnm": ldlnm,
     "ldlnm_default": ldlnm_default,

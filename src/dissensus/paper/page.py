@@ -48,8 +48,8 @@ TABLE_2 = """K and L are chosen among {clusters} (L: {annotators}; FMM's K: {fmm
 fitted on the training items, judged by how well half of the labels of each dev item are foreseen when the
 other half is folded in. KL(empirical ‖ distribution of the item's most likely cluster) on the training
 items, 1e-5 added to both sides, mean of {seeds} seeds; annotators weigh the same, as in the paper's
-equation. It describes labels that the fit has seen, so it always falls as K grows: whether a model describes
-the population is told by the labels it has not seen, below."""
+equation. It describes labels that the fit has seen, so it tends to fall as K grows (not at every step):
+whether a model describes the population is told by the labels it has not seen, below."""
 
 TABLE_3 = """Trained on the training items, chosen on the dev items, reported on the test items, from text
 alone; 1e-5 added to both sides of the KL. Ours first, with the standard error over repeats, then the paper's
@@ -59,7 +59,10 @@ taught, its predictions snapped to the most likely cluster (annotator sum outsid
 {repeats} times with other seeds around one fitted guide. LDL-NM is the paper's network, its layers' sizes
 chosen on dev, its best epoch on dev kept, trained once and evaluated {repeats} times with dropout left on.
 The columns below the line are trained {own} times (SoftmaxRegression, in which there is no chance, once); an
-ensemble averages the predictions of these runs."""
+ensemble averages the predictions of these runs. "Soft, on embeddings" are the guides fairly compared: they
+refine and project softly, around softmax regression on the sentence embeddings that LDL-NM sees. With dropout
+on, LDL-NM averages over a mask for every annotator, and without annotators it has one mask: the two are
+compared with dropout off."""
 
 EXCEPTIONS = """Cells of the paper's columns whose mean is above the printed KL or below the printed
 accuracy."""
@@ -74,7 +77,8 @@ its datasets."""
 
 ANSWERS = """Differences of the first model's loss and the second's on the same test items, hidden labels or
 reserved labels, with 95 % bootstrap intervals over items (items and draws, where labels are drawn). A
-difference whose interval holds zero is a tie."""
+difference whose interval holds zero is a tie. Each interval is of 95 % by itself; nothing is corrected for
+the number of comparisons, so of twenty pairs without any difference about one would not be called a tie."""
 
 HIDDEN = """A fifth of the (item, annotator) pairs hidden with all their labels, {splits} splits: −log
 P(label) in nats per hidden label (lower is better), with the standard error over splits. K and L are those

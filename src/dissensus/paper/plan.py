@@ -41,6 +41,8 @@ USUAL = {
     **dict.fromkeys(("weather_sentiment_amt", "weather_sentiment_cf"), ("hidden", "gold")),
 }
 HIDDEN_MODELS = ("counts", "dawid_skene", *GUIDES)
+# Measures that look at the sentence embeddings.
+ON_FEATURES = ("network_search", "guided_soft", "guided_default", "ldlnm", "ldlnm_default", "picture")
 GOLD_MODELS = ("majority", "dawid_skene", "cbcc", "bp", "vb")
 
 
@@ -281,6 +283,8 @@ class Plan:
             return {"network": {**scale.ldlnm, "annotators": key == "ldlnm_default"}}
         if column.kind == "guided":
             return {"guide": column.search, "sizes": chosen, "learner": dict(scale.cnn)}
+        if column.kind == "guided_soft":
+            return {"guide": column.search, "sizes": chosen}
         if column.kind == "guided_default":
             return {"model": repr(shipped(SEED))}
         learners = {"pd": scale.cnn, "encoder": {"model": scale.embedding, **scale.encoder}}
@@ -309,5 +313,7 @@ class Plan:
     ) -> Cell:
         data = self.datasets[dataset]
         whole = {**settings, "data": data.fingerprint, "seeded_split": data.seeded}
+        if kind in ON_FEATURES or (kind, name) == ("learner", "softmax"):
+            whole["features"] = data.features_fingerprint
         # A set of other size than the paper's takes as much longer or shorter.
         return Cell(dataset, kind, name, repeat, whole, weight * data.annotations.n_labels / 20_000)
