@@ -132,6 +132,7 @@ def test_control_characters_in_the_data_do_not_reach_the_terminal() -> None:
 # ---- fit ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fit_writes_labels_annotators_model_and_summary(refined: tuple[Path, Any]) -> None:
     place, printed = refined
     models = {"model.safetensors", "draws.safetensors"}
@@ -152,12 +153,14 @@ def test_fit_writes_labels_annotators_model_and_summary(refined: tuple[Path, Any
     assert sum(int(row["n_labels"]) for row in annotators) == 400
 
 
+@pytest.mark.slow
 def test_the_saved_model_is_the_one_behind_the_labels(refined: tuple[Path, Any]) -> None:
     model = dissensus.load(refined[0] / "model.safetensors")
     written = [row["label"] for row in read_csv(refined[0] / "labels.csv")]
     assert list(model.predict()) == written
 
 
+@pytest.mark.slow
 def test_auto_says_which_candidates_it_compared(refined: tuple[Path, Any]) -> None:
     summary = refined[1]
     scores = [-math.inf if row["score"] is None else row["score"] for row in summary["held_out"]]

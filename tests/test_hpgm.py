@@ -16,6 +16,8 @@ from dissensus.models.hpgm.draws import spaced
 from dissensus.models.hpgm.sampler import hinted
 from sizes import usually
 
+pytestmark = pytest.mark.slow
+
 CROWD = ds.simulate(160, 30, 3, labels_per_item=6, seed=4)
 LABELS = CROWD.annotations
 SHORT: dict[str, Any] = {"n_sweeps": 40, "n_chains": 2}

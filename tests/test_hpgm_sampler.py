@@ -16,6 +16,8 @@ from dissensus.models.hpgm import sampler
 from dissensus.models.hpgm.sampler import Data, Priors, State
 from sizes import usually
 
+pytestmark = pytest.mark.slow
+
 TIGHT = Priors(
     r=(4.0, 1.0),
     s=(4.0, 1.0),
