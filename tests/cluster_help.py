@@ -21,6 +21,12 @@ MODELS: dict[str, Callable[..., Model]] = {
     "dawid-skene": lambda **more: ds.DawidSkene(max_iter=ITERATIONS, tol=0.0, **more),
     "one-coin": lambda **more: ds.OneCoin(max_iter=ITERATIONS, tol=0.0, **more),
     "cbcc": lambda **more: ds.CBCC(3, max_iter=ITERATIONS, tol=0.0, **more),
+    "ibcc": lambda **more: ds.IBCC(max_iter=ITERATIONS, tol=0.0, **more),
+    "ebcc": lambda **more: ds.EBCC(2, max_iter=ITERATIONS, tol=0.0, **more),
+    "log-linear": lambda **more: ds.LogLinear(max_iter=ITERATIONS, tol=0.0, **more),
+    "mace": lambda **more: ds.MACE(max_iter=ITERATIONS, tol=0.0, **more),
+    "glad": lambda **more: ds.GLAD(max_iter=ITERATIONS, tol=0.0, **more),
+    "bwa": lambda **more: ds.BWA(max_iter=ITERATIONS, **more),
     "pgm-bp": lambda **more: ds.PGM(4, 3, max_iter=ITERATIONS, tol=0.0, **more),
     "pgm-vb": lambda **more: ds.PGM(4, 3, inference="vb", max_iter=ITERATIONS, tol=0.0, **more),
     "pgm-pairwise": lambda **more: ds.PGM(
