@@ -15,7 +15,7 @@ from typing import Any
 import dissensus as ds
 from timing import verdict
 
-PER_ITEM, P, FEW, MANY, ROUNDS = 6, 3, 2, 6, 2
+PER_ITEM, P, FEW, MANY, ROUNDS = 6, 3, 2, 12, 3
 MODELS: dict[str, Any] = {
     "Dawid–Skene": ds.DawidSkene(tol=0.0),
     "IBCC": ds.IBCC(tol=0.0),
