@@ -184,3 +184,36 @@ def test_what_unzips_to_more_than_memory_allows_is_refused(tmp_path: Path) -> No
         with pytest.raises(DataError, match=told):
             load_export(tmp_path / "bomb.zip", format="doccano")
     assert ds.read_annotations(tmp_path / "bomb.csv.gz").n_labels == 400_000
+
+
+# ---- many classes -------------------------------------------------------------------------------------
+
+
+def many_classes(path: Path, n_classes: int, n_items: int, n_annotators: int) -> Path:
+    chance = np.random.default_rng(0)
+    rows = []
+    for i in range(n_items):
+        true = chance.integers(n_classes)
+        for a in chance.choice(n_annotators, 5, replace=False):
+            given = true if chance.random() < 0.7 else chance.integers(n_classes)
+            rows.append(f"i{i},a{a},c{given}\n")
+    return write_votes(path, "".join(rows))
+
+
+def test_with_very_many_classes_models_with_matrices_are_not_tried(tmp_path: Path) -> None:
+    known = ds.read_annotations(many_classes(tmp_path / "votes.csv", 300, 400, 30))
+    started = time.process_time()
+    choice = ds.choose_model(known, n_jobs=1)
+    assert time.process_time() - started < 30
+    assert f"; not tried with {known.n_classes} classes: hpgm, dawid-skene, cbcc" in choice.reason
+    assert not {type(row.model).__name__ for row in choice.table} & {"DawidSkene", "CBCC", "HPGM"}
+
+
+def test_a_matrix_an_annotator_that_no_memory_holds_is_refused_before_work(tmp_path: Path) -> None:
+    file = many_classes(tmp_path / "votes.csv", 5000, 2000, 200)
+    for words in (["--memory", "2GB"], []):
+        told = failure(
+            "fit", file, "--model", "dawid-skene", *words, "--test-size", "0", "-o", tmp_path / "out"
+        )
+        assert "of memory at least, and" in told
+    assert not (tmp_path / "out").exists()

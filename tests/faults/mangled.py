@@ -100,7 +100,8 @@ def forge_store(store: Path, chance: random.Random) -> None:
     for name, content in files.items():
         (store / manifest["files"][name]["name"]).write_bytes(content)
         manifest["files"][name] |= {"bytes": len(content), "crc32": zlib.crc32(content)}
-    for shard in manifest["shards"] if isinstance(manifest["shards"], list) else []:
+    shards = manifest["shards"] if isinstance(manifest["shards"], list) else []
+    for shard in filter(lambda shard: isinstance(shard, dict), shards):
         part = slice(4 * shard["first_row"], 4 * (shard["first_row"] + shard["n_rows"]))
         shard["crc32"] = [zlib.crc32(files[f"{name}-codes"][part]) for name in COLUMNS]
     seal = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()

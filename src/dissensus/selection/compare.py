@@ -29,6 +29,7 @@ from dissensus.execution.threads import executor
 from dissensus.features.items import COLUMN, carries_features
 from dissensus.models import CLUSTER_SETTINGS, build_model, name_of, title_of
 from dissensus.models.base import Model
+from dissensus.models.confusion import ConfusionModel
 from dissensus.numerics import Array
 from dissensus.params import Rule, check_rules, choice, n_cores, size_words, with_settings
 
@@ -67,6 +68,7 @@ FOR_COMPARISON: Mapping[str, Mapping[str, Any]] = {
 ESTIMATES: dict[str, Rule] = {"estimate": choice("population", "annotators")}
 FALLBACK = "empirical"  # where nothing can be compared and the first candidate does not apply
 FEWEST_HIDDEN = 20  # hidden pairs that a choice needs
+MANY_CLASSES = 100  # a matrix of 100 × 100 cells an annotator is more than labels can fill, and takes minutes
 MOST_LABELS = 50_000  # labels that a choice is based on
 TIED = 2.0  # standard errors up to which a difference is none
 UNANIMOUS, LEAST_SHARE = 5, 0.6  # labels of an item that agree, and the share their class should then have
@@ -142,10 +144,10 @@ def choose_model(
     """The candidate that best foresees hidden labels (not fitted yet), how each did, and the reason.
 
     Candidates that cannot apply are left out: those with more clusters than there is anything to cluster,
-    those that need annotators where the data have none, and those that need more memory than there is
-    (a confusion matrix an annotator, where classes are very many). Where labels cannot tell models apart, the
-    first candidate is taken and the table is empty; where there are very many, a seeded part of the items
-    (as many as have ``MOST_LABELS`` labels) stands for all.
+    those that need annotators where the data have none, those that need more memory than there is, and, with
+    more than ``MANY_CLASSES`` classes, those with a table of answers an annotator. Where labels cannot tell
+    models apart, the first candidate is taken and the table is empty; where there are very many, a seeded
+    part of the items (as many as have ``MOST_LABELS`` labels) stands for all.
     """
     check_rules("choose_model", ESTIMATES, estimate=estimate)
     candidates = _candidates(annotations, candidates)
@@ -160,7 +162,20 @@ def choose_model(
     fitting = [model for model in models if _applies(model, annotations)]
     sample = _sample(annotations, seed)
     table = compare(sample, fitting, seed, test_size=test_size, n_jobs=n_jobs, progress=progress)
-    return _chosen(table, estimate)
+    found = _chosen(table, estimate)
+    return replace(found, reason=found.reason + _not_tried(models, annotations))
+
+
+def _not_tried(models: Sequence[Model], annotations: Annotations) -> str:
+    """A word on candidates that so many classes rule out."""
+    wide = dict.fromkeys(name_of(model) for model in models if _too_wide(model, annotations))
+    return f"; not tried with {annotations.n_classes:,} classes: {', '.join(wide)}" if wide else ""
+
+
+def _too_wide(model: Model, annotations: Annotations) -> bool:
+    """Whether the classes are too many for tables of answers an annotator, or drawn anew in every sweep."""
+    has_tables = model._sizes_are_bounds or isinstance(model, ConfusionModel)
+    return has_tables and annotations.n_classes > MANY_CLASSES
 
 
 def _candidates(
@@ -301,6 +316,8 @@ def _applies(model: Model, annotations: Annotations) -> bool:
     if model.uses_features and not _has_features(annotations):
         return False
     if model._needs_annotators and annotations.anonymous:
+        return False
+    if _too_wide(model, annotations):
         return False
     used = current()
     if not used.has_room(model._needs(annotations, used.itemsize)):
