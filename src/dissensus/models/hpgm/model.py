@@ -70,6 +70,7 @@ MOST_SHARES = 8_000_000  # numbers of the population's answers that a fit keeps,
 MOST_WHOLE = 12_000_000  # numbers that it keeps of whole draws, to foresee labels by
 LEAST_WHOLE, WHOLE = 8, 48  # whole draws that are kept: at least, and usually
 UPDATE, SHORTEST_UPDATE = 6, 20  # an update makes one sweep for so many of a fit; at least so many
+MOST_REACHED = 100_000_000  # numbers that are kept of items that were not sampled
 REACHED = 200_000  # labels at a time of items that were not sampled
 MOST_PAIRED = 5_000  # annotators or items whose co-clustering is one table
 REPRESENT = Rule(
@@ -176,11 +177,18 @@ class HPGM(Model):
     def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
         del itemsize, given  # there are no messages
         (M, N, P), E = _shape(annotations), annotations.n_labels
+        sampled = min(E, self.max_sampled)
+        part = -(-M * sampled // max(E, 1))  # items that are sampled
         K, L = min(self.n_item_clusters, M), min(self.n_annotator_clusters, N)
-        n_shares, n_whole = self._sizes(self._sweeps(E)[2], M, N, P, K, L)
-        kept = 4 * self.n_chains * (n_shares * M * P + n_whole * _whole_numbers(M, N, P, K, L))
-        # the labels thrice, what is kept twice while it is put together; tables of items and of annotators
-        return Needs(96 * E + 2 * kept, 0, 0, 60 * E + 8 * (6 * M * (K + P) + 6 * N * P * K))
+        n_shares, n_whole = self._sizes(self._sweeps(sampled)[2], part, N, P, K, L)
+        kept = 4 * self.n_chains * (n_shares * part * P + n_whole * _whole_numbers(part, N, P, K, L))
+        reached = (
+            0 if part == M else 4 * self._reaching(self.n_chains * n_whole, annotations) * M * (K + 2 * P)
+        )
+        # the sampled labels eight times, what is kept twice while it is put together; all labels as codes;
+        # tables of items and of annotators
+        tables = 8 * (6 * part * (K + P) + 6 * N * P * K)
+        return Needs(96 * sampled + 24 * E + 2 * kept + reached, 0, 0, 60 * sampled + tables)
 
     def _sizes(self, n_kept: int, M: int, N: int, P: int, K: int, L: int) -> tuple[int, int]:
         """How many answers about the items, and how many whole draws, a chain of so many draws keeps."""
@@ -303,6 +311,9 @@ class HPGM(Model):
         self, annotations: Annotations, chosen: NDArray[np.int64], run: Run, hints: Array | None
     ) -> None:
         """Answers about the items that were not sampled, some at a time, given the draws about the others."""
+        kept = np.linspace(0, len(self.draws_) - 1, self._reaching(len(self.draws_), annotations)).astype(int)
+        for attribute in self._draw_arrays:
+            setattr(self, attribute, getattr(self, attribute)[kept])
         met = np.bincount(self.labels_[1], minlength=annotations.n_annotators) > 0
         annotator = np.where(met, np.arange(annotations.n_annotators), -1)
         others = np.setdiff1d(np.arange(annotations.n_items), chosen)
@@ -332,6 +343,13 @@ class HPGM(Model):
         self.labels_ = np.stack([annotations.item, annotations.annotator, annotations.label]).astype(np.int32)
         for name in self._last_arrays:  # the chains ended over a part of the items
             setattr(self, name, getattr(self, name)[:0])
+
+    def _reaching(self, n_whole: int, annotations: Annotations) -> int:
+        """How many of the whole draws are carried over to items that were not sampled."""
+        M, _, P = _shape(annotations)
+        return max(
+            min(n_whole, LEAST_WHOLE), min(n_whole, MOST_REACHED // (M * (self.n_item_clusters + 2 * P)))
+        )
 
     def _item_draws(self) -> tuple[Floats, Floats]:
         return self.draws_.beliefs, self.draws_.own
