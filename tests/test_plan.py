@@ -183,6 +183,11 @@ def place(crowd, tmp_path, monkeypatch):
 def test_a_run_is_judged_planned_shown_and_updated(place):
     text = run("annotators", "run", "-o", "who.csv").stdout
     assert "typical" in text
+    kept = json.loads(run("annotators", "run", "--json").stdout)
+    again = json.loads(run("annotators", "run/model.safetensors", "--json").stdout)
+    assert kept["verdict"] == again["verdict"]
+    assert list(kept) == list(again)
+    np.testing.assert_allclose(kept["agreement"], again["agreement"], atol=1e-5)
     assert Path("who.csv").read_text().startswith('"annotator"')
     plan = json.loads(run("plan", "run", "--budget", 30, "--json").stdout)
     assert plan["budget"] == 30

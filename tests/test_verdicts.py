@@ -113,6 +113,13 @@ def test_information_shared_with_the_others_by_hand():
     assert mutual_information(np.eye(2) / 2) == pytest.approx(np.log(2))
 
 
+def test_one_label_says_nothing():
+    # one item, one label: with or without the items, it is as likely
+    labels = ds.Annotations.from_arrays(["i", "i", "j"], ["a", "b", "a"], ["x", "y", "x"])
+    found = ds.annotator_verdicts(labels, ds.HPGM(**QUICK).fit(labels))
+    assert set(found.verdict) == {"too few labels"}
+
+
 # ---- views --------------------------------------------------------------------------------------------
 
 

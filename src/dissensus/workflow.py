@@ -361,8 +361,9 @@ def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> 
     if annotations.label_type != "numeric":
         columns["agreement"] = agreement_with_others(annotations)
     known: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
-    judged = {} if found is None else found.columns()
-    known |= {name: values for name, values in judged.items() if name not in columns}
+    if found is not None:  # its information allows for spam, the model's own does not
+        known = {name: values for name, values in known.items() if not name.startswith("model_information")}
+        known |= {name: values for name, values in found.columns().items() if name not in columns}
     return pa.table(known | columns).select(list(dict.fromkeys([*columns, *known])))
 
 

@@ -70,7 +70,7 @@ class Accounts:
         even = self.even()
         for _ in range(100):
             spam = share * even / (share * even + (1 - share) * (1 - even))
-            # mode of Beta(a, b) with the expected counts, a, b ≥ 1: (a + Σ p) / (a + b + N)
+            # mean of a Beta(a, b) that has seen the expected counts: (a + Σ p) / (a + b + N)
             share = (SPAM_PRIOR[0] + spam.sum()) / (sum(SPAM_PRIOR) + len(spam))
         return np.asarray(share * even / (share * even + (1 - share) * (1 - even)))
 
@@ -81,18 +81,17 @@ def weigh(draws: Draws, labels: NDArray[np.int32], weights: Array, seed: int) ->
     item, annotator, label = _some(labels, seed)
     counts = np.bincount(labels[1].astype(np.intp) * P + labels[2], minlength=N * P).reshape(N, P)
     nu = (counts.sum(axis=0) + 1.0) / (counts.sum() + P)
-    seen = np.bincount(annotator * P + label, minlength=N * P).reshape(N, P).astype(np.float64)
     cells = max(len(item), N * draws.psi.shape[1], 1)
     n_draws = min(len(draws), int(np.clip(MOST_CELLS // cells, LEAST_DRAWS, MOST_DRAWS)))
     E = len(item)
     add = csr_array((np.ones(E), (annotator * P + label, np.arange(E))), shape=(N * P, E))
-    looks, idle = [], []
+    looks, spam = [], []
     for t in np.unique(np.linspace(0, len(draws) - 1, n_draws).astype(int)):
         draw = _Draw.of(draws, int(t), item, annotator, label, weights, add)
         found = draw.evidence(nu)
         looks.append(found[0])
-        idle.append(found[1])
-    return Accounts(np.stack(looks), np.logaddexp(log_spam(seen, nu), np.stack(idle)))
+        spam.append(found[1])
+    return Accounts(np.stack(looks), np.stack(spam))
 
 
 def _some(labels: NDArray[np.int32], seed: int) -> tuple[NDArray[np.intp], ...]:
@@ -176,14 +175,17 @@ class _Draw:
         return cls(q, cell, add, N, np.eye(P)[top], prior, log_omega, looks)
 
     def evidence(self, nu: Array) -> tuple[Array, Array]:
-        """(N,) each: log evidence of all accounts of people who look, and of clusters that do not."""
+        """(N,) each: log evidence of people who look, and of people who do not."""
         P = len(nu)
-        own = np.log(OWN_WAYS) + self.bound(self.q @ self.answer, np.tile(nu[:, None], (1, P)), (P,))
-        bounds = {i: self.log_omega[:, i] + self.bound(self.q, self.prior[i]) for i in self.accounts()}
-        parts = [own] + [np.log(1 - OWN_WAYS) + bound for i, bound in bounds.items() if self.looks[i]]
-        idle = [bound for i, bound in bounds.items() if not self.looks[i]]
-        nothing = [np.full(self.N, -np.inf)]
-        return np.asarray(logsumexp(parts, axis=0)), np.asarray(logsumexp(idle or nothing, axis=0))
+        labels = np.asarray(self.add.sum(axis=1), dtype=np.float64).reshape(self.N, P)
+        own = self.bound(self.q @ self.answer, np.tile(nu[:, None], (1, P)), (P,))
+        bounds = {i: self.bound(self.q, self.prior[i]) for i in self.accounts()}
+        kept = np.log(1 - OWN_WAYS)
+        looks = [(np.full(self.N, np.log(OWN_WAYS)), own)]
+        looks += [(kept + self.log_omega[:, i], one) for i, one in bounds.items() if self.looks[i]]
+        blind = [(np.zeros(self.N), log_spam(labels, nu))]
+        blind += [(self.log_omega[:, i], one) for i, one in bounds.items() if not self.looks[i]]
+        return _mixed(looks), _mixed(blind)
 
     def accounts(self) -> NDArray[np.intp]:
         """The clusters with enough members for somebody."""
@@ -204,6 +206,12 @@ class _Draw:
         entropy = np.bincount(self.cell // P, spread, minlength=self.N)
         parts = [log_rising_ratio(counts, theta * c, axis=1).sum(axis=1) for c in loyal]
         return np.asarray(entropy + logsumexp(parts, axis=0) - np.log(len(parts)))
+
+
+def _mixed(accounts: list[tuple[Array, Array]]) -> Array:
+    """log Σ_a w_a P_a / Σ_a w_a of accounts given as (log w, log P)."""
+    weights, evidence = (np.stack(part) for part in zip(*accounts, strict=True))
+    return np.asarray(logsumexp(weights + evidence, axis=0) - logsumexp(weights, axis=0))
 
 
 def informative(theta: Array, size: Array, members: Array, load: NDArray[np.intp]) -> NDArray[np.bool_]:

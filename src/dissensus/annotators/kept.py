@@ -9,7 +9,23 @@ from typing import Any
 from dissensus.io.results import is_ours, read_summary
 
 ANNOTATORS = "annotators.csv"
+COLUMNS = (
+    "annotator",
+    "n_labels",
+    "verdict",
+    "probability",
+    "agreement",
+    "information",
+    "information_low",
+    "information_high",
+    "spam_probability",
+    "minority_probability",
+    "error_probability",
+    "view",
+    "evidence",
+)
 WORDS, WHOLE = ("annotator", "verdict", "evidence"), ("n_labels", "view")  # the other columns are numbers
+FILE_NAMES = {"agreement": "model_agreement"}  # with the population; that with the others has the short name
 
 
 def kept_verdicts(place: Path) -> tuple[dict[str, list[Any]], str] | None:
@@ -22,8 +38,7 @@ def kept_verdicts(place: Path) -> tuple[dict[str, list[Any]], str] | None:
         return None
     with table.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    names = list(rows[0]) if rows else []
-    return {name: [_value(name, row[name]) for row in rows] for name in names}, words
+    return {name: [_value(name, row[FILE_NAMES.get(name, name)]) for row in rows] for name in COLUMNS}, words
 
 
 def _value(name: str, text: str) -> Any:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from dissensus.annotators.evidence import Accounts, informative, weigh
+from dissensus.annotators.kept import COLUMNS
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
 from dissensus.models.base import Model, as_annotations, make_frame
@@ -106,10 +107,7 @@ class AnnotatorVerdicts:
 
     def columns(self) -> dict[str, Any]:
         """The arrays by name."""
-        names = ["annotator", "n_labels", "verdict", "probability", "agreement", "information"]
-        names += ["information_low", "information_high", "spam_probability", "minority_probability"]
-        names += ["error_probability", "view", "evidence"]
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in COLUMNS}
 
     def to_frame(self) -> Any:
         """A data frame, of the kind the annotations came in."""
