@@ -168,7 +168,7 @@ def test_parquet_columns_that_hold_no_labels(column: Any, message: str, write: C
     others = ["a", "b"][: len(column)]
     parquet.write_table(pa.table({"item": others, "annotator": others, "label": column}), sink)
     with pytest.raises(DataError, match=message):
-        ds.read_annotations(write(sink.getvalue(), "votes.parquet"))
+        ds.read_annotations(write(sink.getvalue(), "votes.parquet"), missing="error")
 
 
 def test_a_field_may_be_longer_than_a_block(write: Callable[..., Path]) -> None:
@@ -220,7 +220,11 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
         "votes.csv: no annotator column found; did you mean 'anotator'? Say which it is with "
         "annotator='anotator'; it has item, anotator, label",
     ),
-    "one column": ("labels\nx\n", "votes.csv", "votes.csv: no item column found; say which it is with item="),
+    "one column": (
+        "labels\nx\n",
+        "votes.csv",
+        "votes.csv: no item and no annotator column found; say which they are with item=, annotator=",
+    ),
     "doubled column": (
         "item,annotator,label,label\na,b,c,d\n",
         "votes.csv",
@@ -279,7 +283,7 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
         "votes.csv",
         "votes.csv: holds NUL bytes, so it is a binary",
     ),
-    "spreadsheet": (b"PK\x03\x04" + bytes(40), "votes.xlsx", "votes.xlsx: is a zip archive or a spreadsheet"),
+    "spreadsheet": (b"PK\x03\x04" + bytes(40), "votes.csv", "votes.csv: is a zip archive or a spreadsheet"),
     "no Parquet": ("a,b,c", "votes.parquet", "votes.parquet: is called .parquet and is no Parquet file"),
     "cut Parquet": (
         as_parquet(ROWS)[:-9],
@@ -340,7 +344,7 @@ def test_a_bad_file_is_one_line_with_place_and_remedy(
     content, name, message = BAD[case]
     monkeypatch.chdir(write(content, name).parent)
     with pytest.raises(DataError) as error:
-        ds.read_annotations(name)
+        ds.read_annotations(name, missing="error")
     assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert str(error.value).startswith(name)
@@ -477,7 +481,7 @@ def test_frames_keep_their_types_and_their_kind(frame: Any, kind: str) -> None:
 )
 def test_frames_that_hold_no_labels(frame: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        ds.read_annotations(frame)
+        ds.read_annotations(frame, missing="error")
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
@@ -590,7 +594,7 @@ def test_long_labels_are_no_texts(write: Callable[..., Path]) -> None:
 
 def test_a_table_that_may_be_wide_is_said_to_be(write: Callable[..., Path]) -> None:
     rated = write("review_id,score,ana,ben\na,9,1,2\nb,7,2,2\n")
-    with pytest.raises(DataError, match=r"no item column found; .*layout='wide' where"):
+    with pytest.raises(DataError, match=r"no item and no annotator column found; .*layout='wide' where"):
         ds.read_annotations(rated)
     with pytest.raises(DataError, match="no item column found") as caught:
         ds.read_annotations(write("x,worker,label\na,b,c\n"))
@@ -599,7 +603,7 @@ def test_a_table_that_may_be_wide_is_said_to_be(write: Callable[..., Path]) -> N
 
 def test_numbers_alone_do_not_tell_ratings_from_counts(write: Callable[..., Path]) -> None:
     path = write("item,x,y\na,0,3\nb,2,1\n")
-    with pytest.raises(DataError, match=r"no annotator column found; .* layout='wide'"):
+    with pytest.raises(DataError, match=r"no annotator and no label column found; .* layout='wide'"):
         ds.read_annotations(path)
     wide, counts = (ds.read_annotations(path, layout=layout) for layout in ("wide", "counts"))
     assert rows_of(wide) == [("a", "x", "0"), ("a", "y", "3"), ("b", "x", "2"), ("b", "y", "1")]

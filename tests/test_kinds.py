@@ -184,3 +184,50 @@ def test_the_page_on_kinds_runs_as_it_stands(
         exec(compile(block, str(page), "exec"), names)
     said = capsys.readouterr().out
     assert said.startswith("ordinal\n0.66\n")
+
+
+def test_blank_labels_are_skipped_and_counted(tmp_path: Path) -> None:
+    rows = "item,annotator,label\na,x,1\na,y,\nb,x,NA\nb,y,2\n"
+    (tmp_path / "b.csv").write_text(rows)
+    labels = ds.read_annotations(tmp_path / "b.csv")
+    assert labels.n_labels == 3
+    assert any("1 row has no label and is skipped" in note for note in labels.notes)
+    fewer = ds.read_annotations(tmp_path / "b.csv", missing_words=["NA"])
+    assert fewer.n_labels == 2
+    assert any("'NA'" in note for note in fewer.notes)
+    with pytest.raises(ds.DissensusError, match="line 3: the label is blank"):
+        ds.read_annotations(tmp_path / "b.csv", missing="error")
+    frame = pd.DataFrame({"item": [1, 1, 2], "annotator": [1, 2, 1], "label": [3.0, np.nan, 4.0]})
+    assert ds.read_annotations(frame).classes.tolist() == [3, 4]
+    said = run("describe", tmp_path / "b.csv", "--missing-words", "NA,null")
+    assert "labels                2" in said.stdout
+
+
+def test_other_encodings_and_the_line_that_excel_writes(tmp_path: Path) -> None:
+    text = "item;annotator;label\na;é;x\nb;é;y\n"
+    (tmp_path / "l.csv").write_bytes(text.encode("latin-1"))
+    assert ds.read_annotations(tmp_path / "l.csv", encoding="latin-1").annotators.tolist() == ["é"]
+    with pytest.raises(ds.DissensusError, match="'encoding' parameter"):
+        ds.read_annotations(tmp_path / "l.csv", encoding="klingon")
+    with pytest.raises(ds.DissensusError, match="line 2: is not ascii"):
+        ds.read_annotations(tmp_path / "l.csv", encoding="ascii")
+    (tmp_path / "s.csv").write_text("sep=|\nitem|annotator|label\na,1|x|1;2\na,1|y|\n", encoding="utf-8")
+    labels = ds.read_annotations(tmp_path / "s.csv")
+    assert (labels.items.tolist(), labels.classes.tolist()) == (["a,1"], ["1;2"])
+    with pytest.raises(ds.DissensusError, match="line 4: the label is blank"):
+        ds.read_annotations(tmp_path / "s.csv", missing="error")
+
+
+def test_spreadsheets_and_several_missing_columns(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"item": ["a", "a"], "annotator": ["x", "y"], "labels": ["1", "2"]})
+    try:
+        import openpyxl  # noqa: F401
+    except ImportError:
+        with pytest.raises(ds.DissensusError, match=r"dissensus\[excel\]"):
+            ds.read_annotations(tmp_path / "t.xlsx")
+    else:
+        frame.to_excel(tmp_path / "t.xlsx", index=False)
+        assert ds.read_annotations(tmp_path / "t.xlsx").n_labels == 2
+    odd = frame.rename(columns={"item": "p", "annotator": "q"})
+    with pytest.raises(ds.DissensusError, match="no item and no annotator column found"):
+        ds.read_annotations(odd)

@@ -197,6 +197,21 @@ class Reading(Columns):
     keep_rejected: Annotated[bool, _reading("--keep-rejected", help="Count rejected assignments too.")] = (
         False
     )
+    missing: Annotated[
+        Literal["skip", "error"],
+        _reading("--missing", metavar="skip|error", help="Rows without a label: skipped, or refused."),
+    ] = "skip"
+    missing_words: Annotated[
+        str,
+        _reading("--missing-words", metavar="NA,…", help="Labels that mean that there is none."),
+    ] = ""
+    separator: Annotated[
+        str | None,
+        _reading("--separator", metavar="CHAR", help="Between the classes of an answer that is a set: a|b."),
+    ] = None
+    encoding: Annotated[
+        str | None, _reading("--encoding", metavar="NAME", help="Of a text file that is not UTF-8.")
+    ] = None
     layout: Annotated[
         Literal["long", "wide", "counts"] | None,
         _reading(
@@ -210,7 +225,10 @@ class Reading(Columns):
         """The same by the library's names."""
         same = ("items", "annotators", "gold", "question", "several", "keep_rejected", "layout")
         own = {name: getattr(self, name) for name in same}
-        return super().settings() | own | {"text_column": self.item_text}
+        words = [word.strip() for word in self.missing_words.split(",") if word.strip()]
+        blanks = {"missing": self.missing, "missing_words": words, "encoding": self.encoding}
+        blanks["separator"] = self.separator
+        return super().settings() | own | blanks | {"text_column": self.item_text}
 
     def read(self, file: Path, *, aloud: bool = True) -> Annotations:
         """The labels of a file; what the reader found worth a word is said, if ``aloud``."""

@@ -10,15 +10,16 @@ from numpy.typing import NDArray
 
 from dissensus.numerics import Array
 
-Level = Literal["nominal", "ordinal", "interval"]
+Level = Literal["nominal", "ordinal", "interval", "jaccard", "masi"]
 
 _BLOCK = 80_000  # table cells worked on at a time: few enough to stay in the processor's cache
 
 
 def level_of(annotations: object) -> Level:
-    """The level that the labels' type has: ordinal, interval for numbers, else nominal."""
+    """The level that the labels' type has: ordinal, interval for numbers, MASI for sets, else nominal."""
     kind = getattr(annotations, "label_type", "nominal")
-    return "interval" if kind == "numeric" else "ordinal" if kind == "ordinal" else "nominal"
+    levels: dict[str, Level] = {"numeric": "interval", "ordinal": "ordinal", "multi": "masi"}
+    return levels.get(kind, "nominal")
 
 
 def table_alpha(by_class: NDArray[Any], level: Level) -> float:

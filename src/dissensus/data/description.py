@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dissensus.data.alpha import interval_alpha, intraclass_correlation, level_of, table_alpha
 from dissensus.data.annotations import Annotations
+from dissensus.data.sets import set_alpha
 from dissensus.data.vocabulary import lookalikes, quoted
 from dissensus.metrics import accuracy_rows, entropy_rows
 from dissensus.numerics import row_shares
@@ -177,6 +178,8 @@ def agreement(annotations: Annotations) -> float:
     level = level_of(annotations)
     if level == "interval":
         return interval_alpha(annotations.item, annotations.values, annotations.n_items)
+    if level in ("jaccard", "masi"):
+        return set_alpha(annotations.counts.T, annotations.class_vocabulary, level)
     return table_alpha(annotations.counts.T, level)
 
 

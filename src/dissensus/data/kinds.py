@@ -83,6 +83,11 @@ def refuse_wrong_kind(annotations: Annotations) -> None:
             f"label {quoted(stranger)} is not a number, so the labels are not numeric; "
             "correct it, or say label_type='ordinal' or 'nominal'"
         )
+    if kind == "multi" and not all(str(name).startswith(SETS_BEGIN) for name in classes):
+        raise DataError(
+            f"label {quoted(classes[0])} is no set of classes; read sets from lists, with separator=, or "
+            "with label_type='multi'"
+        )
     if kind == "pairwise" and not set(map(str, classes)) <= set(WINNERS):
         raise DataError(
             f"the labels of pairwise data are {', '.join(WINNERS)}; got {quoted(classes[0])}; "

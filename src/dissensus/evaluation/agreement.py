@@ -12,13 +12,15 @@ against the others: :func:`agreement_with_others`; whether labels tell anything 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, triu
 
 from dissensus.data.alpha import Level, blocks, interval_alpha, level_of, table_alpha
+from dissensus.data.sets import set_alpha
+from dissensus.data.vocabulary import Vocabulary
 from dissensus.errors import DataError, bad_parameter
 from dissensus.numerics import Array
 
@@ -72,16 +74,26 @@ def krippendorff_alpha(
 
     ``level`` says how far apart two classes are: all alike (nominal), by how many labels lie between them in
     class order (ordinal), or by their difference (interval; one step each where they are no numbers). None
-    takes the level of the annotations' ``label_type``: interval for numeric labels. Items with one label are
-    left out. NaN where all labels that can be paired are of one class, or none can be paired: chance then
-    leaves nothing to explain. Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability".
+    takes the level of the annotations' ``label_type``: interval for numeric labels, MASI for sets ("jaccard"
+    is the other distance of sets). Items with one label are left out. NaN where all labels that can be paired
+    are of one class, or none can be paired: chance then leaves nothing to explain.
+    Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability".
     """
-    if level not in (None, "nominal", "ordinal", "interval"):
-        raise bad_parameter("krippendorff_alpha", "level", "'nominal', 'ordinal' or 'interval'", level)
+    if level not in (None, *get_args(Level)):
+        raise bad_parameter("krippendorff_alpha", "level", f"one of {get_args(Level)}", level)
     level = level or level_of(item)
     if level == "interval" and isinstance(item, LabelTable):
         return interval_alpha(item.item, getattr(item, "values", item.label), item.n_items)
+    if level in ("jaccard", "masi"):
+        return set_alpha(_counts_by_class(item, label, n_classes), _sets_of(item), level)
     return table_alpha(_counts_by_class(item, label, n_classes), level)
+
+
+def _sets_of(annotations: Any) -> Vocabulary:
+    if getattr(annotations, "label_type", "") != "multi":
+        raise DataError("'jaccard' and 'masi' are distances of sets; read the labels with label_type='multi'")
+    classes: Vocabulary = annotations.class_vocabulary
+    return classes
 
 
 def fleiss_kappa(

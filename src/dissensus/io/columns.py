@@ -29,7 +29,7 @@ _NAMES = {
     "label": (
         "label",
         "response answer annotation class category choice judgement judgment rating vote grade score verdict "
-        "decision preference value",
+        "decision preference labels value",
     ),
     "gold": (
         "gold gold_label truth ground_truth true_label reference correct",
@@ -97,6 +97,18 @@ def guess_words(taken: Mapping[str, str], given: Collection[str]) -> str:
     words = ", ".join(f"{role} from {quoted(name)}" for role, name in taken.items())
     options = ", ".join(f"{_FIXED_BY[role]}=" for role in taken)
     return f"read {words}; where that is wrong, name the column with {options}"
+
+
+def refuse_several_missing(columns: Sequence[str], given: Any, where: str) -> None:
+    """One message where two or all three columns cannot be found."""
+    roles = [role for role in ("item", "annotator", "label") if getattr(given, role) is None]
+    missing = [role for role in roles if not has_column(columns, role)]
+    if len(missing) > 1:
+        options = ", ".join(f"{role}=" for role in missing)
+        raise DataError(
+            f"{where}: no {' and no '.join(missing)} column found; say which they are with {options}"
+            f"{_ONE_ROW_AN_ITEM}; it has {listed(columns)}"
+        )
 
 
 def has_column(columns: Sequence[str], role: str) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import mmap
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -32,8 +34,9 @@ class DelimitedTable(FileTable):
     """A header and one record a row, fields quoted where needed; every field is text."""
 
     def __init__(self, source: Source, delimiter: str | None = None) -> None:
+        source, told = _without_sep(source)
         super().__init__(source)
-        self.delimiter = delimiter or _guess_delimiter(source)
+        self.delimiter = delimiter or told or _guess_delimiter(source)
         self.columns = self._header()
 
     def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
@@ -270,6 +273,14 @@ def _ragged(name: str, columns: Sequence[str], line: int, fields: Sequence[str])
         f"{name} line {line}: {n} field{'s' * (n != 1)} where the header has {len(columns)} "
         f"({listed(columns)}); complete the row, or quote a field that holds the delimiter"
     )
+
+
+def _without_sep(source: Source) -> tuple[Source, str | None]:
+    """A first line ``sep=;``, as Excel writes and reads it, names the delimiter; the line becomes empty."""
+    found = re.match(rb"(?:\xef\xbb\xbf)?\"?sep=(.)\"?(?=\r?\n)", source.raw[:16], re.IGNORECASE)
+    if found is None:
+        return source, None
+    return replace(source, raw=bytes(source.raw[found.end() :])), found[1].decode("latin-1")
 
 
 def _guess_delimiter(source: Source) -> str:

@@ -152,10 +152,25 @@ def _is_number(text: str) -> bool:
 # ---- long ---------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Missing:
+    """What becomes of rows without a label, and the words that mean that there is none."""
+
+    skip: bool = True
+    words: tuple[str, ...] = ()
+
+
+KEEP_BLANKS = Missing()
+
+
 def read_long(
-    table: Table, columns: Columns, classes: Sequence[Any] | None, duplicates: Duplicates
+    table: Table,
+    columns: Columns,
+    classes: Sequence[Any] | None,
+    duplicates: Duplicates,
+    missing: Missing = KEEP_BLANKS,
 ) -> Annotations:
-    """One row a label."""
+    """One row a label; rows whose label is missing are skipped, and counted, unless they are an error."""
     item = item_column(table, columns, "long")
     annotator = find_column(
         table.columns,
@@ -172,15 +187,38 @@ def read_long(
     if columns.item is None:
         _ask_where_ids_count_rows(table, item)
     order = table.order(label)
+    ids, rows, notes = _with_labels(table, [item, annotator, label], missing)
     annotations = Annotations.from_arrays(
-        *table.ids([item, annotator, label]),
+        *ids,
         classes=classes if classes is not None else order,
         duplicates=duplicates,
         frame_kind=table.frame_kind,
-        place=table.place,
+        place=table.place if rows is None else lambda row: table.place(int(rows[row])),
         label_type="nominal" if order is None else "ordinal",
+        notes=notes,
     )
     return replace(annotations, columns_read={"item": item, "annotator": annotator, "label": label})
+
+
+def _with_labels(
+    table: Table, columns: list[str], missing: Missing
+) -> tuple[list[Any], NDArray[np.intp] | None, tuple[str, ...]]:
+    """The three columns without the rows that have no label; which rows are left (None: all); notes."""
+    ids: list[Any] = list(table.ids(columns))
+    if not missing.skip:
+        return ids, None, ()
+    labels = to_arrow(ids[2], "label")
+    none = _blank(labels)
+    if missing.words and is_text(labels.type):
+        none = none | marks(pc.fill_null(pc.is_in(labels, pa.array(missing.words)), False))
+    if not none.any():
+        return ids, None, ()
+    rows = np.flatnonzero(~none)
+    if not len(rows):
+        raise DataError(f"{table.name}: every label is blank; there is nothing to read")
+    kept = [to_arrow(column, "id").take(places(rows)) for column in (*ids[:2], _whole_numbers(labels))]
+    words = f" (blank, or {', '.join(map(quoted, missing.words))})" if missing.words else ""
+    return kept, rows, counted((int(none.sum()), f"{{}} {{have}} no label{words} and {{are}} skipped", "row"))
 
 
 def _ask_where_ids_count_rows(table: Table, item: str) -> None:

@@ -13,13 +13,15 @@ import pyarrow as pa
 from dissensus.data.annotations import Annotations
 from dissensus.data.kinds import LabelType, check_label_type, recognised
 from dissensus.data.rows import Duplicates
+from dissensus.data.sets import as_sets
 from dissensus.data.vocabulary import Place, Vocabulary, lookalikes, quoted
 from dissensus.errors import DataError, bad_parameter
-from dissensus.io.columns import find_column, guess_words
+from dissensus.io.columns import find_column, guess_words, refuse_several_missing
 from dissensus.io.layouts import (
     LAYOUTS,
     Columns,
     Layout,
+    Missing,
     guess_layout,
     item_column,
     one_column,
@@ -28,6 +30,7 @@ from dissensus.io.layouts import (
     read_wide,
 )
 from dissensus.io.pairwise import looks_pairwise, read_pairs
+from dissensus.io.sets import holds_lists, read_sets
 from dissensus.io.tables import TABLE_FORMATS, Table, open_table
 
 Several = Literal["keep", "error"]
@@ -44,6 +47,10 @@ def read_annotations(
     gold: Any = None,
     classes: Sequence[Any] | str | None = None,
     label_type: LabelType | None = None,
+    missing: Literal["skip", "error"] = "skip",
+    missing_words: Sequence[str] = (),
+    encoding: str | None = None,
+    separator: str | None = None,
     duplicates: Duplicates = "keep",
     layout: Layout | None = None,
     format: str | None = None,
@@ -72,6 +79,14 @@ def read_annotations(
     label_type
         What kind of answer a label is: nominal, ordinal, numeric, multi or pairwise. Where it is left out it
         is told from the labels, and a note says what they were taken for.
+    missing, missing_words
+        Rows whose label is blank (or one of these words, such as ``["NA"]``) are skipped and counted, or are
+        an error.
+    separator
+        What stands between the classes of an answer that is a set, such as ``"|"``. Lists are sets without
+        it; with ``label_type="multi"`` so are all labels of one annotator to one item together.
+    encoding
+        Of a text file that is not UTF-8, such as ``"latin-1"``.
     duplicates
         When an annotator labels an item more than once: keep all, the first, the last, or refuse.
     layout
@@ -89,6 +104,7 @@ def read_annotations(
     columns = Columns(item, annotator, label if label is not None else question, text_column)
     classes, label_type = declared_classes("read_annotations", classes, label_type)
     _check(layout, columns)
+    blanks = _missing(missing, missing_words)
     if format in ("wide", "counts"):
         layout, format = _layout_of_format(layout, format), None
     if _is_store(source):
@@ -110,15 +126,19 @@ def read_annotations(
             text_column=text_column,
         )
     else:
-        table = open_table(source, format)
+        table = open_table(source, format, encoding=encoding)
         unsaid = label_type is None and layout is None and not columns.named
         if label_type == "pairwise" or (unsaid and looks_pairwise(table.columns)):
             labels, names = read_pairs(table, columns, duplicates)
+        elif separator is not None or (label_type in (None, "multi") and holds_lists(table, columns)):
+            labels, names = read_sets(table, columns, duplicates, separator)
         else:
-            labels, names = _read_table(table, columns, classes, duplicates, layout)
+            labels, names = _read_table(table, columns, classes, duplicates, layout, blanks)
     given = {"item": item, "annotator": annotator, "label": label or question, "text": text_column}
     named = {role for role, name in given.items() if name is not None}
     word = guess_words(labels.columns_read, named)
+    if label_type == "multi":
+        labels = as_sets(labels)
     labels = with_kind(replace(labels, notes=(*labels.notes, *([word] if word else []))), label_type)
     labels = with_side_tables(labels, items, annotators, gold, names, classes is None)
     return replace(labels, notes=(*labels.notes, *worth_a_word(labels)))
@@ -171,6 +191,14 @@ def worth_a_word(annotations: Annotations) -> tuple[str, ...]:
     return (*notes, *one_only(annotations))
 
 
+def _missing(missing: str, words: Sequence[str]) -> Missing:
+    if missing not in ("skip", "error"):
+        raise bad_parameter("read_annotations", "missing", "'skip' or 'error'", missing)
+    if isinstance(words, str):
+        raise bad_parameter("read_annotations", "missing_words", "a list of words", words)
+    return Missing(missing == "skip", tuple(words))
+
+
 def one_only(annotations: Annotations) -> tuple[str, ...]:
     """A word on a crowd of one, and on labels that are all the same."""
     notes = []
@@ -216,16 +244,19 @@ def _read_table(
     classes: Sequence[Any] | None,
     duplicates: Duplicates,
     layout: Layout | None,
+    blanks: Missing,
 ) -> tuple[Annotations, tuple[str, str]]:
     """The labels, and what the source calls its item and annotator columns."""
     layout = layout or guess_layout(table, columns)
+    if layout == "long":
+        refuse_several_missing(table.columns, columns, table.name)
     item = item_column(table, columns, layout)
     if layout == "counts":
         return read_counts(table, columns, classes), (item, "annotator")
     if layout == "wide":
         return read_wide(table, columns, classes, duplicates), (item, "annotator")
     annotator = columns.annotator if isinstance(columns.annotator, str) else "annotator"
-    return read_long(table, columns, classes, duplicates), (item, annotator)
+    return read_long(table, columns, classes, duplicates, blanks), (item, annotator)
 
 
 # ---- exports ------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, TextIO, cast
 
 import pyarrow as pa
 
-from dissensus.errors import DataError, nearest, system_words
+from dissensus.errors import DataError, bad_parameter, nearest, system_words
 from dissensus.params import physical_memory, size_words
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -100,10 +100,13 @@ class _Reader(io.RawIOBase):
         return len(piece)
 
 
-def open_source(path: str | os.PathLike[str], scratch: Path | None = None) -> Source:
+def open_source(
+    path: str | os.PathLike[str], scratch: Path | None = None, encoding: str | None = None
+) -> Source:
     """The bytes behind a path; every reason why there are none is one line.
 
-    With a folder for ``scratch``, a gzipped file is always unzipped onto the disk there.
+    With a folder for ``scratch``, a gzipped file is always unzipped onto the disk there. Text in another
+    ``encoding`` than UTF-8 becomes UTF-8 in memory.
     """
     name, place = os.fspath(path), Path(path)
     with explained(name, place):
@@ -117,6 +120,8 @@ def open_source(path: str | os.PathLike[str], scratch: Path | None = None) -> So
         source = Source(name, source.suffix, _unzip(name, raw, scratch))
     elif zipped and len(raw):
         raise DataError(f"{name}: is called .gz and is not gzipped; rename it or compress it again")
+    if encoding is not None:
+        source = Source(name, source.suffix, _recoded(source, encoding))
     _refuse_what_is_no_table(source)
     return source
 
@@ -125,6 +130,18 @@ def refuse_pipe(file: Path) -> None:
     """A pipe or a device among the files of a folder may never end; one that is named itself is read."""
     if file.exists() and not file.is_file():
         raise DataError(f"{file}: is a pipe or a device; take it out of the folder, or name the files")
+
+
+def _recoded(source: Source, encoding: str) -> bytes:
+    try:
+        return str(source.raw, encoding).encode()
+    except LookupError:
+        raise bad_parameter(
+            "read_annotations", "encoding", "one that Python knows, such as 'latin-1'", encoding
+        ) from None
+    except UnicodeDecodeError as error:
+        line = source.raw[: error.start].count(b"\n") + 1
+        raise DataError(f"{source.name} line {line}: is not {encoding}; name another encoding=") from None
 
 
 def first_bytes(path: Path) -> Source:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from dissensus.data.vocabulary import quoted
-from dissensus.errors import DataError, bad_choice
+from dissensus.errors import DataError, bad_choice, require
 from dissensus.io.columns import refuse_doubled
 from dissensus.io.source import PARQUET_MAGIC, Source, open_source
 
@@ -63,14 +63,33 @@ class StreamedTable(Table, Protocol):
         """Bytes of memory that ``chunks`` needs beside the chunk, where the format cannot be cut."""
 
 
-def open_table(source: Any, format: str | None = None, name: str = "the data frame") -> Table:
+def open_table(
+    source: Any, format: str | None = None, name: str = "the data frame", encoding: str | None = None
+) -> Table:
     """A table from a path or a data frame.
 
-    ``format`` names the file's format where its content does not; ``name`` is what messages call a frame.
+    ``format`` names the file's format where its content does not; ``name`` is what messages call a frame;
+    ``encoding`` is that of a text file that is not UTF-8.
     """
     if isinstance(source, str | os.PathLike):
-        return open_file(open_source(source), format)
+        if os.fspath(source).lower().endswith((".xlsx", ".xls")):
+            return FrameTable(_sheet(os.fspath(source)), os.fspath(source))
+        return open_file(open_source(source, encoding=encoding), format)
     return FrameTable(source, name)
+
+
+def _sheet(path: str) -> Any:
+    """The first sheet of an Excel file as a frame of texts, by the reader that pandas has."""
+    import pandas as pd
+
+    require("openpyxl", "excel")
+    try:
+        return pd.read_excel(path, dtype=str, keep_default_na=False)
+    except FileNotFoundError:
+        raise DataError(f"{path}: does not exist; check the path") from None
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path}: cannot be read as an Excel file ({reason}); save it as CSV") from None
 
 
 def open_file(source: Source, format: str | None = None) -> StreamedTable:

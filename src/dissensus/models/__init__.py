@@ -48,6 +48,7 @@ KIND_MODELS = {
     "graded": "dissensus.models.graded:GradedResponse",
     "ordinal": "dissensus.models.ordinal:OrdinalHPGM",
     "ratings": "dissensus.models.ratings:NumericRatings",
+    "sets": "dissensus.models.sets:LabelSets",
     "bradley-terry": "dissensus.models.bradley_terry:BradleyTerry",
 }
 

@@ -33,6 +33,7 @@ from dissensus.models import title_of
 from dissensus.models.base import Model, as_annotations
 from dissensus.models.bradley_terry import BradleyTerry
 from dissensus.models.ratings import NumericRatings
+from dissensus.models.sets import LabelSets
 from dissensus.report import sentences
 from dissensus.report.annotators import (
     annotator_columns,
@@ -56,6 +57,7 @@ from dissensus.report.judges import judge_content
 from dissensus.report.quality import COUNTS_TITLE, quality_content, search_content, trace_content
 from dissensus.report.ranking import ranking_page
 from dissensus.report.ratings import ratings_page
+from dissensus.report.sets import sets_page
 from dissensus.selection.compare import HeldOut
 
 if TYPE_CHECKING:
@@ -115,11 +117,13 @@ def write_report(
     """
     known = as_annotations(annotations)
     title = title or f"{title_of(model)}: {known.n_items:,} items"
-    if isinstance(model, NumericRatings | BradleyTerry):
+    if isinstance(model, NumericRatings | BradleyTerry | LabelSets):
         check_match(model, known)
         with atomic_path(path) as temporary:
             if isinstance(model, NumericRatings):
                 text = ratings_page(model, known, title, held_out, command, anonymise)
+            elif isinstance(model, LabelSets):
+                text = sets_page(model, known, title, command)
             else:
                 text = ranking_page(model, known, title, held_out, command, anonymise)
             temporary.write_text(text, encoding="utf-8", errors="replace")

@@ -58,6 +58,8 @@ RATING_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 )
 #: What is tried for comparisons: whatever else foresees answers, only scores rank.
 PAIR_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (("bradley-terry", {}),)
+#: What is tried for sets: classes that depend on each other, and each class apart.
+SET_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (("sets", {}), ("sets", {"dependence": False}))
 # Settings for the comparison alone: shorter chains tell as well which model is better.
 FOR_COMPARISON: Mapping[str, Mapping[str, Any]] = {
     "hpgm": {"n_chains": 2, "n_sweeps": 90},
@@ -186,6 +188,8 @@ def _candidates(
         return RATING_CANDIDATES
     if annotations.label_type == "pairwise":
         return PAIR_CANDIDATES
+    if annotations.label_type == "multi":
+        return SET_CANDIDATES
     if annotations.label_type != "ordinal" or annotations.n_classes < 3:
         return usual
     if usual is CANDIDATES:

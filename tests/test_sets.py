@@ -1,0 +1,174 @@
+"""Answers that are sets: readers, distances against nltk, the pool of classes apart and whole sets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import beta as beta_function
+
+import dissensus as ds
+from cli_help import run
+from dissensus.data.sets import jaccard_distances, masi_distances, membership
+from dissensus.evaluation.agreement import krippendorff_alpha
+from dissensus.models.sets import WORTHS, best_worth
+
+ROWS = [
+    ("i1", "ann", ["a", "b"]),
+    ("i1", "bob", ["b", "a"]),
+    ("i1", "cid", ["a"]),
+    ("i2", "ann", ["c"]),
+    ("i2", "bob", []),
+    ("i2", "cid", ["c", "a"]),
+]
+TEXTS = ['["a", "b"]', '["a", "b"]', '["a"]', '["c"]', "[]", '["a", "c"]']
+
+
+def sets_in(labels: Any) -> list[str]:
+    return [str(labels.classes[p]) for p in labels.label]
+
+
+def test_every_way_to_write_a_set_is_the_same(tmp_path: Path) -> None:
+    frame = pd.DataFrame(ROWS, columns=["item", "annotator", "label"])
+    lines = "\n".join(json.dumps(dict(zip(frame.columns, row, strict=True))) for row in ROWS)
+    (tmp_path / "s.jsonl").write_text(lines)
+    frame.to_parquet(tmp_path / "s.parquet")
+    for source in (tmp_path / "s.jsonl", tmp_path / "s.parquet", frame):
+        labels = ds.read_annotations(source)
+        assert labels.label_type == "multi"
+        assert sets_in(labels) == TEXTS
+    joined = frame.assign(label=["|".join(row[2]) or "-" for row in ROWS])
+    joined.to_csv(tmp_path / "s.csv", index=False)
+    read = ds.read_annotations(tmp_path / "s.csv", separator="|")
+    assert sets_in(read)[:4] == TEXTS[:4]
+    assert ds.read_annotations(tmp_path / "s.csv").label_type == "nominal"
+
+
+def test_repeated_pairs_are_sets_only_when_asked(tmp_path: Path) -> None:
+    rows = [(item, who, name) for item, who, names in ROWS for name in names]
+    frame = pd.DataFrame(rows, columns=["item", "annotator", "label"])
+    assert ds.read_annotations(frame).label_type == "nominal"
+    assert ds.read_annotations(frame).n_labels == len(rows)
+    as_sets = ds.read_annotations(frame, label_type="multi")
+    assert sets_in(as_sets) == [text for text in TEXTS if text != "[]"]
+
+
+def test_exports_with_several_choices_are_sets(tmp_path: Path) -> None:
+    choices = [["a", "b"], ["b"]]
+    tasks = [
+        {
+            "id": 1,
+            "data": {"text": "x"},
+            "annotations": [
+                {
+                    "completed_by": n,
+                    "result": [{"from_name": "q", "type": "choices", "value": {"choices": names}}],
+                }
+                for n, names in enumerate(choices)
+            ],
+        }
+    ]
+    (tmp_path / "ls.json").write_text(json.dumps(tasks))
+    answers = [{"value": names, "user_id": f"u{n}", "status": "submitted"} for n, names in enumerate(choices)]
+    record = {
+        "id": "1",
+        "fields": {"text": "x"},
+        "responses": {"q": answers},
+    }
+    (tmp_path / "argilla.jsonl").write_text(json.dumps(record))
+    for name in ("ls.json", "argilla.jsonl"):
+        labels = ds.read_annotations(tmp_path / name, label_type="multi")
+        assert sets_in(labels) == ['["a", "b"]', '["b"]']
+
+
+def test_distances_and_alpha_are_nltks() -> None:
+    metrics = pytest.importorskip("nltk.metrics")
+    agreement = pytest.importorskip("nltk.metrics.agreement")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        [
+            (f"i{m}", f"r{n}", sorted(rng.choice(list("abcd"), rng.integers(1, 4), replace=False)))
+            for m in range(25)
+            for n in range(3)
+        ],
+        columns=["item", "annotator", "label"],
+    )
+    labels = ds.read_annotations(frame)
+    table, names = membership(labels.class_vocabulary)
+    sets = [frozenset(np.array(names)[row]) for row in table]
+    for ours, theirs in (
+        (jaccard_distances, metrics.jaccard_distance),
+        (masi_distances, metrics.masi_distance),
+    ):
+        expected = [[theirs(a, b) for b in sets] for a in sets]
+        np.testing.assert_allclose(ours(table), expected, atol=0.01)  # nltk has 0.67 and 0.33 for thirds
+    data = [(row.annotator, row.item, frozenset(row.label)) for row in frame.itertuples()]
+    jaccard = agreement.AnnotationTask(data, distance=metrics.jaccard_distance).alpha()
+    assert krippendorff_alpha(labels, level="jaccard") == pytest.approx(jaccard, abs=1e-9)
+    masi = agreement.AnnotationTask(data, distance=metrics.masi_distance).alpha()
+    assert krippendorff_alpha(labels) == pytest.approx(masi, abs=0.01)
+    assert ds.describe(labels).level == "masi"
+
+
+def test_the_worth_of_a_prior_by_enumeration() -> None:
+    inside, n, mean = np.array([3, 0, 5]), np.array([5, 4, 5]), 0.4
+    logs = [
+        sum(
+            np.log(
+                beta_function(s * mean + k, s * (1 - mean) + m - k) / beta_function(s * mean, s * (1 - mean))
+            )
+            for k, m in zip(inside, n, strict=True)
+        )
+        for s in WORTHS
+    ]
+    assert best_worth(inside, n, mean) == pytest.approx(WORTHS[int(np.argmax(logs))])
+
+
+def test_classes_apart_by_hand_and_all_sets_sum_to_one() -> None:
+    frame = pd.DataFrame(
+        [(0, 0, ["a"]), (0, 1, ["a", "b"]), (1, 0, ["b"]), (1, 1, [])], columns=["item", "annotator", "label"]
+    )
+    labels = ds.read_annotations(frame)  # every subset of {a, b} occurs
+    model = ds.LabelSets(dependence=False).fit(labels)
+    np.testing.assert_allclose(model.label_distributions_.sum(axis=1), 1, rtol=1e-9)
+    s = model.worths_
+    np.testing.assert_allclose(
+        model.class_shares_[0], [(2 + s[0] / 2) / (2 + s[0]), (1 + s[1] / 2) / (2 + s[1])]
+    )
+
+
+def exclusive(seed: int = 0) -> pd.DataFrame:
+    """a and b never together, c always with a."""
+    rng = np.random.default_rng(seed)
+    lean = rng.beta(1, 1, 80)
+    rows = [(m, n, ["a", "c"] if rng.random() < lean[m] else ["b"]) for m in range(80) for n in range(5)]
+    return pd.DataFrame(rows, columns=["item", "annotator", "label"])
+
+
+def test_dependence_is_learned_where_it_is() -> None:
+    kept, hidden = ds.read_annotations(exclusive()).split_labels(0.2, 0)
+    whole, apart = ds.LabelSets(4).fit(kept), ds.LabelSets(dependence=False).fit(kept)
+    assert whole.pool_[0] > 0.8
+    assert whole.score(hidden) > apart.score(hidden) + 0.1
+    rng = np.random.default_rng(1)
+    rows = [(m, n, [c for c in "ab" if rng.random() < 0.5]) for m in range(80) for n in range(5)]
+    free = ds.read_annotations(pd.DataFrame(rows, columns=["item", "annotator", "label"]))
+    kept, hidden = free.split_labels(0.2, 0)
+    gap = ds.LabelSets(4).fit(kept).score(hidden) - ds.LabelSets(dependence=False).fit(kept).score(hidden)
+    assert abs(gap) < 0.05
+
+
+def test_fit_writes_sets_and_a_page(tmp_path: Path) -> None:
+    frame = exclusive()
+    frame.assign(label=frame["label"].map("|".join)).to_csv(tmp_path / "s.csv", index=False)
+    run("fit", tmp_path / "s.csv", "--separator", "|", "-o", tmp_path / "out")
+    written = pd.read_csv(tmp_path / "out" / "labels.csv")
+    assert set(written["label"]) == {'["a", "c"]', '["b"]'}
+    np.testing.assert_allclose(written["p_a"], written["p_c"], atol=0.05)
+    assert "whole sets" in (tmp_path / "out" / "report.html").read_text().casefold()
+    model = ds.load(tmp_path / "out" / "model.safetensors")
+    assert model.label_type_ == "multi"
