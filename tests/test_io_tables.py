@@ -157,7 +157,7 @@ def test_numbers_in_files_are_the_text_they_were(write: Callable[..., Path]) -> 
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ([[1], [2]], "votes.parquet: column 'label' is of type list"),
+        ([{"x": 1}, {"x": 2}], "votes.parquet: column 'label' is of type struct"),
         (["a", None], "votes.parquet row 1: the label is blank"),
         ([1.0, math.nan], "votes.parquet row 1: the label is blank"),
         (pa.array([], pa.string()), "votes.parquet: has columns and no rows"),
@@ -311,9 +311,9 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
         "line 1: the label is blank",
     ),
     "JSON list": (
-        '{"item": "a", "annotator": "b", "label": ["x"]}',
+        '{"item": "a", "annotator": ["b"], "label": "x"}',
         "votes.jsonl",
-        "votes.jsonl line 1: 'label' is a list; give one string or number",
+        "votes.jsonl line 1: 'annotator' is a list; give one string or number",
     ),
     "JSON doubled key": (
         '{"item": "a", "item": "b", "annotator": "b", "label": "x"}',
@@ -473,7 +473,7 @@ def test_frames_keep_their_types_and_their_kind(frame: Any, kind: str) -> None:
         (FRAME.assign(worker=["a", None, "b"]), "the data frame row 1: the annotator is blank"),
         (FRAME.assign(label=[0.5, np.nan, 1]), "the data frame row 1: the label is blank"),
         (FRAME.assign(task=[1, "x", 2]), "the data frame: column 'task' mixes types"),
-        (FRAME.assign(label=[[1], [2], [3]]), "the labels are of type list"),
+        (FRAME.assign(label=[{"x": 1}, {"x": 2}, {"x": 3}]), "the labels are of type struct"),
         (FRAME.set_axis(["task", "label", "label"], axis=1), "the column 'label' occurs twice"),
         (FRAME.set_axis(["1", 1, "label"], axis=1), "the column '1' occurs twice"),
         (3, "cannot be read from a int object; give a path or a data frame"),
