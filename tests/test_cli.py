@@ -129,6 +129,19 @@ def test_control_characters_in_the_data_do_not_reach_the_terminal() -> None:
     assert "\x1b" not in failure("fit", votes, "--classes", "x,y")
 
 
+def test_simulate_keeps_the_pairs_of_a_file_and_takes_several_parameters(crowd: Path) -> None:
+    words = ["--n-classes", 3, "--alpha", "0.5,1,2", "-k", 2, "-l", 2, "-o", "redrawn"]
+    run("simulate", "--pairs", crowd / "annotations.csv", *words)
+    first, second = read_csv(crowd / "annotations.csv"), read_csv(Path("redrawn/annotations.csv"))
+    assert [(row["item"], row["annotator"]) for row in first] == [
+        (row["item"], row["annotator"]) for row in second
+    ]
+    assert {row["label"] for row in second} <= {"c1", "c2", "c3"}
+    settings = json.loads(Path("redrawn/summary.json").read_text())["settings"]
+    assert (settings["alpha"], settings["pairs"]) == ([0.5, 1.0, 2.0], str(crowd / "annotations.csv"))
+    assert failure("simulate", "--alpha", "1,x", "-o", "no").startswith("--alpha 1,x: write a number")
+
+
 # ---- fit ----------------------------------------------------------------------------------------------
 
 

@@ -76,7 +76,9 @@ def simulate(context: typer.Context, output: Output, crowd: Crowd, as_json: Json
     from dissensus.models.base import as_annotations
 
     settings = asdict(crowd) | {name: numbers(name, getattr(crowd, name)) for name in DIRICHLETS}
-    drawn = simulation.simulate(**settings | {"pairs": crowd.pairs and as_annotations(crowd.pairs)})
+    pairs = None if crowd.pairs is None else as_annotations(crowd.pairs)
+    drawn = simulation.simulate(**settings | {"pairs": pairs})
+    settings["pairs"] = None if crowd.pairs is None else str(crowd.pairs)
     with last_result():
         summary = write_simulation(
             drawn, directory, settings=settings, command=command_line(context), force=output.force
