@@ -111,14 +111,14 @@ def run_peer(annotations: ds.Annotations, frame: pd.DataFrame, make: Callable) -
     return accuracy(annotations, np.eye(annotations.n_classes)[codes]), seconds
 
 
-def measure(name: str, annotations: ds.Annotations) -> Measured:
+def measure(name: str, annotations: ds.Annotations, slow_most_labels: int) -> Measured:
     """Accuracy and seconds of every method on one dataset."""
     columns = {"task": annotations.item, "worker": annotations.annotator, "label": annotations.label}
     frame, found = pd.DataFrame(columns), Measured()
     for title, fit in OURS.items():
         found[title] = run_ours(annotations, fit)
     for title, make in PEERS.items():
-        slow = title in SLOW_PEERS and annotations.n_labels > SLOW_PEERS_MOST_LABELS
+        slow = title in SLOW_PEERS and annotations.n_labels > slow_most_labels
         found[f"crowd-kit {title}"] = None if slow else run_peer(annotations, frame, make)
     print(name, {title: one and round(one[0], 4) for title, one in found.items()}, flush=True)
     return found
@@ -155,7 +155,7 @@ def contrast(results: dict[str, Measured], other: str) -> tuple[float, float, fl
     return float(rows.mean()), float(low), float(high)
 
 
-def page(results: dict[str, Measured]) -> str:
+def page(results: dict[str, Measured], slow_most_labels: int) -> str:
     import crowdkit
     import sklearn
 
@@ -178,7 +178,7 @@ def page(results: dict[str, Measured]) -> str:
         version=ds.__version__,
         peer=getattr(crowdkit, "__version__", "1.4"),
         sklearn=sklearn.__version__,
-        most=SLOW_PEERS_MOST_LABELS,
+        most=slow_most_labels,
         slow=", ".join(SLOW_PEERS),
         contrasts=table(("less", "mean", "interval"), contrasts),
         accuracy=table(("dataset", *methods), lines(0, "{:.4f}")),
@@ -208,6 +208,7 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/results/peers.md"))
     parser.add_argument("--most-labels", type=int, default=10**9)
     parser.add_argument("--finished", type=Path, help="file of finished datasets, to go on where a run was")
+    parser.add_argument("--slow-most-labels", type=int, default=SLOW_PEERS_MOST_LABELS)
     parser.add_argument("--only", help="measure this dataset alone, and write no page")
     given = parser.parse_args()
     results: dict[str, Measured] = {}
@@ -218,14 +219,14 @@ def main() -> int:
         if wanted and any(folder.glob("gold.csv*")):
             annotations = read_dataset(folder)
             if annotations.n_labels <= given.most_labels:
-                results[folder.name] = measure(folder.name, annotations)
+                results[folder.name] = measure(folder.name, annotations, given.slow_most_labels)
                 if given.finished is not None:
                     with given.finished.open("a") as file:
                         file.write(json.dumps([folder.name, results[folder.name]]) + "\n")
     if given.only is not None:
         return 0
     results = dict(sorted(results.items()))
-    text = page(results)
+    text = page(results, given.slow_most_labels)
     with atomic_path(given.output) as temporary:
         temporary.write_text(text, encoding="utf-8")
     print(text)

@@ -101,7 +101,8 @@ def left_out(results: Mapping[str, Values], order: Sequence[str]) -> tuple[float
 
 PAGE = """# One true class
 
-Written by `python -m experiments.truth`. Accuracy on the items that have labels and gold, ties in part.
+Written by `python -m experiments.truth{options}`. Accuracy on the items that have labels and gold, ties in
+part.
 
 ## Was the default chosen by hindsight?
 
@@ -155,7 +156,7 @@ def crossed_table(draws: Mapping[str, Draws]) -> str:
     return table(("dataset", "items with gold", "cross-fitted less kept back", "standard error"), rows)
 
 
-def page(results: Mapping[str, Values], draws: Mapping[str, Draws]) -> str:
+def page(results: Mapping[str, Values], draws: Mapping[str, Draws], without: str) -> str:
     """The whole page."""
     order = list(CANDIDATES)
     means = {m: float(np.mean([found[m] for found in results.values()])) for m in (*order, DEFAULT)}
@@ -163,6 +164,7 @@ def page(results: Mapping[str, Values], draws: Mapping[str, Draws]) -> str:
     last, _ = left_out(results, [*order, DEFAULT])
     counted = Counter(choices.values())
     return PAGE.format(
+        options=f" --without {without}" if without else "",
         n=len(results),
         candidates=table(("method", "mean"), [line(m, f"{mean:.4f}") for m, mean in means.items()]),
         first=first,
@@ -198,9 +200,11 @@ def main() -> None:
         "python -m experiments.truth", __doc__ or "", "docs/results/truth.md", finished=True
     )
     parser.add_argument("--only", help="datasets, joined by commas; then no page is written")
+    parser.add_argument("--without", default="", help="datasets to leave out, joined by commas")
     given = parser.parse_args()
     finished = Finished(given.finished)
-    names = [folder.name for folder in sorted(given.data.iterdir()) if any(folder.glob("gold.csv*"))]
+    folders = [folder for folder in sorted(given.data.iterdir()) if any(folder.glob("gold.csv*"))]
+    names = [folder.name for folder in folders if folder.name not in given.without.split(",")]
     results, draws = {}, {}
     for name in names if given.only is None else given.only.split(","):
         annotations = read_dataset(Path(given.data) / name)
@@ -208,7 +212,7 @@ def main() -> None:
         draws[name] = drawn(annotations, name, finished)
         print(name, results[name][DEFAULT], flush=True)
     if given.only is None:
-        write_files(given.output, page(results, draws))
+        write_files(given.output, page(results, draws, given.without))
 
 
 if __name__ == "__main__":
