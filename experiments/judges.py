@@ -319,7 +319,7 @@ def copy_lines(done: Finished) -> list[str]:
         other = f"{value['in_front']:.4f}"
         lines += [
             "",
-            f"Under names that come first, so that the chains draw other numbers, HPGM moves by {other}.",
+            f"Under names that come first in the alphabet, HPGM moves by {other}.",
         ]
     return [COPIED, *lines] if lines else []
 

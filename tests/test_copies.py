@@ -98,6 +98,9 @@ def test_copies_do_not_move_hpgm_and_move_the_vote():
     before, after = (ds.HPGM(**FAST).fit(labels) for labels in (plain, crowded))
     np.testing.assert_array_equal(before.label_distributions_, after.label_distributions_)
     np.testing.assert_array_equal(before.intervals().low, after.intervals().low)
+    renamed = {name.replace("h2-", "clone"): column for name, column in copied(crowd()).items()}
+    in_front = ds.HPGM(**FAST).fit(table(renamed)).label_distributions_
+    np.testing.assert_array_equal(before.label_distributions_, in_front)
     vote = [ds.EmpiricalDistribution().fit(labels).label_distributions_ for labels in (plain, crowded)]
     assert np.abs(vote[0] - vote[1]).sum(axis=1).mean() / 2 > 0.05
 

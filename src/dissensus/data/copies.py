@@ -18,6 +18,8 @@ the same from here, and count as one voice too.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,7 +84,7 @@ class Voices:
 
         Of several names that label one item, the first is heard.
         """
-        speakers, voice = np.unique(voices(annotations), return_inverse=True)
+        speakers, voice = np.unique(_usual_names(annotations, voices(annotations)), return_inverse=True)
         if len(speakers) == annotations.n_annotators:
             return cls(annotations, np.arange(annotations.n_labels), voice, speakers)
         rows = _heard(annotations, voice)
@@ -104,6 +106,20 @@ class Voices:
     def n_copies(self) -> int:
         """Names that are no voice of their own."""
         return len(self.voice) - len(self.speakers)
+
+
+def _usual_names(annotations: Annotations, speaker: Ints) -> Ints:
+    """The same voices, each under that of its names which looks most like the names of the others.
+
+    Digits aside, so that ``human08`` speaks for ``clone1`` to ``clone5`` among ``human01`` to ``human10``.
+    """
+    changed = speaker.copy()
+    for family in np.unique(speaker[speaker != np.arange(len(speaker))]):
+        members = np.flatnonzero(speaker == family)
+        stems = [re.sub(r"\d+", "", str(name)) for name in annotations.annotators]
+        others = Counter(stem for n, stem in enumerate(stems) if speaker[n] != family)
+        changed[members] = max(members, key=lambda n: (others[stems[n]], -n))
+    return changed
 
 
 def _heard(annotations: Annotations, voice: Ints) -> Ints:

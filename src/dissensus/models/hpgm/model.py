@@ -248,7 +248,8 @@ class HPGM(Model):
             setattr(self, name, getattr(self, name)[:, voice])
         heard: NDArray[np.bool_] = vars(self)["last_own_"]
         self.last_own_ = np.zeros((len(heard), annotations.n_labels), np.bool_)
-        self.last_own_[:, voices.rows] = heard
+        if len(heard):  # none where a part of the items was sampled
+            self.last_own_[:, voices.rows] = heard
         self.labels_ = np.stack(annotations.columns).astype(np.int32)
         self.annotator_weights_ = (self.annotator_weights_ / np.bincount(voice))[voice]
 
