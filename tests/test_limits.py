@@ -209,6 +209,12 @@ def test_with_very_many_classes_models_with_matrices_are_not_tried(tmp_path: Pat
     assert not {type(row.model).__name__ for row in choice.table} & {"DawidSkene", "CBCC", "HPGM"}
 
 
+def test_a_page_needs_no_class_that_is_frequent(tmp_path: Path) -> None:
+    known = ds.read_annotations(many_classes(tmp_path / "votes.csv", 150, 60, 10))
+    ds.write_report(ds.FMM(1).fit(known), known, tmp_path / "page.html", progress=False)
+    assert (tmp_path / "page.html").stat().st_size > 0
+
+
 def test_a_matrix_an_annotator_that_no_memory_holds_is_refused_before_work(tmp_path: Path) -> None:
     file = many_classes(tmp_path / "votes.csv", 5000, 2000, 200)
     for words in (["--memory", "2GB"], []):

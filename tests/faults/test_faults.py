@@ -25,7 +25,7 @@ def test_a_killed_command_run_again_ends_as_if_undisturbed() -> None:
     assert {one.code for one in outcomes} >= {-9, 130, 143}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", usually([signal.SIGTERM], verify=[signal.SIGTERM, signal.SIGINT]))
 def test_once_a_result_has_its_name_a_signal_changes_nothing(number: int, tmp_path: Path) -> None:
     write_inputs(tmp_path)
     commands = {**COMMANDS, "export": ["export", "fitted", "-o", "out.csv"]}

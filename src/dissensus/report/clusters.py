@@ -184,7 +184,8 @@ def _item_cluster(grouping: Grouping, k: int, names: list[str], annotations: Ann
 
 def _cluster_words(grouping: Grouping, k: int, names: list[str]) -> str:
     answers = grouping.cluster_answers[k]
-    top = [int(p) for p in np.argsort(-answers, kind="stable")[:2] if answers[p] >= 0.1]
+    first, *others = [int(p) for p in np.argsort(-answers, kind="stable")[:2]]
+    top = [first, *(p for p in others if answers[p] >= 0.1)]  # of very many classes none may be that frequent
     true_class = names[k] if grouping.true_classes else None
     return sentences.cluster_words(
         k, float(grouping.cluster_shares[k]), [(names[p], float(answers[p])) for p in top], true_class
