@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import dissensus
+import dissensus as ds
 from dissensus.data.annotations import Annotations
 from dissensus.data.simulation import simulate
 from dissensus.errors import ParameterError
@@ -111,3 +112,15 @@ def test_iterations_of_the_fit_move_the_share_that_is_told() -> None:
     # From nothing to where files are written, at 95 %.
     assert [share for _, share in told] == [0.0, 0.2375, 0.475, 0.7125, 0.95]
     assert {what for what, _ in told} == {"fitting fmm 3 max_iter=4 tol=0.0 to all labels"}
+
+
+def test_labels_that_cannot_answer_are_refused() -> None:
+    alone = Annotations.from_arrays(["i", "j"], ["a", "a"], ["x", "y"])
+    with pytest.raises(ds.DissensusError, match="nobody can disagree here"):
+        refine(alone)
+    assert refine(alone, "majority", test_size=0).model is not None
+    n = 500
+    half, side = [k // 2 for k in range(n)], [k % 2 for k in range(n)]
+    texts = Annotations.from_arrays(half, side, [f"t{k}" for k in range(n)])
+    with pytest.raises(ds.DissensusError, match="look like free text"):
+        refine(texts)

@@ -71,6 +71,7 @@ COMPARED, FITTED = 0.9, 0.95  # shares of the work that are behind after the com
 YARDSTICK_OF_NUMBERS = RATING_CANDIDATES[-1]
 REPRESENTING = "hpgm"  # the model that can estimate the population of some of the annotators
 YARDSTICK = "empirical"  # every model's held-out score stands beside the smoothed counts'
+FREE_TEXT, MEANT_AS_CLASS = 200, 5  # different labels, and how often each should occur at least
 PAGE_BYTES = 100  # a label, about, to make the page
 
 
@@ -124,6 +125,8 @@ def refine(
     if not 0 <= test_size < 1:
         raise bad_parameter("refine", "test_size", "a float >= 0 and < 1", test_size)
     check_rules("refine", QUESTIONS, estimate=estimate)
+    if model == "auto":
+        _refuse_unanswerable(annotations)
     if model == "auto" and settings:
         raise ParameterError(f"{', '.join(settings)}: name the model= that should take this")
     if represent:
@@ -185,6 +188,22 @@ def _check_finds_truth(model: Model) -> None:
         raise ParameterError(
             f"{name_of(model)} knows no true class, only what a population answers; "
             f"for estimate='truth' take one of: {', '.join(known)}"
+        )
+
+
+def _refuse_unanswerable(annotations: Annotations) -> None:
+    """Labels of which nobody can ask how people disagree."""
+    known = not annotations.anonymous and annotations.label_type != "pairwise"
+    if known and annotations.n_annotators == 1 and annotations.n_labels > 1:
+        raise DataError(
+            f"all labels are by one annotator ({annotations.annotators[0]!r}), and nobody can disagree here; "
+            "add labels by others, name another annotator=, or name the model= to fit all the same"
+        )
+    P, free = annotations.n_classes, annotations.label_type == "nominal"
+    if free and P >= FREE_TEXT and annotations.n_labels < P * MEANT_AS_CLASS:
+        raise DataError(
+            f"{P:,} different labels among {annotations.n_labels:,} look like free text, not classes; group "
+            "them first, name another label=, or name the model= to fit all the same"
         )
 
 
