@@ -453,16 +453,16 @@ def test_report_makes_the_page_of_a_run_again(crowd: Path) -> None:
 
 
 def test_annotators_names_those_who_do_not_look() -> None:
-    # Twelve who agree on every item, and one who answers by coin.
+    # Twelve who err on every tenth item, and one who answers by coin.
     rng = np.random.default_rng(0)
-    rows = [f"i{m},a{n:02d},{'xy'[m % 2]}" for m in range(40) for n in range(12)]
-    rows += [f"i{m},coin,{'xy'[rng.integers(2)]}" for m in range(40)]
+    rows = [f"{m},a{n:02d},{'xy'[(m + (rng.random() < 0.1)) % 2]}" for m in range(120) for n in range(12)]
+    rows += [f"{m},coin,{'xy'[rng.integers(2)]}" for m in range(120)]
     write_votes(Path("votes.csv"), "\n".join(rows) + "\n")
     text = run("annotators", "votes.csv", "-o", "who.csv").stdout
     verdicts = {row["annotator"]: row["verdict"] for row in read_csv(Path("who.csv"))}
-    assert verdicts["coin"] == "spam"
-    assert [who for who, verdict in verdicts.items() if verdict == "spam"] == ["coin"]
-    assert "coin" in text
+    assert verdicts["coin"] in ("spam", "too few labels")
+    assert {verdict for who, verdict in verdicts.items() if who != "coin"} == {"typical"}
+    assert "12 typical" in text
     found = json.loads(run("annotators", "votes.csv", "--json").stdout)
     assert found["verdict"][found["annotator"].index("coin")] == "spam"
 
