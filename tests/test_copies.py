@@ -69,14 +69,29 @@ def test_who_always_says_the_same_copies_nobody():
 
 
 def test_a_large_family_does_not_make_copies_of_those_it_outvotes():
-    # h0 and h1 are careful, and agree where ten copies of h2 outvote them: against the family, not together.
+    # h0 and h1 are careful, and agree where h2 and its copies outvote them: against the family, not together.
     rng = np.random.default_rng(0)
     truth = rng.integers(3, size=300)
     columns = {f"h{i}": seen(rng, truth, 3, accuracy) for i, accuracy in enumerate((0.99, 0.99, 0.7, 0.7))}
     columns["h0"] = np.where(np.arange(300) < 200, columns["h0"], -1)
     columns["h1"] = np.where(np.arange(300) > 100, columns["h1"], -1)
-    found = names_of_copies(table(copied(columns, n=10)))
-    assert set(found) == {f"h2-{i}" for i in range(10)}
+    found = names_of_copies(table(copied(columns, n=3)))
+    assert set(found) == {f"h2-{i}" for i in range(3)}
+
+
+@pytest.mark.parametrize(("experts", "coins", "novices"), [(12, 1, 0), (12, 8, 0), (12, 0, 5), (3, 5, 0)])
+def test_people_who_are_always_right_are_no_copies(experts, coins, novices):
+    """They never differ, but coins tell nothing of that, and most of the annotators are the crowd itself."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(2, size=80)
+    columns = {f"expert{i}": truth for i in range(experts)}
+    columns |= {f"coin{i}": rng.integers(2, size=80) for i in range(coins)}
+    columns |= {f"novice{i}": seen(rng, truth, 2, 0.7) for i in range(novices)}
+    labels = table(columns)
+    assert names_of_copies(labels) == {}
+    model = ds.HPGM(**FAST).fit(labels)
+    right = model.label_distributions_[np.arange(80), truth]
+    assert right.min() > (0.6 if experts > 5 else 0.3)
 
 
 def test_what_is_heard_of_a_voice():

@@ -11,9 +11,11 @@ else. Two annotators are one voice if
    of these the two say the same; or the two label the same items and never differ, where at least 15
    differences would be expected by how often the others differ from them.
 
-The others are those who are not as like them as 1. says, each voice counted once. Who is one voice with a
-second is one with all of the second's. Two annotators who are hardly ever wrong among many who often are look
-the same from here, and count as one voice too.
+The others are those who are not as like them as 1. says, each voice counted once. They must look at the items
+too: where the two agree with most of them no more than by chance (Cohen's κ below 0.2), nothing is concluded.
+Who is one voice with a second is one with all of the second's; but more than 60 % of the annotators are no
+copies of each other, they are the crowd. Up to that size, annotators who are hardly ever wrong among many who
+often are look the same from here, and count as one voice too.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from dissensus.data.vocabulary import Codes, places
 
 LEAST_SHARED, LEAST_VARIED, LEAST_TELLING = 30, 10, 15
 ALIKE, TELLING_ALIKE = 0.97, 0.95
+LEAST_KAPPA = 0.2  # between two who are alike and most of the others
+MOST_OF_CROWD = 0.6  # share of the annotators that one voice may have
 SAME_ITEMS = 0.95  # share of the items of either that both labelled
 MOST_PAIRS = 100_000_000  # pairs of labels of one item: beyond, nobody is compared
 
@@ -59,7 +63,8 @@ def _joined(annotations: Annotations, alike: Ints, speaker: Ints) -> Ints:
         if _one_voice(given[one], given[other], _tallies(annotations, away)):
             low, high = sorted((int(found[one]), int(found[other])))
             found[found == high] = low
-    return found
+    too_many = np.bincount(found, minlength=len(found)) > MOST_OF_CROWD * len(found)
+    return np.where(too_many[found], np.arange(len(found)), found)
 
 
 def _tallies(annotations: Annotations, rows: Ints) -> Ints:
@@ -175,14 +180,26 @@ def _one_voice(first: Codes, second: Codes, others: Ints) -> bool:
     if min(_varied(first), _varied(second)) < LEAST_VARIED:
         return False
     n = others.sum(axis=1)
+    most, decided = others.argmax(axis=1), 2 * others.max(axis=1) > n
+    if _kappa(first[decided], most[decided]) < LEAST_KAPPA:
+        return False
     # Σ_m share of the others who differ from the first
     expected = float((1 - others[np.arange(len(both)), first] / np.maximum(n, 1))[n > 0].sum())
     if same_items and (first == second).all() and expected >= LEAST_TELLING:
         return True
-    most, decided = others.argmax(axis=1), 2 * others.max(axis=1) > n
     telling = decided & ((first != most) | (second != most))
     same = telling & (first == second)
     return bool(telling.sum() >= LEAST_TELLING and same.sum() >= TELLING_ALIKE * telling.sum())
+
+
+def _kappa(first: Codes, second: Ints) -> float:
+    """Cohen's κ of two rows of classes; 0 where nothing could be said."""
+    if not len(first):
+        return 0.0
+    P = int(max(first.max(), second.max())) + 1
+    shares = [np.bincount(row, minlength=P) / len(first) for row in (first, second)]
+    by_chance = float(shares[0] @ shares[1])
+    return (float((first == second).mean()) - by_chance) / (1 - by_chance) if by_chance < 1 else 0.0
 
 
 def _varied(labels: Codes) -> int:
