@@ -93,8 +93,8 @@ def test_the_share_of_spammers_is_learned_from_the_crowd():
     few = evidence.Accounts(looks, clean[None]).probability()
     many = evidence.Accounts(looks, dirty[None]).probability()
     assert few[0] < 0.5 < 0.9 < many[0]
-    # 49 sure ones and one: (1 + 49 + p) / (20 + 50), p itself by Bayes' rule
-    share = (1 + 49 + many[0]) / 70
+    # 49 sure ones and one: (a + 49 + p) / (a + b + 50), p itself by Bayes' rule
+    share = (evidence.SPAM_PRIOR[0] + 49 + many[0]) / (sum(evidence.SPAM_PRIOR) + 50)
     odds = np.exp(2.0) * share / (1 - share)
     assert many[0] == pytest.approx(odds / (1 + odds), abs=2e-3)
 
@@ -284,3 +284,28 @@ def test_two_views_on_brexit(data_dir):
     found = ds.annotator_verdicts(labels, ds.HPGM(n_chains=2, n_sweeps=150, n_jobs=1).fit(labels))
     assert set(found.verdict) == {"typical"}
     assert found.in_words().startswith("two views of about the same weight (3 and 3 annotators)")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_lone_coin_tosser_is_found(seed):
+    """Though clusters of items may split by what the coin says of them."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(2, size=120)
+    honest = [np.where(rng.random(120) < 0.9, truth, rng.integers(2, size=120)) for _ in range(12)]
+    answers = np.stack([*honest, rng.integers(2, size=120)])
+    who, item = np.indices(answers.shape)
+    labels = ds.Annotations.from_arrays(item.ravel(), who.ravel(), answers.ravel())
+    found = ds.annotator_verdicts(labels, ds.HPGM(n_chains=2, n_sweeps=100, n_jobs=1).fit(labels))
+    assert found.verdict[-1] == "spam"
+    assert found.spam_probability[:-1].max() < 0.05
+
+
+def test_clusters_of_items_that_everybody_answers_alike_are_one_kind():
+    answers = np.array([[[0.9, 0.1]], [[0.85, 0.15]], [[0.2, 0.8]]])
+    kinds = evidence.kinds_of(answers, np.array([0.5, 0.3, 0.2]))
+    assert kinds.tolist() == [[1, 0], [1, 0], [0, 1]]
+    # two camps that differ on it keep two clusters apart though the population answers both alike
+    camps = np.array([[[0.9, 0.1], [0.1, 0.9]], [[0.1, 0.9], [0.9, 0.1]]])
+    assert evidence.kinds_of(camps, np.array([0.5, 0.5])).tolist() == [[1, 0], [0, 1]]
+    # nobody to ask: nothing is put together
+    assert evidence.kinds_of(np.zeros((2, 0, 2)), np.array([0.5, 0.5])).tolist() == [[1, 0], [0, 1]]

@@ -41,13 +41,14 @@ MOST_LABELS = 200  # labels of one annotator that are looked at: more say the sa
 MOST_CELLS = 250_000  # labels, or annotators × clusters of items, times draws
 LOYAL = (2.0, 10.0, 50.0)  # labels that the ways of one's cluster are worth against one's own
 CAUTION = 0.75  # quantile, over the draws, of what speaks against spam
+SAME_KIND = 0.15  # total variation up to which answers about two clusters of items are alike
 STEPS = 3  # of the responsibilities
 NO_INFORMATION = 0.2  # of the crowd's median information: less is none
 LEAST_INFORMATION = 0.02  # of the entropy of the labels: a crowd that tells less tells nothing
 SHARED = 0.12  # of what the others tell of one another: a cluster that tells less of them is idle
 FEWEST, LEAST_SHARE = 3, 0.02  # others in a cluster, and their share, for it to be an account of one more
 OWN_WAYS = 0.02  # weight of ways of one's own among the accounts of people who look
-SPAM_PRIOR = (1.0, 19.0)  # Beta of the share of spammers
+SPAM_PRIOR = (1.0, 9.0)  # Beta of the share of spammers
 TINY = 1e-12
 
 
@@ -157,7 +158,6 @@ class _Draw:
         own = draws.own[t][item, label].astype(np.float64)
         q = b / np.maximum((1 - lam) * without + lam * own[:, None], TINY) + TINY
         q /= q.sum(axis=1, keepdims=True)
-        top = draws.population[t][used].argmax(axis=1)
         clusters = np.unique(draws.z[t])
         theta = draws.theta[t][np.ix_(used, clusters)].astype(np.float64)  # (K, L, P)
         phi = draws.phi[t][used].astype(np.float64)
@@ -168,6 +168,11 @@ class _Draw:
         with np.errstate(divide="ignore"):
             log_omega = np.log(np.where(others >= enough, others, 0) / max(N - 1, 1))
         size = beliefs.mean(axis=0) / beliefs.mean(axis=0).sum()
+        kind = kinds_of(mixed[:, mine.sum(axis=0) >= FEWEST], size)  # (K, kinds)
+        q, size = q @ kind, size @ kind
+        share = (kind * (beliefs.mean(axis=0)[:, None])) / np.maximum(beliefs.mean(axis=0) @ kind, TINY)
+        mixed = np.einsum("kj,klp->jlp", share, mixed)
+        top = (share.T @ draws.population[t][used]).argmax(axis=1)
         members = np.bincount(draws.z[t], weights, minlength=draws.omega.shape[1])[clusters]
         load = np.bincount(draws.z[t][annotator], minlength=draws.omega.shape[1])[clusters]
         looks = informative(mixed, size, members, load)
@@ -206,6 +211,24 @@ class _Draw:
         entropy = np.bincount(self.cell // P, spread, minlength=self.N)
         parts = [log_rising_ratio(counts, theta * c, axis=1).sum(axis=1) for c in loyal]
         return np.asarray(entropy + logsumexp(parts, axis=0) - np.log(len(parts)))
+
+
+def kinds_of(answers: Array, size: Array) -> Array:
+    """(K, kinds), 0 or 1: clusters of items about which larger clusters of annotators answer alike are one.
+
+    ``answers`` (K, L, P), ``size`` (K,). Clusters of items may split by what a single annotator says of them;
+    such a split says nothing of the items.
+    """
+    chosen = list[int]()  # the largest cluster of each kind
+    kind = np.zeros(len(size), dtype=np.intp)
+    for k in np.argsort(-size, kind="stable"):
+        # total variation, at most over the clusters of annotators
+        gaps = [np.abs(answers[k] - answers[j]).sum(axis=1).max(initial=0.0) / 2 for j in chosen]
+        if not answers.shape[1] or not gaps or min(gaps) > SAME_KIND:
+            chosen.append(int(k))
+            gaps.append(-1.0)
+        kind[k] = int(np.argmin(gaps)) if gaps else 0
+    return np.eye(len(chosen))[kind]
 
 
 def _mixed(accounts: list[tuple[Array, Array]]) -> Array:
