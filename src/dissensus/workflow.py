@@ -17,6 +17,7 @@ appears whole or not at all, and replaces nothing but an earlier result.
 from __future__ import annotations
 
 import csv
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -403,6 +404,7 @@ def summary(run: Refinement) -> dict[str, Any]:
     """Everything needed to know what was done, as plain values."""
     from dissensus.data.description import describe
 
+    found = run.model.convergence()
     return {
         "model": name_of(run.model),
         "estimate": run.estimate,
@@ -412,6 +414,7 @@ def summary(run: Refinement) -> dict[str, Any]:
         "seed": run.seed,
         "intervals": run.model.intervals_are,
         "stopped": run.model.stopped_,
+        "convergence": {name: value if math.isfinite(value) else None for name, value in found.items()},
         "iterations": len(run.model.trace_),
         "objective": float(run.model.trace_[-1]) if len(run.model.trace_) else None,
         "held_out": [row.as_row() for row in run.held_out],

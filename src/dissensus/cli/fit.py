@@ -21,11 +21,14 @@ from dissensus.cli.options import (
     unbundled,
 )
 from dissensus.cli.settings import Estimate, Fast, Machine, Represent, Settings, TestSize, parse_represent
-from dissensus.cli.terminal import amounts, count, say, show_json, show_table
+from dissensus.cli.terminal import amounts, count, note, say, show_json, show_table
 
 if TYPE_CHECKING:
     from dissensus.data.annotations import Annotations
     from dissensus.workflow import Refinement
+
+
+AGREED = 1.1  # split-R̂ up to which chains agree
 
 
 @app.command(
@@ -111,6 +114,10 @@ def _show(run: Refinement, summary: dict[str, Any]) -> None:
         title = f"Mean log-probability of {hidden} (nats, higher is better)"
         show_table(title, ["model", "given item and annotator", "given item", "seconds"], rows, best)
     say(f"Model: {run.model}; stopped by {run.model.stopped_}")
+    apart = {name: value for name, value in run.model.convergence().items() if value > AGREED}
+    if apart:
+        worst = ", ".join(f"{name} {value:.1f}" for name, value in list(apart.items())[:3])
+        note(f"the chains do not agree on everything (split-R̂ {worst}); answers are averages over them")
     if run.reason:
         say(f"Why: {run.reason}")
     if getattr(run.model, "estimate", "truth") != "truth":

@@ -328,6 +328,11 @@ class Model(Savable):
         numbers = numbers_of(self.class_vocabulary_.arrow)
         return np.arange(1.0, len(self.classes_) + 1) if numbers is None else numbers
 
+    def convergence(self) -> dict[str, float]:
+        """Split-R̂ of what a sampled model's chains are compared by (1: they agree); empty for the others."""
+        self._check_fitted()
+        return {}
+
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView | None:
         """What it knows about clusters; None for a model without any.
 

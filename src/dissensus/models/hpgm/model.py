@@ -501,6 +501,11 @@ class HPGM(Model):
         worth = np.maximum((1 - (mean**2).sum(axis=1)) / np.maximum(variance, 1e-12) - 1, 0.0)
         return Intervals(np.minimum(low, mean), np.maximum(high, mean), sure, worth)
 
+    def convergence(self) -> dict[str, float]:
+        """Split-R̂ of each of ``quantities_``: up to 1.1 the chains agree on it."""
+        self._check_fitted()
+        return dict(zip(self.quantities_, np.round(self.rhat_, 3).tolist(), strict=True))
+
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
         """Mean over draws of (1 − λ) Σ_k P(w_m = k) E π_nk + λ E ρ_m."""
         draws, total = self.draws_, np.zeros((len(item), len(self.classes_)))
