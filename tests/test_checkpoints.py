@@ -77,7 +77,8 @@ def pages(folder: Path) -> list[Path]:
 # ---- going on -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MODELS)
+# BWA is over before it could be stopped; EBCC has several starts, each with iterations of its own.
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("bwa", "ebcc")])
 @pytest.mark.parametrize("every", usually([2], verify=[1, 2]))
 def test_a_stopped_fit_goes_on_with_the_same_bits(name: str, every: int, tmp_path: Path) -> None:
     alone = MODELS[name]().fit(crowd())

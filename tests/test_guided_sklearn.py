@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unittest
 import warnings
 from pathlib import Path
 from typing import Any
@@ -205,4 +206,7 @@ with (
 
 @CHECKS
 def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
-    check(estimator)
+    try:
+        check(estimator)
+    except unittest.SkipTest:  # other kinds of arrays are checked where SCIPY_ARRAY_API is set, nowhere else
+        assert "array_api" in str(check)

@@ -562,7 +562,7 @@ def test_every_setting_has_a_rule(name: str) -> None:
     ],
 )
 def test_a_bad_setting_is_refused_in_the_one_form(name: str, setting: str) -> None:
-    bad = {"not": "a setting"}
+    bad: Any = ["not", "a setting"]
     title = class_of(name).__name__
     line = rf"The '{setting}' parameter of {title} must be [^\n]+\. Got {re.escape(repr(bad))} instead\."
     with pytest.raises(ParameterError, match=rf"\A{line}\Z"):

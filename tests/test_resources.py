@@ -228,4 +228,4 @@ def test_what_a_killed_run_left_goes_with_the_next(tmp_path: Path) -> None:
 
 
 def test_a_plan_without_a_limit_keeps_everything() -> None:
-    assert Plan() == resourcing.PLAIN._plan(MODELS["pgm-bp"](), crowd(), 1, {})
+    assert Plan() == resourcing.PLAIN._plan(crowd(), "PGM", None, 1)

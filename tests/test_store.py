@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,8 @@ def test_numbers_in_parquet_become_text_as_ever(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "votes.parquet")
     ds.pack(tmp_path / "votes.parquet", tmp_path / "store")
     packed = ds.open_annotations(tmp_path / "store")
-    same(packed, ds.read_annotations(tmp_path / "votes.parquet"))
+    # a store has columns of its own, so it has no guess to tell of
+    same(packed, replace(ds.read_annotations(tmp_path / "votes.parquet"), notes=()))
     assert packed.items.tolist() == ["10", "9"]
 
 

@@ -43,7 +43,7 @@ from dissensus.io.results import (
 )
 from dissensus.models import MODELS, build_model, model_class, name_of, title_of
 from dissensus.models.base import Model
-from dissensus.models.confusion import gold_prior
+from dissensus.models.confusion import ConfusionModel, gold_prior
 from dissensus.models.hpgm.model import HPGM
 from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
 from dissensus.selection.compare import (
@@ -380,11 +380,21 @@ def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> 
     }
     if annotations.label_type != "numeric":
         columns["agreement"] = agreement_with_others(annotations)
+    if run.estimate == "truth" and isinstance(run.model, ConfusionModel):
+        columns |= _skill_columns(run)
     known: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
     if found is not None:  # its information allows for spam, the model's own does not
         known = {name: values for name, values in known.items() if not name.startswith("model_information")}
         known |= {name: values for name, values in found.columns().items() if name not in columns}
     return pa.table(known | columns).select(list(dict.fromkeys([*columns, *known])))
+
+
+def _skill_columns(run: Refinement) -> dict[str, Any]:
+    """How right each annotator is, with intervals; systematic errors, and what they stand for."""
+    from dissensus.annotators.skill import annotator_skills
+
+    prior = gold_prior(run.annotations) if run.gold is not None else None
+    return annotator_skills(run.model, run.annotations, item_prior=prior, seed=run.seed).columns()
 
 
 def share_right(run: Refinement) -> float | None:

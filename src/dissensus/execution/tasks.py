@@ -71,7 +71,7 @@ def workers(
             yield pool
     elif n_processes > 1:
         with _processes(shared, n_processes) as pool:
-            yield _OnExecutor(pool, partial(_run_in_worker, _for_a_task(n_processes)))
+            yield _OnExecutor(pool, partial(_run_in_worker, _for_a_task(n_processes)), cancels=False)
     else:
         with one_blas_thread():
             yield _Here(shared, _for_a_task(1))
@@ -101,9 +101,10 @@ class _Here:
 class _OnExecutor:
     """An executor, which calls ``run(step, task)`` of every task."""
 
-    def __init__(self, executor: Executor, run: Callable[..., Any]) -> None:
+    def __init__(self, executor: Executor, run: Callable[..., Any], cancels: bool = True) -> None:
         self._executor = executor
         self._run = run
+        self._cancels = cancels  # not where the executor's processes are killed anyway
 
     def completed(
         self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
@@ -113,7 +114,7 @@ class _OnExecutor:
             for future in as_completed(futures):
                 yield futures[future], future.result()
         finally:
-            for future in futures:
+            for future in futures if self._cancels else ():
                 future.cancel()
 
 
