@@ -62,6 +62,9 @@ def test_every_parameter_has_a_word_of_help(command: str) -> None:
     assert all(parameter.help for parameter in COMMANDS[command].params)
 
 
+SHORT = ["--model", "hpgm", "-s", "n_chains=2", "-s", "n_sweeps=20"]
+
+
 def sessions() -> list[tuple[str, list[str]]]:
     """The page's ``$`` lines in order, each with the lines of output shown under it."""
     found: list[tuple[str, list[str]]] = []
@@ -80,11 +83,11 @@ def test_every_line_of_the_page_runs_and_shows_what_it_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     lines = sessions()
-    # No command makes a table of comparisons, so rank is run elsewhere (test_pairwise.py).
+    # No command makes a table of comparisons, so rank is run elsewhere (test_bradley_terry.py).
     assert {shlex.split(line)[1] for line, _ in lines} == set(COMMANDS) - {"rank"}
     for line, shown in lines:
         chooses = " fit " in line and "--model" not in line
-        # Sampling takes as long as all other lines together: usually it is left out.
-        words = [*shlex.split(line)[1:], *(usually(["--fast"], verify=[]) if chooses else [])]
+        # Sampling takes as long as all other lines together: usually chains are short.
+        words = [*shlex.split(line)[1:], *(usually(SHORT, verify=[]) if chooses else [])]
         output = run(*words).stdout.splitlines()
         assert set(shown) <= set(output), line
