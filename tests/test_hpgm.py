@@ -334,3 +334,20 @@ def test_hints_multiply_the_weights_of_clusters() -> None:
     found = hinted(np.array([0.5, 0.5]), np.array([[0.5, -0.5]]), 2.0, phi)
     odds = (0.75 / 0.25) ** 1.0 / (0.25 / 0.75) ** 1.0  # Φ_11^{2·½} Φ_12^{−2·½} against Φ_21 and Φ_22
     np.testing.assert_allclose(found[0, 0] / found[0, 1], odds)
+
+
+def test_what_five_of_five_say_is_not_contradicted() -> None:
+    """Of 120 items one is called "rare" by all five, and nobody ever says so elsewhere."""
+    rng = np.random.default_rng(0)
+    rows = [(f"i{m:03d}", f"a{n}", "yn"[int(rng.random() < 0.3)]) for m in range(120) for n in range(5)]
+    rows += [("odd", f"a{n}", "rare") for n in range(5)]
+    model = ds.HPGM(**SHORT).fit(ds.Annotations.from_arrays(*zip(*rows, strict=True)))
+    frame = model.to_frame().set_index("item")
+    assert frame.loc["odd", "p_rare"] >= 0.6 - 1e-12
+    assert frame.loc["odd", "low_rare"] <= frame.loc["odd", "p_rare"] <= frame.loc["odd", "high_rare"]
+    # by hand: an answer of 0.2 moves halfway, as ½ · 0.2 + ½ · 1 = 0.6; four who agree are not enough
+    model.label_distributions_ = np.array([[0.2, 0.8], [0.2, 0.8]])
+    model.share_draws_ = np.array([[[0.2, 0.8], [0.2, 0.8]]], np.float32)
+    model._heed(np.array([[5, 0], [4, 0]]))
+    np.testing.assert_allclose(model.label_distributions_, [[0.6, 0.4], [0.2, 0.8]])
+    np.testing.assert_allclose(model.share_draws_[0], [[0.6, 0.4], [0.2, 0.8]], rtol=1e-6)

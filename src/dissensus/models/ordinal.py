@@ -53,6 +53,7 @@ class OrdinalHPGM(HPGM):
             self.pool_ = self._learned_pool(annotations)
             self.graded_ = GradedResponse(weight_by=self.weight_by).fit(annotations)
         self._pool_items(np.ones(annotations.n_items, dtype=bool))
+        self._heed(annotations.counts)
         self.prior_distribution_ = self._pooled(self.prior_distribution_, self.graded_.prior_distribution_, 0)
 
     def _learned_pool(self, annotations: Annotations) -> Array:

@@ -76,6 +76,7 @@ MOST_PAIRED = 5_000  # annotators or items whose co-clustering is one table
 REPRESENT = Rule(
     "a mapping of annotator columns to values", lambda v: isinstance(v, Mapping) and bool(v) and all(v)
 )
+UNANIMOUS, LEAST_SHARE = 5, 0.6  # labels of an item that agree, and the share their class then gets at least
 SETTLED = 1.1  # split-R̂ up to which chains are said to agree
 
 
@@ -228,6 +229,7 @@ class HPGM(Model):
             self._reach_others(known, chosen, run, hints)
         if self.n_labels_.max() < 2:
             self._hedge(known.counts)
+        self._heed(known.counts)
         if voices.n_copies:
             self._under_every_name(annotations, voices)
 
@@ -366,6 +368,25 @@ class HPGM(Model):
         rng = np.random.default_rng([self.seed, 1 << 23])
         for share in self.share_draws_[::2]:
             share[...] = draw_dirichlet(np.maximum(alpha, TINY), rng)
+
+    def _heed(self, counts: NDArray[np.int64]) -> None:
+        """What all of five or more annotators say of an item gets 0.6 at least.
+
+        Where the model says less, it holds that their labels tell nothing. It may be wrong about that, so its
+        answer Y_m and its draws are moved to (1 − t) Y_m + t e_p, with the least t that is enough.
+        """
+        if self.represent:  # others than those represented may be the ones who agree
+            return
+        sizes = counts.sum(axis=1)
+        said = counts.argmax(axis=1)
+        share = self.label_distributions_[np.arange(len(said)), said]
+        ignored = np.flatnonzero((counts.max(axis=1) == sizes) & (sizes >= UNANIMOUS) & (share < LEAST_SHARE))
+        t = ((LEAST_SHARE - share) / np.maximum(1 - share, TINY))[ignored, None]
+        common = np.eye(counts.shape[1])[said[ignored]]
+        self.label_distributions_[ignored] = (1 - t) * self.label_distributions_[ignored] + t * common
+        self.share_draws_[:, ignored] = ((1 - t) * self.share_draws_[:, ignored] + t * common).astype(
+            np.float32
+        )
 
     def _sample(self, data: Data, weights: Array, run: Run, last: Sequence[State], number: int) -> Chain:
         """One chain, from its start (or where it ended ``last``) on; sweep i has a stream of its own."""
@@ -646,6 +667,7 @@ class HPGM(Model):
         self.label_distributions_ = np.where(same[:, None], fitted.label_distributions_[item], answers)
         for name, attribute in zip(Draws.__dataclass_fields__, self._draw_arrays, strict=True):
             setattr(self, attribute, getattr(told.draws, name))
+        self._heed(new.counts)
         self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[annotator]
         self.labels_ = np.stack([new.item, new.annotator, new.label]).astype(np.int32)
         for name in self._last_arrays:  # the chains ended over other items and annotators
