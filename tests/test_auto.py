@@ -116,6 +116,15 @@ def test_one_label_an_item_leaves_nothing_to_compare() -> None:
     assert choice.table == []
     assert choice.reason.startswith("no item has two labels")
     assert isinstance(choose_model(labels, candidates=FAST_CANDIDATES).model, EmpiricalDistribution)
+    # nor do labels that one annotator repeats
+    again = Annotations.from_arrays(*(np.tile(ids, 2) for ids in named(labels)))
+    assert choose_model(again).reason == choice.reason
+
+
+def named(labels: Annotations) -> list[Any]:
+    """Items, annotators and classes of the labels."""
+    vocabularies = labels.items, labels.annotators, labels.classes
+    return [ids[codes] for ids, codes in zip(vocabularies, labels.columns, strict=True)]
 
 
 def row(name: str, pair: float, item: float, contradicted: int = 0, noise: int = 0) -> HeldOut:

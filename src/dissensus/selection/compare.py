@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
+from dissensus.data.rows import pairs_per_item
 from dissensus.data.side_tables import with_values
 from dissensus.errors import DataError
 from dissensus.execution.progress import Progress, ShowProgress, shown
@@ -199,7 +200,7 @@ def _candidates(
 
 def _cannot_compare(annotations: Annotations, test_size: float) -> str:
     """Why nothing can be chosen by hidden labels; empty where it can."""
-    if int(np.diff(annotations.item_pointers).max(initial=0)) < 2:
+    if int(pairs_per_item(annotations).max(initial=0)) < 2:  # repeated labels of one annotator tell nothing
         return "no item has two labels, so nothing tells how labels of an item go together"
     if round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
         return "too few labels to choose by"

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.copies import Voices
-from dissensus.data.rows import joined, rows_of
+from dissensus.data.rows import joined, pairs_per_item, rows_of
 from dissensus.data.side_tables import several, with_values
 from dissensus.data.vocabulary import Codes
 from dissensus.errors import DataError
@@ -227,7 +227,7 @@ class HPGM(Model):
             some = None if hints is None else hints[chosen]
             self._fit_chains(known.take_items(chosen), weights, run, hints=some)
             self._reach_others(known, chosen, run, hints)
-        if self.n_labels_.max() < 2:
+        if pairs_per_item(known).max() < 2:
             self._hedge(known.counts)
         self._heed(known.counts)
         if voices.n_copies:
