@@ -381,7 +381,7 @@ class HPGM(Model):
         said = counts.argmax(axis=1)
         share = self.label_distributions_[np.arange(len(said)), said]
         ignored = np.flatnonzero((counts.max(axis=1) == sizes) & (sizes >= UNANIMOUS) & (share < LEAST_SHARE))
-        t = ((LEAST_SHARE - share) / np.maximum(1 - share, TINY))[ignored, None]
+        t = ((LEAST_SHARE + 1e-9 - share) / np.maximum(1 - share, TINY))[ignored, None]
         common = np.eye(counts.shape[1])[said[ignored]]
         self.label_distributions_[ignored] = (1 - t) * self.label_distributions_[ignored] + t * common
         self.share_draws_[:, ignored] = ((1 - t) * self.share_draws_[:, ignored] + t * common).astype(
