@@ -14,7 +14,6 @@ from dissensus.models.hpgm.sampler import (
     TINY,
     Data,
     State,
-    View,
     annotator_counts,
     draw_annotator_clusters,
     draw_clusters,
@@ -25,6 +24,7 @@ from dissensus.models.hpgm.sampler import (
     product,
     row_priors,
 )
+from dissensus.models.hpgm.view import View
 from dissensus.numerics import Array
 
 Floats = NDArray[np.float32]
