@@ -242,3 +242,12 @@ def test_repeated_labels_count_once():
     found = ds.judge_report(labels)
     assert found.answers.human_counts.tolist() == [[0, 2]]
     assert "2 repeated labels" in found.notes[0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_judge_who_tosses_a_coin_replaces_nobody(seed):
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(3, size=200)
+    columns = {f"human{i}": seen(rng, truth, 3, 0.8) for i in range(4)} | {"gpt": rng.integers(3, size=200)}
+    row = ds.judge_report(table(columns), "gpt").rows()[0]
+    assert (row["winning_rate"], row["passed"], row["pooled_passed"]) == (0.0, False, False)

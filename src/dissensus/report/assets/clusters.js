@@ -67,7 +67,7 @@ function groupCards() {
 function clusterCard(cluster, k) {
   const name = clusters.true_classes ? `True class ‘${classes[k]}’` : `Cluster ${k + 1}`;
   return h("div", { class: "card" }, h("h3", {}, name),
-    h("p", { class: "note" }, `most likely the cluster of ${whole(cluster.n)} items; ${percent(cluster.share)} of all when unsure items are shared out`), bar(cluster.p, "Answers"),
+    h("p", { class: "note" }, `most likely the cluster of ${whole(cluster.n)} ${cluster.n === 1 ? "item" : "items"}; ${percent(cluster.share)} of all when unsure items are shared out`), bar(cluster.p, "Answers"),
     cluster.items.length ? h("h4", {}, "Typical items") : null, ...cluster.items.slice(0, 3).map(quote));
 }
 
