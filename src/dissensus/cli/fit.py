@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from dissensus.workflow import Refinement
 
 
-AGREED = 1.1  # split-R̂ up to which chains agree
-
-
 @app.command(
     epilog=example(
         "dissensus fit votes.csv",
@@ -114,7 +111,9 @@ def _show(run: Refinement, summary: dict[str, Any]) -> None:
         title = f"Mean log-probability of {hidden} (nats, higher is better)"
         show_table(title, ["model", "given item and annotator", "given item", "seconds"], rows, best)
     say(f"Model: {run.model}; stopped by {run.model.stopped_}")
-    apart = {name: value for name, value in run.model.convergence().items() if value > AGREED}
+    from dissensus.models.base import SETTLED
+
+    apart = {name: value for name, value in run.model.convergence().items() if value > SETTLED}
     if apart:
         worst = ", ".join(f"{name} {value:.1f}" for name, value in list(apart.items())[:3])
         note(f"the chains do not agree on everything (split-R̂ {worst}); answers are averages over them")

@@ -29,7 +29,7 @@ from dissensus.execution.resources import current, using
 from dissensus.execution.threads import executor
 from dissensus.features.items import COLUMN, carries_features
 from dissensus.models import CLUSTER_SETTINGS, build_model, name_of, title_of
-from dissensus.models.base import Model
+from dissensus.models.base import Model, contradicted
 from dissensus.models.confusion import ConfusionModel
 from dissensus.numerics import Array
 from dissensus.params import Rule, check_rules, choice, n_cores, size_words, with_settings
@@ -74,7 +74,6 @@ FEWEST_HIDDEN = 20  # hidden pairs that a choice needs
 MANY_CLASSES = 100  # a matrix of 100 × 100 cells an annotator is more than labels can fill, and takes minutes
 MOST_LABELS = 50_000  # labels that a choice is based on
 TIED = 2.0  # standard errors up to which a difference is none
-UNANIMOUS, LEAST_SHARE = 5, 0.6  # labels of an item that agree, and the share their class should then have
 HIDING_BYTES = 32  # a label, to cut labels into two parts: their pairs, an order of those, and copies of rows
 
 
@@ -87,7 +86,7 @@ class HeldOut:
     score_items: float  # mean log P(label | item)
     n_hidden: int  # labels hidden
     seconds: float  # to fit and to score
-    contradicted: int = 0  # unanimous items whose common answer got less than ``LEAST_SHARE``
+    contradicted: int = 0  # unanimous items whose common answer got less than 0.6
     logs: Array | None = None  # (2, hidden): log P of each label given item and annotator, and given item
     item: NDArray[np.int32] | None = None  # (hidden,): the hidden labels' items
 
@@ -296,16 +295,10 @@ def _compared(
 def _scored(model: Model, fitted: Model, kept: Annotations, hidden: Annotations) -> HeldOut:
     """What a fit to the kept labels makes of the hidden ones."""
     logs = np.stack([fitted.log_chances(hidden), fitted.log_chances(hidden, annotators=False)])
-    contradicted = 0 if kept.label_type == "numeric" else _contradicted(fitted, kept.counts)
+    known = kept.label_type != "numeric"
+    ignored = len(contradicted(fitted.label_distributions_, kept.counts)) if known else 0
     means = [float(row.mean()) for row in logs]
-    return HeldOut(model, means[0], means[1], hidden.n_labels, 0.0, contradicted, logs, hidden.item)
-
-
-def _contradicted(fitted: Model, counts: NDArray[np.int64]) -> int:
-    """Unanimous items whose common answer gets less than ``LEAST_SHARE``."""
-    unanimous = (counts.max(axis=1) == counts.sum(axis=1)) & (counts.sum(axis=1) >= UNANIMOUS)
-    shares = fitted.label_distributions_[unanimous, counts[unanimous].argmax(axis=1)]
-    return int((shares < LEAST_SHARE).sum())
+    return HeldOut(model, means[0], means[1], hidden.n_labels, 0.0, ignored, logs, hidden.item)
 
 
 def _sample(annotations: Annotations, seed: int) -> Annotations:

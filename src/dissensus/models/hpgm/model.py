@@ -29,7 +29,7 @@ from dissensus.execution.memory import Needs
 from dissensus.execution.run import Run
 from dissensus.features.items import features_of
 from dissensus.learners.softmax import predict
-from dissensus.models.base import UNKNOWN_WORTH, as_annotations
+from dissensus.models.base import LEAST_SHARE, SETTLED, UNKNOWN_WORTH, as_annotations, contradicted
 from dissensus.models.dirichlet_regression import DirichletRegression
 from dissensus.models.hpgm.draws import (
     Draws,
@@ -66,8 +66,6 @@ REACHED = 200_000  # labels at a time of items that were not sampled
 REPRESENT = Rule(
     "a mapping of annotator columns to values", lambda v: isinstance(v, Mapping) and bool(v) and all(v)
 )
-UNANIMOUS, LEAST_SHARE = 5, 0.6  # labels of an item that agree, and the share their class then gets at least
-SETTLED = 1.1  # split-R̂ up to which chains are said to agree
 
 
 @dataclass(frozen=True)
@@ -359,12 +357,11 @@ class HPGM(Posterior):
         """
         if self.represent:  # others than those represented may be the ones who agree
             return
-        sizes = counts.sum(axis=1)
-        said = counts.argmax(axis=1)
-        share = self.label_distributions_[np.arange(len(said)), said]
-        ignored = np.flatnonzero((counts.max(axis=1) == sizes) & (sizes >= UNANIMOUS) & (share < LEAST_SHARE))
-        t = ((LEAST_SHARE + 1e-9 - share) / np.maximum(1 - share, TINY))[ignored, None]
-        common = np.eye(counts.shape[1])[said[ignored]]
+        ignored = contradicted(self.label_distributions_, counts)
+        said = counts[ignored].argmax(axis=1)
+        share = self.label_distributions_[ignored, said]
+        t = ((LEAST_SHARE + 1e-9 - share) / np.maximum(1 - share, TINY))[:, None]
+        common = np.eye(counts.shape[1])[said]
         self.label_distributions_[ignored] = (1 - t) * self.label_distributions_[ignored] + t * common
         self.share_draws_[:, ignored] = ((1 - t) * self.share_draws_[:, ignored] + t * common).astype(
             np.float32
