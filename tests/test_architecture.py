@@ -26,6 +26,7 @@ ROOMS = [
     "metrics",
     "data",
     "io",
+    "datasets",
     "execution",
     "features",
     "learners",

@@ -503,8 +503,8 @@ def test_a_polars_frame_gives_a_polars_frame(name: str, model: Model) -> None:
     frame = pl.from_pandas(crowd_rows())
     labels = build(name).fit_predict(frame)
     assert isinstance(labels, pl.DataFrame)
-    assert labels.schema == {"item": pl.String, "label": pl.String}
-    assert labels["item"].to_list() == CROWD.items.tolist()
+    assert labels.schema == {"task": pl.String, "label": pl.String}
+    assert labels["task"].to_list() == CROWD.items.tolist()
     assert labels["label"].to_list() == model.predict().tolist()
     table = build(name).fit(frame).to_frame()
     assert isinstance(table, pl.DataFrame)
@@ -515,7 +515,7 @@ def test_an_arrow_table_gives_an_arrow_table(name: str, model: Model) -> None:
     frame = pa.Table.from_pandas(crowd_rows())
     labels = build(name).fit_predict(frame)
     assert isinstance(labels, pa.Table)
-    assert labels.column_names == ["item", "label"]
+    assert labels.column_names == ["task", "label"]
     assert labels["label"].to_pylist() == model.predict().tolist()
     table = build(name).fit(frame).to_frame()
     assert isinstance(table, pa.Table)

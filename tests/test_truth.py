@@ -310,16 +310,16 @@ HAND = [(0, 0, 0), (0, 1, 0), (0, 2, 1), (1, 0, 1), (1, 1, 1), (1, 2, 1), (2, 0,
 def test_wawa_by_hand() -> None:
     """The vote is 0, 1, 1; annotator 0 agrees on two items of three, 1 on all, 2 on two."""
     model = ds.Wawa().fit(crowd(HAND, 2))
-    np.testing.assert_allclose(model.skills_, [2 / 3, 1, 2 / 3], rtol=1e-12)
+    np.testing.assert_allclose(model.weights_, [2 / 3, 1, 2 / 3], rtol=1e-12)
     # item 0: (2/3 + 1) against 2/3; item 2: 2/3 against (1 + 2/3)
     np.testing.assert_allclose(model.posterior_[:, 0], [5 / 7, 0, 2 / 7], rtol=1e-12)
 
 
 def test_zero_based_skill_by_hand() -> None:
     model = ds.ZeroBasedSkill(max_iter=1).fit(crowd(HAND, 2))
-    np.testing.assert_allclose(model.skills_, [2 / 3, 1, 2 / 3], rtol=1e-12)
+    np.testing.assert_allclose(model.weights_, [2 / 3, 1, 2 / 3], rtol=1e-12)
     # a second round at the full rate takes the agreement with the weighted vote, which is the same
-    np.testing.assert_allclose(ds.ZeroBasedSkill(max_iter=2).fit(crowd(HAND, 2)).skills_, model.skills_)
+    np.testing.assert_allclose(ds.ZeroBasedSkill(max_iter=2).fit(crowd(HAND, 2)).weights_, model.weights_)
 
 
 def test_bwa_by_hand() -> None:
@@ -445,7 +445,7 @@ def test_the_agreements_of_m_msr_are_of_rank_one() -> None:
     said = np.where(rng.random((6000, 9)) < chance, truth[:, None], wrong)
     m, n = np.indices(said.shape)
     model = ds.MMSR().fit(crowd(list(zip(m.ravel(), n.ravel(), said.ravel(), strict=True)), 3))
-    estimated = np.exp(model.skills_) / (2 + np.exp(model.skills_))
+    estimated = np.exp(model.weights_) / (2 + np.exp(model.weights_))
     np.testing.assert_allclose(estimated, chance, atol=0.05)
 
 

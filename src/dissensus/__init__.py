@@ -20,6 +20,8 @@ _HOMES = {
     "open_annotations": "io.store.opening",
     "describe": "data.description",
     "simulate": "data.simulation",
+    "krippendorff_alpha": "evaluation.agreement",
+    "fleiss_kappa": "evaluation.agreement",
     "load": "guided.files",
     "resources": "execution.resources",
     "select": "selection.select",
@@ -60,7 +62,9 @@ def _model_names() -> list[str]:
     return [home.split(":")[1] for home in (MODELS | FEATURE_MODELS | KIND_MODELS).values()]
 
 
-__all__ = ["__version__", *_HOMES, *_model_names()]
+_MODULES = ("datasets", "metrics")
+
+__all__ = ["__version__", *_HOMES, *_model_names(), *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
@@ -70,6 +74,8 @@ def __getattr__(name: str) -> Any:
         from dissensus.models import model_class
 
         value = model_class(name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"dissensus.{name}")
     else:
         raise AttributeError(f"module 'dissensus' has no attribute {name!r}")
     globals()[name] = value

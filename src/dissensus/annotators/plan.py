@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from dissensus.annotators.verdicts import ERROR, SPAM, annotator_verdicts
 from dissensus.errors import DataError, bad_parameter
 from dissensus.evaluation.agreement import krippendorff_alpha
-from dissensus.models.base import Model, make_frame
+from dissensus.models.base import Model
+from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
 from dissensus.params import check_rules, integer, real

@@ -32,8 +32,8 @@ from scipy.special import betaincinv, stdtrit
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import ParameterError, bad_parameter
-from dissensus.models.base import make_frame
 from dissensus.models.confusion import ConfusionModel
+from dissensus.models.frames import make_frame
 from dissensus.numerics import Array, normalised, ones
 from dissensus.params import real, with_settings
 

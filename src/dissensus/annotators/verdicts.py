@@ -30,7 +30,8 @@ from dissensus.annotators.evidence import Accounts, informative, weigh
 from dissensus.annotators.kept import COLUMNS
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
-from dissensus.models.base import Model, as_annotations, make_frame
+from dissensus.models.base import Model, as_annotations
+from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.draws import Draws, annotator_draws
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
@@ -248,13 +249,13 @@ class _Judge:
     @cached_property
     def load(self) -> NDArray[np.intp]:
         """(N,): labels of each annotator."""
-        return np.bincount(self.model.labels_[1], minlength=len(self.model.annotators_))
+        return np.bincount(self.model.learned_rows_[1], minlength=len(self.model.annotators_))
 
     @cached_property
     def accounts(self) -> Accounts:
         """What speaks for and against spam."""
         model = self.model
-        return weigh(model.draws_, model.labels_, model.annotator_weights_, model.seed)
+        return weigh(model.draws_, model.learned_rows_, model.annotator_weights_, model.seed)
 
     @cached_property
     def sides(self) -> list[Sides]:

@@ -37,7 +37,7 @@ def annotators(
     columns, words = _verdicts(place, reading, interval, seed, jobs)
     if output is not None:
         from dissensus.io.write import write_table
-        from dissensus.models.base import make_frame
+        from dissensus.models.frames import make_frame
 
         write_table(make_frame(columns, "pyarrow"), output)
     if as_json:

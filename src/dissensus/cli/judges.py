@@ -89,7 +89,7 @@ def judges(
 def _write(found: JudgeReport, output: Path) -> None:
     from dissensus.io.results import write_json
     from dissensus.io.write import write_table
-    from dissensus.models.base import make_frame
+    from dissensus.models.frames import make_frame
 
     if output.suffix == ".json":
         write_json(found.to_dict(), output)

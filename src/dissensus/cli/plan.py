@@ -52,7 +52,7 @@ def plan(
     """Plan further labels: which items gain most, whom to ask, when to stop, how to lay out a new study."""
     from dissensus.annotators.plan import design_study, plan_labels
     from dissensus.io.write import write_table
-    from dissensus.models.base import make_frame
+    from dissensus.models.frames import make_frame
     from dissensus.workflow import posterior_of
 
     model, _ = posterior_of(place, reading.read, seed=seed, n_jobs=jobs)

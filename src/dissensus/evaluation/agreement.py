@@ -1,8 +1,9 @@
 """How well annotators agree, as a crowd and one by one.
 
-Every function takes the labels in one of two forms: an :class:`~dissensus.Annotations`, or integer codes from
-zero, one per label: ``krippendorff_alpha(annotations)`` or ``krippendorff_alpha(item, label)``. Coefficients
-of the whole crowd need only the (items, classes) table of counts and take that too.
+Every function takes the labels in one of two forms: an :class:`~dissensus.Annotations` (or a data frame that
+:func:`dissensus.read_annotations` reads), or integer codes from zero, one per label:
+``krippendorff_alpha(frame)`` or ``krippendorff_alpha(item, label)``. Coefficients of the whole crowd need
+only the (items, classes) table of counts and take that too.
 
 The crowd: :func:`krippendorff_alpha`, :func:`fleiss_kappa`. Pairs: :func:`pairwise_cohen`. One annotator
 against the others: :func:`agreement_with_others`; whether labels tell anything is a matter of
@@ -81,6 +82,7 @@ def krippendorff_alpha(
     """
     if level not in (None, *get_args(Level)):
         raise bad_parameter("krippendorff_alpha", "level", f"one of {get_args(Level)}", level)
+    item = labels_of(item, label)
     level = level or level_of(item)
     if level == "interval" and isinstance(item, LabelTable):
         return interval_alpha(item.item, getattr(item, "values", item.label), item.n_items)
@@ -106,6 +108,7 @@ def fleiss_kappa(
     with two labels or more, chance comes from the mean of the items' class shares. NaN where chance
     agreement is full or no item has two labels.
     """
+    item = labels_of(item, label)
     agreement, n_paired, shares, n_labelled = 0.0, 0, 0.0, 0
     for counts, n in blocks(_counts_by_class(item, label, n_classes)):
         # P_i = Σ_c n_ic (n_ic − 1) / (n_i (n_i − 1))
@@ -117,6 +120,15 @@ def fleiss_kappa(
     if not n_paired or chance >= 1:
         return float("nan")
     return (agreement / n_paired - chance) / (1 - chance)
+
+
+def labels_of(given: Any, label: Any = None) -> Any:
+    """A data frame of labels read as annotations; codes, counts and annotations as they are."""
+    if label is not None or isinstance(given, LabelTable) or not hasattr(given, "columns"):
+        return given
+    from dissensus.io.read import read_annotations
+
+    return read_annotations(given)
 
 
 def _counts_by_class(
@@ -211,6 +223,7 @@ def _columns(
     item: LabelTable | ArrayLike, annotator: ArrayLike | None, label: ArrayLike | None
 ) -> tuple[list[NDArray[Any]], tuple[int, int, int]]:
     """Item, annotator and label codes with the numbers of items, annotators and classes."""
+    item = labels_of(item, label)
     if isinstance(item, LabelTable):
         if getattr(item, "anonymous", False):
             raise DataError("the labels name no annotators, so annotators cannot be compared")

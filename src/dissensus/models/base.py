@@ -24,6 +24,7 @@ from dissensus.execution.run import Run
 from dissensus.execution.threads import one_blas_thread
 from dissensus.io.arrays import Arrays, Header, Savable, pack_ids, unpack_ids
 from dissensus.models.clusters import ClusterView
+from dissensus.models.frames import by_id, make_frame, table_by_id
 from dissensus.params import real
 
 Array = NDArray[np.float64]
@@ -60,6 +61,7 @@ class Model(Savable):
     _common_arrays: ClassVar[tuple[str, ...]] = COMMON_ARRAYS
     _arrays: ClassVar[tuple[str, ...]] = ()
     _needs_annotators: ClassVar[bool] = False
+    _reads_as: ClassVar[LabelType | None] = None  # what a frame's labels are, where one kind alone will do
     _label_types: ClassVar[tuple[LabelType, ...]] = ("nominal", "ordinal", "multi", "pairwise")
     intervals_are: ClassVar[str] = "approximate"  # or "sampled"; "none" where it makes no claim
     _sizes_are_bounds: ClassVar[bool] = False  # clusters that are not needed stay empty
@@ -77,6 +79,7 @@ class Model(Savable):
     annotator_vocabulary_: Vocabulary
     class_vocabulary_: Vocabulary
     frame_kind_: str
+    columns_: dict[str, str]  # by role (item, annotator, label), the name of the column that was read
     label_type_: LabelType
 
     # ---- fitting --------------------------------------------------------------------------------------
@@ -120,7 +123,7 @@ class Model(Savable):
     def _checked(self, annotations: Any) -> Annotations:
         """Settings and data, checked before work begins."""
         self.check_params()
-        known = as_annotations(annotations)
+        known = as_annotations(annotations, self._reads_as)
         if not known.n_labels:
             raise DataError("there is no label to learn from; give at least one")
         self._check_annotators(known)
@@ -154,6 +157,7 @@ class Model(Savable):
         self.class_vocabulary_ = annotations.class_vocabulary
         self.n_labels_ = np.diff(annotations.item_pointers)
         self.frame_kind_ = annotations.frame_kind
+        self.columns_ = dict(annotations.columns_read)
         self.label_type_ = annotations.label_type
 
     def transform(self, new: Any) -> Self:
@@ -171,15 +175,45 @@ class Model(Savable):
     def _transform(self, new: Annotations, fitted: Self) -> None:
         raise NotImplementedError
 
-    def fit_predict(self, annotations: Any) -> Any:
-        """Fit, and give the labels keyed by item: a pandas Series, or a frame of the kind that came."""
-        known = as_annotations(annotations)
-        labels = self.fit(known).predict()
-        if known.frame_kind == "pandas":
-            import pandas as pd
+    def fit_predict(self, annotations: Any, true_labels: Any = None) -> Any:
+        """Fit, and give the labels keyed by item (:attr:`labels_`).
 
-            return pd.Series(labels, index=pd.Index(known.items, name="item"), name="label")
-        return make_frame({"item": known.items, "label": labels}, known.frame_kind)
+        Parameters
+        ----------
+        annotations
+            Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
+        true_labels
+            The right class of some items: a mapping or a pandas Series from item to class. Only models that
+            look for one true class (``finds_truth``) can learn from it.
+        """
+        return self._fit_with(annotations, true_labels).labels_
+
+    def fit_predict_proba(self, annotations: Any, true_labels: Any = None) -> Any:
+        """Fit, and give the distributions keyed by item (:attr:`probas_`).
+
+        Parameters
+        ----------
+        annotations
+            Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
+        true_labels
+            As in :meth:`fit_predict`.
+        """
+        return self._fit_with(annotations, true_labels).probas_
+
+    def _fit_with(self, annotations: Any, true_labels: Any) -> Self:
+        if true_labels is None:
+            return self.fit(annotations)
+        if not self.finds_truth:
+            raise DataError(
+                f"{type(self).__name__} does not look for one true class, so true_labels cannot teach it; "
+                "leave them out, or take a model such as DawidSkene"
+            )
+        from dissensus.models.confusion import gold_prior
+
+        pairs = dict(true_labels.items())
+        known = as_annotations(annotations, self._reads_as)
+        known = known.with_tables(gold={"item": list(pairs), "label": list(pairs.values())})
+        return self.fit(known, item_prior=gold_prior(known))  # type: ignore[call-arg]
 
     # ---- what it knows --------------------------------------------------------------------------------
 
@@ -197,6 +231,19 @@ class Model(Savable):
     def classes_(self) -> NDArray[Any]:
         """Class names, in the order of the distributions' columns."""
         return self.class_vocabulary_.ids
+
+    @property
+    def labels_(self) -> Any:
+        """One label for each item, keyed by item: a pandas Series, or a frame of the kind that came."""
+        self._check_fitted()
+        return by_id({"item": self.items_}, self.predict(), "label", self.columns_, self.frame_kind_)
+
+    @property
+    def probas_(self) -> Any:
+        """The distribution of each item, keyed by item: a frame with a column for each class."""
+        self._check_fitted()
+        columns = dict(zip(self.classes_.tolist(), self.label_distributions_.T, strict=True))
+        return table_by_id({"item": self.items_}, columns, self.columns_, self.frame_kind_)
 
     def predict(self) -> NDArray[Any]:
         """One class per item: the most probable one (the first in class order where several are)."""
@@ -353,7 +400,7 @@ class Model(Savable):
         for what in VOCABULARIES:
             arrays |= pack_ids(what, getattr(self, f"{what}_vocabulary_"))
         facts = {"stopped": self.stopped_, "frame_kind": self.frame_kind_, "label_type": self.label_type_}
-        return facts, arrays
+        return facts | {"columns": self.columns_}, arrays
 
     def _restore(self, facts: Header, arrays: Arrays) -> None:
         for what in VOCABULARIES:
@@ -361,7 +408,7 @@ class Model(Savable):
         for name in (*self._common_arrays, *self._arrays):
             setattr(self, name, arrays[name])
         self.stopped_, self.frame_kind_ = facts["stopped"], facts["frame_kind"]
-        self.label_type_ = facts["label_type"]
+        self.label_type_, self.columns_ = facts["label_type"], dict(facts["columns"])
         self._check_restored()
 
     def _check_restored(self) -> None:
@@ -415,14 +462,13 @@ def worth_of_shares(annotations: Annotations) -> float:
     return float(WORTHS[int(np.argmax([fit(w) for w in WORTHS]))])
 
 
-def as_annotations(data: Any) -> Annotations:
+def as_annotations(data: Any, label_type: LabelType | None = None) -> Annotations:
     """Annotations as they are, or read from a data frame or path."""
     if isinstance(data, Annotations):
         return data
     from dissensus.io import read_annotations
 
-    annotations: Annotations = read_annotations(data)
-    return annotations
+    return read_annotations(data, label_type=label_type)
 
 
 def in_classes(known: Annotations, own: Vocabulary) -> Annotations:
@@ -446,21 +492,6 @@ def middle_of_largest(chances: Array) -> NDArray[np.intp]:
     median = (np.cumsum(chances, axis=1) < 0.5 - 1e-12).sum(axis=1, keepdims=True)
     off = np.abs(np.arange(chances.shape[1]) - median)
     return np.asarray(np.where(largest, off, chances.shape[1] + 1).argmin(axis=1))
-
-
-def make_frame(columns: dict[str, Any], kind: str) -> Any:
-    """A data frame of the named kind (pandas, polars or pyarrow)."""
-    if kind == "polars":
-        from dissensus.errors import require
-
-        return require("polars", "dev").DataFrame(columns)
-    if kind == "pyarrow":
-        import pyarrow as pa
-
-        return pa.table(columns)
-    import pandas as pd
-
-    return pd.DataFrame(columns)
 
 
 def _codes_of(ids: Any, vocabulary: Vocabulary) -> Codes:

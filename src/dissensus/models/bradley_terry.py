@@ -31,6 +31,7 @@ from dissensus.errors import DataError
 from dissensus.execution.run import Run
 from dissensus.io.arrays import Arrays, Header, pack_ids, unpack_ids
 from dissensus.models.base import PIECE, Model
+from dissensus.models.frames import by_id, make_frame
 from dissensus.numerics import Array, normalised, row_shares
 from dissensus.params import SEED, choice, integer, real
 
@@ -205,6 +206,7 @@ class BradleyTerry(Model):
     _arrays = ("scores_", "covariance_", "effects_", "own_", "crowd_", "spread_", "sides_", "comparisons_")
     _needs_annotators = True
     _label_types = ("pairwise",)
+    _reads_as = "pairwise"
 
     scores_: Array  # (K,): log-odds against a thing of score 0
     covariance_: Array  # (K, K)
@@ -235,6 +237,12 @@ class BradleyTerry(Model):
     def things_(self) -> NDArray[Any]:
         """The ids of what was compared, in the order of ``scores_``."""
         return self.thing_vocabulary_.ids
+
+    def fit_predict(self, annotations: Any, true_labels: Any = None) -> Any:
+        """Fit, and give the scores keyed by thing, the best first."""
+        self._fit_with(annotations, true_labels)
+        order = np.argsort(-self.scores_, kind="stable")
+        return by_id({"item": self.things_[order]}, self.scores_[order], "score", {}, self.frame_kind_)
 
     def _fit(self, annotations: Annotations, run: Run) -> None:
         self.sides_, self.thing_vocabulary_ = sides_of(annotations)
@@ -329,8 +337,6 @@ class BradleyTerry(Model):
 
     def to_frame(self, interval: float | None = None) -> Any:
         """The ranking, one row a thing, best first."""
-        from dissensus.models.base import make_frame
-
         self._check_fitted()
         columns = self.ranking(interval or 0.95)
         order = np.argsort(-self.scores_, kind="stable")

@@ -31,6 +31,7 @@ from dissensus.execution.run import Run
 from dissensus.execution.threads import Work
 from dissensus.models.base import Model
 from dissensus.models.clusters import ClusterView
+from dissensus.models.frames import by_id, table_by_id
 from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, softmax_rows, winners
 from dissensus.params import choice, real
 
@@ -410,7 +411,34 @@ class ConfusionModel(Model):
 
     def annotator_frame(self) -> dict[str, Any]:
         """Columns about annotators: chance of the right answer on an item drawn at random."""
-        return {"accuracy": np.einsum("k,nkk->n", self.psi_, self.confusion_)}
+        return {"accuracy": self._accuracy()}
+
+    def _accuracy(self) -> Array:
+        """(N,): Σ_k ψ_k π_nkk."""
+        return np.asarray(np.einsum("k,nkk->n", self.psi_, self.confusion_))
+
+    def _skills(self) -> Array:
+        return self._accuracy()
+
+    @property
+    def skills_(self) -> Any:
+        """One number for each annotator, keyed by annotator: the chance of the right answer.
+
+        Models of weighted votes give the weight of the annotator's vote instead.
+        """
+        self._check_fitted()
+        ids = {"annotator": self.annotators_}
+        return by_id(ids, self._skills(), "skill", self.columns_, self.frame_kind_)
+
+    @property
+    def errors_(self) -> Any:
+        """P(answer | true class), keyed by annotator and answer, with a column for each true class."""
+        self._check_fitted()
+        N, P = len(self.annotators_), len(self.classes_)
+        ids = {"annotator": np.repeat(self.annotators_, P), "label": np.tile(self.classes_, N)}
+        by_answer = self.confusion_.transpose(0, 2, 1).reshape(N * P, P)
+        columns = dict(zip(self.classes_.tolist(), by_answer.T, strict=True))
+        return table_by_id(ids, columns, self.columns_, self.frame_kind_)
 
     def _transform(self, new: Annotations, fitted: Self) -> None:
         """Fitted annotators keep their matrices and fitted items their posteriors; labels between two of

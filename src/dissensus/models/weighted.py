@@ -56,9 +56,9 @@ class VoteModel(ConfusionModel):
         "weight_by": choice("labels", "annotators"),
         "n_jobs": integer(-1),
     }
-    _arrays = (*ConfusionModel._arrays, "skills_")
+    _arrays = (*ConfusionModel._arrays, "weights_")
 
-    skills_: Array  # (N,)
+    weights_: Array  # (N,): what each annotator's labels count
 
     def _keep(self, crowd: Crowd, annotations: Annotations, posterior: Array, skills: Array) -> None:
         """An item without labels is like the others on average."""
@@ -68,7 +68,7 @@ class VoteModel(ConfusionModel):
         counts = crowd.counts(np.where(labelled[:, None], posterior, 0.0))
         pooled = normalised(counts.sum(axis=0) + 1.0 / counts.shape[1])
         self.confusion_ = normalised(SMOOTHING * pooled + counts)
-        self.skills_ = skills
+        self.weights_ = skills
         self._finish(annotations.annotator_load)
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
@@ -76,16 +76,19 @@ class VoteModel(ConfusionModel):
 
     def _transform(self, new: Annotations, fitted: Self) -> None:
         super()._transform(new, fitted)
-        self.skills_ = self._skills_of(new, fitted)
+        self.weights_ = self._weights_of(new, fitted)
 
-    def _skills_of(self, new: Annotations, fitted: Self) -> Array:
-        """Known annotators keep their skill, new ones have the average."""
+    def _weights_of(self, new: Annotations, fitted: Self) -> Array:
+        """Known annotators keep their weight, new ones have the average."""
         place = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
-        return np.asarray(np.append(fitted.skills_, fitted.skills_.mean())[place])
+        return np.asarray(np.append(fitted.weights_, fitted.weights_.mean())[place])
+
+    def _skills(self) -> Array:
+        return self.weights_
 
     def annotator_frame(self) -> dict[str, Any]:
         """Columns about annotators: accuracy and weight."""
-        return super().annotator_frame() | {"weight": self.skills_}
+        return super().annotator_frame() | {"weight": self.weights_}
 
 
 class Wawa(VoteModel):

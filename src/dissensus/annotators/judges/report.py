@@ -17,7 +17,8 @@ from dissensus.annotators.judges.replacement import MIN_ITEMS, Replacement, may_
 from dissensus.annotators.judges.who import find_judges
 from dissensus.data.kinds import LabelType
 from dissensus.models import build_model
-from dissensus.models.base import Model, as_annotations, make_frame
+from dissensus.models.base import Model, as_annotations
+from dissensus.models.frames import make_frame
 from dissensus.params import check_rules, integer, real
 
 MODEL = "fmm"  # of humans alone: a mixture over items takes a second where a sampled model takes minutes

@@ -111,13 +111,13 @@ class HPGM(Posterior):
         "n_jobs": integer(-1),
     }
     _last_arrays = tuple(f"last_{name}_" for name in State.__dataclass_fields__)
-    _drawn = ("share_draws_", "trace_draws_", *Posterior._draw_arrays, *_last_arrays, "labels_")
+    _drawn = ("share_draws_", "trace_draws_", *Posterior._draw_arrays, *_last_arrays, "learned_rows_")
     _arrays = (*_drawn, "annotator_weights_", "rhat_", "effective_draws_", "hint_weights_", "hint_usual_")
     _needs_annotators = True
     _sizes_are_bounds = True
 
     last_w_: NDArray[np.int64]  # (chains, M), and so on for everything else that a chain remembers
-    labels_: NDArray[np.int32]  # (3, labels): codes of item, annotator and class, as they were learned from
+    learned_rows_: NDArray[np.int32]  # (3, labels): codes of item, annotator, class
     hint_weights_: Array  # (features + 1, P): of the regression that hints come from; empty without features
     hint_usual_: Array  # (P + 1,): what it says on average, and how many labels it is worth
 
@@ -232,7 +232,7 @@ class HPGM(Posterior):
         self.last_own_ = np.zeros((len(heard), annotations.n_labels), np.bool_)
         if len(heard):  # none where a part of the items was sampled
             self.last_own_[:, voices.rows] = heard
-        self.labels_ = np.stack(annotations.columns).astype(np.int32)
+        self.learned_rows_ = np.stack(annotations.columns).astype(np.int32)
         self.annotator_weights_ = (self.annotator_weights_ / np.bincount(voice))[voice]
 
     def _part(self, annotations: Annotations) -> NDArray[np.int64] | None:
@@ -281,7 +281,7 @@ class HPGM(Posterior):
             setattr(self, attribute, np.concatenate([getattr(chain.draws, name) for chain in chains]))
         for name, attribute in zip(State.__dataclass_fields__, self._last_arrays, strict=True):
             setattr(self, attribute, np.stack([getattr(chain.state, name) for chain in chains]))
-        self.labels_ = np.stack([data.item, data.annotator, data.label]).astype(np.int32)
+        self.learned_rows_ = np.stack([data.item, data.annotator, data.label]).astype(np.int32)
         self.annotator_weights_ = weights
         self.trace_draws_ = np.stack([chain.trace for chain in chains])
         by_quantity = self.trace_draws_.transpose(2, 0, 1)
@@ -297,7 +297,7 @@ class HPGM(Posterior):
         kept = np.linspace(0, len(self.draws_) - 1, self._reaching(len(self.draws_), annotations)).astype(int)
         for attribute in self._draw_arrays:
             setattr(self, attribute, getattr(self, attribute)[kept])
-        met = np.bincount(self.labels_[1], minlength=annotations.n_annotators) > 0
+        met = np.bincount(self.learned_rows_[1], minlength=annotations.n_annotators) > 0
         annotator = np.where(met, np.arange(annotations.n_annotators), -1)
         others = np.setdiff1d(np.arange(annotations.n_items), chosen)
         behind = np.cumsum(np.diff(annotations.item_pointers)[others])
@@ -323,7 +323,9 @@ class HPGM(Posterior):
             beliefs[:, items], own[:, items] = told.draws.beliefs, told.draws.own
         self.label_distributions_, self.share_draws_ = answers, shares
         self.beliefs_draws_, self.own_draws_ = beliefs, own
-        self.labels_ = np.stack([annotations.item, annotations.annotator, annotations.label]).astype(np.int32)
+        self.learned_rows_ = np.stack([annotations.item, annotations.annotator, annotations.label]).astype(
+            np.int32
+        )
         for name in self._last_arrays:  # the chains ended over a part of the items
             setattr(self, name, getattr(self, name)[:0])
 
@@ -471,7 +473,7 @@ class HPGM(Posterior):
     def training_labels(self) -> Annotations:
         """The labels that it was fitted to."""
         self._check_fitted()
-        item, annotator, label = self.labels_.copy()
+        item, annotator, label = self.learned_rows_.copy()
         return Annotations(
             item,
             annotator,
@@ -508,7 +510,7 @@ class HPGM(Posterior):
             setattr(self, attribute, getattr(told.draws, name))
         self._heed(new.counts)
         self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[annotator]
-        self.labels_ = np.stack([new.item, new.annotator, new.label]).astype(np.int32)
+        self.learned_rows_ = np.stack([new.item, new.annotator, new.label]).astype(np.int32)
         for name in self._last_arrays:  # the chains ended over other items and annotators
             setattr(self, name, getattr(fitted, name)[:0])
 

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from dissensus.data.vocabulary import Codes
 from dissensus.errors import DataError
-from dissensus.models.base import Intervals, Model, make_frame
+from dissensus.models.base import Intervals, Model
 from dissensus.models.clusters import ClusterView
+from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.draws import AnnotatorDraw, Draws, annotator_draws, co_clustering, spaced
 from dissensus.models.hpgm.view import QUANTITIES
 from dissensus.numerics import Array, one_hot_rows, row_shares

@@ -1,0 +1,54 @@
+"""Runs the pages of docs/: their Python, their commands, and what they say that is printed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+from cli_help import run
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+_BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```", re.M | re.S)
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """The page's fenced blocks in order, as (language, content)."""
+    return _BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+def run_page(page: Path) -> int:
+    """Run every block in order; a text block is what the Python block before it prints. How many ran."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    printed = io.StringIO()
+    ran = 0
+    for language, content in blocks(page):
+        if language == "text":
+            assert lines_of(content) == lines_of(printed.getvalue()), f"{page.name} prints something else"
+            continue
+        ran += 1
+        printed = io.StringIO()
+        if language == "python":
+            with contextlib.redirect_stdout(printed):
+                exec(compile(content, str(page), "exec"), names)
+        else:
+            run_console(content)
+    return ran
+
+
+def run_console(content: str) -> None:
+    """Run the lines that begin with ``$``; each other line must be among what the last of them printed."""
+    shown: list[str] = []
+    for line in content.splitlines():
+        if line.startswith("$ dissensus "):
+            shown = lines_of(run(*shlex.split(line)[2:]).stdout)
+        elif line.strip():
+            assert line.rstrip() in shown, f"{line!r} is not among {shown}"
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines without white space at their ends, nor blank lines around them."""
+    return [line.rstrip() for line in text.strip("\n").splitlines()]

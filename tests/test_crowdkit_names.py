@@ -1,0 +1,103 @@
+"""Names that a user of crowd-kit tries, held against crowd-kit itself where it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import crowdkit.aggregation as crowdkit
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from crowdkit.metrics.data import alpha_krippendorff
+
+import dissensus as ds
+from dissensus.errors import DataError
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def birds() -> tuple[pd.DataFrame, pd.Series[Any]]:
+    return ds.datasets.load_dataset("birds")
+
+
+def test_majority_vote_gives_what_crowd_kit_gives(birds: tuple[pd.DataFrame, pd.Series[Any]]) -> None:
+    frame, _ = birds
+    theirs = crowdkit.MajorityVote().fit(frame)
+    ours = ds.MajorityVote().fit(frame)
+    untied = ours.probas_.max(axis=1) == 1
+    assert untied.sum() > 80
+    pd.testing.assert_series_equal(ours.labels_[untied], theirs.labels_[untied], check_names=False)
+    assert ours.labels_.index.name == theirs.labels_.index.name == "task"
+    assert ours.probas_.columns.name == "label"
+
+
+def test_unsmoothed_dawid_skene_has_crowd_kits_labels_and_errors_laid_out_alike() -> None:
+    rng = np.random.default_rng(0)
+    task, worker = np.repeat(np.arange(40), 5), np.tile(np.arange(5), 40)
+    right = rng.random(200) < np.array([0.9, 0.85, 0.8, 0.75, 0.7])[worker]
+    frame = pd.DataFrame({"task": task, "worker": worker, "label": np.where(right, task % 2, 1 - task % 2)})
+    # crowd-kit stops at the first step that lowers its bound; with this tol it goes on
+    theirs = crowdkit.DawidSkene(n_iter=40, tol=-1e9).fit(frame)
+    ours = ds.DawidSkene(smoothing=0.0, max_iter=40, tol=0.0).fit(frame)
+    assert ours.errors_.index.names == theirs.errors_.index.names == ["worker", "label"]
+    reference = theirs.errors_.reindex(ours.errors_.index)[ours.errors_.columns]
+    np.testing.assert_allclose(ours.errors_, reference, atol=1e-3)
+    np.testing.assert_allclose(ours.probas_, theirs.probas_.loc[ours.probas_.index], atol=1e-3)
+    # P(answer | true class): the answers of one worker to one class sum to one
+    np.testing.assert_allclose(ours.errors_.groupby("worker").sum(), 1.0)
+
+
+def test_skills_are_the_chance_of_the_right_answer_or_the_weight_of_a_vote() -> None:
+    frame = pd.DataFrame(
+        {"task": [1, 1, 1, 2, 2, 2], "worker": list("abcabc"), "label": ["x", "x", "y", "y", "y", "y"]}
+    )
+    skills = ds.Wawa().fit(frame).skills_
+    assert skills.to_dict() == pytest.approx({"a": 1.0, "b": 1.0, "c": 0.5})
+    assert (skills.name, skills.index.name) == ("skill", "worker")
+    model = ds.DawidSkene().fit(frame)
+    by_hand = [
+        sum(model.psi_[k] * model.errors_.loc[(name, c), c] for k, c in enumerate("xy")) for name in "abc"
+    ]
+    np.testing.assert_allclose(model.skills_, by_hand)
+
+
+def test_true_labels_are_the_second_argument(birds: tuple[pd.DataFrame, pd.Series[Any]]) -> None:
+    frame, gold = birds
+    ours = ds.DawidSkene().fit_predict(frame, gold[:60])
+    assert (ours[gold.index[:60]] == gold[:60]).all()
+    assert (ds.DawidSkene().fit_predict(frame)[gold.index[:60]] != gold[:60]).any()
+    shares = ds.Wawa().fit_predict_proba(frame, gold[:60])
+    assert (shares.loc[gold.index[:60]].max(axis=1) == 1).all()
+    with pytest.raises(DataError, match="HPGM does not look for one true class"):
+        ds.HPGM().fit_predict(frame, gold)
+
+
+def test_alpha_of_a_frame_is_crowd_kits(birds: tuple[pd.DataFrame, pd.Series[Any]]) -> None:
+    frame, _ = birds
+    assert ds.krippendorff_alpha(frame) == pytest.approx(alpha_krippendorff(frame), abs=1e-12)
+    assert ds.krippendorff_alpha(pl.from_pandas(frame)) == ds.krippendorff_alpha(frame)
+    assert ds.fleiss_kappa(frame) == ds.fleiss_kappa(ds.read_annotations(frame))
+
+
+def test_comparisons_are_read_as_crowd_kit_reads_them() -> None:
+    pairs, _ = ds.datasets.load_dataset("posters")
+    theirs = crowdkit.BradleyTerry(n_iter=100).fit_predict(pairs)
+    ours = ds.BradleyTerry().fit_predict(pairs)
+    assert ours.is_monotonic_decreasing
+    assert set(ours.index) == set(theirs.index)
+    assert ours.corr(np.log(theirs[ours.index])) > 0.97
+
+
+def test_results_stay_keyed_by_the_users_own_columns_after_saving(tmp_path: Any) -> None:
+    frame = pd.DataFrame({"task": [7, 7, 8], "worker": ["a", "b", "a"], "label": [1, 1, 0]})
+    model = ds.DawidSkene().fit(frame)
+    model.save(tmp_path / "model.safetensors")
+    again = ds.load(tmp_path / "model.safetensors")
+    for name in ("labels_", "probas_", "skills_", "errors_"):
+        ours, theirs = getattr(model, name), getattr(again, name)
+        assert type(ours) is type(theirs)
+        assert ours.index.names == theirs.index.names
+        np.testing.assert_array_equal(ours, theirs)
+    assert list(ds.EmpiricalDistribution().fit(pl.from_pandas(frame)).probas_.columns) == ["task", "0", "1"]
