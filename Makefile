@@ -8,7 +8,7 @@ CORES  := $(shell nproc 2>/dev/null || echo 2)
 SPREAD := -n $(CORES) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test verify lint types install browser benchmarks clean
+.PHONY: help demo check test verify lint types install browser benchmarks core docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -37,11 +37,14 @@ install: $(VENV)/all.stamp  ## the package with all extras, in .venv
 browser: install  ## Chromium for the report's tests, where it is missing
 	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends chromium chromium-driver fonts-dejavu-core; }
 
+core:  ## the core's own tests with VERSIONS=lowest (as pyproject.toml says) or newest, in an environment of their own
+	$(PYTHON) tests/core_versions.py $(or $(VERSIONS),newest)
+
 benchmarks: install  ## the timed comparisons; each prints its ratio
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 clean:  ## remove the environment and what tests and the demo wrote
-	rm -rf $(VENV) demo-output .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-core site demo-output .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

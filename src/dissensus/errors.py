@@ -16,6 +16,8 @@ A message is one line: what is wrong, where, and what to do about it.
 from __future__ import annotations
 
 import importlib
+import json
+import sys
 from collections.abc import Collection, Iterable
 from types import ModuleType
 from typing import Any
@@ -57,9 +59,36 @@ def require(module: str, extra: str) -> ModuleType:
         if error.name != module.partition(".")[0]:
             raise
         raise MissingExtraError(
-            f"{module} is needed for this and is not installed; "
-            f"install it with: pip install 'dissensus[{extra}]'"
+            f"{module} is needed for this and is not installed; install it with: {install_command(extra)}"
         ) from None
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an extra, for the way in which dissensus was installed here."""
+    place = sys.prefix.replace("\\", "/")
+    if "/pipx/" in place:
+        return f"pipx install -f 'dissensus[{extra}]'"
+    if "/uv/tools/" in place:
+        return f"uv tool install 'dissensus[{extra}]'"
+    program = "uv pip" if _installed_file("INSTALLER").strip() == "uv" else "pip"
+    source = json.loads(_installed_file("direct_url.json") or "{}")
+    if "dir_info" in source:  # from a checkout
+        from urllib.parse import unquote, urlsplit
+
+        folder = unquote(urlsplit(source["url"]).path)
+        editable = "-e " if source["dir_info"].get("editable") else ""
+        return f"{program} install {editable}'{folder}[{extra}]'"
+    return f"{program} install 'dissensus[{extra}]'"
+
+
+def _installed_file(name: str) -> str:
+    """What an installer wrote about this package; empty where it was not installed."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        return distribution("dissensus").read_text(name) or ""
+    except PackageNotFoundError:
+        return ""
 
 
 # ---- words that messages share ------------------------------------------------------------------------

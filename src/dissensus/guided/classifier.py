@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.vocabulary import Vocabulary
-from dissensus.errors import DataError, ParameterError, bad_parameter
+from dissensus.errors import DataError, ParameterError, bad_parameter, require
 from dissensus.features.items import as_features, with_features
 from dissensus.guided.adapters import adapter, n_rows, take
 from dissensus.guided.files import pack_parts, unpack_part
@@ -114,6 +114,7 @@ class GuidedClassifier(Savable):
     def check_params(self) -> None:
         """The rules, and that guide and learner can do what is asked of them."""
         super().check_params()
+        require("sklearn", "guided")
         adapter(self._learner())
         if not isinstance(_thawed(self.guide), Model | None):
             raise bad_parameter(self, "guide", "a model of this library, or None", self.guide)
@@ -275,6 +276,7 @@ class GuidedClassifier(Savable):
         return facts, arrays | frozen_fit | fits
 
     def _restore(self, facts: Header, arrays: Arrays) -> None:
+        require("sklearn", "guided")
         from sklearn.frozen import FrozenEstimator
 
         guide, self.learner, own_guide, self.learner_ = (
