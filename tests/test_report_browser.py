@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 import dissensus as ds
 from dissensus.workflow import refine
-from report_sample import canteen
+from report_sample import CLASSES, canteen
 
 playwright = pytest.importorskip("playwright.sync_api")
 
@@ -27,6 +29,36 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+# The median of three of everything that filters or sorts the items, in milliseconds.
+SLOWEST = """() => {
+  const times = {};
+  const timed = (name, action) => {
+    const all = [0, 1, 2].map(() => {
+      const start = performance.now();
+      action();
+      document.body.offsetHeight;
+      return performance.now() - start;
+    });
+    times[name] = all.sort((a, b) => a - b)[1];
+  };
+  const heads = document.querySelectorAll("#items-table thead button");
+  for (const head of heads) timed(`sort ${head.textContent}`, () => head.click());
+  const chips = document.querySelectorAll("#items .chips button");
+  for (const chip of chips) timed(`show ${chip.textContent}`, () => chip.click());
+  const set = (id, value, event) => {
+    const field = document.getElementById(id);
+    field.value = value;
+    field.dispatchEvent(new Event(event));
+  };
+  timed("class", () => set("items-table-filter-0", "1", "change"));
+  timed("cluster", () => set("items-table-filter-1", "0", "change"));
+  const who = JSON.parse(document.getElementById("data").textContent).annotators.id[7];
+  timed("annotator", () => set("items-table-filter-2", who, "input"));
+  for (const query of ["1", "12", "123"]) {
+    timed(`search ${query}`, () => set("items-table-search", query, "input"));
+  }
+  return times;
+}"""
 NASTY = "<script>window.hacked = true</script><img src=x onerror='window.hacked = true'>"
 
 pytestmark = [
@@ -61,6 +93,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         held_out=run.held_out,
         selection=cells,
         command="dissensus fit remarks.csv --model pgm",
+        run="refined",
     )
 
 
@@ -105,15 +138,37 @@ def visit(browser: Any, report: Path) -> Iterator[Visit]:
 # ---- what is there ------------------------------------------------------------------------------------
 
 
-def test_the_findings_stand_at_the_top_and_every_section_is_there(visit: Visit) -> None:
-    sentences = visit.page.locator("#findings li")
-    assert sentences.count() == 3
-    assert sentences.nth(2).bounding_box()["y"] < 900
+def test_the_strip_and_the_steps_stand_at_the_top_and_every_section_is_there(visit: Visit) -> None:
+    cards = visit.page.locator("#strip li")
+    assert cards.count() == 5
+    assert cards.nth(4).bounding_box()["y"] < 900
+    assert visit.page.locator("#steps li").last.bounding_box()["y"] < 900
     titles = visit.page.locator("main > section > h2").all_inner_texts()
-    assert titles == ["Overview", "Groups", "Items", "Annotators", "Map", "Fit"]
+    assert titles == ["Items", "Annotators", "Groups", "Labels", "Map", "Model"]
+    visit.page.click("#comparison summary")
     assert visit.page.locator("#held-out tbody tr").count() == 4
+    assert "±" in visit.page.locator("#held-out tbody tr").first.inner_text()
+    visit.page.click("#search summary")
     assert visit.page.locator("#surface td.best").inner_text() == "-0.800"
     assert visit.page.locator("#command").inner_text() == "dissensus fit remarks.csv --model pgm"
+
+
+def test_every_number_of_the_strip_opens_the_table_that_it_counts(visit: Visit) -> None:
+    links = visit.page.locator("#strip a")
+    for place in range(links.count()):
+        link = links.nth(place)
+        table, preset = link.get_attribute("href")[1:], link.get_attribute("data-preset")
+        said = link.inner_text().split("\n")[0].strip()
+        link.click()
+        pressed = visit.page.locator(f"#{table} button[aria-pressed=true]")
+        shown = int(
+            visit.page.locator(f"#{table}-table-status").inner_text().split(" of ")[-1].replace(",", "")
+        )
+        assert pressed.count() == 1, preset
+        if said.endswith("%"):
+            assert abs(100 * shown / 240 - float(said[:-1])) <= 0.5
+        elif said.isdigit():
+            assert shown == int(said)
 
 
 def test_text_from_the_data_is_shown_and_never_run(visit: Visit) -> None:
@@ -140,14 +195,14 @@ def test_even_injected_markup_could_not_run(visit: Visit) -> None:
 
 
 def test_items_sort_both_ways(visit: Visit) -> None:
-    head = visit.page.locator("#items-table thead th", has_text="Entropy")
+    head = visit.page.locator("#items-table thead th", has_text="Agreed")
     head.locator("button").click()
     assert head.get_attribute("aria-sort") == "descending"
-    falling = [float(text) for text in visit.column("items-table", 5)]
+    falling = [float(text[:-2]) for text in visit.column("items-table", 5)]
     assert falling == sorted(falling, reverse=True)
     head.locator("button").click()
     assert head.get_attribute("aria-sort") == "ascending"
-    rising = [float(text) for text in visit.column("items-table", 5)]
+    rising = [float(text[:-2]) for text in visit.column("items-table", 5)]
     assert rising == sorted(rising)
     assert rising[0] < falling[0]
 
@@ -171,14 +226,52 @@ def test_pages_turn(visit: Visit) -> None:
     assert visit.page.locator("#items-table-status").inner_text() == "201–220 of 240"
 
 
-def test_overturned_majorities_say_why(visit: Visit) -> None:
-    chip = visit.page.locator("#items button", has_text="Majority overturned")
+def test_overturned_labels_say_why_and_rows_open_anywhere(visit: Visit) -> None:
+    chip = visit.page.locator("#items button", has_text="Not the most frequent label")
     chip.click()
     assert chip.get_attribute("aria-pressed") == "true"
-    visit.page.click("#items-table tbody button >> nth=0")
+    visit.page.locator("#items-table tbody tr.row").first.locator("td").nth(3).click()
     detail = visit.page.locator("#items-table tr.detail")
-    assert "Why the majority is overturned" in detail.inner_text()
-    assert "Group A" in detail.locator("thead").inner_text()
+    assert "Why not the most frequent label" in detail.inner_text()
+    assert "Who said it" in detail.locator("thead").inner_text()
+    assert "guest" in detail.locator("td.who").first.inner_text()
+    visit.page.locator("#items-table tbody tr.row").first.locator("td").nth(3).click()
+    assert visit.page.locator("#items-table tr.detail").count() == 0
+
+
+def test_filters_add_up_and_the_file_holds_what_is_shown(visit: Visit) -> None:
+    visit.page.select_option("#items-table-filter-0", label="complaint")
+    visit.page.fill("#items-table-filter-2", "guest 07")
+    status = visit.page.locator("#items-table-status").inner_text()
+    with visit.page.expect_download() as waiting:
+        visit.page.click("#items .take")
+    text = Path(waiting.value.path()).read_text(encoding="utf-8")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert f" of {len(rows)}" in status
+    assert 0 < len(rows) < 240
+    assert {row["label"] for row in rows} == {"complaint"}
+    assert abs(sum(float(rows[0][f"p_{name}"]) for name in CLASSES) - 1) < 0.005
+    visit.page.fill("#items-table-filter-2", "nobody of that name")
+    assert visit.page.locator("#items-table-status").inner_text() != status
+
+
+def test_texts_that_a_spreadsheet_would_compute_are_made_harmless(browser: Any, tmp_path: Path) -> None:
+    rows = [(item, who, "yes") for item in ("=1+1", "plain") for who in ("a", "b")]
+    labels = ds.Annotations.from_arrays(*zip(*rows, strict=True), classes=["no", "yes"])
+    path = ds.write_report(ds.MajorityVote().fit(labels), labels, tmp_path / "page.html")
+    opened = Visit(browser, path)
+    with opened.page.expect_download() as waiting:
+        opened.page.click("#items .take")
+    assert "'=1+1," in Path(waiting.value.path()).read_text(encoding="utf-8")
+    opened.context.close()
+
+
+def test_a_command_is_offered_for_what_is_shown(visit: Visit) -> None:
+    visit.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visit.page.locator("#items button", has_text="To adjudicate").click()
+    visit.page.click("#items .copy")
+    visit.page.wait_for_selector("#items .copy:has-text('Copied')")
+    assert visit.page.evaluate("navigator.clipboard.readText()") == "dissensus queue refined -o to-label.csv"
 
 
 def test_rows_open_by_keyboard_and_keep_the_focus(visit: Visit) -> None:
@@ -191,8 +284,7 @@ def test_rows_open_by_keyboard_and_keep_the_focus(visit: Visit) -> None:
 
 
 def test_annotators_have_evidence_and_labels_of_their_own(visit: Visit) -> None:
-    numbers = [int(text) for text in visit.column("annotators-table", 2)]
-    assert numbers == sorted(numbers, reverse=True)
+    assert visit.column("annotators-table", 2)[:3] == ["check"] * 3
     visit.page.fill("#annotators-table-search", "guest 07")
     visit.page.click("#annotators-table tbody button")
     bars = visit.page.locator("#annotators-table .detail .bar")
@@ -202,22 +294,21 @@ def test_annotators_have_evidence_and_labels_of_their_own(visit: Visit) -> None:
     ]
 
 
-def test_side_columns_stand_beside_the_groups(visit: Visit) -> None:
-    table = visit.page.locator("#annotators [aria-label='reads_on by group'] table")
+def test_side_columns_and_pairs_of_annotators(visit: Visit) -> None:
+    table = visit.page.locator("#annotators [aria-label='reads_on'] table")
     assert table.locator("tbody th").all_inner_texts() == ["screen", "phone"]
+    visit.page.click("#matrix summary")
+    assert visit.page.locator("#agreement-matrix rect").count() > 300
+    assert "% of" in visit.page.locator("#agreement-matrix rect title").first.text_content()
 
 
 # ---- groups and map -----------------------------------------------------------------------------------
 
 
-def test_heat_maps_switch_to_differences(visit: Visit) -> None:
-    cells = visit.page.locator("#group-cards table >> nth=0").locator("td")
-    absolute = [float(text) for text in cells.all_inner_texts()]
-    assert min(absolute) >= 0
-    visit.page.click("text=How it differs from everyone")
-    relative = visit.page.locator("#group-cards table >> nth=0").locator("td").all_inner_texts()
-    assert any(text.startswith("−") for text in relative)
-    assert any(text.startswith("+") for text in relative)
+def test_groups_say_what_the_labels_bear_out(visit: Visit) -> None:
+    cards = visit.page.locator("#group-cards .card")
+    assert cards.count() == 2
+    assert "Its members agree with one another on" in cards.first.inner_text()
 
 
 def test_a_quoted_item_leads_to_its_row(visit: Visit) -> None:
@@ -255,7 +346,7 @@ def test_the_map_is_walked_by_arrow_keys(visit: Visit) -> None:
     assert visit.page.locator("#map-bubble").is_visible()
     visit.page.keyboard.press("Escape")
     assert visit.page.locator("#map-bubble").is_hidden()
-    for key in ("cluster", "entropy", "divided"):
+    for key in ("cluster", "agreed"):
         visit.page.select_option("#map-colour", key)
 
 
@@ -268,7 +359,7 @@ def test_a_phone_shows_it_without_scrolling_sideways(browser: Any, report: Path)
     visit.page.locator("#annotators-table tbody button").first.click()
     wide = visit.page.evaluate("document.documentElement.scrollWidth")
     assert wide <= 400
-    assert visit.page.locator("#items-table thead th", has_text="Entropy").is_hidden()
+    assert visit.page.locator("#items-table thead th", has_text="Agreed").is_hidden()
     visit.context.close()
 
 
@@ -278,6 +369,8 @@ def test_no_serious_accessibility_fault(browser: Any, report: Path) -> None:
     visit = Visit(browser, report, bypass_csp=True)
     visit.page.click("#items-table tbody button >> nth=0")
     visit.page.click("#annotators-table tbody button >> nth=0")
+    for fold in ("matrix", "clusters", "comparison", "trace"):
+        visit.page.click(f"#{fold} summary")
     found = axe.run(visit.page).response["violations"]
     visit.page.emulate_media(color_scheme="dark")  # which changes colours alone
     found += axe.run(visit.page, options={"runOnly": ["color-contrast"]}).response["violations"]
@@ -292,7 +385,8 @@ def test_no_serious_accessibility_fault(browser: Any, report: Path) -> None:
 
 def test_dark_and_light_differ_and_heat_maps_follow(browser: Any, report: Path) -> None:
     visit = Visit(browser, report)
-    cell = visit.page.locator("#group-cards td").first
+    visit.page.click("#annotators-table tbody button >> nth=0")
+    cell = visit.page.locator("#annotators-table .heat td").first
 
     def colours() -> tuple[str, str]:
         paper = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -309,36 +403,23 @@ def test_dark_and_light_differ_and_heat_maps_follow(browser: Any, report: Path) 
 
 
 def test_twenty_thousand_items_stay_smooth(browser: Any, tmp_path: Path) -> None:
-    crowd = ds.simulate(20_000, 400, labels_per_item=3, seed=3).annotations
+    crowd = ds.simulate(20_000, 400, labels_per_item=10, seed=3).annotations
     table = pa.table(
         {"item": crowd.items, "text": [f"Remark number {m}, in some words." for m in range(20_000)]}
     )
     crowd = crowd.with_tables(items=table)
-    model = ds.PGM(6, 3, max_iter=15).fit(crowd)
+    model = ds.FMM(6, max_iter=15).fit(crowd)
     path = ds.write_report(model, crowd, tmp_path / "large.html", held_out=[])
-    assert path.stat().st_size < 8e6
+    assert path.stat().st_size < 6e6
     visit = Visit(browser, path)
-    longest = visit.page.evaluate(
-        """() => {
-          const times = [];
-          const timed = (action) => {
-            const start = performance.now();
-            action();
-            times.push(performance.now() - start);
-          };
-          const heads = document.querySelectorAll("#items-table thead button");
-          for (const head of heads) timed(() => head.click());
-          const field = document.querySelector("#items-table-search");
-          for (const query of ["1", "12", "123"]) {
-            field.value = query;
-            timed(() => field.dispatchEvent(new Event("input")));
-          }
-          return Math.max(...times);
-        }"""
-    )
+    opened = visit.page.evaluate("performance.getEntriesByType('navigation')[0].domComplete")
+    slowest = visit.page.evaluate(SLOWEST)
     visit.context.close()
     assert visit.said == []
-    assert longest < 1500  # milliseconds, on a machine that may be busy
+    assert (
+        opened < 3000
+    )  # milliseconds, on a machine that may be busy; docs/report.md has what it takes alone
+    assert max(slowest.values()) < 500
 
 
 def test_a_crowd_of_one_mind_has_a_whole_page(browser: Any, tmp_path: Path) -> None:
@@ -349,5 +430,5 @@ def test_a_crowd_of_one_mind_has_a_whole_page(browser: Any, tmp_path: Path) -> N
     opened = Visit(browser, path)
     assert opened.said == []
     assert opened.page.locator("main section").count() == 6
-    assert "answer as one group" in opened.page.locator("body").inner_text()
+    assert "bear out no groups" in opened.page.locator("body").inner_text()
     opened.context.close()

@@ -30,6 +30,15 @@ from dissensus.annotators.evidence import Accounts, informative, weigh
 from dissensus.annotators.kept import COLUMNS
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
+from dissensus.evaluation.sentences import (
+    Sentence,
+    blind_sentence,
+    few_sentence,
+    rule_sentence,
+    standing_sentence,
+    view_sentence,
+)
+from dissensus.evaluation.sides import Standing, Votes, standing
 from dissensus.models.base import Model, as_annotations
 from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.draws import Draws, annotator_draws
@@ -76,13 +85,8 @@ class View:
     members: NDArray[np.intp]  # annotator codes
     weight: float  # their share of the population
     share_of_items: float  # on which the view differs from the largest
-    differences: tuple[Difference, ...]  # the largest first
-
-    def in_words(self) -> str:
-        """Where it differs; a second difference is named if it is worth a quarter of the first."""
-        large = [d for d in self.differences[:2] if 4 * d.share >= self.differences[0].share]
-        found = [f"{str(d.view)!r} where the others see {str(d.crowd)!r}" for d in large]
-        return f"see {self.share_of_items:.0%} of the items differently, mostly {' and '.join(found)}"
+    differences: tuple[Difference, ...]  # as the model has them, the largest first
+    words: str = ""  # where it differs in the raw labels; empty where they do not bear it out
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,8 +128,10 @@ class AnnotatorVerdicts:
             return "one view is the largest by far" if len(self.views) > 1 else "one view"
         number = {2: "two", 3: "three"}.get(self.n_equal, str(self.n_equal))
         sizes = " and ".join(f"{len(view.members)}" for view in self.views[: self.n_equal])
-        others = "; ".join(f"the second {view.in_words()}" for view in self.views[1:2])
-        return f"{number} views of about the same weight ({sizes} annotators), nobody the minority: {others}"
+        second = [view.words for view in self.views[1:2] if view.words]
+        others = f": the second {second[0]}" if second else ""
+        text = f"{number} views of about the same weight ({sizes} annotators), nobody the minority{others}"
+        return Sentence(text, "views", parts=second)
 
     def __len__(self) -> int:
         return len(self.annotator)
@@ -302,8 +308,18 @@ class _Judge:
             n_equal=min(typical.n_equal, len(views)),
             frame_kind=model.frame_kind_,
         )
-        found.evidence[:] = _in_words(found)
+        found.evidence[:] = _in_words(found, self.votes, self.names)
         return found
+
+    @cached_property
+    def votes(self) -> Votes:
+        """The raw labels."""
+        return Votes.of(self.model.training_labels())
+
+    @property
+    def names(self) -> list[str]:
+        """The classes."""
+        return [str(name) for name in self.model.classes_]
 
     def _typical_draw(self) -> Sides:
         """The draw in which views are shared most as they are on average, judged by some hundred people."""
@@ -327,7 +343,8 @@ class _Judge:
                 table[pair] = table.get(pair, 0.0) + float(side.items[k])
             largest = sorted(table.items(), key=lambda one: -one[1])
             differences = tuple(Difference(classes[a], classes[b], share) for (a, b), share in largest)
-            found.append(View(members, float(weight), float(side.differ[v]), differences))
+            said = view_sentence(self.votes, members, self.names) if v else None
+            found.append(View(members, float(weight), float(side.differ[v]), differences, said or ""))
         return tuple(found)
 
     def _wrong(self) -> Array:
@@ -372,39 +389,33 @@ def spiked_quantile(drawn: Array, zero: Array, end: float) -> Array:
 # ---- in words -----------------------------------------------------------------------------------------
 
 
-def _in_words(found: AnnotatorVerdicts) -> list[str]:
-    """The reasons for each annotator's verdict."""
-    typical = found.verdict == TYPICAL
-    usual = typical if typical.any() else np.ones(len(found), dtype=bool)
-    agreement, information = np.median(found.agreement[usual]), np.median(found.information[usual])
-    return [
-        "; ".join(
-            filter(
-                None,
-                [
-                    _reason(found, n),
-                    f"agrees with the population on {found.agreement[n]:.0%} (usual: {agreement:.0%})",
-                    f"{found.information[n]:.2f} nats of information a label, between "
-                    f"{found.information_low[n]:.2f} and {found.information_high[n]:.2f} "
-                    f"(usual: {information:.2f})",
-                ],
-            )
-        )
-        for n in range(len(found))
-    ]
+def _in_words(found: AnnotatorVerdicts, votes: Votes, names: list[str]) -> list[Sentence]:
+    """The reasons for each annotator's verdict, as far as the raw labels bear them out."""
+    known = standing(votes)
+    usual = median(known.agreement), median(known.agreement - known.chance)
+    said = []
+    for n in range(len(found)):
+        parts = [_reason(found, n, votes, names, known, usual[1]), standing_sentence(n, known, usual[0])]
+        kept = [part for part in parts if part]
+        said.append(Sentence("; ".join(kept), "evidence", parts=kept))
+    return said
 
 
-def _reason(found: AnnotatorVerdicts, n: int) -> str:
+def _reason(
+    found: AnnotatorVerdicts, n: int, votes: Votes, names: list[str], known: Standing, usual: float
+) -> Sentence | None:
     verdict, v = found.verdict[n], found.view[n]
     if verdict == SPAM:
-        return "answers do not depend on the item"
+        return blind_sentence(n, known, usual)
     if verdict == FEW:
-        return f"{count_words(int(found.n_labels[n]))} can be explained with the items or without"
-    if verdict == MINORITY and 0 < v < len(found.views):
-        return f"one of {len(found.views[v].members)} who {found.views[v].in_words()}"
-    return "follows the items, but by rule gives other answers than the others" if verdict == ERROR else ""
+        return few_sentence(n, int(found.n_labels[n]), known)
+    if verdict == MINORITY and 0 < v < len(found.views) and found.views[v].words:
+        view = found.views[v]
+        return Sentence(f"one of {len(view.members)} who {view.words}", "member", parts=[view.words])
+    return rule_sentence(votes, n, names) if verdict == ERROR else None
 
 
-def count_words(n: int) -> str:
-    """``1 label``, ``2 labels``."""
-    return f"{n:,} label{'s' * (n != 1)}"
+def median(values: Array) -> float:
+    """Of the numbers that there are; NaN where there is none."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if len(known) else float("nan")

@@ -16,7 +16,7 @@ from dissensus.cli.terminal import say, show_json
 )
 @unbundled
 def describe(file: LabelFile, reading: Reading, as_json: Json = False) -> None:
-    """Say what is in a file: counts, labels per item, class balance, entropy, duplicates, parts."""
+    """Say what is in a file: how far annotators agree, labels per item, self-consistency, parts, classes."""
     annotations = reading.read(file, aloud=False)
     from dissensus.data.description import describe as describe_annotations
 

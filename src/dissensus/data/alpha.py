@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from dissensus.numerics import Array
 
 Level = Literal["nominal", "ordinal", "interval", "jaccard", "masi"]
 
+GROUPS = 200  # of items, of which one is left out at a time
+_MOST_CELLS = 4_000_000  # of the tables of all groups
 _BLOCK = 80_000  # table cells worked on at a time: few enough to stay in the processor's cache
+
+
+def agreement(annotations: Any) -> tuple[float, float, float]:
+    """Krippendorff's α at the level of the labels' type, and a 95 % interval over items."""
+    level, M = level_of(annotations), annotations.n_items
+    if level == "interval":
+        value = interval_alpha(annotations.item, annotations.values, M)
+        return value, *jackknife_interval(value, interval_alphas(annotations.item, annotations.values, M))
+    by_class = annotations.counts.T
+    if level in ("jaccard", "masi"):
+        from dissensus.data.sets import set_distances
+
+        fixed = set_distances(annotations.class_vocabulary, level)
+        value = alpha(coincidences(by_class), fixed)
+        return value, *jackknife_interval(value, grouped_alphas(by_class, lambda _: fixed))
+    value = table_alpha(by_class, level)
+    found = grouped_alphas(by_class, lambda totals: squared_distances(totals, level))
+    return value, *jackknife_interval(value, found)
 
 
 def level_of(annotations: object) -> Level:
@@ -67,6 +89,61 @@ def blocks(by_class: NDArray[Any]) -> Iterator[tuple[Array, Array]]:
     for start in range(0, M, step):
         counts = by_class[:, start : start + step].astype(np.float64)
         yield counts, counts.sum(axis=0)
+
+
+# ---- how sure it is -----------------------------------------------------------------------------------
+
+
+def reading(value: float) -> str:
+    """What α says, in words: Krippendorff's own marks are 0.8 and 0.667."""
+    if math.isnan(value):
+        return "cannot be computed: no two labels to compare, or one class only"
+    if value >= 0.8:
+        return "annotators agree well"
+    if value >= 0.667:
+        return "enough agreement for tentative conclusions"
+    return "annotators disagree often" if value >= 0.2 else "agreement is little above chance"
+
+
+def item_groups(n_items: int, most: int) -> NDArray[np.intp]:
+    """(items,): items dealt at random, always the same way, into at most so many groups of one size."""
+    return np.random.default_rng(0).permutation(n_items) % max(min(n_items, most), 1)
+
+
+def grouped_alphas(by_class: NDArray[Any], distances: Callable[[Array], Array]) -> Array:
+    """(groups,): α of a (classes, items) table without one group of items, for every group."""
+    P, M = by_class.shape
+    group = item_groups(M, int(np.clip(_MOST_CELLS // P**2, 20, GROUPS)))
+    parts = [coincidences(by_class[:, group == g]) for g in range(group.max(initial=-1) + 1)]
+    whole = np.sum(parts, axis=0)
+    return np.array([alpha(whole - part, distances((whole - part).sum(axis=1))) for part in parts])
+
+
+def interval_alphas(item: NDArray[Any], value: NDArray[Any], n_items: int) -> Array:
+    """(groups,): α of numbers without one group of items, for every group."""
+    group = item_groups(n_items, int(np.clip(_MOST_CELLS // max(len(item), 1), 20, GROUPS)))[item]
+    values = np.asarray(value, np.float64)
+    return np.array(
+        [
+            interval_alpha(item[group != g], values[group != g], n_items)
+            for g in range(group.max(initial=-1) + 1)
+        ]
+    )
+
+
+def jackknife_interval(value: float, without: Array) -> tuple[float, float]:
+    """A 95 % interval of a number, from the same number with one of G groups of items left out."""
+    known = without[np.isfinite(without)]
+    if not math.isfinite(value) or len(known) < 3:
+        return float("nan"), float("nan")
+    # s² = (G − 1) / G Σ_g (x_(−g) − x̄)², and Student's quantile of G − 1 degrees of freedom
+    G = len(known)
+    error = math.sqrt((G - 1) / G * float(((known - known.mean()) ** 2).sum()))
+    reach = float(stdtrit(G - 1, 0.975)) * error
+    return max(value - reach, -1.0), min(value + reach, 1.0)
+
+
+# ---- numbers ------------------------------------------------------------------------------------------
 
 
 def interval_alpha(item: NDArray[Any], value: NDArray[Any], n_items: int) -> float:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.data.alpha import interval_alpha, intraclass_correlation, level_of, table_alpha
+from dissensus.data.alpha import agreement, intraclass_correlation, level_of, reading
 from dissensus.data.annotations import Annotations
-from dissensus.data.sets import set_alpha
 from dissensus.data.vocabulary import lookalikes, quoted
 from dissensus.metrics import accuracy_rows, entropy_rows
 from dissensus.numerics import row_shares
@@ -35,9 +35,9 @@ class Spread:
         return cls(float(values.mean()), int(values.min()), float(np.median(values)), int(values.max()))
 
     def __str__(self) -> str:
-        return (
-            f"{self.mean:,.2f} on average, {self.min:,} to {self.max:,}, half have {self.median:,.0f} or less"
-        )
+        if self.min == self.max:
+            return f"{self.min:,} each"
+        return f"median {self.median:g}, {self.min:,} to {self.max:,}, mean {self.mean:,.2f}"
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,12 @@ class Description:
     class_counts: dict[str, int]  # empty for numeric labels
     mean_entropy: float | None  # nats, of the label counts of items that have labels; None for numbers
     alpha: float  # Krippendorff's α at the level of the labels' type
+    alpha_low: float  # its 95 % interval, over items
+    alpha_high: float
+    reading: str  # of α, in words
+    unanimous: float | None  # share of the items with two labels or more whose labels are all alike
+    pairwise_agreement: float | None  # chance that two annotators' labels of one item are alike
+    self_consistency: float | None  # chance that two labels of one annotator on one item are alike
     level: str  # nominal, ordinal or interval
     numbers: dict[str, float] | None  # of numeric labels: mean, sd, min, max and intra-class correlation
     n_repeated_pairs: int  # (item, annotator) pairs with more than one label
@@ -80,26 +86,44 @@ class Description:
 
     def _facts(self) -> list[tuple[str, str]]:
         return [
-            ("columns", ", ".join(f"{role} from {name!r}" for role, name in self.columns.items())),
+            ("agreement", self._alpha_text()),
+            ("unanimous", self._unanimous_text()),
+            ("labels per item", str(self.labels_per_item)),
+            ("self-consistency", self._consistency_text()),
+            ("disconnected parts", self._parts_text()),
+            ("gold labels", self._gold_text()),
             ("items", f"{self.n_items:,}"),
             ("annotators", "not named" if self.n_annotators is None else f"{self.n_annotators:,}"),
             ("labels", f"{self.n_labels:,}"),
             ("different numbers" if self.numbers else "classes", f"{self.n_classes:,}"),
             ("label type", self.label_type),
             ("ratings", self._numbers_text()),
-            ("agreement", f"Krippendorff's α {self.alpha:.3f} ({self.level})"),
-            ("labels per item", str(self.labels_per_item)),
             ("labels per annotator", str(self.labels_per_annotator or "")),
             ("mean entropy", "" if self.mean_entropy is None else f"{self.mean_entropy:.4f} nats"),
-            (
-                "repeated pairs",
-                f"{self.n_repeated_pairs:,}, {self.n_differing_pairs:,} with differing labels",
-            ),
             ("unlabelled items", f"{self.n_unlabelled_items:,}" if self.n_unlabelled_items else ""),
-            ("disconnected parts", self._parts_text()),
-            ("gold labels", self._gold_text()),
+            ("columns", ", ".join(f"{role} from {name!r}" for role, name in self.columns.items())),
             *((f"{what} alike", _alike_text(groups)) for what, groups in self.lookalikes.items()),
         ]
+
+    def _alpha_text(self) -> str:
+        if not math.isfinite(self.alpha):
+            return f"Krippendorff's α {self.reading}"
+        span = f" (95 % interval {self.alpha_low:.3f} to {self.alpha_high:.3f}, {self.level} level)"
+        span = span if math.isfinite(self.alpha_low) else f" ({self.level} level)"
+        return f"Krippendorff's α {self.alpha:.3f}{span}: {self.reading}"
+
+    def _unanimous_text(self) -> str:
+        if self.unanimous is None or self.pairwise_agreement is None:
+            return "" if self.numbers else "no item has labels by two annotators"
+        alike = f"two annotators agree on an item with {self.pairwise_agreement:.1%}"
+        return f"{self.unanimous:.1%} of the items with two labels or more; {alike}"
+
+    def _consistency_text(self) -> str:
+        if self.self_consistency is None:
+            return "unknown: nobody labelled an item twice" if self.n_annotators is not None else ""
+        again = f"{self.n_repeated_pairs:,} item–annotator pair{'s' * (self.n_repeated_pairs != 1)}"
+        differ = f"{self.n_differing_pairs:,} with differing labels"
+        return f"{self.self_consistency:.1%} of repeated labels are alike ({again}, {differ})"
 
     def _numbers_text(self) -> str:
         if self.numbers is None:
@@ -113,7 +137,10 @@ class Description:
             return ""
         if self.n_parts == 1:
             return "none: every item is linked to every other"
-        return f"{self.n_parts:,}, the largest with {self.largest_part_items:,} items"
+        return (
+            f"{self.n_parts:,} that no label links, the largest with {self.largest_part_items:,} items: "
+            "annotators of different parts cannot be compared"
+        )
 
     def _gold_text(self) -> str:
         if self.n_gold is None:
@@ -121,7 +148,7 @@ class Description:
         agreement = (
             ""
             if self.majority_accuracy is None
-            else f"; majority vote is right on {self.majority_accuracy:.1%}"
+            else f"; the most frequent label is right on {self.majority_accuracy:.1%}"
         )
         return f"{self.n_gold:,} items{agreement}"
 
@@ -137,7 +164,7 @@ class Description:
             for name, count in counts[:_MOST_CLASSES]
         ]
         more = [f"  … and {len(counts) - _MOST_CLASSES} more"] if len(counts) > _MOST_CLASSES else []
-        return ["class balance", *lines, *more]
+        return ["class shares", *lines, *more]
 
 
 def describe(annotations: Annotations) -> Description:
@@ -147,6 +174,8 @@ def describe(annotations: Annotations) -> Description:
     n_repeated, n_differing = repeated_pairs(annotations)
     n_parts, largest = parts(annotations) if known else (None, None)
     n_gold, accuracy = _against_gold(annotations)
+    alpha, low, high = agreement(annotations)
+    between, again = pair_agreement(annotations)
     return Description(
         n_items=annotations.n_items,
         n_annotators=annotations.n_annotators if known else None,
@@ -157,7 +186,13 @@ def describe(annotations: Annotations) -> Description:
         labels_per_annotator=Spread.of(annotations.annotator_load) if known else None,
         class_counts=_by_name(annotations),
         mean_entropy=None if annotations.label_type == "numeric" else mean_entropy(annotations),
-        alpha=agreement(annotations),
+        alpha=alpha,
+        alpha_low=low,
+        alpha_high=high,
+        reading=reading(alpha),
+        unanimous=None if annotations.label_type == "numeric" else unanimous(annotations),
+        pairwise_agreement=between if annotations.label_type != "numeric" else None,
+        self_consistency=again if known else None,
         level=level_of(annotations),
         numbers=_numbers(annotations),
         n_repeated_pairs=n_repeated,
@@ -171,16 +206,6 @@ def describe(annotations: Annotations) -> Description:
         columns=dict(annotations.columns_read),
         notes=annotations.notes,
     )
-
-
-def agreement(annotations: Annotations) -> float:
-    """Krippendorff's α at the level of the labels' type."""
-    level = level_of(annotations)
-    if level == "interval":
-        return interval_alpha(annotations.item, annotations.values, annotations.n_items)
-    if level in ("jaccard", "masi"):
-        return set_alpha(annotations.counts.T, annotations.class_vocabulary, level)
-    return table_alpha(annotations.counts.T, level)
 
 
 def _numbers(annotations: Annotations) -> dict[str, float] | None:
@@ -202,6 +227,31 @@ def mean_entropy(annotations: Annotations) -> float:
     counts = counts[counts.sum(axis=1) > 0]
     # H_m = −Σ_p (c_mp / c_m) log (c_mp / c_m)
     return float(entropy_rows(row_shares(counts)).mean()) if len(counts) else 0.0
+
+
+def unanimous(annotations: Annotations) -> float | None:
+    """Share of the items with two labels or more whose labels are all alike; None: there is no such item."""
+    counts = annotations.counts
+    several = counts.sum(axis=1) > 1
+    alike = counts[several].max(axis=1, initial=0) == counts[several].sum(axis=1)
+    return float(alike.mean()) if several.any() else None
+
+
+def pair_agreement(annotations: Annotations) -> tuple[float | None, float | None]:
+    """Chance that two labels of one item are alike: two annotators' labels, and two of one annotator.
+
+    Over all pairs of labels: Σ_m Σ_c n_mc (n_mc − 1) / Σ_m n_m (n_m − 1), less the pairs of one annotator.
+    """
+    own = np.zeros(2)  # pairs of labels of one annotator on one item that are alike, and all of them
+    for rows in annotations.pieces():
+        item, annotator, label = (column[rows].astype(np.int64) for column in annotations.columns)
+        pair = np.cumsum(np.append(0, (np.diff(item) != 0) | (np.diff(annotator) != 0)))
+        sizes = [np.bincount(pair * annotations.n_classes + label), np.bincount(pair)]
+        own += [float((n * (n - 1)).sum()) for n in sizes]
+    counts = annotations.counts
+    every = np.array([float((n * (n - 1)).sum()) for n in (counts, counts.sum(axis=1))])
+    alike, pairs = every - own
+    return alike / pairs if pairs else None, own[0] / own[1] if own[1] else None
 
 
 def repeated_pairs(annotations: Annotations) -> tuple[int, int]:

@@ -89,6 +89,10 @@ def masi_distances(table: NDArray[np.bool_]) -> Array:
 
 def set_alpha(by_class: NDArray[np.int64], classes: Vocabulary, level: str) -> float:
     """Krippendorff's α of sets with Jaccard's or MASI's distance, from a (sets, items) table of counts."""
+    return alpha(coincidences(by_class), set_distances(classes, level))
+
+
+def set_distances(classes: Vocabulary, level: str) -> Array:
+    """(sets, sets): Jaccard's or MASI's distance of every two."""
     table, _ = membership(classes)
-    distances = masi_distances(table) if level == "masi" else jaccard_distances(table)
-    return alpha(coincidences(by_class), distances)
+    return masi_distances(table) if level == "masi" else jaccard_distances(table)

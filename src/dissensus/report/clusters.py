@@ -6,26 +6,25 @@ that group A is the largest.
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dissensus.data.annotations import Annotations
-from dissensus.metrics import entropy_rows, total_variation_rows
+from dissensus.evaluation import sentences
+from dissensus.evaluation.sides import Votes, side_of
 from dissensus.models import title_of
 from dissensus.models.base import Model
-from dissensus.numerics import Array, normalised
-from dissensus.report import sentences
+from dissensus.numerics import Array, normalised, row_shares
 
 LENS = {"n_item_clusters": 6, "n_annotator_clusters": 3}  # the small PGM that looks for groups
 FEWEST_ANNOTATORS = 4  # below that, looking for groups among them is idle
-BLOCK = 4096  # items whose expected answers by group are worked out at a time
 TYPICAL = 4  # items shown for a cluster
 CONTRASTS = 5  # clusters on which groups are contrasted
-SMALLEST = 0.03  # share of the population below which a group is not contrasted
-DULL = 0.2  # of what an average label tells: a group below that hardly looks at the items
-LEAST_GAP = 0.1  # between two groups' answers, to be named as a contrast
 
 
 @dataclass(frozen=True)
@@ -60,26 +59,6 @@ class Grouping:
     def cluster_answers(self) -> Array:
         """(K, P): what the population answers about each cluster, Σ_l π_l Θ_kl."""
         return np.asarray(np.einsum("l,klp->kp", self.weights, self.theta))
-
-    def others(self, group: int) -> Array:
-        """(K, P): what all groups but this one answer."""
-        rest = np.where(np.arange(len(self.weights)) == group, 0.0, self.weights)
-        return np.asarray(np.einsum("l,klp->kp", normalised(rest), self.theta))
-
-    def divided(self) -> Array:
-        """(M,): how much of each item's disagreement lies between the groups, in nats.
-
-        I_m = H(Σ_l π_l D_ml) − Σ_l π_l H(D_ml), with D_ml = Σ_k w_mk Θ_kl what group l would answer: the
-        information that a label of the item gives about who gave it.
-        """
-        return np.concatenate([self._divided(start) for start in range(0, len(self.items), BLOCK)])
-
-    def _divided(self, start: int) -> Array:
-        answers = self.expected(slice(start, start + BLOCK))
-        M, L, P = answers.shape
-        within = entropy_rows(answers.reshape(M * L, P)).reshape(M, L) @ self.weights
-        together = entropy_rows(np.einsum("l,mlp->mp", self.weights, answers))
-        return np.maximum(together - within, 0.0)
 
     def expected(self, rows: slice) -> Array:
         """(items, L, P): what each group would answer about some items."""
@@ -145,51 +124,32 @@ def group_name(place: int) -> str:
 # ---- what the page says of them -----------------------------------------------------------------------
 
 
-def cluster_content(annotations: Annotations, grouping: Grouping, spam: Any = None) -> dict[str, Any]:
-    """Everything the page says about clusters; ``spam`` (annotators,) marks those judged to be spam."""
-    K, L, _ = grouping.sizes
+def cluster_content(annotations: Annotations, grouping: Grouping, votes: Votes | None) -> dict[str, Any]:
+    """Clusters of items, and the groups of annotators that the raw labels bear out."""
     names = [str(name) for name in annotations.classes]
-    divided = grouping.divided() if grouping.divides else np.zeros(annotations.n_items)
-    idle = Idle.of(annotations, grouping, spam) if grouping.divides else None
+    member = grouping.items.argmax(axis=1)
+    groups = supported_groups(annotations, grouping, votes, names) if votes is not None else []
     return {
         "source": grouping.source,
         "borrowed": grouping.borrowed,
         "true_classes": grouping.true_classes,
-        "items": [_item_cluster(grouping, k, names, annotations) for k in range(K)],
-        "groups": [_group(grouping, g, names, annotations, idle) for g in range(L)] if idle else [],
-        "theta": np.rint(1000 * grouping.theta).astype(int).ravel(),
-        "contrasts": _contrasts(grouping, names, divided, idle) if idle else [],
-        "between": between(grouping, divided) if grouping.divides else None,
-        "one_group": grouping.annotators is not None and not grouping.divides,
+        "items": [_item_cluster(grouping, k, member, names, annotations) for k in range(grouping.sizes[0])],
+        "groups": groups,
+        "n_found": grouping.sizes[1] if grouping.divides else 1,
+        "contrasts": _contrasts(grouping, groups, votes, names, member) if votes is not None else [],
     }
 
 
-def between(grouping: Grouping, divided: Array) -> float:
-    """Which share of the items' disagreement lies between groups: Σ_m I_m / Σ_m H_m."""
-    total = entropy_rows(normalised(grouping.items @ grouping.cluster_answers)).sum()
-    return float(divided.sum() / total) if total > 0 else 0.0
-
-
-def _item_cluster(grouping: Grouping, k: int, names: list[str], annotations: Annotations) -> dict[str, Any]:
-    answers = grouping.cluster_answers[k]
-    members = grouping.items.argmax(axis=1) == k
+def _item_cluster(
+    grouping: Grouping, k: int, member: Any, names: list[str], annotations: Annotations
+) -> dict[str, Any]:
+    inside = np.flatnonzero(member == k)
     return {
-        "words": _cluster_words(grouping, k, names),
-        "share": float(grouping.cluster_shares[k]),
-        "n": int(members.sum()),
-        "p": np.rint(1000 * answers).astype(int),
-        "items": _typical(grouping.items[:, k], members, annotations),
+        "words": sentences.cluster_sentence(annotations.counts, inside, names),
+        "n": len(inside),
+        "counts": annotations.counts[inside].sum(axis=0),
+        "items": _typical(grouping.items[:, k], member == k, annotations),
     }
-
-
-def _cluster_words(grouping: Grouping, k: int, names: list[str]) -> str:
-    answers = grouping.cluster_answers[k]
-    first, *others = [int(p) for p in np.argsort(-answers, kind="stable")[:2]]
-    top = [first, *(p for p in others if answers[p] >= 0.1)]  # of very many classes none may be that frequent
-    true_class = names[k] if grouping.true_classes else None
-    return sentences.cluster_words(
-        k, float(grouping.cluster_shares[k]), [(names[p], float(answers[p])) for p in top], true_class
-    )
 
 
 def _typical(belief: Array, members: Any, annotations: Annotations) -> list[int]:
@@ -203,111 +163,93 @@ def _typical(belief: Array, members: Any, annotations: Annotations) -> list[int]
 # ---- groups -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Idle:
-    """Groups that do not look at the items: they differ from everybody, which is no difference of opinion."""
-
-    dull: Any  # (L,): their labels tell far less than an average label does
-    spam: Any  # (L,): most of their labels come from annotators judged to be spam
-
-    @classmethod
-    def of(cls, annotations: Annotations, grouping: Grouping, spam: Any = None) -> Idle:
-        """Judge every group."""
-        told = group_information(grouping)
-        if spam is None or grouping.annotators is None:
-            spam_labels = np.zeros(len(told))
-        else:
-            load = annotations.annotator_load[:, None] * grouping.annotators
-            spam_labels = (np.asarray(spam) @ load) / np.maximum(load.sum(axis=0), 1e-9)
-        return cls(told < DULL * (told @ grouping.weights), spam_labels > 0.5)
-
-    @property
-    def looking(self) -> Any:
-        """The groups that do look."""
-        return np.flatnonzero(~(self.dull | self.spam))
-
-
-def _group(
-    grouping: Grouping, g: int, names: list[str], annotations: Annotations, idle: Idle
-) -> dict[str, Any]:
-    assert grouping.annotators is not None
-    members = grouping.annotators.argmax(axis=1) == g
-    return {
-        "name": group_name(g),
-        "n": int(members.sum()),
-        "labels": float(
-            annotations.annotator_load @ grouping.annotators[:, g] / max(annotations.n_labels, 1)
-        ),
-        "idle": bool(idle.dull[g] or idle.spam[g]),
-        "words": group_sentences(grouping, g, names, idle),
-    }
-
-
-def group_information(grouping: Grouping) -> Array:
-    """(L,): nats that a group's label tells about the item's cluster, H(Σ_k ψ_k Θ_kl) − Σ_k ψ_k H(Θ_kl)."""
-    shares, (K, L, P) = grouping.cluster_shares, grouping.sizes
-    together = entropy_rows(normalised(np.einsum("k,klp->lp", shares, grouping.theta)))
-    each = entropy_rows(normalised(grouping.theta).reshape(K * L, P)).reshape(K, L)
-    return np.maximum(together - shares @ each, 0.0)
-
-
-def group_sentences(grouping: Grouping, g: int, names: list[str], idle: Idle) -> list[str]:
-    """What distinguishes one group from the others."""
-    shares, own, others = grouping.cluster_shares, grouping.theta[:, g], grouping.others(g)
-    use, usual = shares @ own, shares @ others
-    change = use - usual
-    order = np.argsort(-np.abs(change), kind="stable")
-    notable = [int(p) for p in order[:4] if abs(change[p]) >= sentences.NOTABLE]
-    habits = [(names[p], float(use[p]), float(usual[p])) for p in notable]
-    more, less = [h for h in habits if h[1] > h[2]][:2], [h for h in habits if h[1] < h[2]][:2]
-    said = [sentences.group_habits(more, less)]
-    k = int((shares * total_variation_rows(normalised(own), normalised(others))).argmax())
-    p = int((own[k] - others[k]).argmax())
-    cluster = _cluster_words(grouping, k, names)
-    said.append(sentences.group_difference(cluster, names[p], float(own[k, p]), float(others[k, p])))
-    said += [sentences.UNINFORMATIVE] if idle.dull[g] else []
-    said += [sentences.MOSTLY_SPAM] if idle.spam[g] else []
-    return said
-
-
-def _contrasts(grouping: Grouping, names: list[str], divided: Array, idle: Idle) -> list[dict[str, Any]]:
-    """The clusters of items on which groups that look differ most, and which two differ most there."""
-    looking = idle.looking
-    if len(looking) < 2:
+def supported_groups(
+    annotations: Annotations, grouping: Grouping, votes: Votes, names: list[str]
+) -> list[dict[str, Any]]:
+    """Groups whose members agree with one another more than with the others; one alone is no group."""
+    if grouping.annotators is None or not grouping.divides:
         return []
-    spread = grouping.cluster_shares * _spread(grouping, looking)
+    group = grouping.annotators.argmax(axis=1)
+    found = side_rows(annotations, votes, group, range(grouping.sizes[1]), names)
+    kept = [one for one in found if one["words"] is not None]
+    if len(kept) < 2:
+        return []
+    return [one | {"name": group_name(place)} for place, one in enumerate(kept)]
+
+
+def side_rows(
+    annotations: Annotations, votes: Votes, code: Any, codes: Iterable[int], names: list[str]
+) -> list[dict[str, Any]]:
+    """Annotators by a code of theirs: how many, their labels, whom they agree with, what they answer."""
+    rows = []
+    for value in codes:
+        members = np.flatnonzero(code == value)
+        side = side_of(votes, code == value)
+        labels = annotations.annotator_load[members].sum() / max(annotations.n_labels, 1)
+        rows.append(
+            {
+                "code": int(value),
+                "n": len(members),
+                "labels": float(labels),
+                "within": side.within,
+                "between": side.between,
+                "gap": list(side.gap),
+                "n_shared": side.n_shared,
+                "own": np.round(1000 * side.own),
+                "usual": np.round(1000 * side.usual),
+                "words": sentences.group_sentence(side, names, members),
+            }
+        )
+    return rows
+
+
+def page_groups(annotations: Annotations, grouping: Grouping | None, content: Any) -> Any:
+    """(annotators,): place of each one's group among those shown, −1 for none; None without groups."""
+    if grouping is None or grouping.annotators is None or not content or not content["groups"]:
+        return None
+    place = {one["code"]: place for place, one in enumerate(content["groups"])}
+    return np.array([place.get(int(g), -1) for g in grouping.annotators.argmax(axis=1)])
+
+
+def _contrasts(
+    grouping: Grouping, groups: list[dict[str, Any]], votes: Votes, names: list[str], member: Any
+) -> list[dict[str, Any]]:
+    """Clusters of items on which two groups differ most in the raw labels, the widest first."""
+    if len(groups) < 2 or grouping.annotators is None:
+        return []
+    group = grouping.annotators.argmax(axis=1)
+    codes = [one["code"] for one in groups]
+    tables = np.stack([votes.votes(group == code) for code in codes])  # groups, items, classes
     found: list[dict[str, Any]] = []
-    for k in (int(k) for k in np.argsort(-spread, kind="stable")):
-        group, other, p = _widest(grouping, k, looking)
-        shares = float(grouping.theta[k, group, p]), float(grouping.theta[k, other, p])
-        if len(found) == CONTRASTS or shares[0] - shares[1] < LEAST_GAP:
-            continue
-        says = sentences.contrast_words(group_name(group), group_name(other), names[p], shares)
-        members = grouping.items.argmax(axis=1) == k
-        dividing = np.argsort(-np.where(members, divided, -1.0), kind="stable")[:TYPICAL]
-        items = [int(m) for m in dividing if members[m]]
-        found.append({"cluster": k, "groups": [group, other], "says": says, "items": items})
-    return found
+    for k in range(grouping.sizes[0]):
+        inside = np.flatnonzero(member == k)
+        a, b, gap = _widest(tables[:, inside])
+        sides = np.flatnonzero(group == codes[a]), np.flatnonzero(group == codes[b])
+        letters = str(groups[a]["name"]), str(groups[b]["name"])
+        says = sentences.contrast_sentence(votes, sides, letters, inside, names)
+        if says is not None:
+            shown = _dividing(tables[a], tables[b], inside, says.about["label"])
+            shares = [np.round(1000 * row) for row in row_shares(tables[:, inside].sum(axis=1))]
+            found.append({"gap": gap, "says": says, "items": shown, "groups": [a, b], "shares": shares})
+    return sorted(found, key=lambda one: -float(one["gap"]))[:CONTRASTS]
 
 
-def _spread(grouping: Grouping, looking: Any) -> Array:
-    """(K,): how much some groups differ on a cluster, H(Σ_l π_l Θ_kl) − Σ_l π_l H(Θ_kl)."""
-    theta, weights = normalised(grouping.theta[:, looking]), normalised(grouping.weights[looking])
-    K, L, P = theta.shape
-    each = entropy_rows(theta.reshape(K * L, P)).reshape(K, L) @ weights
-    together = entropy_rows(normalised(np.einsum("l,klp->kp", weights, theta)))
-    return np.maximum(together - each, 0.0)
+def _widest(tables: Array) -> tuple[int, int, float]:
+    """The two groups that differ most on items which both labelled, more such items weighing more."""
+    best = (0, 1, -1.0)
+    # Where classes part two groups equally, as two always do, the rarer one says more.
+    rarity = 1 + 1e-6 * (1 - row_shares(tables.sum(axis=(0, 1))))
+    for a, b in itertools.permutations(range(len(tables)), 2):
+        both = (tables[a].sum(axis=1) > 0) & (tables[b].sum(axis=1) > 0)
+        one, other = row_shares(np.stack([tables[a][both].sum(axis=0), tables[b][both].sum(axis=0)]))
+        gap = float(((one - other) * rarity).max(initial=0.0)) * math.sqrt(float(both.sum()))
+        best = (a, b, gap) if gap > best[2] else best
+    return best
 
 
-def _widest(grouping: Grouping, k: int, looking: Any) -> tuple[int, int, int]:
-    """The two groups of some size that are furthest apart on a cluster, and the class that parts them."""
-    weights = grouping.weights
-    large = looking[weights[looking] >= min(SMALLEST, np.sort(weights[looking])[-2])]
-    answers = grouping.theta[k, large]  # groups, classes
-    # √(π_a π_b) · (Θ_kap − Θ_kbp), over ordered pairs of groups and classes
-    gaps = answers[:, None] - answers[None, :]
-    size = np.sqrt(np.multiply.outer(weights[large], weights[large]))
-    # Where classes part them equally, as two always do, the rarer one says more.
-    rarity = 1 + 1e-6 * (1 - grouping.cluster_shares @ grouping.cluster_answers)
-    a, b, p = np.unravel_index(int((gaps * size[:, :, None] * rarity).argmax()), gaps.shape)
-    return int(large[a]), int(large[b]), int(p)
+def _dividing(one: Array, other: Array, inside: Any, label: int) -> list[int]:
+    """Items on which the first group says the class most and the second least."""
+    shares = [row_shares(table[inside])[:, label] for table in (one, other)]
+    both = (one[inside].sum(axis=1) > 0) & (other[inside].sum(axis=1) > 0)
+    order = np.argsort(-np.where(both, shares[0] - shares[1], -2.0), kind="stable")[:TYPICAL]
+    return [int(inside[m]) for m in order if both[m] and shares[0][m] > shares[1][m]]

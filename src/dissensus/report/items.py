@@ -1,5 +1,5 @@
-"""Items: what the model says of each, where it overturns the majority and why, which need a label more, and a
-map on which near ones are alike."""
+"""Items: what the model says of each and how sure it is, where it does not give the most frequent label and
+why, and a map on which near ones are alike."""
 
 from __future__ import annotations
 
@@ -7,50 +7,24 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import bad_parameter
-from dissensus.metrics import entropy_rows
+from dissensus.evaluation import sentences
+from dissensus.evaluation.sides import most_frequent
 from dissensus.models.base import Model
 from dissensus.numerics import Array
-from dissensus.report import sentences
 from dissensus.report.clusters import Grouping
+from dissensus.report.strip import Findings
 
 Projection = Literal["auto", "pca", "tsne"]
 
-UNCLEAR = -1  # in place of a class: no label, or several most frequent ones
-MOST_EXPLAINED = 300  # overturned majorities that get a sentence
+MOST_EXPLAINED = 300  # overturned labels that get a sentence
 TEXT_COLUMNS = ("text", "sentence", "content", "comment", "tweet", "document", "title", "question")
 FEATURES = "features"  # the column of the item table that holds them
 GRID = 1000  # places are whole numbers from 0 to this
 SEED_GAP = 4.0  # between items that share a place
 GOLDEN = np.pi * (3 - np.sqrt(5))  # the angle between one seed and the next
-
-
-def majority(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(items,): the single most frequent class, −1 where there is none."""
-    top = counts.max(axis=1, keepdims=True)
-    single = (counts == top).sum(axis=1) == 1
-    return np.where(single & (top[:, 0] > 0), counts.argmax(axis=1), UNCLEAR)
-
-
-def need_of_label(model: Model, own: Grouping | None, counts: NDArray[np.int64]) -> Array:
-    """(items,): what one more label of an average annotator is expected to tell, in nats.
-
-    With clusters it is the information between that label and the item's cluster,
-    H(Σ_k w_mk θ_k) − Σ_k w_mk H(θ_k). Without, it is that between the label and the item's distribution,
-    which is Dirichlet around the model's with one label's weight, after the labels already given.
-    """
-    if own is not None:
-        answers = own.cluster_answers
-        told = entropy_rows(own.items @ answers) - own.items @ entropy_rows(answers)
-        return np.maximum(told, 0.0)
-    a = counts + np.maximum(model.label_distributions_, 1e-9)
-    total = a.sum(axis=1, keepdims=True)
-    # E H(p) = Ψ(A + 1) − Σ_c a_c/A Ψ(a_c + 1) for p ~ Dir(a)
-    expected = digamma(total[:, 0] + 1) - (a / total * digamma(a + 1)).sum(axis=1)
-    return np.asarray(np.maximum(entropy_rows(a / total) - expected, 0.0))
 
 
 def texts_of(annotations: Annotations, column: str | None = None) -> list[str] | None:
@@ -64,48 +38,41 @@ def texts_of(annotations: Annotations, column: str | None = None) -> list[str] |
     return ["" if text is None else str(text) for text in annotations.item_column(column)]
 
 
-def item_columns(
-    model: Model,
-    annotations: Annotations,
-    own: Grouping | None,
-    shown: Grouping | None,
-    texts: list[str] | None,
-) -> dict[str, Any]:
-    """One list a column, one entry an item; distributions in thousandths, row after row.
-
-    ``own`` are the model's clusters and groups, ``shown`` those of the page.
-    """
+def item_columns(found: Findings, shown: Grouping | None, texts: list[str] | None) -> dict[str, Any]:
+    """One list a column, one entry an item; distributions in thousandths, row after row."""
+    model, annotations = found.model, found.annotations
     chances = model.label_distributions_
     columns: dict[str, Any] = {
         "id": [str(name) for name in annotations.items],
         "label": decisions(model),
         "p": np.rint(1000 * chances).astype(int).ravel(),
-        "entropy": np.round(entropy_rows(chances), 3),
         "n": annotations.counts.sum(axis=1),
-        "majority": majority(annotations.counts),
-        "need": np.round(need_of_label(model, own, annotations.counts), 4),
+        "most": most_frequent(annotations.counts),
+        "agreed": np.rint(1000 * found.raw.max(axis=1)).astype(int),
+        "flags": found.flags,
     }
-    columns |= uncertainty(model)
+    columns |= uncertainty(found)
+    if annotations.gold is not None:
+        columns["gold"] = annotations.gold
     if texts is not None:
         columns["text"] = texts
     if shown is not None:
         columns["cluster"] = shown.items.argmax(axis=1)
-    if shown is not None and shown.divides:
-        columns["divided"] = np.round(shown.divided(), 4)
     return columns
 
 
-def uncertainty(model: Model) -> dict[str, Any]:
-    """How sure the label is, and the ends of the interval of its share in thousandths; nothing if unknown."""
-    known = model.intervals()
-    if known is None:
+def uncertainty(found: Findings) -> dict[str, Any]:
+    """How sure the label is, the interval of its share in thousandths, what one more label would narrow."""
+    known, narrow = found.known, found.narrowing()
+    if known is None or narrow is None:
         return {}
-    label = decisions(model)[:, None]
+    label = decisions(found.model)[:, None]
     low, high = (np.take_along_axis(end, label, axis=1)[:, 0] for end in (known.low, known.high))
     return {
         "low": np.rint(1000 * low).astype(int),
         "high": np.rint(1000 * high).astype(int),
         "sure": np.round(known.sure, 2),
+        "next": np.rint(1000 * (narrow[0] - narrow[1])).astype(int),
     }
 
 
@@ -119,65 +86,65 @@ def decisions(model: Model) -> NDArray[np.intp]:
     return np.asarray(model.label_distributions_.argmax(axis=1))
 
 
-def overturned_places(model: Model, annotations: Annotations) -> NDArray[np.intp]:
-    """Items whose single most frequent label is not the one that the model gives."""
-    most = majority(annotations.counts)
-    return np.flatnonzero((most != UNCLEAR) & (most != decisions(model)))
-
-
-def overturned(
-    model: Model, annotations: Annotations, own: Grouping | None, information: Array | None
-) -> list[dict[str, Any]]:
+def overturned(found: Findings, own: Grouping | None) -> list[dict[str, Any]]:
     """Items whose single most frequent label the model does not give, the clearest first, and why."""
-    given, most = decisions(model), majority(annotations.counts)
-    places = overturned_places(model, annotations)
-    chances = model.label_distributions_
+    annotations, chances = found.annotations, found.model.label_distributions_
+    given, most = decisions(found.model), most_frequent(annotations.counts)
+    places = np.flatnonzero(found.overturned)
     lead = chances[places, given[places]] - chances[places, most[places]]
     places = places[np.argsort(-lead, kind="stable")][:MOST_EXPLAINED]
+    names = [str(name) for name in annotations.classes]
+    clusters = _got_by_cluster(annotations, own)
     return [
         {
             "item": int(m),
-            "why": _why(int(m), model, annotations, own, information, int(given[m]), int(most[m])),
+            "why": sentences.overturned_sentence(
+                int(m),
+                annotations.counts[m],
+                int(given[m]),
+                names,
+                _agreement_by_side(found, int(m), int(given[m]), int(most[m])),
+                None
+                if clusters is None
+                else _alike(clusters, annotations, int(m), int(given[m]), int(most[m])),
+            ),
         }
         for m in places
     ]
 
 
-def _why(
-    m: int,
-    model: Model,
-    annotations: Annotations,
-    own: Grouping | None,
-    information: Array | None,
-    given: int,
-    most: int,
-) -> str:
-    names = [str(name) for name in annotations.classes]
-    counts = annotations.counts[m]
-    cluster = None
-    if own is not None and not own.true_classes:
-        k = int(own.items[m].argmax())
-        cluster = (k, float(own.cluster_answers[k, given]), float(own.cluster_answers[k, most]))
-    return sentences.why_overturned(
-        names[given],
-        names[most],
-        (int(counts[given]), int(counts[most]), int(counts.sum())),
-        float(model.label_distributions_[m, given]),
-        true_classes(model),
-        None if information is None else _information_by_side(m, annotations, information, given, most),
-        cluster,
-    )
-
-
-def _information_by_side(
-    m: int, annotations: Annotations, information: Array, given: int, most: int
-) -> tuple[float, float]:
-    """Mean information per label of those who said the model's class, and the majority's."""
+def _agreement_by_side(found: Findings, m: int, given: int, most: int) -> tuple[float, float] | None:
+    """Mean agreement with others, over all their labels, of those who said either class."""
+    if found.standing is None:
+        return None
+    annotations = found.annotations
     rows = slice(annotations.item_pointers[m], annotations.item_pointers[m + 1])
-    told, label = information[annotations.annotator[rows]], annotations.label[rows]
-    sides = [told[label == side] for side in (given, most)]
-    means = [float(np.nanmean(side)) if np.isfinite(side).any() else float("nan") for side in sides]
-    return means[0], means[1]
+    told, label = found.standing.agreement[annotations.annotator[rows]], annotations.label[rows]
+    sides = [told[(label == side) & np.isfinite(told)] for side in (given, most)]
+    return (float(sides[0].mean()), float(sides[1].mean())) if len(sides[0]) and len(sides[1]) else None
+
+
+def _got_by_cluster(annotations: Annotations, own: Grouping | None) -> tuple[NDArray[Any], Array] | None:
+    """Every item's cluster, and the labels that each cluster's items got; None where there is no cluster."""
+    if own is None or own.true_classes:
+        return None
+    cluster = own.items.argmax(axis=1)
+    got = np.zeros((own.sizes[0], annotations.n_classes))
+    np.add.at(got, cluster, annotations.counts)
+    return cluster, got
+
+
+def _alike(
+    clusters: tuple[NDArray[Any], Array], annotations: Annotations, m: int, given: int, most: int
+) -> tuple[NDArray[np.intp], float, float] | None:
+    """The other items of its cluster, and the shares of two classes among their labels."""
+    cluster, got = clusters
+    others, total = got[cluster[m]] - annotations.counts[m], annotations.counts[m].sum()
+    total = got[cluster[m]].sum() - total
+    if not total:
+        return None
+    items = np.flatnonzero((cluster == cluster[m]) & (np.arange(len(cluster)) != m))
+    return items, float(others[given] / total), float(others[most] / total)
 
 
 # ---- the map ------------------------------------------------------------------------------------------

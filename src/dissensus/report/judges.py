@@ -7,7 +7,7 @@ from typing import Any
 from dissensus.annotators.judges.report import JudgeReport, judge_report
 from dissensus.annotators.judges.who import KIND, has_judges
 from dissensus.data.annotations import Annotations
-from dissensus.report import sentences
+from dissensus.evaluation import sentences
 
 WRONG_SHOWN = 12  # items
 

@@ -1,10 +1,11 @@
 """The page: one HTML file that needs no network and lets nothing from the data run.
 
-Its content is gathered first, as plain values (``quality.py``, ``clusters.py``, ``items.py`` and
-``annotators.py``, the sections of the page), put into sentences (``sentences.py``), and placed into a
-template with its style and script (``assets/``). The data stand in a ``<script type="application/json">``
-with every ``<`` escaped, and the script shows them as text only. A Content-Security-Policy allows this one
-script and this one style, by their hashes, and nothing else.
+Its content is gathered first, as plain values (``strip.py``, ``items.py``, ``annotators.py``, ``gold.py``,
+``clusters.py`` and ``quality.py``, the sections of the page), put into sentences that are true of the raw
+labels (``evaluation/sentences.py``), and placed into a template with its style and script (``assets/``). The
+data stand in a ``<script type="application/json">`` with every ``<`` escaped, and the script shows them as
+text only. A Content-Security-Policy allows this one script and this one style, by their hashes, and nothing
+else.
 """
 
 from __future__ import annotations
@@ -13,19 +14,18 @@ import base64
 import hashlib
 import html
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
+from dissensus.data.description import Description
 from dissensus.errors import DataError
+from dissensus.evaluation.sides import Votes, standing
 from dissensus.execution.progress import Progress, ShowProgress, shown, silent
 from dissensus.io.atomic import atomic_path
 from dissensus.io.results import finite
@@ -34,38 +34,30 @@ from dissensus.models.base import Model, as_annotations
 from dissensus.models.bradley_terry import BradleyTerry
 from dissensus.models.ratings import NumericRatings
 from dissensus.models.sets import LabelSets
-from dissensus.report import sentences
 from dissensus.report.annotators import (
     annotator_columns,
-    crosstabs,
+    column_content,
+    heat_content,
     judged,
     label_rows,
-    minority_views,
+    names,
     page_order,
+    views_said,
 )
-from dissensus.report.clusters import Grouping, borrowed_grouping, cluster_content, grouping_of
-from dissensus.report.items import (
-    Projection,
-    item_columns,
-    map_content,
-    overturned,
-    overturned_places,
-    texts_of,
-    true_classes,
-)
+from dissensus.report.clusters import borrowed_grouping, cluster_content, grouping_of, page_groups
+from dissensus.report.gold import gold_content
+from dissensus.report.items import Projection, item_columns, map_content, overturned, texts_of, true_classes
 from dissensus.report.judges import judge_content
-from dissensus.report.quality import COUNTS_TITLE, quality_content, search_content, trace_content
+from dissensus.report.quality import quality_content, search_content, trace_content
 from dissensus.report.ranking import ranking_page
 from dissensus.report.ratings import ratings_page
 from dissensus.report.sets import sets_page
+from dissensus.report.strip import Findings, steps, strip
+from dissensus.report.time import time_content
 from dissensus.selection.compare import HeldOut
 
-if TYPE_CHECKING:
-    from dissensus.annotators.verdicts import AnnotatorVerdicts
-
-CLEAR, SPLIT = 2 / 3, 1 / 2  # shares of the population that make an answer clear, or fail to
 MOST_ROWS = 400_000  # labels that a page carries one by one
-SCRIPTS = ("base", "table", "items", "annotators", "judges", "clusters", "map", "fitting", "page")
+SCRIPTS = ("base", "table", "items", "annotators", "judges", "clusters", "gold", "map", "fitting", "page")
 
 
 def write_report(
@@ -81,6 +73,9 @@ def write_report(
     selection: Any = None,
     command: str = "",
     projection: Projection = "auto",
+    run: str = "",
+    since: Any = None,
+    times: Any = None,
     test_size: float = 0.2,
     seed: int = 0,
     progress: ShowProgress = None,
@@ -105,13 +100,19 @@ def write_report(
         FMM and Dawid–Skene are compared here, hiding ``test_size`` of the pairs; an empty sequence leaves it
         out.
     recovery
-        What :func:`dissensus.recover` gave for this model; None: a quick estimate on a part of the items.
+        What :func:`dissensus.recover` gave for this model.
     selection
         What :func:`dissensus.select` gave, or the rows of its table, for the surface over K and L.
     command
         The command that made it, to be shown.
     projection
         Of the map: "pca" or "tsne" (needs openTSNE; slow from some thousand items); "auto" takes the first.
+    run
+        The directory of the run, for the commands that the page offers.
+    since
+        What changed since an earlier run (:func:`dissensus.report.since.changes`).
+    times
+        When each label was given (seconds, NaN: unknown), in the order of the annotations' rows.
     progress
         True or False, a function told (what, share done), or None: a bar on a terminal.
     """
@@ -143,6 +144,9 @@ def write_report(
             test_size,
             seed,
             tell,
+            run,
+            since,
+            times,
         )
         temporary.write_text(page(gather(request)), encoding="utf-8", errors="replace")
     return Path(path)
@@ -176,10 +180,15 @@ class Request:
     test_size: float
     seed: int
     progress: Progress = silent
+    run: str = ""
+    since: Any = None
+    times: Any = None
 
 
 def gather(request: Request) -> dict[str, Any]:
     """The page's content, section by section."""
+    from dissensus.data.description import describe
+
     model, annotations = request.model, request.annotations
     check_match(model, annotations)
     request.progress("looking for groups", 0.0)
@@ -188,30 +197,53 @@ def gather(request: Request) -> dict[str, Any]:
     if own is None or own.annotators is None:
         shown = borrowed_grouping(annotations, request.seed) or own
     request.progress("judging annotators", 0.1)
-    found = None if annotations.anonymous else judged(annotations, model)
-    spam = None if found is None else found.verdict == "spam"
-    information = None if found is None else found.information
-    content: dict[str, Any] = {
+    found, described = findings(model, annotations), describe(annotations)
+    order = page_order(annotations, request.anonymise)
+    gold = gold_content(model, annotations)
+    clusters = None if shown is None else cluster_content(annotations, shown, found.votes)
+    named = _names_in_order(annotations, request.anonymise, order)
+    return {
         "title": request.title,
         "version": __version__,
         "command": request.command,
+        "run": request.run,
         "model": title_of(model),
         "true_classes": true_classes(model),
         "classes": [str(name) for name in annotations.classes],
-        "data": data_content(annotations),
+        "ordered": annotations.label_type == "ordinal",
+        "strip": strip(found, described, gold, named),
+        "steps": steps(found, described, gold, named, clusters),
+        "since": request.since,
+        "data": data_content(described),
         "quality": _quality(request),
-        "items": item_columns(model, annotations, own, shown, request.texts),
-        "overturned": overturned(model, annotations, own, information),
-        "n_overturned": len(overturned_places(model, annotations)),
+        "items": item_columns(found, shown, request.texts),
+        "overturned": overturned(found, own),
         "intervals": model.intervals_are,
-        "clusters": None if shown is None else cluster_content(annotations, shown, spam),
+        "clusters": clusters,
+        "gold": gold,
         "map": map_content(model, annotations, shown, request.projection, request.seed),
         "search": search_content(request.selection),
         "trace": trace_content(model),
         "judges": judge_content(annotations, request.anonymise),
-        **_people(request, shown, found),
+        **_people(request, found, page_groups(annotations, shown, clusters), clusters, order),
     }
-    return content | {"findings": findings(content, model, annotations)}
+
+
+def findings(model: Model, annotations: Annotations) -> Findings:
+    """What must be done about items and annotators."""
+    known = model.intervals()
+    if annotations.anonymous:
+        return Findings(model, annotations, known, None, None, None)
+    votes = Votes.of(annotations)
+    return Findings(model, annotations, known, judged(annotations, model), votes, standing(votes))
+
+
+def _names_in_order(annotations: Annotations, anonymise: bool, order: Any) -> list[str]:
+    """The annotators' names as the page has them, by code."""
+    found = [""] * annotations.n_annotators
+    for place, code in enumerate(order):
+        found[code] = names(annotations, anonymise)[place] if anonymise else str(annotations.annotators[code])
+    return found
 
 
 def check_match(model: Model, annotations: Annotations) -> None:
@@ -229,21 +261,19 @@ def check_match(model: Model, annotations: Annotations) -> None:
         )
 
 
-def data_content(annotations: Annotations) -> dict[str, Any]:
+def data_content(found: Description) -> dict[str, Any]:
     """How much there is of everything."""
-    from dissensus.data.description import describe
-
-    found = describe(annotations)
     return {
         "n_items": found.n_items,
         "n_annotators": found.n_annotators,
         "n_labels": found.n_labels,
-        "per_item": found.labels_per_item.mean,
-        "per_annotator": None if found.labels_per_annotator is None else found.labels_per_annotator.median,
+        "per_item": list(vars(found.labels_per_item).values()),
         "class_counts": list(found.class_counts.values()),
+        "unanimous": found.unanimous,
+        "pairwise": found.pairwise_agreement,
+        "consistency": found.self_consistency,
         "n_unlabelled": found.n_unlabelled_items,
-        "n_parts": found.n_parts,
-        "n_gold": found.n_gold,
+        "level": found.level,
         "notes": [*_columns(found.columns), *found.notes],
     }
 
@@ -266,89 +296,28 @@ def _quality(request: Request) -> dict[str, Any]:
     )
 
 
-def _people(request: Request, shown: Grouping | None, found: AnnotatorVerdicts | None) -> dict[str, Any]:
+def _people(
+    request: Request, found: Findings, group: Any, clusters: dict[str, Any] | None, order: Any
+) -> dict[str, Any]:
     """Annotators and single labels; where nobody is named, label counts."""
     annotations = request.annotations
-    order = page_order(annotations, request.anonymise)
     if annotations.anonymous or annotations.n_labels > MOST_ROWS:
         rows: dict[str, Any] = {"counts": annotations.counts.ravel()}
     else:
         rows = label_rows(annotations, order)
-    if annotations.anonymous:
-        return {"annotators": None, "crosstabs": [], "rows": rows}
+    if found.votes is None:
+        return {"annotators": None, "columns": [], "rows": rows, "views": [], "heat": None, "time": None}
+    letters = [group["name"] for group in clusters["groups"]] if clusters else []
+    time = None if request.times is None else time_content(found, request.times, order)
     return {
-        "annotators": annotator_columns(annotations, found, shown, request.anonymise, order),
-        "views": [] if found is None else minority_views(found),
-        "crosstabs": crosstabs(annotations, shown, request.anonymise),
+        "annotators": annotator_columns(found, group, request.anonymise, order)
+        | (time or {}).pop("people", {}),
+        "views": [] if found.judged is None else views_said(found.judged),
+        "columns": column_content(annotations, found.votes, group, letters, request.anonymise),
+        "heat": heat_content(found, group, order),
+        "time": time,
         "rows": rows,
-        "verdicts": None if found is None else found.counts(),
     }
-
-
-# ---- the three sentences ------------------------------------------------------------------------------
-
-
-def findings(content: dict[str, Any], model: Model, annotations: Annotations) -> list[tuple[str, str]]:
-    """What the model found: how clear the answers are, who disagrees about what, and what it changes."""
-    top = model.label_distributions_.max(axis=1)
-    clear, split = float((top >= CLEAR).mean()), float((top < SPLIT).mean())
-    held_out = {row["title"]: row for row in content["quality"]["held_out"]}
-    own = next((row["score"] for row in held_out.values() if row["own"]), None)
-    counts = held_out.get(COUNTS_TITLE, {}).get("score")
-    numbers = {
-        "n_overturned": content["n_overturned"],
-        "overturned": content["n_overturned"] / max(annotations.n_items, 1),
-        "ours": None if own is None else math.exp(own),
-        "counts": None if counts is None else math.exp(counts),
-        "verdicts": content.get("verdicts"),
-    }
-    return [
-        (
-            "How clear the answers are",
-            sentences.clarity_sentence(clear, split, rivals(model, content["classes"])),
-        ),
-        ("Who disagrees about what", _cluster_sentence(content)),
-        ("What the model changes", sentences.gains_sentence(numbers)),
-    ]
-
-
-def rivals(model: Model, names: Sequence[str]) -> tuple[str, str] | None:
-    """The two classes between which most of the disagreement lies: Σ_m of the smaller share."""
-    chances = model.label_distributions_
-    if chances.shape[1] < 3:
-        return None
-    first, second = np.argsort(-chances, axis=1, kind="stable")[:, :2].T
-    smaller = chances[np.arange(len(chances)), second]
-    low, high = np.minimum(first, second), np.maximum(first, second)
-    mass = np.bincount(low * chances.shape[1] + high, smaller, minlength=chances.shape[1] ** 2)
-    a, b = divmod(int(mass.argmax()), chances.shape[1])
-    return names[a], names[b]
-
-
-def _cluster_sentence(content: dict[str, Any]) -> str:
-    clusters, names = content["clusters"], content["classes"]
-    if clusters is None:
-        return sentences.NO_CLUSTERS
-    if clusters["between"] is not None:
-        first = clusters["contrasts"][:1]
-        where = "".join(_where(one, clusters, content["items"].get("text")) for one in first)
-        says = "".join(one["says"] for one in first)
-        between, borrowed = clusters["between"], clusters["borrowed"]
-        n_idle = sum(group["idle"] for group in clusters["groups"])
-        return sentences.groups_sentence(len(clusters["groups"]), n_idle, between, where, says, borrowed)
-    if clusters["one_group"]:
-        return sentences.one_group_sentence(clusters["borrowed"])
-    largest = clusters["items"][:3]
-    top = [int(np.argmax(cluster["p"])) for cluster in largest]
-    answers = [(names[p], cluster["p"][p] / 1000) for p, cluster in zip(top, largest, strict=True)]
-    return sentences.clusters_sentence([cluster["share"] for cluster in largest], answers)
-
-
-def _where(contrast: dict[str, Any], clusters: dict[str, Any], texts: list[str] | None) -> str:
-    """The items of a contrast: by an example where there are texts, or else by what they get."""
-    cluster = clusters["items"][contrast["cluster"]]
-    quotable = [texts[m] for m in contrast["items"] if len(texts[m].split()) > 2] if texts else []
-    return sentences.where_words(quotable[0], cluster["share"]) if quotable else str(cluster["words"])
 
 
 # ---- the page itself ----------------------------------------------------------------------------------
@@ -360,7 +329,8 @@ def page(content: Mapping[str, Any]) -> str:
     places = {
         "policy": _policy(script, style),
         "title": html.escape(str(content["title"])),
-        "findings": "\n".join(_finding(*finding) for finding in content["findings"]),
+        "strip": "\n".join(_card(card) for card in content["strip"]),
+        "steps": "\n".join(_step(step) for step in content["steps"]),
         "style": style,
         "script": script,
         "data": embedded(content),
@@ -369,8 +339,24 @@ def page(content: Mapping[str, Any]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda place: places[place[1]], _asset("template.html"))
 
 
-def _finding(heading: str, sentence: str) -> str:
-    return f"<li><h2>{html.escape(heading)}</h2>{html.escape(sentence)}</li>"
+def _card(card: Mapping[str, Any]) -> str:
+    """A card of the strip: every number is a link to the table it counts."""
+    numbers = "".join(
+        f'<a class="value" href="#{one["table"]}" data-preset="{one["preset"]}">{html.escape(one["value"])}'
+        + (f'<span class="what">{html.escape(one["what"])}</span>' if one["what"] else "")
+        + "</a>"
+        for one in card["numbers"]
+    )
+    title, words = html.escape(card["title"]), html.escape(card["words"])
+    return f'<li><h2>{title}</h2><div class="numbers">{numbers}</div><p>{words}</p></li>'
+
+
+def _step(step: Mapping[str, Any]) -> str:
+    """One next step, with a link to what it speaks of."""
+    link = ""
+    if step["table"]:
+        link = f' <a href="#{step["table"]}" data-preset="{step["preset"]}">Show them</a>'
+    return f"<li>{html.escape(step['says'])}{link}</li>"
 
 
 def embedded(content: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""How good the labels are, and how the fit came about.
+"""How good the model is, and how the fit came about.
 
-Agreement, hidden labels foreseen, what a refined label is worth in raw ones; the search over K and L where
-one was run, and the trace.
+Hidden labels foreseen, with standard errors; what a refined label is worth in raw ones, where that was
+measured; the search over K and L where one was run, and the trace.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from dissensus.data.annotations import Annotations
+from dissensus.evaluation import sentences
 from dissensus.execution.progress import Progress
 from dissensus.features.items import carries_features
 from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.params import with_settings
-from dissensus.report import sentences
 from dissensus.selection.compare import FOR_COMPARISON, HeldOut, compare
 
 COUNTS_TITLE = "smoothed counts"
@@ -28,8 +28,6 @@ RIVALS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("fmm", "item clusters only (FMM)", {"n_item_clusters": 16}),
     ("dawid-skene", "Dawid–Skene", {}),
 )
-MOST_ITEMS = 1500  # that the quick estimate of a label's worth is based on
-FEWEST_ITEMS = 30
 FEWEST_HIDDEN = 20
 K, L = "n_item_clusters", "n_annotator_clusters"
 MOST_POINTS = 300  # of the trace
@@ -45,22 +43,11 @@ def quality_content(
     seed: int,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Agreement, entropy, the comparison on hidden labels, and the worth of a label."""
-    from dissensus.data.description import mean_entropy
-    from dissensus.evaluation.agreement import fleiss_kappa, krippendorff_alpha
-
+    """The comparison on hidden labels, and what a refined label is worth where that was measured."""
     progress("comparing on hidden labels", 0.5)
-    table = held_out_table(model, annotations, held_out, test_size, seed)
-    progress("what a label is worth", 0.7)
-    alpha = krippendorff_alpha(annotations)
     return {
-        "alpha": alpha,
-        "alpha_words": sentences.agreement_words(alpha),
-        "kappa": fleiss_kappa(annotations),
-        "entropy": mean_entropy(annotations),
-        "most_entropy": math.log(annotations.n_classes),
-        "held_out": table,
-        "worth": worth(model, annotations, recovery, seed),
+        "held_out": held_out_table(model, annotations, held_out, test_size, seed),
+        "worth": None if recovery is None else worth(model, recovery),
     }
 
 
@@ -100,6 +87,7 @@ def held_out_table(
             "score": row["score"],
             "score_items": row["score_items"],
             "n": row["n_hidden"],
+            "error": row.get("score_error"),
         }
         for row in _distinct(rows)
     ]
@@ -156,49 +144,13 @@ def _distinct(rows: Sequence[dict[str, Any] | None]) -> list[dict[str, Any]]:
 # ---- the worth of a label -----------------------------------------------------------------------------
 
 
-def worth(model: Model, annotations: Annotations, recovery: Any, seed: int) -> dict[str, Any] | None:
-    """How many raw labels a refined one stands for: from ``recover``, or a quick run of the same here."""
-    if recovery is not None:
-        ours = [one for one in recovery.results if one.model == repr(model)] or recovery.results
-        # The most labels that leave the counts room to need twice as many.
-        best = max(ours, key=lambda one: (one.labels_shown <= recovery.pool // 2, one.labels_shown))
-        items, draws = sentences.count(recovery.n_items, "item"), sentences.count(recovery.n_draws, "draw")
-        how = f"a full comparison: {items}, {draws}"
-        return _worth(best.labels_shown, best.efficiency, recovery.pool, how)
-    return quick_worth(model, annotations, seed)
-
-
-def quick_worth(model: Model, annotations: Annotations, seed: int) -> dict[str, Any] | None:
-    """One small run of ``recover`` on a part of the items; None where items have too few labels."""
-    from dissensus.data.rows import pairs_per_item
-    from dissensus.evaluation.recovery import recover
-
-    sizes = pairs_per_item(annotations)
-    labelled = np.flatnonzero(sizes)
-    R = int(np.median(sizes[labelled])) if len(labelled) else 0
-    if R < 3 or model.uses_features:
-        return None
-    shown = min(max(1, round(0.4 * R)), 6)
-    pool = min(R - 1, max(shown + 1, round(0.8 * R)), 16)
-    enough = np.flatnonzero(sizes >= pool + 1)
-    if len(enough) < FEWEST_ITEMS:
-        return None
-    chosen = np.random.default_rng([seed, 2]).permutation(enough)[:MOST_ITEMS]
-    part = annotations.take_items(np.sort(chosen))
-    fresh = with_settings(model, dict(FOR_COMPARISON.get(name_of(model), {})))
-    found = recover(
-        {"ours": fresh},
-        part,
-        (shown,),
-        pool=pool,
-        min_reserved=1,
-        n_draws=2,
-        n_boot=20,
-        n_jobs=1,
-        progress=False,
-    )
-    how = f"a quick estimate on {len(chosen):,} items; a full recovery gives one with intervals"
-    return _worth(shown, found.results[0].efficiency, pool, how)
+def worth(model: Model, recovery: Any) -> dict[str, Any]:
+    """How many raw labels a refined one stands for, from :func:`dissensus.recover`."""
+    ours = [one for one in recovery.results if one.model == repr(model)] or recovery.results
+    # The most labels that leave the counts room to need twice as many.
+    best = max(ours, key=lambda one: (one.labels_shown <= recovery.pool // 2, one.labels_shown))
+    items, draws = sentences.count(recovery.n_items, "item"), sentences.count(recovery.n_draws, "draw")
+    return _worth(best.labels_shown, best.efficiency, recovery.pool, f"{items}, {draws}")
 
 
 def _worth(shown: int, efficiency: float, pool: int, how: str) -> dict[str, Any]:

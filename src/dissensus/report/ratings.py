@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from dissensus.annotators.pseudonyms import pseudonymous
+from dissensus.data.alpha import reading
 from dissensus.data.annotations import Annotations
 from dissensus.data.description import describe
 from dissensus.models.ratings import NumericRatings
 from dissensus.report.plain import heading, interval_chart, page, paragraph, table
-from dissensus.report.sentences import agreement_words
 from dissensus.selection.compare import HeldOut
 
 NOISY = 2.0  # times the usual noise
@@ -45,7 +45,7 @@ def _overview(model: NumericRatings, annotations: Annotations) -> list[str]:
         paragraph(
             f"{found.n_labels:,} ratings by {annotations.n_annotators:,} annotators on {found.n_items:,} "
             f"items: {spread}. Krippendorff's α (interval) is {found.alpha:.2f}: "
-            f"{agreement_words(found.alpha)}. "
+            f"{reading(found.alpha)}. "
             f"Intra-class correlation {numbers.get('icc', float('nan')):.2f}."
         ),
         paragraph(robust),

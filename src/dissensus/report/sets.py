@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from dissensus.data.alpha import reading
 from dissensus.data.annotations import Annotations
 from dissensus.data.description import describe
 from dissensus.models.sets import LabelSets
 from dissensus.report.plain import heading, page, paragraph, table
-from dissensus.report.sentences import agreement_words
 
 
 def sets_page(model: LabelSets, annotations: Annotations, title: str, command: str) -> str:
@@ -18,7 +18,7 @@ def sets_page(model: LabelSets, annotations: Annotations, title: str, command: s
     said = (
         f"{found.n_labels:,} answers on {found.n_items:,} items, each a set of some of {len(model.members_)} "
         f"classes; {found.n_classes:,} different sets occur. Krippendorff's α (MASI) is {found.alpha:.2f}: "
-        f"{agreement_words(found.alpha)}. Whole sets have a weight of {together:.2f} beside classes apart: "
+        f"{reading(found.alpha)}. Whole sets have a weight of {together:.2f} beside classes apart: "
         f"{'classes depend on each other' if together > 0.5 else 'classes are nearly independent'}."
     )
     shares = [[name, float(share)] for name, share in zip(model.members_, model.means_, strict=True)]

@@ -90,6 +90,14 @@ class HeldOut:
     logs: Array | None = None  # (2, hidden): log P of each label given item and annotator, and given item
     item: NDArray[np.int32] | None = None  # (hidden,): the hidden labels' items
 
+    @property
+    def error(self) -> float | None:
+        """Standard error of the score, over items; None where it is not known."""
+        if self.logs is None or self.item is None or not np.isfinite(self.logs[0]).all():
+            return None
+        sums = np.bincount(self.item, self.logs[0] - self.logs[0].mean())
+        return float(np.sqrt((sums**2).sum()) / self.logs.shape[1])
+
     def as_row(self) -> dict[str, Any]:
         """The same as plain values, for tables and JSON."""
         return {
@@ -97,6 +105,7 @@ class HeldOut:
             "settings": self.model.get_params(deep=False),
             "score": self.score,
             "score_items": self.score_items,
+            "score_error": self.error,
             "n_hidden": self.n_hidden,
             "seconds": round(self.seconds, 3),
             "contradicted": self.contradicted,

@@ -1,6 +1,6 @@
-// Annotators: how much they labelled, what their labels tell, and a verdict with its evidence.
+// Annotators: problems first, each with its evidence; who agrees with whom; what is known of them.
 
-const VERDICTS = { spam: "spam", "minority view": "minority", "systematic error": "error", typical: "typical", "too few labels": "few" };
+const VERDICTS = { spam: "spam", "systematic error": "error", "minority view": "minority", "too few labels": "few", typical: "typical" };
 const SIGNS = { spam: "✕ ", "minority view": "◆ ", "systematic error": "≠ ", typical: "✓ ", "too few labels": "… " };
 const people = data.annotators;
 
@@ -16,15 +16,39 @@ function labelsByAnnotator() {
 }
 
 function verdictTag(n) {
+  if (!people.verdict) return people.check[n] ? h("span", { class: "tag spam" }, "check") : "";
   const verdict = people.verdict[n];
   return h("span", { class: `tag ${VERDICTS[verdict] || ""}` }, (SIGNS[verdict] || "") + verdict);
 }
 
+function sentenceOf(words) {
+  return words ? `${words[0].toUpperCase()}${words.slice(1)}.` : "";
+}
+
+// What they said where the population says something: Σ over their labels of the population's shares.
+function confusion(n) {
+  const table = Array.from({ length: P }, () => new Array(P).fill(0));
+  for (const [i, label] of labelsByAnnotator()[n]) for (let k = 0; k < P; k += 1) table[k][label] += items.p[i * P + k] / 1000;
+  const lines = table.map((row, k) => {
+    const total = row.reduce((sum, value) => sum + value, 0);
+    return total < 0.5 ? null : h("tr", {}, h("th", { scope: "row" }, classLabel(k)),
+      ...row.map((value) => paint(h("td", {}, (100 * value / total).toFixed(0)), value / total)),
+      h("td", { class: "total" }, total.toFixed(0)));
+  }).filter(Boolean);
+  return h("div", {}, h("h4", {}, "What they say where the population says …, in per cent"),
+    scrolled("Confusion with the population", h("table", { class: "heat" },
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Population"), ...classes.map((name) => h("th", { scope: "col" }, ...breakable(name))),
+        h("th", { scope: "col" }, "Labels"))), h("tbody", {}, ...lines))));
+}
+
 function annotatorDetail(n) {
-  const group = people.group ? ` Group ${groups[people.group[n]].name}, ${percent(people.sure[n])} sure.` : "";
-  const evidence = people.evidence ? people.evidence[n] : "";
-  const chance = people.probability && people.probability[n] !== null ? ` Probability of the verdict: ${percent(people.probability[n])}.` : "";
-  const detail = h("div", {}, h("p", {}, `${evidence && `${evidence[0].toUpperCase()}${evidence.slice(1)}.`}${chance}${group}`));
+  const group = people.group && people.group[n] >= 0 ? ` Group ${groups[people.group[n]].name}.` : "";
+  const chance = people.probability && people.probability[n] !== null
+    ? ` The verdict is wrong with probability ${percent(1 - people.probability[n])}.` : "";
+  const detail = h("div", {}, h("p", {}, `${sentenceOf(people.evidence[n])}${chance}${group}`));
+  if (people.drift && people.drift[n] !== null) {
+    detail.append(h("p", { class: "note" }, `Agreement in the later half of their labels: ${points(people.drift[n])} ± ${(100 * people.drift_reach[n]).toFixed(0)} points.`));
+  }
   if (!data.rows.size) return detail;
   const own = new Array(P).fill(0);
   const usual = new Array(P).fill(0);
@@ -36,6 +60,7 @@ function annotatorDetail(n) {
   }
   detail.append(h("div", { class: "pair" }, "Own labels", bar(own, "Own labels"),
     "Population", bar(usual, "What the population would say of the same items")));
+  if (P <= 20) detail.append(confusion(n));
   odd.sort((a, b) => a[0] - b[0]);
   const unusual = odd.filter((one) => one[0] < 300).slice(0, 3);
   if (unusual.length) detail.append(h("h4", {}, "Labels that few others would give"));
@@ -46,23 +71,50 @@ function annotatorDetail(n) {
   return detail;
 }
 
+function points(share) {
+  return `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(0)}`;
+}
+
+// A dot with its interval on a line from 0 to 100 %.
+function dotted(share, reach) {
+  const line = svg("svg", { viewBox: "0 0 100 10", class: "dot", "aria-hidden": "true" },
+    svg("line", { x1: 0, y1: 5, x2: 100, y2: 5, class: "axis" }),
+    svg("line", { x1: Math.max(0, 100 * (share - reach)), x2: Math.min(100, 100 * (share + reach)), y1: 5, y2: 5, class: "reach" }),
+    svg("circle", { cx: 100 * share, cy: 5, r: 3.2 }));
+  return h("span", { class: "dotted-cell" }, h("span", { class: "figure-text" }, percent(share)), line);
+}
+
+function rank(n) {
+  const order = Object.keys(VERDICTS);
+  return people.verdict ? order.indexOf(people.verdict[n]) : 1 - people.check[n];
+}
+
 function annotatorColumns() {
   return [
-    { key: "id", title: "Annotator", value: (n) => people.id[n], cell: (n) => h("span", {}, people.id[n]) },
-    { key: "n", title: "Labels", number: true, value: (n) => people.n[n], cell: (n) => whole(people.n[n]) },
-    { key: "agreement", title: "Agreement", number: true, minor: true, value: (n) => people.agreement[n],
-      help: "Chance that another's label on the same item equals theirs", cell: (n) => percent(people.agreement[n]) },
-    people.information && { key: "information", title: "Information", number: true, minor: true, value: (n) => people.information[n],
-      help: "Nats that one of their labels tells about the item", cell: (n) => decimal(people.information[n], 3) },
-    people.group && { key: "group", title: "Group", minor: true, value: (n) => groups[people.group[n]].name,
-      cell: (n) => `${groups[people.group[n]].name} (${percent(people.sure[n])})`, help: "Most likely group and its probability" },
-    people.verdict && { key: "verdict", title: "Verdict", value: (n) => people.verdict[n], cell: verdictTag },
+    { key: "annotator", title: "Annotator", value: (n) => people.id[n], cell: (n) => h("span", {}, people.id[n]) },
+    { key: "verdict", title: "Verdict", value: (n) => 1e6 * rank(n) + 1000 * (people.agreement[n] === null ? 1 : people.agreement[n]),
+      csv: (n) => (people.verdict ? people.verdict[n] : people.check[n] ? "check" : ""), cell: verdictTag, help: "Problems first" },
+    { key: "agreement", title: "Agrees with others", number: true, value: (n) => people.agreement[n],
+      help: "Chance that another's label on the same item equals theirs, with a 95 % interval",
+      cell: (n) => (people.agreement[n] === null ? "–" : dotted(people.agreement[n], people.reach[n])) },
+    { key: "labels", title: "Labels", number: true, minor: true, value: (n) => people.n[n], cell: (n) => whole(people.n[n]) },
+    people.again && { key: "self_consistency", title: "Same again", number: true, minor: true, value: (n) => people.alike[n],
+      help: "Of items labelled more than once: chance that two of their own labels agree",
+      cell: (n) => (people.again[n] ? `${percent(people.alike[n])} of ${whole(people.again[n])}` : "–") },
+    people.gold_n && { key: "gold", title: "Right (gold)", number: true, minor: true, value: (n) => (people.gold_n[n] ? people.gold_right[n] / people.gold_n[n] : null),
+      help: "Share of their labels on items with gold that are right", cell: (n) => (people.gold_n[n] ? `${percent(people.gold_right[n] / people.gold_n[n])} of ${whole(people.gold_n[n])}` : "–") },
+    people.pace && { key: "pace", title: "Seconds each", number: true, minor: true, value: (n) => people.pace[n],
+      help: "Median time from one label to the next, pauses left out", cell: (n) => decimal(people.pace[n], 0) },
+    people.drift && { key: "drift", title: "Drift", number: true, minor: true, value: (n) => people.drift[n],
+      help: "Agreement in the later half of their labels less the earlier, in points; marked where it is sure",
+      cell: (n) => (people.drift[n] === null ? "–" : h("span", { class: Math.abs(people.drift[n]) > people.drift_reach[n] ? "own" : null }, points(people.drift[n]))) },
+    people.group && { key: "group", title: "Group", minor: true, value: (n) => (people.group[n] < 0 ? "" : groups[people.group[n]].name),
+      cell: (n) => (people.group[n] < 0 ? "–" : groups[people.group[n]].name) },
   ].filter(Boolean);
 }
 
 function annotatorPresets() {
-  const counts = data.verdicts || {};
-  const some = Object.keys(VERDICTS).filter((verdict) => counts[verdict]);
+  const count = (keep) => people.id.reduce((sum, _, n) => sum + keep(n), 0);
   const words = {
     spam: "Their labels carry no information about the items: as if drawn from a hat. Set them aside.",
     "minority view": "Informative, but different from the others: a view of their own, not carelessness. Keep them.",
@@ -70,35 +122,99 @@ function annotatorPresets() {
     typical: "They answer as one of the large views does.",
     "too few labels": "Their labels can be explained with the items or without: ask for more.",
   };
-  return [{ title: "All", sort: "n", down: true }, ...some.map((verdict) => ({
-    title: `${SIGNS[verdict]}${verdict} (${whole(counts[verdict])})`, words: words[verdict], sort: "n", down: true,
-    keep: (n) => people.verdict[n] === verdict }))];
+  const some = people.verdict ? Object.keys(VERDICTS).filter((verdict) => people.verdict.includes(verdict)) : [];
+  return [{ key: "all", title: "All, problems first", sort: "verdict" },
+    { key: "check", title: `To check (${whole(count((n) => people.check[n]))})`, keep: (n) => people.check[n] === 1, sort: "labels", down: true,
+      words: people.verdict ? "Answers that do not depend on the item, or follow a rule of their own. Read the evidence, then set them aside or ask."
+        : "They agree with the others far less than is usual." },
+    ...some.map((verdict) => ({ key: verdict, title: `${SIGNS[verdict]}${verdict} (${whole(count((n) => people.verdict[n] === verdict))})`,
+      words: words[verdict], sort: "labels", down: true, keep: (n) => people.verdict[n] === verdict }))];
 }
 
-function crosstab(tab) {
-  const totals = groups.map((_, g) => tab.counts.reduce((sum, row) => sum + row[g], 0));
-  const all = totals.reduce((sum, n) => sum + n, 0);
-  const lines = tab.values.map((value, row) => {
-    const total = tab.counts[row].reduce((sum, n) => sum + n, 0);
-    const cells = tab.counts[row].map((n, g) => paint(
-      h("td", {}, `${whole(n)} (${percent(n / (totals[g] || 1))})`), n / (totals[g] || 1)));
-    return h("tr", {}, h("th", { scope: "row" }, value), ...cells, h("td", {}, `${whole(total)} (${percent(total / all)})`));
+function annotatorFilters() {
+  return [people.group && groups.length ? { title: "Group", choices: groups.map((group, g) => [String(g), group.name]),
+    keep: (value) => (n) => people.group[n] === Number(value) } : null].filter(Boolean);
+}
+
+// Everybody against everybody, ordered by group.
+function heatMatrix() {
+  const { who, share, shared } = data.heat;
+  const n = who.length;
+  const size = Math.max(6, Math.min(24, 640 / n));
+  const cells = [];
+  for (let a = 0; a < n; a += 1) {
+    for (let b = 0; b < n; b += 1) {
+      const value = share[a * n + b];
+      if (a === b || value < 0) continue;
+      const cell = svg("rect", { x: b * size, y: a * size, width: size - 1, height: size - 1 },
+        svg("title", {}, `${people.id[who[a]]} and ${people.id[who[b]]}: ${value} % of ${whole(shared[a * n + b])} items`));
+      cell.style.fill = `rgb(${along(scaleOf("much"), value / 100).join(",")})`;
+      cells.push(cell);
+    }
+  }
+  const left = 90;
+  const names = size >= 10 ? who.map((one, a) => svg("text", { x: left - 6, y: a * size + size * 0.7, "text-anchor": "end" },
+    people.id[one].length > 12 ? `${people.id[one].slice(0, 11)}…` : people.id[one])) : [];
+  const found = who.flatMap((_, a) => who.map((__, b) => share[a * n + b]).filter((value, b) => b !== a && value >= 0));
+  const [low, high] = [Math.min(...found), Math.max(...found)];
+  const said = found.length ? `Between ${low} % and ${high} %.` : "No two share enough items.";
+  const sampled = people.id.length > n ? ` The ${n} with the most labels, of ${whole(people.id.length)}.` : "";
+  return [h("p", { class: "note" }, `How often two annotators agree on an item that both labelled, group by group; dark is ${dark.matches ? "seldom" : "often"}. ${said}${sampled} Blank: fewer than three items in common.`),
+    svg("svg", { viewBox: `0 0 ${left + n * size} ${n * size}`, class: "matrix", role: "img", id: "agreement-matrix",
+      "aria-label": `Agreement of ${n} annotators with one another. ${said}` }, ...names, svg("g", { transform: `translate(${left} 0)` }, ...cells))];
+}
+
+function columnTable(column) {
+  const heads = [[column.name], ["Annotators", "number"], ["Labels", "number"], ["Agree among themselves", "number"], ["With the others", "number"],
+    ["Their labels beside the others’ on the same items"]];
+  const lines = column.values.map((value, v) => {
+    const side = column.sides[v];
+    const sure = side.gap[1] > 0;
+    return h("tr", {}, h("th", { scope: "row" }, value), h("td", { class: "number" }, whole(side.n)), h("td", { class: "number" }, percent(side.labels)),
+      h("td", { class: sure ? "number own" : "number" }, percent(side.within)), h("td", { class: "number" }, percent(side.between)),
+      h("td", { class: "spread" }, bar(side.own, "Theirs"), bar(side.usual, "The others’"), side.words ? h("p", { class: "note" }, side.words) : null));
   });
-  const heads = [tab.name, ...groups.map((group) => `Group ${group.name}`), "All"];
-  return h("div", {}, h("h3", {}, `${tab.name}, by group`), h("p", {}, tab.words),
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${tab.name} by group` },
-      h("table", { class: "heat" }, h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
-        h("tbody", {}, ...lines))));
+  return [h("h4", {}, column.name), column.words ? h("p", {}, column.words) : null,
+    scrolled(column.name, plainTable(null, null, heads, lines))];
+}
+
+function columnPart() {
+  if (!data.columns.length) return null;
+  const place = h("div");
+  const select = h("select", { id: "column-choice", onchange: (event) => place.replaceChildren(...columnTable(data.columns[Number(event.target.value)]).filter(Boolean)) },
+    ...data.columns.map((column, c) => h("option", { value: String(c) }, column.name)));
+  place.append(...columnTable(data.columns[0]).filter(Boolean));
+  return h("div", { id: "columns" }, h("h3", {}, "By what is known of the annotators"),
+    h("p", { class: "note" }, "People of one kind are a group, for the labels, where they agree with one another more than with the others (bold: surely so)."),
+    data.columns.length > 1 ? h("div", { class: "tools" }, h("label", { for: select.id }, "Column", select)) : null, legend(), place);
+}
+
+function timePart() {
+  const { bins } = data.time;
+  const day = (seconds) => new Date(1000 * seconds).toISOString().slice(0, 10);
+  const found = bins.map((bin) => bin.agreement).filter((value) => value !== null);
+  const words = `From ${day(bins[0].from)} to ${day(bins[bins.length - 1].to)}, in batches of about ${whole(bins[0].n)} labels: agreement between ${percent(Math.min(...found))} and ${percent(Math.max(...found))}.`;
+  const x = (b) => 30 + (580 * (b + 0.5)) / bins.length;
+  const y = (value) => 130 - 120 * value;
+  const points_ = bins.map((bin, b) => (bin.agreement === null ? null : `${x(b).toFixed(1)},${y(bin.agreement).toFixed(1)}`)).filter(Boolean).join(" ");
+  return h("div", { id: "time" }, h("h3", {}, "Over time"), h("p", {}, words),
+    svg("svg", { viewBox: "0 0 640 150", class: "plot", role: "img", "aria-label": `Agreement with others over time. ${words}` },
+      svg("line", { x1: 30, y1: 130, x2: 610, y2: 130, class: "axis" }), svg("line", { x1: 30, y1: 10, x2: 30, y2: 130, class: "axis" }),
+      svg("text", { x: 26, y: 14, "text-anchor": "end" }, "1"), svg("text", { x: 26, y: 134, "text-anchor": "end" }, "0"),
+      svg("text", { x: 30, y: 146 }, day(bins[0].from)), svg("text", { x: 610, y: 146, "text-anchor": "end" }, day(bins[bins.length - 1].to)),
+      svg("polyline", { points: points_, class: "curve" })));
 }
 
 function showAnnotators() {
   if (!people) return;
   const table = new DataTable({ id: "annotators-table", caption: "Annotators", columns: annotatorColumns(),
-    size: people.id.length, detail: annotatorDetail, presets: annotatorPresets(), text: (n) => people.id[n], pageSize: 15 });
+    more: [{ key: "evidence", value: (n) => people.evidence[n] }], size: people.id.length, detail: annotatorDetail,
+    presets: annotatorPresets(), filters: annotatorFilters(), text: (n) => people.id[n], pageSize: 10,
+    command: () => `dissensus annotators ${runName()} -o annotators.csv` });
   section("annotators", "Annotators",
     people.verdict
       ? "Spam and a minority view both disagree with the others; only spam tells nothing. Open a row for the evidence."
-      : "This model does not judge annotators; a page of HPGM says who spams and who holds a view of their own.",
+      : "This model does not judge annotators; a page of HPGM says who answers without looking and who holds a view of their own.",
     ...data.views.map((view) => h("p", {}, view)), table.element,
-    ...data.crosstabs.map(crosstab));
+    data.heat ? fold("Who agrees with whom", heatMatrix, "matrix") : null, data.time ? timePart() : null, columnPart());
 }

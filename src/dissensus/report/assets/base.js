@@ -55,18 +55,25 @@ function percent(share, digits = 0) {
   return `${(100 * share).toFixed(digits)} %`;
 }
 
+// Classes in an order run from light to dark (in the dark, from dark to light); others have a colour each.
 function colour(p) {
-  return COLOURS[p % COLOURS.length];
+  if (!data.ordered) return COLOURS[p % COLOURS.length];
+  return `rgb(${along(scaleOf("much"), 0.28 + (0.72 * p) / Math.max(P - 1, 1)).join(",")})`;
 }
 
 function texture(p) {
-  return TEXTURES[Math.floor(p / COLOURS.length) % TEXTURES.length];
+  return data.ordered ? "" : TEXTURES[Math.floor(p / COLOURS.length) % TEXTURES.length];
+}
+
+// Paint with a class's colour, again when light and dark change places.
+function dye(element, p) {
+  element.dataset.dye = p;
+  element.style.backgroundColor = colour(p);
+  return element;
 }
 
 function swatch(p) {
-  const mark = h("span", { class: `swatch ${texture(p)}`, "aria-hidden": "true" });
-  mark.style.backgroundColor = colour(p);
-  return mark;
+  return dye(h("span", { class: `swatch ${texture(p)}`, "aria-hidden": "true" }), p);
 }
 
 function classLabel(p) {
@@ -87,14 +94,14 @@ function bar(shares, what) {
   for (const p of order) {
     const part = h("span", { class: texture(p) });
     part.style.width = `${(100 * shares[p]) / total}%`;
-    part.style.backgroundColor = colour(p);
-    strip.append(part);
+    strip.append(dye(part, p));
   }
   return strip;
 }
 
-function meter(share, other) {
+function meter(share, other, p) {
   const fill = h("span");
+  if (p !== undefined) dye(fill, p);
   fill.style.width = `${Math.max(0, Math.min(100, 100 * share))}%`;
   return h("span", { class: other ? "meter other" : "meter", "aria-hidden": "true" }, fill);
 }
@@ -145,10 +152,83 @@ function paint(cell, share, scale = "much") {
 }
 
 dark.addEventListener("change", () => {
+  for (const part of document.querySelectorAll("[data-dye]")) part.style.backgroundColor = colour(Number(part.dataset.dye));
   for (const cell of document.querySelectorAll("[data-share]")) paint(cell, Number(cell.dataset.share), cell.dataset.scale);
 });
 
 // A name that may be broken after its punctuation.
 function breakable(name) {
   return name.split(/(?<=[_/.:-])/).flatMap((part) => [part, h("wbr")]);
+}
+
+// Whatever is behind a fold is made when it is opened first.
+function fold(title, make, id) {
+  const body = h("div");
+  const box = h("details", { id: id || null }, h("summary", {}, title), body);
+  box.addEventListener("toggle", () => {
+    if (box.open && !body.childNodes.length) body.append(...[make()].flat().filter(Boolean));
+  });
+  return box;
+}
+
+function scrolled(label, table) {
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
+}
+
+function plainTable(id, caption, heads, lines) {
+  return h("table", { id: id || null }, caption ? h("caption", {}, caption) : null,
+    h("thead", {}, h("tr", {}, ...heads.map(([title, style]) => h("th", { scope: "col", class: style || null }, title)))),
+    h("tbody", {}, ...lines));
+}
+
+// A CSV cell; a text that a spreadsheet would compute gets an apostrophe before it.
+function csvCell(value) {
+  if (value === null || value === undefined) return "";
+  const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
+  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+function download(name, rows) {
+  const text = rows.map((row) => row.map(csvCell).join(",")).join("\r\n");
+  const link = h("a", { href: URL.createObjectURL(new Blob([`${text}\r\n`], { type: "text/csv" })), download: `${name}.csv` });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+function copyButton(text, title) {
+  const button = h("button", { type: "button", class: "copy", title: text(), onclick: () => {
+    const say = (word) => { button.textContent = word; setTimeout(() => { button.textContent = title; }, 2000); };
+    if (!navigator.clipboard) { say(text()); return; }
+    navigator.clipboard.writeText(text()).then(() => say("Copied"), () => say(text()));
+  } }, title);
+  return button;
+}
+
+function shell(word) {
+  return /^[\w./@%+=:,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+function runName() {
+  return data.run ? shell(data.run) : "RUN";
+}
+
+// Small columns of a histogram: [{title, n}], said in words to those who do not see it.
+function histogram(title, bins, words) {
+  const most = Math.max(...bins.map((bin) => bin.n), 1);
+  const width = 300 / bins.length;
+  const said = bins.filter((bin) => bin.n).map((bin) => `${bin.title}: ${whole(bin.n)}`).join(", ");
+  const every = Math.max(1, Math.ceil(bins.length / 6));
+  const parts = bins.flatMap((bin, i) => {
+    const height = bin.n ? Math.max(1.5, (76 * bin.n) / most) : 0;
+    const column = svg("rect", { x: i * width + 1, y: 90 - height, width: Math.max(width - 2, 1), height, class: "column" },
+      svg("title", {}, `${bin.title}: ${whole(bin.n)}`));
+    const mark = i % every === 0 ? [svg("text", { x: i * width + width / 2, y: 104, "text-anchor": "middle" }, bin.short || bin.title)] : [];
+    return [column, ...mark];
+  });
+  return h("figure", { class: "histogram" }, h("figcaption", {}, title),
+    svg("svg", { viewBox: "0 0 300 108", class: "plot", role: "img", "aria-label": `${title}. ${said}` },
+      svg("line", { x1: 0, y1: 90, x2: 300, y2: 90, class: "axis" }), ...parts),
+    words ? h("p", { class: "note" }, words) : null);
 }

@@ -20,8 +20,7 @@ class ItemMap {
   }
 
   choices() {
-    return [["label", "label"], clusters && ["cluster", "cluster"], ["entropy", "entropy"],
-      items.divided && ["divided", "division between groups"]].filter(Boolean);
+    return [["label", "label"], clusters && ["cluster", "cluster"], ["agreed", "agreement of the labels"]].filter(Boolean);
   }
 
   element() {

@@ -24,14 +24,48 @@ function navigation() {
   for (const { id } of sections) seen.observe(document.getElementById(id));
 }
 
+function sinceTable(id, caption, heads, rows) {
+  if (!rows.length) return null;
+  const lines = rows.map((row) => h("tr", {}, h("th", { scope: "row" }, row[0]), ...row.slice(1).map((cell) => h("td", {}, cell))));
+  const save = h("button", { type: "button", class: "take", onclick: () => download(id, [heads.map((head) => head[0]), ...rows]) }, "Download CSV");
+  return h("div", {}, h("h3", {}, caption), scrolled(caption, plainTable(id, null, heads, lines.slice(0, 50))),
+    h("p", { class: "note" }, lines.length > 50 ? `The first 50 of ${whole(lines.length)}. ` : "", save));
+}
+
+function showSince() {
+  const { since } = data;
+  if (!since) return;
+  section("since", `Since ${since.name}`, since.says,
+    sinceTable("flipped", "Items whose label changed", [["item"], ["before"], ["now"], ["new labels"]], since.flipped),
+    sinceTable("verdicts", "Annotators whose verdict changed", [["annotator"], ["before"], ["now"]], since.verdicts));
+}
+
+// Numbers and sentences lead to the table that they count, filtered.
+function links() {
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-preset]");
+    if (!link) return;
+    const table = tables[link.hash.slice(1)];
+    if (!table) return;
+    event.preventDefault();
+    table.show(link.dataset.preset);
+    table.element.scrollIntoView({ block: "start" });
+    const chip = table.chips[table.place];
+    if (chip) chip.focus({ preventScroll: true });
+  });
+}
+
 amounts();
-showOverview();
-showClusters();
+showSince();
 showItems();
 showAnnotators();
+showGold();
+showClusters();
 showJudges();
+showData();
 showMap();
-showFit();
+showModels();
 navigation();
+links();
 document.getElementById("footer").append(`Made by dissensus ${data.version}. This page is one file: it loads nothing and sends nothing.`);
 document.documentElement.dataset.ready = "yes";

@@ -1,11 +1,16 @@
-// A table that sorts, searches, filters and opens its rows, one page of them in the document at a time.
+// A table that sorts, searches, filters, opens its rows and can be taken away as a file; one page of it is in
+// the document at a time.
+
+const tables = {};
 
 const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
 class DataTable {
-  // columns: {key, title, help, value(i), cell(i), number, minor, wide}; presets: {title, words, keep(i), sort, down}
-  constructor({ id, caption, columns, size, text, detail, presets, pageSize = 20 }) {
-    Object.assign(this, { id, columns, size, text, detail, presets, pageSize });
+  // columns: {key, title, help, value(i), cell(i), number, minor, wide, csv(i)}
+  // presets: {key, title, words, keep(i), sort, down, quiet}; filters: {title, choices() or none, keep(choice)}
+  constructor({ id, caption, columns, size, text, detail, presets, filters = [], more = [], command = null, pageSize = 20 }) {
+    Object.assign(this, { id, columns, size, text, detail, presets, filters, more, command, pageSize });
+    this.chosen = new Map();
     this.page = 0;
     this.query = "";
     this.opened = new Set();
@@ -21,6 +26,7 @@ class DataTable {
     this.element = h("div", {}, this.tools(), this.words,
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, this.table), this.pager);
     this.lower = null;
+    tables[id.replace("-table", "")] = this;
     if (presets.length) this.choose(0);
     else this.refresh();
   }
@@ -40,18 +46,65 @@ class DataTable {
       { type: "button", "aria-pressed": "false", onclick: () => this.choose(place) }, preset.title));
     const field = h("input", { type: "search", id: `${this.id}-search`, autocomplete: "off",
       oninput: (event) => this.search(event.target.value) });
-    return h("div", { class: "tools" }, h("label", { class: "search", for: field.id }, "Search", field),
-      this.chips.length > 1 ? h("div", { class: "chips", role: "group", "aria-label": "Show" }, ...this.chips) : null);
+    const take = h("button", { type: "button", class: "take", onclick: () => this.save() }, "Download CSV");
+    const again = this.command ? copyButton(() => this.command(this.presets[this.place] || {}), "Copy as command") : null;
+    return h("div", {},
+      this.chips.length > 1 ? h("div", { class: "tools chips", role: "group", "aria-label": "Show" }, ...this.chips) : null,
+      h("div", { class: "tools" }, h("label", { class: "search", for: field.id }, "Search", field),
+        ...this.filters.map((filter, place) => this.selector(filter, place)), h("span", { class: "ends" }, take, again)));
+  }
+
+  // A list to choose from, or, of very many, a field that completes.
+  selector(filter, place) {
+    const id = `${this.id}-filter-${place}`;
+    const set = (value) => {
+      const keep = value === "" ? null : filter.keep(value);
+      if (keep) this.chosen.set(place, keep);
+      else this.chosen.delete(place);
+      this.page = 0;
+      this.refresh();
+    };
+    let field;
+    if (filter.many) {
+      const list = h("datalist", { id: `${id}-list` });
+      const fill = () => { if (!list.childNodes.length) list.append(...filter.choices.map(([value]) => h("option", { value }))); };
+      field = h("span", {}, h("input", { type: "search", id, list: list.id, autocomplete: "off", class: "short", onfocus: fill,
+        oninput: (event) => set(event.target.value) }), list);
+    } else {
+      field = h("select", { id, onchange: (event) => set(event.target.value) }, h("option", { value: "" }, "any"),
+        ...filter.choices.map(([value, title]) => h("option", { value }, title)));
+    }
+    return h("label", { for: id }, filter.title, field);
   }
 
   choose(place) {
     const preset = this.presets[place];
-    this.chips.forEach((chip, i) => chip.setAttribute("aria-pressed", String(i === place)));
+    this.place = place;
+    this.chips.forEach((chip, i) => {
+      chip.setAttribute("aria-pressed", String(i === place));
+      chip.hidden = Boolean(this.presets[i].quiet) && i !== place;
+    });
     this.keep = preset.keep || null;
     this.words.textContent = preset.words || "";
     this.sort = preset.sort ? { key: preset.sort, down: Boolean(preset.down) } : null;
     this.page = 0;
     this.refresh();
+  }
+
+  // Show what a number or a sentence elsewhere speaks of.
+  show(key) {
+    this.chosen.clear();
+    for (const field of this.element.querySelectorAll("input, select")) field.value = "";
+    this.query = "";
+    this.choose(Math.max(0, this.presets.findIndex((preset) => preset.key === key)));
+  }
+
+  // What is shown now, in its order, as a file.
+  save() {
+    const columns = this.columns.concat(this.more);
+    const value = (column, i) => (column.csv || column.value)(i);
+    download(this.id.replace("-table", ""), [columns.map((column) => column.key),
+      ...this.rows.map((i) => columns.map((column) => value(column, i)))]);
   }
 
   toggle(column) {
@@ -72,24 +125,33 @@ class DataTable {
       this.lower = Array.from({ length: this.size }, (_, i) => this.text(i).toLowerCase());
     }
     const rows = [];
+    const keeps = [this.keep, ...this.chosen.values()].filter(Boolean);
     for (let i = 0; i < this.size; i += 1) {
-      if ((!this.keep || this.keep(i)) && (!this.query || this.lower[i].includes(this.query))) rows.push(i);
+      if (keeps.every((keep) => keep(i)) && (!this.query || this.lower[i].includes(this.query))) rows.push(i);
     }
     this.rows = this.sorted(rows);
     this.render();
   }
 
+  // Numbers as they are; texts by their place in the order of all, which is found once.
+  keysOf(column) {
+    const values = Array.from({ length: this.size }, (_, i) => column.value(i));
+    if (!values.some((value) => typeof value === "string")) return values;
+    const order = [...new Set(values)].sort(collator.compare);
+    const place = new Map(order.map((value, i) => [value, i]));
+    return values.map((value) => place.get(value));
+  }
+
   sorted(rows) {
     if (!this.sort) return rows;
-    const column = this.columns.find((one) => one.key === this.sort.key);
-    const keys = new Array(this.size);
-    for (const i of rows) keys[i] = column.value(i);
+    const column = this.columns.concat(this.more).find((one) => one.key === this.sort.key);
+    column.keys = column.keys || this.keysOf(column);
+    const { keys } = column;
     const sign = this.sort.down ? -1 : 1;
     const missing = (key) => key === null || key === undefined;
     return rows.sort((a, b) => {
       if (missing(keys[a]) || missing(keys[b])) return missing(keys[a]) - missing(keys[b]) || a - b;
-      const order = typeof keys[a] === "number" ? keys[a] - keys[b] : collator.compare(keys[a], keys[b]);
-      return sign * order || a - b;
+      return sign * (keys[a] - keys[b]) || a - b;
     });
   }
 
@@ -132,7 +194,10 @@ class DataTable {
         onclick: () => this.open(i) }, content);
       return h("th", { scope: "row", class: this.classOf(column) }, button);
     });
-    const row = h("tr", { class: open ? "open" : null, "data-row": i }, ...cells);
+    // A click anywhere in the row opens it; what was selected or clicked for itself is left alone.
+    const row = h("tr", { class: open ? "row open" : "row", "data-row": i, onclick: (event) => {
+      if (!event.target.closest("button, a, input, select") && !String(getSelection())) this.open(i);
+    } }, ...cells);
     if (!open) return [row];
     return [row, h("tr", { class: "detail" }, h("td", { colspan: this.columns.length }, this.detail(i)))];
   }
@@ -146,9 +211,7 @@ class DataTable {
 
   // Bring one row into view and open it, whatever is being shown.
   reveal(i) {
-    this.query = "";
-    this.element.querySelector("input").value = "";
-    this.choose(0);
+    this.show(this.presets[0].key);
     this.page = Math.max(0, Math.floor(this.rows.indexOf(i) / this.pageSize));
     this.opened.add(i);
     this.render();

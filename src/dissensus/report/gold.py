@@ -1,0 +1,67 @@
+"""Gold labels on the page: how right the labels, the model and each annotator are, by class and in all."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dissensus.data.annotations import Annotations
+from dissensus.evaluation.bootstrap import Interval, bootstrap_mean
+from dissensus.evaluation.gold import judged_items, right_rows
+from dissensus.evaluation.sentences import gold_sentence
+from dissensus.models.base import Model
+from dissensus.numerics import Array
+
+Z = 1.96
+
+
+def gold_content(model: Model, annotations: Annotations) -> dict[str, Any] | None:
+    """How often the most frequent label and the model's are right, by class; None without gold."""
+    items = judged_items(annotations)
+    if not len(items) or annotations.gold is None:
+        return None
+    gold, P = annotations.gold[items], annotations.n_classes
+    tables = {"raw": annotations.counts.astype(np.float64), "model": model.label_distributions_}
+    right = {name: right_rows(annotations, table, items) for name, table in tables.items()}
+    found = {name: list(bootstrap_mean(rows)) for name, rows in right.items()}
+    confusion = np.bincount(gold * P + model.label_distributions_[items].argmax(axis=1), minlength=P * P)
+    low, high = found["raw"][1:]
+    return {
+        "n": len(items),
+        **found,
+        "words": gold_sentence(right["raw"], "The most frequent label", (low, high)),
+        "classes": np.bincount(gold, minlength=P),
+        "class_right": {name: _by_class(rows, gold, P) for name, rows in right.items()},
+        "confusion": confusion.reshape(P, P),
+    }
+
+
+def _by_class(right: Array, gold: Any, P: int) -> Array:
+    """(classes,): share right of the items of each gold class; NaN where there is none."""
+    n = np.bincount(gold, minlength=P)
+    found: Array = np.divide(np.bincount(gold, right, minlength=P), n, out=np.full(P, np.nan), where=n > 0)
+    return found
+
+
+def annotator_gold(annotations: Annotations) -> tuple[Any, Any] | None:
+    """(annotators,) each: labels on items with gold, and how many of them are right; None without gold."""
+    if annotations.gold is None:
+        return None
+    gold, N = annotations.gold[annotations.item], annotations.n_annotators
+    asked = gold >= 0
+    right = asked & (annotations.label == gold)
+    return np.bincount(annotations.annotator[asked], minlength=N), np.bincount(
+        annotations.annotator[right], minlength=N
+    )
+
+
+def wilson(right: float, n: float) -> Interval:
+    """A share and its 95 % interval (Wilson 1927)."""
+    if n <= 0:
+        return Interval(math.nan, math.nan, math.nan)
+    p, spread = right / n, Z * Z / n
+    # (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n)
+    middle, reach = p + spread / 2, Z * math.sqrt(p * (1 - p) / n + spread / n / 4)
+    return Interval(p, max((middle - reach) / (1 + spread), 0.0), min((middle + reach) / (1 + spread), 1.0))
