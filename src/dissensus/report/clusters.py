@@ -220,10 +220,12 @@ def _contrasts(
     group = grouping.annotators.argmax(axis=1)
     codes = [one["code"] for one in groups]
     tables = np.stack([votes.votes(group == code) for code in codes])  # groups, items, classes
+    # Where classes part two groups equally, as two always do, the rarer one says more.
+    rarity = 1 + 1e-6 * (1 - row_shares(votes.table.sum(axis=0)))
     found: list[dict[str, Any]] = []
     for k in range(grouping.sizes[0]):
         inside = np.flatnonzero(member == k)
-        a, b, gap = _widest(tables[:, inside])
+        a, b, gap = _widest(tables[:, inside], rarity)
         sides = np.flatnonzero(group == codes[a]), np.flatnonzero(group == codes[b])
         letters = str(groups[a]["name"]), str(groups[b]["name"])
         says = sentences.contrast_sentence(votes, sides, letters, inside, names)
@@ -234,11 +236,9 @@ def _contrasts(
     return sorted(found, key=lambda one: -float(one["gap"]))[:CONTRASTS]
 
 
-def _widest(tables: Array) -> tuple[int, int, float]:
+def _widest(tables: Array, rarity: Array) -> tuple[int, int, float]:
     """The two groups that differ most on items which both labelled, more such items weighing more."""
     best = (0, 1, -1.0)
-    # Where classes part two groups equally, as two always do, the rarer one says more.
-    rarity = 1 + 1e-6 * (1 - row_shares(tables.sum(axis=(0, 1))))
     for a, b in itertools.permutations(range(len(tables)), 2):
         both = (tables[a].sum(axis=1) > 0) & (tables[b].sum(axis=1) > 0)
         one, other = row_shares(np.stack([tables[a][both].sum(axis=0), tables[b][both].sum(axis=0)]))
