@@ -26,8 +26,8 @@ verify: install browser  ## all tests, the long ones too, with every seed, size 
 	DISSENSUS_VERIFY=1 $(BIN)/python -m pytest $(SPREAD)
 
 lint: install  ## ruff: style and format
-	$(BIN)/ruff check src tests benchmarks experiments
-	$(BIN)/ruff format --check src tests benchmarks experiments
+	$(BIN)/ruff check src tests benchmarks experiments website
+	$(BIN)/ruff format --check src tests benchmarks experiments website
 
 types: install  ## mypy, strict on src/ and experiments/
 	$(BIN)/mypy
@@ -36,6 +36,11 @@ install: $(VENV)/all.stamp  ## the package with all extras, in .venv
 
 browser: install  ## Chromium for the report's tests, where it is missing
 	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends chromium chromium-driver fonts-dejavu-core; }
+
+docs: install  ## the documentation site, in site/; broken links and names without documentation are errors
+	$(BIN)/python website/gallery.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python website/check.py site
 
 core:  ## the core's own tests with VERSIONS=lowest (as pyproject.toml says) or newest, in an environment of their own
 	$(PYTHON) tests/core_versions.py $(or $(VERSIONS),newest)
@@ -56,5 +61,5 @@ $(VENV)/core.stamp: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/all.stamp: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[all]' --group compare
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[all]' --group compare --group docs
 	@touch $@ $(VENV)/core.stamp

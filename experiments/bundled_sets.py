@@ -106,14 +106,14 @@ COMMENTS = {
 
 
 def canteen() -> Files:
-    """Sixty comments, six readers each; three of twelve people hear irony, and one does not look."""
+    """Sixty comments, nine readers each; three of twelve people hear irony, and one does not look."""
     rng = np.random.default_rng(20)
     texts = [(kind, text) for group in zip(*_groups(), strict=True) for kind, text in group]
     labels: Rows = [("task", "worker", "label")]
     items: Rows = [("task", "text", "kind")]
     for number, (kind, text) in enumerate(texts, 1):
         items.append((f"comment{number:02d}", text, kind))
-        for who in np.sort(rng.choice(len(PEOPLE), size=6, replace=False)):
+        for who in np.sort(rng.choice(len(PEOPLE), size=9, replace=False)):
             chances = READINGS[kind][PEOPLE[who] in HEAR_IRONY] if PEOPLE[who] != CARELESS else [1 / 3] * 3
             labels.append((f"comment{number:02d}", PEOPLE[who], MEANINGS[rng.choice(3, p=chances)]))
     return {"labels": labels, "items": items}

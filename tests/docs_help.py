@@ -6,6 +6,7 @@ import contextlib
 import io
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,22 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return _BLOCK.findall(page.read_text(encoding="utf-8"))
 
 
-def run_page(page: Path) -> int:
-    """Run every block in order; a text block is what the Python block before it prints. How many ran."""
-    names: dict[str, Any] = {"__name__": "__main__"}
+def run_page(
+    page: Path, known: Mapping[str, Any] = {}, instead: Mapping[str, str] = {}, *, console: bool = True
+) -> int:
+    """Run every block in order; a text block is what the Python block before it prints. How many ran.
+
+    ``known`` are names that the page takes for granted; ``instead`` are words that are replaced before a
+    block is run, so that an address exists or a search is short.
+    """
+    names: dict[str, Any] = {"__name__": "__main__", **known}
     printed = io.StringIO()
     ran = 0
     for language, content in blocks(page):
+        for words, others in instead.items():
+            content = content.replace(words, others)
+        if language == "console" and not console:
+            continue
         if language == "text":
             assert lines_of(content) == lines_of(printed.getvalue()), f"{page.name} prints something else"
             continue

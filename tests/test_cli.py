@@ -17,7 +17,7 @@ from cli_help import failure, run, tree, write_votes
 from dissensus._version import __version__
 from dissensus.cli.app import in_shell_words
 from dissensus.cli.settings import parse_values
-from dissensus.models import FEATURE_MODELS, MODELS
+from dissensus.models import FEATURE_MODELS, KIND_MODELS, MODELS
 
 
 @pytest.fixture(scope="module")
@@ -560,7 +560,7 @@ def test_values_to_try(text: str, values: list[Any]) -> None:
 
 
 def test_models_lists_every_model_and_its_settings() -> None:
-    assert set(json.loads(run("models", "--json").stdout)) == {*MODELS, *FEATURE_MODELS}
+    assert set(json.loads(run("models", "--json").stdout)) == {*MODELS, *FEATURE_MODELS, *KIND_MODELS}
     settings = json.loads(run("models", "fmm", "--json").stdout)
     assert {"name": "n_item_clusters", "default": "10", "rule": "an int >= 1"} in settings
     assert "n_item_clusters" in run("models", "fmm").stdout

@@ -11,7 +11,7 @@ from dissensus.errors import ParameterError
 from experiments import bundled_sets
 
 SHAPES = {  # items, annotators, labels, type
-    "canteen": (60, 12, 360, "nominal"),
+    "canteen": (60, 12, 540, "nominal"),
     "birds": (120, 15, 480, "nominal"),
     "bread": (50, 14, 271, "ordinal"),
     "replies": (150, 9, 900, "nominal"),

@@ -173,6 +173,19 @@ def _same(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and bool(value == default))
 
 
+def meanings(owner: object) -> dict[str, str]:
+    """What each parameter means, from the section ``Parameters`` of the documentation."""
+    _, _, section = (inspect.getdoc(owner) or "").partition("\nParameters\n----------\n")
+    told: dict[str, str] = {}
+    names: list[str] = []
+    for line in section.splitlines():
+        if line and not line.startswith(" "):
+            names = [name.strip() for name in line.split(",")]
+        elif names:
+            told |= {name: f"{told.get(name, '')} {line.strip()}".strip() for name in names}
+    return told
+
+
 # ---- the machine --------------------------------------------------------------------------------------
 
 # What a process has before the first row: interpreter, NumPy, Arrow and their buffers.

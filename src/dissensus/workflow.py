@@ -122,6 +122,29 @@ def refine(
     of the annotator table: ``{"kind": "human"}``; ``"auto"`` then takes the model that can (hpgm), and
     hidden labels are those of the annotators represented. ``test_size`` is the share of (item, annotator)
     pairs hidden for the comparison; 0 leaves it out for a named model.
+
+    Parameters
+    ----------
+    annotations
+        The labels.
+    model
+        Name of a model, or ``"auto"``.
+    settings
+        Settings of a named model.
+    estimate
+        The question: ``"population"``, ``"annotators"`` or ``"truth"``.
+    represent
+        Whose population it is, by columns of the annotator table.
+    fast
+        Whether sampled models are left out.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
+    test_size
+        Share of the (item, annotator) pairs that is hidden for the comparison.
+    progress
+        True or False, a function that is told (what, share done), or None: a bar on a terminal.
     """
     if not 0 <= test_size < 1:
         raise bad_parameter("refine", "test_size", "a float >= 0 and < 1", test_size)

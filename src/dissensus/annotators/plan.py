@@ -116,7 +116,39 @@ def allocated(now: Array, worth: Array, budget: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, repr=False)
 class LabelPlan:
-    """Which items to label further; one entry an item in every array, in the model's order."""
+    """Which items to label further; one entry an item in every array, in the model's order.
+
+    Attributes
+    ----------
+    item
+        Item ids.
+    n_labels
+        Labels that each item has.
+    n_more
+        Labels to ask for.
+    gain
+        Nats by which the next label is expected to lower the loss.
+    loss
+        Expected KL of the estimate from the population's answer, now.
+    loss_after
+        The same after the labels asked for.
+    width
+        Width of the interval of the most probable class's share, now.
+    width_after
+        The same after the labels asked for.
+    ask
+        Annotators to ask, the most informative first; none who spam or err systematically.
+    target
+        Width of the intervals asked for.
+    uniform_loss
+        Mean expected loss if the labels went to all items alike.
+    alpha
+        Krippendorff's α and its interval.
+    items_for_alpha
+        Items of this kind that a narrow enough interval of α takes.
+    frame_kind
+        The kind of data frame that results come in.
+    """
 
     item: NDArray[Any]
     n_labels: NDArray[np.int64]
@@ -190,6 +222,19 @@ def plan_labels(
     what makes the credible interval (of size ``interval``) of its first class so narrow. With both, the
     budget goes to items that have not reached the target. ``target_alpha_width`` asks how many items it takes
     for an interval of Krippendorff's α that wide.
+
+    Parameters
+    ----------
+    model
+        A fitted HPGM.
+    budget
+        Labels to give out.
+    target_interval
+        How narrow the credible interval of an item's first class should become.
+    target_alpha_width
+        How narrow the interval of Krippendorff's α should become.
+    interval
+        Size of the credible intervals.
     """
     posterior = _checked(model, budget, target_interval, target_alpha_width)
     now, after = losses(posterior.share_draws_)
@@ -268,7 +313,19 @@ def alpha_interval(counts: NDArray[Any], size: float, seed: int) -> tuple[float,
 
 @dataclass(frozen=True)
 class Design:
-    """A study of so many items with so many labels each, and what to expect of it."""
+    """A study of so many items with so many labels each, and what to expect of it.
+
+    Attributes
+    ----------
+    n_items
+        Items of the study.
+    labels_each
+        Labels for each item.
+    loss
+        Expected KL of the refined distributions from those of the population.
+    alpha_width
+        Width of a 90 % interval of Krippendorff's α.
+    """
 
     n_items: int
     labels_each: int
@@ -283,6 +340,17 @@ def design_study(
 
     Possible items are drawn from the pilot's; labels are drawn for them, and what is then known of them is
     compared with what they are.
+
+    Parameters
+    ----------
+    model
+        An HPGM fitted to a pilot study.
+    budget
+        Labels to spend.
+    labels_each
+        Numbers of labels for each item to compare.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
     """
     posterior = _checked(model, budget, None, None)
     rng = np.random.default_rng([seed, 1 << 25])

@@ -44,7 +44,33 @@ CROWD = 1.0  # labels' worth of the crowd's matrix in each row of a confusion ma
 
 @dataclass(frozen=True, eq=False)
 class AnnotatorSkills:
-    """What a model of one true class knows of each annotator, in the annotations' order."""
+    """What a model of one true class knows of each annotator, in the annotations' order.
+
+    Attributes
+    ----------
+    annotators
+        Annotator ids.
+    classes
+        Class names.
+    n_labels
+        Labels of each annotator.
+    accuracy
+        (N, 3): chance of the right answer: value, low, high.
+    skill
+        (N, 3): 0 by chance, 1 always right, below 0 systematically wrong.
+    bias
+        (N, P, 3): how much more often an answer is given than the class occurs.
+    confusion
+        (N, P, P, 3): P(answer | true class).
+    corrected
+        (N, 3): accuracy with each answer read as the class it stands for.
+    correction
+        (N, P): that class, for every answer.
+    interval
+        Size of the intervals.
+    frame_kind
+        The kind of data frame that results come in.
+    """
 
     annotators: NDArray[Any]
     classes: NDArray[Any]
@@ -66,7 +92,13 @@ class AnnotatorSkills:
         return np.asarray(below & (self.corrected[:, 1] > self.accuracy[:, 2]))
 
     def correction_words(self, n: int) -> str:
-        """Annotator n's answers that stand for another class, as ``said → meant``."""
+        """Annotator n's answers that stand for another class, as ``said → meant``.
+
+        Parameters
+        ----------
+        n
+            Place of an annotator.
+        """
         changed = [(p, k) for p, k in enumerate(self.correction[n]) if p != k]
         return ", ".join(f"{self.classes[p]} → {self.classes[k]}" for p, k in changed)
 
@@ -100,6 +132,21 @@ def annotator_skills(
     """Skill, bias and confusion of every annotator, by a model of one true class fitted to the same labels.
 
     ``item_prior`` is what the model was fitted with (gold labels, say); ``folds`` more fits are made.
+
+    Parameters
+    ----------
+    model
+        A model of one true class, fitted to the same labels.
+    annotations
+        The labels.
+    interval
+        Size of the intervals.
+    item_prior
+        What the model was fitted with (gold labels, for example).
+    folds
+        How many more fits are made, each without a part of the items.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
     """
     if not isinstance(model, ConfusionModel):
         raise ParameterError(f"{type(model).__name__} has no confusion matrices; take one of one true class")

@@ -91,7 +91,43 @@ class View:
 
 @dataclass(frozen=True, repr=False)
 class AnnotatorVerdicts:
-    """One entry an annotator in every array, in the order of the model's annotators."""
+    """One entry an annotator in every array, in the order of the model's annotators.
+
+    Attributes
+    ----------
+    annotator
+        Annotator ids.
+    n_labels
+        Labels of each annotator.
+    agreement
+        Chance that a label of theirs equals one of the population.
+    information
+        Nats that a label of theirs tells about the item.
+    information_low
+        Lower end of its interval.
+    information_high
+        Upper end of its interval.
+    spam_probability
+        Probability that their labels say nothing about the items.
+    minority_probability
+        Probability that they hold another view than the largest.
+    error_probability
+        Probability that they err systematically.
+    view
+        0 for the largest view, 1, 2 and so on for others, −1 for none.
+    verdict
+        The verdict in one word.
+    probability
+        Probability of the verdict; NaN where none is given.
+    evidence
+        The reasons, in words.
+    views
+        The views, the largest first.
+    n_equal
+        How many views are of about the same weight, the largest included.
+    frame_kind
+        The kind of data frame that results come in.
+    """
 
     annotator: NDArray[Any]
     n_labels: NDArray[np.int64]
@@ -153,6 +189,19 @@ def annotator_verdicts(
 
     ``annotations`` are labels, or a fitted :class:`~dissensus.HPGM` by itself. ``model``, an HPGM fitted to
     these labels, saves the fit. ``interval`` is the size of the intervals of information.
+
+    Parameters
+    ----------
+    annotations
+        Labels, or a fitted :class:`~dissensus.HPGM` by itself.
+    model
+        An HPGM fitted to these labels; it saves the fit.
+    interval
+        Size of the intervals of information.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
     """
     check_rules("annotator_verdicts", _RULES, seed=seed, n_jobs=n_jobs, interval=interval)
     if isinstance(annotations, Model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from dissensus.cli.app import app, example
 from dissensus.cli.options import Json
 from dissensus.cli.settings import model_names
 from dissensus.cli.terminal import say, show_json, show_table
+from dissensus.params import meanings
 
 if TYPE_CHECKING:
     from dissensus.models.base import Model
@@ -27,10 +29,11 @@ def models(
     as_json: Json = False,
 ) -> None:
     """List the models, or the settings of one: what fit takes with --set name=value."""
-    from dissensus.models import FEATURE_MODELS, MODELS, model_class
+    from dissensus.models import FEATURE_MODELS, KIND_MODELS, MODELS, model_class
 
     if name is None:
-        titles = {short: _first_sentence(model_class(short)) for short in (*MODELS, *FEATURE_MODELS)}
+        known = (*MODELS, *FEATURE_MODELS, *KIND_MODELS)
+        titles = {short: _first_sentence(model_class(short)) for short in known}
         titles |= {short: f"{titles[short].rstrip('.')}; {NEED}" for short in FEATURE_MODELS}
         if as_json:
             show_json(titles)
@@ -44,8 +47,8 @@ def models(
         show_json(settings)
         return
     say(_first_sentence(kind))
-    rows = [[row["name"], row["default"], row["rule"]] for row in settings]
-    show_table(f"Settings of {name}", ["setting", "default", "must be"], rows)
+    rows = [[row["name"], row["default"], row["rule"], row["meaning"]] for row in settings]
+    show_table(f"Settings of {name}", ["setting", "default", "must be", "what it means"], rows)
 
 
 def _first_sentence(kind: type[Model]) -> str:
@@ -55,14 +58,15 @@ def _first_sentence(kind: type[Model]) -> str:
 
 
 def _settings(kind: type[Model]) -> list[dict[str, Any]]:
-    """Name, default and rule of every setting, from the model itself."""
+    """Name, default, rule and meaning of every setting, from the model itself."""
     parameters = inspect.signature(kind.__init__).parameters
-    rules = kind._rules
+    rules, told = kind._rules, meanings(kind)
     return [
         {
             "name": name,
             "default": _default(parameters[name].default),
             "rule": rules[name].words if name in rules else "",
+            "meaning": re.sub(r":\w+:`~?([^`]*)`", r"\1", told.get(name, "")).replace("``", ""),
         }
         for name in kind._param_names()
     ]

@@ -78,6 +78,37 @@ class Annotations:
     """Labels by identified annotators: frozen, integer-coded, columnar, sorted by item.
 
     Build it with :func:`dissensus.read_annotations`, :meth:`from_arrays` or :meth:`from_counts`.
+
+    Attributes
+    ----------
+    item
+        (labels,): code of the item of each label.
+    annotator
+        (labels,): code of the annotator of each label.
+    label
+        (labels,): code of the class of each label.
+    item_vocabulary
+        Item ids by code.
+    annotator_vocabulary
+        Annotator ids by code.
+    class_vocabulary
+        Class names by code.
+    item_table
+        What is known about items, one row each in the order of the codes; None without.
+    annotator_table
+        The same of annotators.
+    gold
+        (items,): code of the right class, −1 where it is not known; None without gold.
+    anonymous
+        Whether the source named no annotators (class counts).
+    frame_kind
+        The kind of data frame that results come in.
+    notes
+        What the reader found worth a word.
+    label_type
+        What kind of answer a label is: nominal, ordinal, numeric, multi or pairwise.
+    columns_read
+        By role (item, annotator, label), the name of the column that was read.
     """
 
     item: Codes  # (labels,) code of the item of each label row
@@ -126,6 +157,34 @@ class Annotations:
         tables (Arrow, a data frame, or columns by name) whose first column holds the ids; items that nobody
         labelled join the vocabulary.
         ``place`` says where a row stands in the source, for the error that names it.
+
+        Parameters
+        ----------
+        item
+            Item id of each label.
+        annotator
+            Annotator id of each label.
+        label
+            Class of each label.
+        classes
+            The class set in its order; without it, the classes that occur, sorted.
+        items
+            Side table of items; its first column holds the ids.
+        annotators
+            Side table of annotators.
+        gold
+            Side table of reference labels: item, label.
+        duplicates
+            When an annotator labels an item more than once: ``"keep"`` all, the ``"first"``, the
+            ``"last"``, or ``"error"``.
+        frame_kind
+            The kind of data frame that results come in: ``"pandas"``, ``"polars"`` or ``"pyarrow"``.
+        place
+            A function that says where a row stands in its source, for messages.
+        notes
+            Remarks to carry along.
+        label_type
+            What kind of answer a label is.
         """
         if duplicates not in DUPLICATE_POLICIES:
             raise bad_parameter("Annotations", "duplicates", f"one of {DUPLICATE_POLICIES}", duplicates)
@@ -164,6 +223,21 @@ class Annotations:
 
         Every label is its own (item, annotator) pair; models that need annotators refuse such data. Classes
         keep the order of the columns.
+
+        Parameters
+        ----------
+        counts
+            (items, classes): how often each class was given to each item.
+        items
+            Item ids; without them, numbers from 0.
+        classes
+            Class names; without them, numbers from 0.
+        frame_kind
+            The kind of data frame that results come in.
+        place
+            A function that says where a row stands in its source, for messages.
+        notes
+            Remarks to carry along.
         """
         table = checked_counts(counts, place)
         M, P = table.shape
@@ -202,6 +276,19 @@ class Annotations:
 
         ``new_classes``: whether a gold label that no annotator gave joins the classes or is an error.
         ``places`` (by "items", "annotators", "gold") say where a row stands in its source.
+
+        Parameters
+        ----------
+        items
+            Side table of items; its first column holds the ids.
+        annotators
+            Side table of annotators.
+        gold
+            Side table of reference labels: item, label.
+        new_classes
+            Whether a gold label that no annotator gave joins the classes, or is an error.
+        places
+            By table, a function that says where a row stands in its source.
         """
         place = {"items": _place_in("item"), "annotators": _place_in("annotator"), "gold": _place_in("gold")}
         place |= places or {}
@@ -262,7 +349,13 @@ class Annotations:
         )
 
     def with_label_type(self, label_type: LabelType) -> Self:
-        """The same labels as another kind of answer: nominal, ordinal, numeric, multi or pairwise."""
+        """The same labels as another kind of answer: nominal, ordinal, numeric, multi or pairwise.
+
+        Parameters
+        ----------
+        label_type
+            ``"nominal"``, ``"ordinal"``, ``"numeric"``, ``"multi"`` or ``"pairwise"``.
+        """
         check_label_type("with_label_type", label_type)
         same = replace(self, label_type=label_type)
         refuse_wrong_kind(same)
@@ -380,17 +473,37 @@ class Annotations:
         return vars(self).get("_origin")
 
     def with_origin(self, origin: Origin | None, item_pointers: NDArray[np.int64]) -> Self:
-        """The same labels, known to lie there; where each item's rows begin spares the counting."""
+        """The same labels, known to lie there; where each item's rows begin spares the counting.
+
+        Parameters
+        ----------
+        origin
+            Where the labels can be opened again; None forgets it.
+        item_pointers
+            (items + 1,): where each item's labels begin.
+        """
         same = replace(self)
         vars(same).update(item_pointers=item_pointers, _origin=origin)
         return same
 
     def item_column(self, name: str) -> NDArray[Any]:
-        """A column of the item table, one value an item."""
+        """A column of the item table, one value an item.
+
+        Parameters
+        ----------
+        name
+            A column of the item table.
+        """
         return column_of(self.item_table, name, "item")
 
     def annotator_column(self, name: str) -> NDArray[Any]:
-        """A column of the annotator table, one value an annotator."""
+        """A column of the annotator table, one value an annotator.
+
+        Parameters
+        ----------
+        name
+            A column of the annotator table.
+        """
         return column_of(self.annotator_table, name, "annotator")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -455,7 +568,13 @@ class Annotations:
         return self.take_items(np.atleast_1d(codes))
 
     def take_items(self, codes: NDArray[Any]) -> Self:
-        """The labels of the given items, in the order given; other vocabularies stay."""
+        """The labels of the given items, in the order given; other vocabularies stay.
+
+        Parameters
+        ----------
+        codes
+            Codes of the items to keep, in the new order.
+        """
         codes = np.asarray(codes, dtype=np.int64)
         starts, stops = self.item_pointers[codes], self.item_pointers[codes + 1]
         lengths = stops - starts
@@ -474,7 +593,13 @@ class Annotations:
         )
 
     def take_rows(self, mask: NDArray[np.bool_]) -> Self:
-        """Some of the label rows; every vocabulary and side table stays."""
+        """Some of the label rows; every vocabulary and side table stays.
+
+        Parameters
+        ----------
+        mask
+            (labels,): which label rows to keep.
+        """
         return replace(
             self, item=self.item[mask], annotator=self.annotator[mask], label=self.label[mask], notes=()
         )
@@ -483,6 +608,13 @@ class Annotations:
         """Hide a share of the (item, annotator) pairs, with every label of a hidden pair.
 
         Returns (kept, hidden); both keep the vocabularies.
+
+        Parameters
+        ----------
+        test_size
+            Share of the (item, annotator) pairs that is hidden.
+        seed
+            Seed of all that is random. The same seed gives the same bits.
         """
         if not 0 < test_size < 1:
             raise bad_parameter("split_labels", "test_size", "a float > 0 and < 1", test_size)
@@ -501,6 +633,15 @@ class Annotations:
         """Parts by item: those of the item table's ``column``, or seeded parts of the given shares.
 
         Items whose ``column`` is blank belong to no part, nor do those left over by shares below 1 in sum.
+
+        Parameters
+        ----------
+        shares
+            Name and share of each part, such as ``{"train": 0.8, "test": 0.2}``; None takes the column.
+        seed
+            Seed of all that is random. The same seed gives the same bits.
+        column
+            The column of the item table that names the parts.
         """
         if shares is None:
             names = self.item_column(column)

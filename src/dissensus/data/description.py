@@ -168,7 +168,13 @@ class Description:
 
 
 def describe(annotations: Annotations) -> Description:
-    """Count what is in a set of labels."""
+    """Count what is in a set of labels.
+
+    Parameters
+    ----------
+    annotations
+        The labels to describe.
+    """
     per_item = np.diff(annotations.item_pointers)
     known = not annotations.anonymous
     n_repeated, n_differing = repeated_pairs(annotations)

@@ -70,14 +70,37 @@ def simulate(
     pairs: Annotations | None = None,
     seed: int = 0,
 ) -> Simulation:
-    """Labels from the generative process.
+    """Labels from the paper's generative process, and the truth behind them.
 
-    Every item gets ``labels_per_item`` different annotators, drawn evenly or, with ``load="long-tail"``, in
-    proportion to log-normal weights, so that a few annotators give most of the labels. ``alpha``, ``gamma``
-    and ``tau`` are numbers, or lists with one for every class, item cluster and annotator cluster.
-
-    ``pairs`` gives the set A of who labels what: the items, annotators and pairs of these annotations (real
-    ones, say) are kept, each label is drawn anew, and what else decides A must be left out.
+    Parameters
+    ----------
+    n_items
+        How many items there are.
+    n_annotators
+        How many annotators there are.
+    n_classes
+        How many classes there are.
+    n_item_clusters
+        Clusters of items (K).
+    n_annotator_clusters
+        Clusters of annotators (L).
+    labels_per_item
+        Different annotators who label each item.
+    load
+        ``"even"``, or ``"long-tail"``: a few annotators give most of the labels, in proportion to
+        log-normal weights.
+    alpha
+        Dirichlet parameter of the answers of each pair of clusters: a number, or a list with one for each
+        class.
+    gamma
+        The same of the sizes of the item clusters.
+    tau
+        The same of the sizes of the annotator clusters.
+    pairs
+        Annotations whose items, annotators and pairs are kept while each label is drawn anew; what else
+        decides who labels what must then be left out.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
     """
     _check(locals())
     rng = np.random.default_rng(seed)

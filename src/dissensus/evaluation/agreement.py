@@ -79,6 +79,18 @@ def krippendorff_alpha(
     is the other distance of sets). Items with one label are left out. NaN where all labels that can be paired
     are of one class, or none can be paired: chance then leaves nothing to explain.
     Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability".
+
+    Parameters
+    ----------
+    item
+        Annotations, a data frame of labels, an (items, classes) table of counts, or the item code of each
+        label.
+    label
+        Class code of each label, where ``item`` has item codes.
+    n_classes
+        How many classes there are, where codes alone do not tell.
+    level
+        How far apart two classes are: see above.
     """
     if level not in (None, *get_args(Level)):
         raise bad_parameter("krippendorff_alpha", "level", f"one of {get_args(Level)}", level)
@@ -107,6 +119,16 @@ def fleiss_kappa(
     generalisation (Handbook of Inter-Rater Reliability, 2014): observed agreement is the mean over items
     with two labels or more, chance comes from the mean of the items' class shares. NaN where chance
     agreement is full or no item has two labels.
+
+    Parameters
+    ----------
+    item
+        Annotations, a data frame of labels, an (items, classes) table of counts, or the item code of each
+        label.
+    label
+        Class code of each label, where ``item`` has item codes.
+    n_classes
+        How many classes there are, where codes alone do not tell.
     """
     item = labels_of(item, label)
     agreement, n_paired, shares, n_labelled = 0.0, 0, 0.0, 0

@@ -52,7 +52,19 @@ def right_rows(annotations: Annotations, chances: Array, items: NDArray[np.intp]
 
 
 def gold_accuracy(model: Any, annotations: Annotations, *, folds: int = FOLDS, seed: int = 0) -> GoldAccuracy:
-    """Plain and cross-fitted accuracy of a model with these settings (the one given is left alone)."""
+    """Plain and cross-fitted accuracy of a model with these settings (the one given is left alone).
+
+    Parameters
+    ----------
+    model
+        A model that looks for one true class; its settings are used, it is not changed.
+    annotations
+        Labels with gold.
+    folds
+        Parts of the gold labels, each of which is left out once.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    """
     items = judged_items(annotations)
     plain = with_settings(model, {}).fit(annotations).label_distributions_
     crossed = cross_fitted(model, annotations, folds=folds, seed=seed)

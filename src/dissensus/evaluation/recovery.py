@@ -249,7 +249,31 @@ def attempt(setup: Setup, planned: PlannedFit) -> tuple[Array, float]:
 
 @dataclass(frozen=True)
 class Recovery:
-    """How close every model came with every number of labels, beside the counts and the floor."""
+    """How close every model came with every number of labels, beside the counts and the floor.
+
+    Attributes
+    ----------
+    results
+        Every model of every group, in the order given.
+    counts
+        The same of plain counts, for every number of labels shown.
+    floor
+        The KL that remains because reserved labels are few.
+    pool
+        Pairs of each item that may be shown.
+    n_items
+        Items that take part.
+    n_left_out
+        Items that have too few labels.
+    n_reserved
+        Reserved labels for each item, on average.
+    n_draws
+        How often labels to show were drawn.
+    resamples
+        Resamples of items and draws behind the intervals.
+    min_reserved
+        The fewest labels that are reserved of an item.
+    """
 
     results: tuple[Recovered, ...]  # every model of every group, in the order given
     counts: tuple[CountsPoint, ...]  # R = 1 … pool
@@ -279,14 +303,32 @@ class Recovery:
         return told
 
     def best(self, name: str, labels_shown: int) -> Recovered:
-        """Of a group, the model with the lowest mean KL: chosen in hindsight, like the counts' smoothing."""
+        """Of a group, the model with the lowest mean KL: chosen in hindsight, like the counts' smoothing.
+
+        Parameters
+        ----------
+        name
+            A group that was asked for.
+        labels_shown
+            A number of labels that was shown (R).
+        """
         group = [one for one in self.results if (one.name, one.labels_shown) == (name, labels_shown)]
         if not group:
             raise DataError(f"{name!r} was not shown {labels_shown} labels; recover did {self._done()}")
         return min(group, key=lambda one: one.kl.value)
 
     def difference(self, first: str, second: str, labels_shown: int) -> Interval:
-        """KL of ``first`` minus KL of ``second`` (groups, or "counts"), on the same resamples."""
+        """KL of ``first`` minus KL of ``second`` (groups, or "counts"), on the same resamples.
+
+        Parameters
+        ----------
+        first
+            A group, or ``"counts"``.
+        second
+            Another.
+        labels_shown
+            A number of labels that was shown (R).
+        """
         return self.resamples.interval(self._rows(first, labels_shown) - self._rows(second, labels_shown))
 
     def _rows(self, name: str, labels_shown: int) -> Array:
@@ -318,7 +360,13 @@ class Recovery:
         ]
 
     def to_frame(self, every: bool = False) -> Any:
-        """The same as a pandas data frame."""
+        """The same as a pandas data frame.
+
+        Parameters
+        ----------
+        every
+            Whether every model has a row, or the best of each group.
+        """
         import pandas as pd
 
         return pd.DataFrame(self.rows(every))
@@ -389,6 +437,8 @@ def recover(
         Resamples of items and draws behind the 95 % intervals.
     n_jobs, executor, progress, seed
         As in :func:`dissensus.select`; the result is the same for any number of jobs.
+    annotations
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     """
     known = as_annotations(annotations)
     least_pool = None if labels_shown is None or pool is not None else max(labels_shown, default=1)

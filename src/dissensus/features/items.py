@@ -29,7 +29,15 @@ DENSE_BYTES = 4_000_000_000  # a sparse matrix may become at most
 
 
 def with_features(annotations: Annotations, features: Any) -> Annotations:
-    """The annotations with features in their item table; one row an item, in the order of ``items``."""
+    """The annotations with features in their item table; one row an item, in the order of ``items``.
+
+    Parameters
+    ----------
+    annotations
+        The labels.
+    features
+        (items, features), in the order of ``annotations.items``.
+    """
     rows = check_features(features, annotations.n_items)
     column = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
     table = annotations.item_table
@@ -41,7 +49,15 @@ def with_features(annotations: Annotations, features: Any) -> Annotations:
 
 
 def embed_items(annotations: Annotations, text_column: str = TEXT, **settings: Any) -> Annotations:
-    """The annotations with features made from a text column; ``settings`` are those of :func:`embed`."""
+    """The annotations with features made from a text column; ``settings`` are those of :func:`embed`.
+
+    Parameters
+    ----------
+    annotations
+        Labels with an item table.
+    text_column
+        The column of the item table that holds the texts.
+    """
     texts = annotations.item_column(text_column)
     missing = [str(item) for item, text in zip(annotations.items, texts, strict=True) if text is None]
     if missing:
@@ -80,6 +96,13 @@ def read_features(path: str | Path, items: Any = None) -> Features:
     With ``items`` (ids, or Annotations) the rows are put in that order. A Parquet file, and an ``.npz``
     with the arrays ``item`` and ``features``, say which row is whose; a ``.npy`` must be in order already.
     Parquet: a first column of ids, then either one list column or one column a feature.
+
+    Parameters
+    ----------
+    path
+        The file.
+    items
+        Ids, or Annotations, in whose order the rows are put.
     """
     file = Path(path)
     if not file.is_file():

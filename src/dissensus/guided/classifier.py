@@ -37,19 +37,32 @@ PRIOR_LABELS: Array = np.exp2(np.arange(9.0))  # S tried: 1, 2, 4, …, 256 labe
 class GuidedClassifier(Savable):
     """A learner whose training labels are refined, and whose predictions are projected, by a guide.
 
-    ``guide`` is a model of this library (None: DirichletRegression(), which reads the features too);
-    ``refine="none", project="none"`` asks for none and is the learner on raw labels. ``learner`` is anything
-    that :mod:`dissensus.guided.adapters` can adapt (None: SoftmaxRegression()).
-    ``refine`` and ``project`` are "none", "hard" (the most likely cluster) or "soft" (averaged over the
-    clusters); a guide without item clusters refines by its own distributions either way and cannot project.
-    ``annotator_sum`` puts the sum over annotators of the projection "inside" the likelihood of a label or
-    "outside", as the paper prints it. ``prior_labels`` is S, the labels a prediction stands for; None
-    chooses it on dev, or, where none is given, by running the workflow once without a tenth of the items,
-    drawn by ``seed``. Guide and learner have seeds of their own.
+    ``refine="none", project="none"`` is the learner on raw labels. A guide without item clusters refines by
+    its own distributions either way and cannot project. Guide and learner have seeds of their own.
 
-    X has one row an item, features (sparse ones too) or texts, in the order of ``y.items``; a pandas frame
-    whose index names the items is put in their order. y is :class:`Annotations`, a file or a frame of labels
-    by annotators, or one label an item.
+    X has one row for each item, features (sparse ones too) or texts, in the order of ``y.items``; a pandas
+    frame whose index names the items is put in their order. y is :class:`Annotations`, a file or a frame of
+    labels by annotators, or one label for each item.
+
+    Parameters
+    ----------
+    guide
+        A model of this library; None is DirichletRegression(), which reads the features too.
+    learner
+        Anything that :mod:`dissensus.guided.adapters` can adapt; None is SoftmaxRegression().
+    refine
+        How training labels are refined: ``"none"``, ``"hard"`` (the most likely cluster) or ``"soft"``
+        (averaged over the clusters).
+    project
+        How predictions are projected onto the clusters: ``"none"``, ``"hard"`` or ``"soft"``.
+    annotator_sum
+        Where the projection sums over annotators: ``"inside"`` the likelihood of a label, or
+        ``"outside"``, as the paper prints it.
+    prior_labels
+        How many labels a prediction stands for (S). None chooses it on dev or, where none is given, by
+        running the workflow once without a tenth of the items.
+    seed
+        Draws that tenth.
     """
 
     _rules = {
@@ -97,7 +110,17 @@ class GuidedClassifier(Savable):
     # ---- fitting --------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, dev: tuple[Any, Any] | None = None) -> Self:
-        """Refine, and fit the learner; ``dev`` is a pair (X, y) to choose settings on."""
+        """Refine, and fit the learner; ``dev`` is a pair (X, y) to choose settings on.
+
+        Parameters
+        ----------
+        X
+            Features or texts, one row for each item.
+        y
+            Labels of the same items.
+        dev
+            A pair (X, y) of other items to choose on; None takes none, or a part of these.
+        """
         self.check_params()
         X, y = matched(X, y)
         held = None if dev is None else _shares_of_dev(dev, y.class_vocabulary)
@@ -223,27 +246,59 @@ class GuidedClassifier(Savable):
         return self.class_vocabulary_.ids
 
     def label_distributions(self, X: Any) -> Array:
-        """(items, classes): the label distribution predicted for each row of X."""
+        """(items, classes): the label distribution predicted for each row of X.
+
+        Parameters
+        ----------
+        X
+            Features or texts, one row for each item.
+        """
         raw = self._raw(X)
         return raw if self._projection is None else self._projection(raw)
 
     def predict_proba(self, X: Any) -> Array:
-        """The same as :meth:`label_distributions`, under the name that scikit-learn asks for."""
+        """The same as :meth:`label_distributions`, under the name that scikit-learn asks for.
+
+        Parameters
+        ----------
+        X
+            Features or texts, one row for each item.
+        """
         return self.label_distributions(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """One class an item: the most probable one (the first in class order where several are)."""
+        """One class an item: the most probable one (the first in class order where several are).
+
+        Parameters
+        ----------
+        X
+            Features or texts, one row for each item.
+        """
         best: NDArray[Any] = self.classes_[self.label_distributions(X).argmax(axis=1)]
         return best
 
     def score(self, X: Any, y: Any) -> float:
-        """−KL(labels' shares ‖ prediction), the mean over the items that have labels: higher is better."""
+        """−KL(labels' shares ‖ prediction), the mean over the items that have labels: higher is better.
+
+        Parameters
+        ----------
+        X
+            Features or texts, one row for each item.
+        y
+            Labels of the same items.
+        """
         self._check_fitted()
         X, shares = _shares_of_dev((X, y), self.class_vocabulary_, "X", "y")
         return -kl(shares, self.label_distributions(X))
 
     def cluster_posteriors(self, X: Any) -> Array:
-        """(items, K): P(cluster | prediction), by which predictions are projected."""
+        """(items, K): P(cluster | prediction), by which predictions are projected.
+
+        Parameters
+        ----------
+        X
+            Features or texts, one row for each item.
+        """
         self._check_fitted()
         if self._projection is None:
             raise ParameterError("this GuidedClassifier was not fitted to project; set project and fit")

@@ -17,7 +17,13 @@ from dissensus.models.base import Model
 
 
 def load(path: str | Path) -> Any:
-    """Read a model, a learner or a GuidedClassifier that its ``save`` wrote; nothing in the file is run."""
+    """Read a model, a learner or a GuidedClassifier that its ``save`` wrote; nothing in the file is run.
+
+    Parameters
+    ----------
+    path
+        The file that ``save`` wrote.
+    """
     header, arrays = read_whole(path)
     with refusing_damage(path):
         return unpack(estimator_class(header["class"]), header, arrays)

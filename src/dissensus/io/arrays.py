@@ -219,12 +219,24 @@ class Savable(Params):
     _drawn: ClassVar[tuple[str, ...]] = ()
 
     def save(self, path: str | Path) -> None:
-        """Write what is fitted to one safetensors file, which ``dissensus.load`` reads (no pickle)."""
+        """Write what is fitted to one safetensors file, which ``dissensus.load`` reads (no pickle).
+
+        Parameters
+        ----------
+        path
+            The file to write; ``dissensus.load`` reads it.
+        """
         self._check_fitted()
         write_arrays(path, *pack(self))
 
     def save_apart(self, path: Path) -> None:
-        """The same with draws, where there are any, in ``draws.safetensors`` beside it."""
+        """The same with draws, where there are any, in ``draws.safetensors`` beside it.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
         self._check_fitted()
         header, arrays = pack(self)
         drawn = {name: arrays.pop(name) for name in self._drawn}

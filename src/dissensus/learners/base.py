@@ -30,7 +30,17 @@ class Learner(Savable):
     n_classes_: int
 
     def fit(self, X: Any, distributions: Any, dev: Dev | None = None) -> Self:
-        """Learn from one label distribution an item; ``dev`` is a pair (X, distributions) to choose on."""
+        """Learn from one label distribution an item; ``dev`` is a pair (X, distributions) to choose on.
+
+        Parameters
+        ----------
+        X
+            Features or texts, one row for each item.
+        distributions
+            (items, classes): the distributions to learn.
+        dev
+            A pair (X, distributions) of other items to choose on; None takes none, or a part of these.
+        """
         self.check_params()
         targets = check_distributions(distributions, "distributions")
         inputs = self._inputs(X)
@@ -42,12 +52,26 @@ class Learner(Savable):
         return self
 
     def label_distributions(self, X: Any) -> Array:
-        """(items, classes): the distribution predicted for each row of X."""
+        """(items, classes): the distribution predicted for each row of X.
+
+        Parameters
+        ----------
+        X
+            Features or texts, one row for each item.
+        """
         self._check_fitted()
         return self._predict(self._inputs(X))
 
     def score(self, X: Any, distributions: Any) -> float:
-        """−KL(distributions ‖ predictions): higher is better, as scikit-learn expects of a score."""
+        """−KL(distributions ‖ predictions): higher is better, as scikit-learn expects of a score.
+
+        Parameters
+        ----------
+        X
+            Features or texts, one row for each item.
+        distributions
+            (items, classes): the distributions to compare with.
+        """
         return -kl(distributions, self.label_distributions(X))
 
     # ---- what a learner file fills in ---------------------------------------------------------------

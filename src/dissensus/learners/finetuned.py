@@ -25,9 +25,38 @@ PREDICT_BATCH = 64
 
 
 class FineTunedEncoder(Learner):
-    """A sentence encoder fine-tuned end to end on label distributions, with the best epoch on dev.
+    """A sentence encoder fine-tuned end to end on label distributions; the best epoch on dev is kept.
 
-    ``model`` as in :func:`dissensus.embed`. Without a dev part, a seeded tenth of the items serves as one.
+    Without a dev part, a seeded tenth of the items serves as one.
+
+    Parameters
+    ----------
+    model
+        The encoder to begin with, as in :func:`dissensus.embed`.
+    epochs
+        Passes over the texts, at most.
+    patience
+        Training ends after so many epochs without a better one on dev; None makes all epochs.
+    batch_size
+        Texts in a batch.
+    learning_rate
+        Step size for the encoder.
+    head_rate
+        Step size for the layer on top of it.
+    weight_decay
+        Weight decay of the optimiser.
+    max_tokens
+        Tokens of a text that are read.
+    device
+        Where PyTorch computes, such as ``"cpu"`` or ``"cuda"``; None takes a graphics card where there is
+        one.
+    n_threads
+        Threads of PyTorch; None leaves its own number. The same seed and number of threads give the same
+        result.
+    progress
+        True or False, a function that is told (what, share done), or None: a bar on a terminal.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
     """
 
     _rules = {

@@ -57,8 +57,23 @@ def minimise(X: Array, targets: Array, penalty: float, start: Array, max_iter: i
 class SoftmaxRegression(Learner):
     """L2-regularised softmax regression on label distributions.
 
-    X is an (items, features) array, or texts, which are then embedded (with ``embedding``, as in
-    :func:`dissensus.embed`). ``l2=None`` chooses it, by ``cv`` folds where there is no dev part.
+    X is an (items, features) array, or texts, which are then embedded.
+
+    Parameters
+    ----------
+    l2
+        Weight of the L2 penalty; None chooses it on dev, or by ``cv`` folds where there is no dev part.
+    cv
+        Folds by which ``l2`` is chosen.
+    max_iter
+        The most iterations.
+    tol
+        The fit stops when the gradient is at most this large.
+    embedding
+        The sentence encoder for items that have a text and no features: a name or a path, as in
+        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
     """
 
     _rules = {

@@ -131,10 +131,42 @@ def _padded(rows: list[list[int]]) -> Tensor:
 class TextCNN(Learner):
     """Three convolution and max-pool layers on word vectors (the paper's PD).
 
-    ``glove`` is the path of a GloVe text file; without one, word vectors are learned from scratch.
-    ``dimension`` is the length of a word vector (None: that of the file, or 100 without one). Where no dev
-    part is given, a seeded tenth of the items serves as one. ``patience`` ends training after so many epochs
-    without a better one.
+    Where no dev part is given, a seeded tenth of the items serves as one.
+
+    Parameters
+    ----------
+    lexicon_size
+        The most frequent words that are known.
+    dimension
+        Length of a word vector; None: that of the GloVe file, or 100 without one.
+    max_words
+        Words of a text that are read.
+    filters
+        Filters of each convolution.
+    width
+        Words that a filter sees at once.
+    pool
+        Positions that are pooled into one.
+    dropout
+        Share of the last layer that is dropped at random in training.
+    epochs
+        Passes over the texts, at most.
+    patience
+        Training ends after so many epochs without a better one on dev; None makes all epochs.
+    batch_size
+        Texts in a batch.
+    learning_rate
+        Step size of the optimiser.
+    glove
+        Path of a GloVe text file; without one, word vectors are learned from scratch.
+    device
+        Where PyTorch computes, such as ``"cpu"`` or ``"cuda"``; None takes a graphics card where there is
+        one.
+    n_threads
+        Threads of PyTorch; None leaves its own number. The same seed and number of threads give the same
+        result.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
     """
 
     _rules = {

@@ -85,7 +85,13 @@ class Model(Savable):
     # ---- fitting --------------------------------------------------------------------------------------
 
     def fit(self, annotations: Any) -> Self:
-        """Learn from annotations (or a data frame with item, annotator and label columns)."""
+        """Learn from annotations (or a data frame with item, annotator and label columns).
+
+        Parameters
+        ----------
+        annotations
+            Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
+        """
         return self._run_fit(annotations)
 
     def _run_fit(self, annotations: Any, **given: Any) -> Self:
@@ -161,7 +167,13 @@ class Model(Savable):
         self.label_type_ = annotations.label_type
 
     def transform(self, new: Any) -> Self:
-        """The fitted model over ``new``'s items and annotators: parameters kept, this model untouched."""
+        """The fitted model over ``new``'s items and annotators: parameters kept, this model untouched.
+
+        Parameters
+        ----------
+        new
+            Labels of other items, or by other annotators.
+        """
         self._check_fitted()
         known = as_annotations(new)
         self._check_annotators(known)
@@ -255,6 +267,13 @@ class Model(Savable):
         """P(label | item, annotator), one row a pair; without annotators, P(label | item).
 
         Ids are the user's own. Items and annotators never seen get the population's expectation.
+
+        Parameters
+        ----------
+        items
+            Item ids.
+        annotators
+            Annotator ids, one for each item id; None gives P(label | item).
         """
         self._check_fitted()
         item = _codes_of(items, self.item_vocabulary_)
@@ -280,15 +299,35 @@ class Model(Savable):
         return self._item_distributions(item)
 
     def score(self, hidden: Any) -> float:
-        """Mean log P(label | item, annotator) over the labels of ``hidden``."""
+        """Mean log P(label | item, annotator) over the labels of ``hidden``.
+
+        Parameters
+        ----------
+        hidden
+            Labels that were not learned from.
+        """
         return float(self.log_chances(hidden).mean())
 
     def score_items(self, hidden: Any) -> float:
-        """Mean log P(label | item) over the labels of ``hidden``."""
+        """Mean log P(label | item) over the labels of ``hidden``.
+
+        Parameters
+        ----------
+        hidden
+            Labels that were not learned from.
+        """
         return float(self.log_chances(hidden, annotators=False).mean())
 
     def log_chances(self, hidden: Any, annotators: bool = True) -> Array:
-        """log P(label | item, annotator) of every label of ``hidden``, or log P(label | item)."""
+        """log P(label | item, annotator) of every label of ``hidden``, or log P(label | item).
+
+        Parameters
+        ----------
+        hidden
+            Labels that were not learned from.
+        annotators
+            Whether the annotator is known; otherwise P(label | item).
+        """
         known, item, annotator = self._codes_of_hidden(hidden)
         known = self._in_own_classes(known)
         logs = np.empty(known.n_labels)
@@ -323,6 +362,13 @@ class Model(Savable):
         A fitted distribution says nothing of its own error. Approximately, the population's answer about item
         m is a Dirichlet around it, worth the item's n_m labels and those that the crowd's shares are worth
         without them. A model with draws of its posterior reads its intervals off the draws instead.
+
+        Parameters
+        ----------
+        interval
+            Size of the credible interval, 0.9 for 90 %.
+        items
+            Which items, as a slice.
         """
         from scipy.special import betainc, betaincinv
 
@@ -347,6 +393,11 @@ class Model(Savable):
         told otherwise, for each share), ``sure``
         (the probability that the label is the most common answer) and ``worth`` (so many labels of the
         population would tell as much); ``intervals_are`` says whether they are sampled or approximate.
+
+        Parameters
+        ----------
+        interval
+            Size of the credible intervals; None is 0.9.
         """
         self._check_fitted()
         rule = real(0.0, 1.0, open_low=True)
@@ -356,7 +407,15 @@ class Model(Savable):
         return make_frame(columns | {"item": self.items_}, self.frame_kind_)
 
     def label_pieces(self, interval: float | None = None, size: int = PIECE) -> Iterator[dict[str, Any]]:
-        """The columns of refined labels, some items at a time; ids stay in Arrow's hands."""
+        """The columns of refined labels, some items at a time; ids stay in Arrow's hands.
+
+        Parameters
+        ----------
+        interval
+            Size of the credible intervals; None is 0.9.
+        size
+            Items in a piece.
+        """
         from dissensus.io.labels_file import label_columns, scale_columns
 
         ids = self.item_vocabulary_.arrow
@@ -387,6 +446,11 @@ class Model(Savable):
 
         ``annotator_load``, the labels that each annotator gave, is asked for by models that weigh annotators
         by it and do not keep it; without it each annotator counts alike.
+
+        Parameters
+        ----------
+        annotator_load
+            (annotators,): labels that each annotator gave.
         """
         del annotator_load
         self._check_fitted()

@@ -192,8 +192,18 @@ def log_posterior(pairs: Pairs, ways: Ways) -> float:
 class BradleyTerry(Model):
     """Scores and ranks of things compared in pairs; annotators differ in reliability, leaning and ties.
 
-    ``position`` lets annotators lean to the left or right (give False where sides mean nothing),
-    ``pair_effects`` lets a pair be unlike what its two scores say.
+    Parameters
+    ----------
+    position
+        Whether annotators may lean to the left or right; give False where sides mean nothing.
+    pair_effects
+        Whether a pair may be unlike what its two scores say.
+    max_iter
+        The most iterations.
+    tol
+        The fit stops when the objective per label changes by at most this much (nats).
+    seed
+        Seed of all that is random. The same seed gives the same bits.
     """
 
     _rules = {
@@ -239,7 +249,15 @@ class BradleyTerry(Model):
         return self.thing_vocabulary_.ids
 
     def fit_predict(self, annotations: Any, true_labels: Any = None) -> Any:
-        """Fit, and give the scores keyed by thing, the best first."""
+        """Fit, and give the scores keyed by thing, the best first.
+
+        Parameters
+        ----------
+        annotations
+            Comparisons, or a frame with two columns of things and one of winners.
+        true_labels
+            Not used: comparisons have no true class.
+        """
         self._fit_with(annotations, true_labels)
         order = np.argsort(-self.scores_, kind="stable")
         return by_id({"item": self.things_[order]}, self.scores_[order], "score", {}, self.frame_kind_)
@@ -311,7 +329,13 @@ class BradleyTerry(Model):
         return np.asarray(self.scores_ + normal @ root.T)
 
     def ranking(self, interval: float = 0.95) -> dict[str, Any]:
-        """Things from the highest to the lowest: score and rank with their intervals, answers about each."""
+        """Things from the highest to the lowest: score and rank with their intervals, answers about each.
+
+        Parameters
+        ----------
+        interval
+            Size of the intervals.
+        """
         draws = self.score_draws()
         draws = draws - draws.mean(axis=1, keepdims=True)
         centred = self.scores_ - self.scores_.mean()
@@ -336,7 +360,13 @@ class BradleyTerry(Model):
         yield self.ranking(interval or 0.95)
 
     def to_frame(self, interval: float | None = None) -> Any:
-        """The ranking, one row a thing, best first."""
+        """The ranking, one row a thing, best first.
+
+        Parameters
+        ----------
+        interval
+            Size of the intervals; None is 0.95.
+        """
         self._check_fitted()
         columns = self.ranking(interval or 0.95)
         order = np.argsort(-self.scores_, kind="stable")

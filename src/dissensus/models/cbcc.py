@@ -91,7 +91,32 @@ def _log_beta(a: Array) -> Array:
 
 
 class CBCC(ConfusionModel):
-    """Communities of annotators, each annotator's matrix scattered around its community's."""
+    """Communities of annotators; each annotator's confusion matrix scatters around that of its community.
+
+    Parameters
+    ----------
+    n_annotator_clusters
+        How many communities there are at most.
+    concentration
+        Mean of the exponential prior on each pseudo-count of a community's matrix; larger lets members be
+        more alike.
+    estimate
+        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
+        one, or ``"population"``, the share of a population that would answer each class.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    max_iter
+        The most iterations.
+    tol
+        The fit stops when the objective per label changes by at most this much (nats).
+    n_restarts
+        How many fits from random starts there are; the best one is kept.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
+    """
 
     _rules = {
         "n_annotator_clusters": integer(1),

@@ -263,7 +263,13 @@ def checked_prior(model: Model, item_prior: Any, annotations: Annotations) -> Ar
 
 
 def gold_prior(annotations: Annotations) -> Array:
-    """(items, classes): an item prior that knows the class of every item with gold, and nothing else."""
+    """(items, classes): an item prior that knows the class of every item with gold, and nothing else.
+
+    Parameters
+    ----------
+    annotations
+        Labels with gold.
+    """
     prior = np.ones((annotations.n_items, annotations.n_classes))
     if annotations.gold is not None:
         known = np.flatnonzero(annotations.gold >= 0)
@@ -336,6 +342,13 @@ class ConfusionModel(Model):
 
         A row with all its weight on one class is a gold label (see :func:`gold_prior`); a row of equal
         numbers says nothing.
+
+        Parameters
+        ----------
+        annotations
+            Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
+        item_prior
+            (items, classes): what is known beforehand, as by :func:`dissensus.gold_prior`.
         """
         return self._run_fit(annotations, item_prior=item_prior)
 

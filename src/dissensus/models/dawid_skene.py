@@ -45,9 +45,25 @@ class Skills:
 
 
 class DawidSkene(ConfusionModel):
-    """Every annotator its own confusion matrix, shrunk toward the crowd's.
+    """Every annotator has a confusion matrix, drawn towards that of the crowd.
 
-    ``smoothing`` is in pseudo-labels per row (0: maximum likelihood).
+    Parameters
+    ----------
+    smoothing
+        How many labels the crowd's matrix is worth in each row of an annotator's; 0 is maximum
+        likelihood, as published in 1979.
+    estimate
+        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
+        one, or ``"population"``, the share of a population that would answer each class.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    max_iter
+        The most iterations.
+    tol
+        The fit stops when the objective per label changes by at most this much (nats).
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {
@@ -123,7 +139,25 @@ class DawidSkene(ConfusionModel):
 
 
 class OneCoin(DawidSkene):
-    """Every annotator one chance of being right, shrunk toward the crowd's."""
+    """Every annotator has one chance of being right, whatever the class, drawn towards that of the crowd.
+
+    Parameters
+    ----------
+    smoothing
+        How many labels the crowd's chance is worth; 0 is maximum likelihood.
+    estimate
+        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
+        one, or ``"population"``, the share of a population that would answer each class.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    max_iter
+        The most iterations.
+    tol
+        The fit stops when the objective per label changes by at most this much (nats).
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
+    """
 
     def _anchor(self, counts: Array) -> Array:
         """(2,): the crowd's share of right and of wrong answers under the majority vote."""

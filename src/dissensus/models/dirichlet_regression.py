@@ -136,9 +136,21 @@ class Choice:
 class DirichletRegression(Model):
     """Label distributions from features and labels together: Dirichlet scatter around a softmax regression.
 
-    ``l2`` is the weight of the regression's L2 penalty and ``concentration`` S, the number of labels that
-    the features are worth; None learns them from the labels, over ``folds`` folds of the items. Items carry
-    features (:func:`dissensus.with_features`) or a text, embedded with ``embedding``.
+    Items carry features (:func:`dissensus.with_features`) or a text.
+
+    Parameters
+    ----------
+    concentration
+        How many labels the features of an item are worth (S); None learns it.
+    l2
+        Weight of the L2 penalty of the regression; None learns it.
+    folds
+        Parts of the items over which ``l2`` and ``concentration`` are learned.
+    embedding
+        The sentence encoder for items that have a text and no features: a name or a path, as in
+        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
     """
 
     uses_features = True
@@ -235,7 +247,13 @@ class DirichletRegression(Model):
     # ---- asking ---------------------------------------------------------------------------------------
 
     def label_distributions(self, features: Any) -> Array:
-        """(items, classes) from features (or texts) alone: h."""
+        """(items, classes) from features (or texts) alone: h.
+
+        Parameters
+        ----------
+        features
+            (items, features) of items to predict.
+        """
         self._check_fitted()
         X = as_features(features, self.embedding).astype(np.float64)
         if X.shape[1] != len(self.coef_):

@@ -37,7 +37,34 @@ def subtype_logs(mass: Array, subtype_prior: float) -> Array:
 
 
 class EBCC(ConfusionModel):
-    """Confusion matrices for each of ``n_subtypes`` kinds of item in every class."""
+    """Items of one class come in subtypes, with confusion matrices for each: mistakes go together.
+
+    Parameters
+    ----------
+    n_subtypes
+        How many subtypes each class has.
+    subtype_prior
+        Dirichlet parameter of the subtypes' sizes; a small one leaves subtypes empty that are not needed.
+    unseen
+        What each label of an item leaves of the probability of a class that none of them names; 1 leaves
+        all of it. Below 1, a rare class is not given to items for which nobody named it.
+    estimate
+        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
+        one, or ``"population"``, the share of a population that would answer each class.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    max_iter
+        The most iterations.
+    tol
+        The fit stops when the objective per label changes by at most this much (nats).
+    n_restarts
+        How many fits from random starts there are; the best one is kept.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
+    """
 
     _rules = {
         "n_subtypes": integer(1),

@@ -44,7 +44,14 @@ def best_smoothing(counts: NDArray[np.int64]) -> float:
 
 
 class EmpiricalDistribution(Model):
-    """Label counts with ``smoothing`` added to every class (None: chosen by leave-one-out likelihood)."""
+    """The shares of an item's labels, smoothed: the simplest answer, and what other models are compared with.
+
+    Parameters
+    ----------
+    smoothing
+        What is added to the count of every class; None chooses it by the leave-one-out likelihood of the
+        labels.
+    """
 
     _rules = {"smoothing": real(0.0) | NONE}
     _arrays = ("smoothing_",)

@@ -102,11 +102,32 @@ def _item_counts(annotations: Annotations, items: NDArray[np.intp]) -> Array:
 
 
 class FMM(Model):
-    """Mixture of multinomials over items, by MAP-EM with restarts.
+    """Mixture of multinomials over items: items of one cluster share a distribution. Knows no annotators.
 
-    ``assignment="soft"`` averages the clusters' distributions by the item's posterior; ``"hard"`` takes the
-    most likely cluster's. Of ``n_restarts`` fits the one with the highest log-posterior is kept. ``alpha``
-    and ``gamma`` are numbers, or lists with one for every class and for every item cluster.
+    Fitted by EM to the highest posterior.
+
+    Parameters
+    ----------
+    n_item_clusters
+        How many clusters of items there are.
+    alpha
+        Dirichlet parameter of a cluster's distribution: a number, or a list with one number for each
+        class.
+    gamma
+        Dirichlet parameter of the clusters' sizes: a number, or a list with one number for each cluster.
+    max_iter
+        The most iterations.
+    tol
+        The fit stops when the objective per label changes by at most this much (nats).
+    n_restarts
+        How many fits from random starts there are; the best one is kept.
+    assignment
+        ``"soft"`` averages the clusters' distributions by an item's posterior; ``"hard"`` takes that of
+        its most likely cluster.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {

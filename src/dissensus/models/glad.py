@@ -106,7 +106,23 @@ def ability_step(shard: Shard, own: tuple[Array, Array, Array], ability: Array, 
 
 
 class GLAD(ConfusionModel):
-    """Abilities of annotators and ease of items, all wrong answers alike."""
+    """Annotators differ in ability and items in ease; all wrong answers are alike.
+
+    Parameters
+    ----------
+    estimate
+        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
+        one, or ``"population"``, the share of a population that would answer each class.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    max_iter
+        The most iterations.
+    tol
+        The fit stops when the objective per label changes by at most this much (nats).
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
+    """
 
     _rules = {
         "estimate": QUESTION,

@@ -199,7 +199,18 @@ def _ordered_step(own: Array, step: Array) -> Array:
 
 
 class GradedResponse(Model):
-    """An ordered scale: items have a place and a clarity, annotators thresholds and a slope of their own."""
+    """An ordered scale: items have a place and a clarity, annotators thresholds and a slope of their own.
+
+    Parameters
+    ----------
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    max_iter
+        The most iterations.
+    tol
+        The fit stops when the objective per label changes by at most this much (nats).
+    """
 
     _rules = {
         "weight_by": choice("labels", "annotators"),

@@ -66,9 +66,30 @@ def fixed_prior(n_classes: int) -> Array:
 
 
 class IBCC(ConfusionModel):
-    """Every annotator its own confusion matrix, drawn from a Dirichlet that is learned.
+    """Every annotator has a confusion matrix, drawn from a Dirichlet distribution that is learned.
 
-    ``concentration`` is the mean c of the exponential prior on each pseudo-count of the crowd's Dirichlet.
+    Parameters
+    ----------
+    prior
+        ``"learned"``, or ``"fixed"``: 4 pseudo-labels for the right class and 1 for each other, as
+        published.
+    concentration
+        Mean of the exponential prior on each pseudo-count of the crowd's Dirichlet distribution.
+    unseen
+        What each label of an item leaves of the probability of a class that none of them names; 1 leaves
+        all of it. Below 1, a rare class is not given to items for which nobody named it.
+    estimate
+        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
+        one, or ``"population"``, the share of a population that would answer each class.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    max_iter
+        The most iterations.
+    tol
+        The fit stops when the objective per label changes by at most this much (nats).
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {

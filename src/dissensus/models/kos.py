@@ -48,7 +48,23 @@ def reliabilities(annotations: Annotations, sign: Array, start: Array, gold: Arr
 
 
 class KOS(VoteModel):
-    """Iterative message passing between items and annotators, with a random start."""
+    """Iterative message passing between items and annotators, with a random start.
+
+    Parameters
+    ----------
+    max_iter
+        How many rounds of messages there are.
+    estimate
+        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
+        one, or ``"population"``, the share of a population that would answer each class.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
+    """
 
     _rules = {**VoteModel._rules, "max_iter": integer(1), "seed": SEED}
 

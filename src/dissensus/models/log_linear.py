@@ -182,7 +182,26 @@ def anchored(counts: Array) -> Array:
 
 
 class LogLinear(ConfusionModel):
-    """Annotators as variations of the crowd: more or less decided, with likings of their own."""
+    """Annotators as variations of the crowd: each is more or less decided and has likings of its own.
+
+    Parameters
+    ----------
+    unseen
+        What each label of an item leaves of the probability of a class that none of them names; 1 leaves
+        all of it. Below 1, a rare class is not given to items for which nobody named it.
+    estimate
+        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
+        one, or ``"population"``, the share of a population that would answer each class.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    max_iter
+        The most iterations.
+    tol
+        The fit stops when the objective per label changes by at most this much (nats).
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
+    """
 
     _rules = {
         "unseen": UNSEEN,

@@ -69,7 +69,23 @@ def divergence(a: Array, prior: float) -> float:
 
 
 class MACE(ConfusionModel):
-    """Every annotator knows the answer now and then, and else says whatever it likes to say."""
+    """Every annotator knows the answer to some items, and otherwise answers by a habit of its own.
+
+    Parameters
+    ----------
+    estimate
+        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
+        one, or ``"population"``, the share of a population that would answer each class.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    max_iter
+        The most iterations.
+    tol
+        The fit stops when the objective per label changes by at most this much (nats).
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
+    """
 
     _rules = {
         "estimate": QUESTION,

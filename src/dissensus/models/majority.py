@@ -26,7 +26,15 @@ class MajorityVote(Model):
     intervals_are = "none"
 
     def fit(self, annotations: Any, *, item_prior: Any = None) -> Self:
-        """Count; an ``item_prior`` (items, classes) multiplies the votes' shares, so gold decides."""
+        """Count; an ``item_prior`` (items, classes) multiplies the votes' shares, so gold decides.
+
+        Parameters
+        ----------
+        annotations
+            Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
+        item_prior
+            (items, classes): what is known beforehand; it multiplies the votes' shares.
+        """
         return self._run_fit(annotations, item_prior=item_prior)
 
     def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:

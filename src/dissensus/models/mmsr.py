@@ -73,7 +73,25 @@ def _leading(X: Array) -> Array:
 
 
 class MMSR(VoteModel):
-    """Skills by robust completion of the matrix of agreements, then a weighted vote."""
+    """Skills by robust completion of the matrix of agreements between annotators, then a weighted vote.
+
+    Parameters
+    ----------
+    max_iter
+        The most iterations.
+    tol
+        The fit stops when the completed matrix changes by less than this (Frobenius norm).
+    estimate
+        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
+        one, or ``"population"``, the share of a population that would answer each class.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
+    """
 
     _rules = {**VoteModel._rules, "max_iter": integer(1), "tol": real(0.0), "seed": SEED}
 

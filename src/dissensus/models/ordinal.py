@@ -38,7 +38,39 @@ SHARED = ("n_labels_", "prior_worth_", "label_type_", "frame_kind_", "stopped_",
 
 
 class OrdinalHPGM(HPGM):
-    """HPGM pooled with graded response, for classes with an order; weights are learned from hidden labels."""
+    """HPGM pooled with graded response, for classes with an order; hidden labels teach the weights.
+
+    Parameters
+    ----------
+    n_item_clusters
+        The most clusters of items; those that are not needed stay empty.
+    n_annotator_clusters
+        The most clusters of annotators.
+    n_chains
+        How many chains are sampled from different starts; ``rhat_`` says whether they agree.
+    n_sweeps
+        Sweeps of each chain; None is 300, or 150 from 10,000 labels on. The first two fifths are
+        forgotten, and every third of the others is kept.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    represent
+        Whose population it is, by columns of the annotator table: ``{"country": "DE"}``. The labels of
+        others still inform about the items.
+    max_sampled
+        Of more labels than this, a random part of the items is sampled; the others get what its draws say
+        of them.
+    use_features
+        Whether the features or texts of the items are taken as hints at their clusters. How far they are
+        trusted is learned.
+    embedding
+        The sentence encoder for items that have a text and no features: a name or a path, as in
+        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
+    """
 
     _label_types = ("ordinal",)
     _arrays = (*HPGM._arrays, "pool_")

@@ -253,8 +253,20 @@ def _drawn(values: Array, logs: Array, rng: np.random.Generator) -> Any:
 class NumericRatings(Model):
     """Numbers rated by many: each item's value, each annotator's bias, scale and noise, outliers tolerated.
 
-    ``bias``, ``scale`` and ``robust`` leave out annotators' biases, their use of the scale, and tolerance of
-    outliers; without all three it is a shrunken mean. ``n_sweeps`` None: as many as suit the data.
+    Without ``bias``, ``scale`` and ``robust`` it is a shrunken mean.
+
+    Parameters
+    ----------
+    bias
+        Whether annotators may rate higher or lower than others.
+    scale
+        Whether annotators may use more or less of the scale than others.
+    robust
+        Whether outliers are tolerated.
+    n_sweeps
+        Sweeps of the sampler; ``"auto"`` takes as many as suit the data.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
     """
 
     _rules = {
@@ -345,7 +357,15 @@ class NumericRatings(Model):
         raise DataError("NumericRatings knows numbers and no classes; see estimates_, to_frame and expected")
 
     def expected(self, item: NDArray[Any], annotator: NDArray[Any] | None = None) -> tuple[Array, Array]:
-        """The rating to expect of an item (by an annotator), and its spread; codes, −1: never seen."""
+        """The rating to expect of an item (by an annotator), and its spread; codes, −1: never seen.
+
+        Parameters
+        ----------
+        item
+            Item codes; −1 for one never seen.
+        annotator
+            Annotator codes; None: by anyone.
+        """
         centre, unit = self.units_
         mu, tau, omega, kappa, v = self.numbers_[:5]
         x = (np.append(self.estimates_, centre + unit * mu)[item] - centre) / unit
@@ -370,7 +390,15 @@ class NumericRatings(Model):
         return self._log_rows(known, item, annotator if annotators else None)
 
     def rmse(self, hidden: Any, annotators: bool = True) -> float:
-        """Root mean squared error of what is expected of the ratings of ``hidden``."""
+        """Root mean squared error of what is expected of the ratings of ``hidden``.
+
+        Parameters
+        ----------
+        hidden
+            Ratings that were not learned from.
+        annotators
+            Whether the annotator is known.
+        """
         known, item, annotator = self._codes_of_hidden(hidden)
         mean, _ = self.expected(item, annotator if annotators else None)
         return float(np.sqrt(np.mean((known.values - mean) ** 2)))

@@ -51,7 +51,16 @@ def best_worth(inside: NDArray[np.int64], n: NDArray[np.int64], mean: float) -> 
 class LabelSets(Model):
     """Answers that are sets: the share of the population whose answer has each class, and of each set.
 
-    ``dependence=False`` takes every class apart.
+    Parameters
+    ----------
+    n_item_clusters
+        The most clusters of items of the model behind it.
+    dependence
+        False takes every class by itself; True also learns which classes go together.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {

@@ -92,7 +92,19 @@ class VoteModel(ConfusionModel):
 
 
 class Wawa(VoteModel):
-    """A vote weighted by each annotator's agreement with the majority."""
+    """A vote weighted by each annotator's agreement with the majority.
+
+    Parameters
+    ----------
+    estimate
+        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
+        one, or ``"population"``, the share of a population that would answer each class.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
+    """
 
     def __init__(self, *, estimate: str = "truth", weight_by: str = "labels", n_jobs: int = -1) -> None:
         self.estimate = estimate
@@ -109,7 +121,21 @@ class Wawa(VoteModel):
 
 
 class ZeroBasedSkill(VoteModel):
-    """A vote weighted by each annotator's agreement with that same vote, found step by step."""
+    """A vote weighted by each annotator's agreement with that same vote, found step by step.
+
+    Parameters
+    ----------
+    max_iter
+        How many steps are made.
+    estimate
+        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
+        one, or ``"population"``, the share of a population that would answer each class.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
+    """
 
     _rules = {**VoteModel._rules, "max_iter": integer(1)}
 
@@ -138,8 +164,24 @@ class ZeroBasedSkill(VoteModel):
 class BWA(VoteModel):
     """The Bayesian weighted average: annotators measure each class with a precision of their own.
 
-    ``strength`` is a, what the prior of a precision is worth in labels; ``shrinkage`` is λ, how many labels
-    of precision one the average over items is worth.
+    Parameters
+    ----------
+    strength
+        How many labels the prior of a precision is worth (a).
+    shrinkage
+        How many labels of precision one the average over items is worth (λ).
+    max_iter
+        The most iterations.
+    tol
+        The fit stops when no share of an item changes by more than this part of itself.
+    estimate
+        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
+        one, or ``"population"``, the share of a population that would answer each class.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {

@@ -23,6 +23,19 @@ def project_2d(
 
     Rows that were close stay close; distances between far groups mean nothing. A perplexity that is too large
     for few rows is lowered to (rows − 1) / 3. The seed replays the picture at one ``n_jobs`` (−1: all cores).
+
+    Parameters
+    ----------
+    embeddings
+        (rows, numbers): what to project.
+    perplexity
+        About how many neighbours each row has.
+    n_iter
+        Iterations of the optimisation.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    n_jobs
+        Threads; −1 takes all cores. The picture depends on it.
     """
     rows = _checked(embeddings)
     if not perplexity > 0:
@@ -59,6 +72,21 @@ def plot_2d(
     ``colour`` has one value a row; many different numbers get a scale, anything else a colour each.
     ``hover`` has one text a row. With ``path`` the plot is written as one self-contained HTML file that needs
     no network. Returns the plotly figure.
+
+    Parameters
+    ----------
+    points
+        (rows, 2): where each row is.
+    colour
+        One value for each row.
+    path
+        A file to write; None writes none.
+    title
+        Title of the plot.
+    colour_name
+        What the colours stand for.
+    hover
+        One text for each row.
     """
     spots = _checked(points)
     if spots.shape[1] != 2:

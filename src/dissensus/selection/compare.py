@@ -159,6 +159,24 @@ def choose_model(
     more than ``MANY_CLASSES`` classes, those with a table of answers an annotator. Where labels cannot tell
     models apart, the first candidate is taken and the table is empty; where there are very many, a seeded
     part of the items (as many as have ``MOST_LABELS`` labels) stands for all.
+
+    Parameters
+    ----------
+    annotations
+        The labels to choose for.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    estimate
+        What models are compared by: ``"population"``, labels given the item, or ``"annotators"``, labels
+        given item and annotator.
+    candidates
+        Names and settings of the models to compare; of those that are tied, the first wins.
+    test_size
+        Share of the (item, annotator) pairs that is hidden.
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
+    progress
+        True or False, a function that is told (what, share done), or None: a bar on a terminal.
     """
     check_rules("choose_model", ESTIMATES, estimate=estimate)
     candidates = _candidates(annotations, candidates)

@@ -75,7 +75,25 @@ class Stability:
 
 @dataclass(frozen=True)
 class Selection:
-    """What a search found: every cell's scores, the winner, and the evidence for it."""
+    """What a search found: every cell's scores, the winner, and the evidence for it.
+
+    Attributes
+    ----------
+    estimator
+        The estimator as it was given.
+    criterion
+        Name and settings of the criterion.
+    cells
+        Scores of every cell of the grid, best first.
+    references
+        The best of FMM, of smoothed counts, and so on.
+    model
+        The winner, fitted to all labels; None if it was not asked for.
+    seed
+        The seed of the search.
+    seconds
+        Seconds of this run; what an earlier one had finished is not in it.
+    """
 
     estimator: Any  # as it was given
     criterion: Mapping[str, Any]  # its name and settings

@@ -99,6 +99,12 @@ def select(
         cluster, its workers. The result is the same for all of them.
     progress
         True or False, a function told (what, share done), or None: a bar on a terminal.
+    annotations
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
+    refit
+        Whether the winner is fitted to all labels (``Selection.model``).
+    seed
+        Seed of all that is random. The same seed gives the same bits.
     """
     started = time.perf_counter()
     data = as_annotations(annotations)

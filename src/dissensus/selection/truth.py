@@ -57,7 +57,21 @@ def choose_truth(
     n_jobs: int = -1,
     progress: ShowProgress = None,
 ) -> TruthChoice:
-    """The default for one true class, fitted: log-linear Dawid–Skene, or EBCC where its bound says so."""
+    """The default for one true class, fitted: log-linear Dawid–Skene, or EBCC where its bound says so.
+
+    Parameters
+    ----------
+    annotations
+        The labels to fit.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    item_prior
+        (items, classes): what is known beforehand, as by :func:`dissensus.gold_prior`.
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
+    progress
+        True or False, a function that is told (what, share done), or None: a bar on a terminal.
+    """
     if annotations.anonymous:
         model = build_model(FALLBACK, {}).fit(annotations)
         return TruthChoice(model, [], "nobody knows who gave which label, so all count alike")

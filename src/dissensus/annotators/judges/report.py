@@ -29,7 +29,31 @@ _RULES = {"epsilon": real(0.0, 1.0), "n_items": integer(0), **LEVELS}
 
 @dataclass(frozen=True, eq=False)
 class JudgeReport:
-    """What one table of labels says about its judges."""
+    """What one table of labels says about its judges.
+
+    Attributes
+    ----------
+    answers
+        The labels of humans and judges.
+    found_by
+        How judges were told from humans.
+    epsilon
+        The advantage in cost that a judge is granted.
+    replacements
+        For each judge, the test whether it may replace a human.
+    differences
+        For each judge, how it differs from humans.
+    panel
+        The judges taken together; None where there is one.
+    rates
+        Shares of classes, corrected by the humans' labels.
+    model
+        The model fitted to humans alone; None without humans, and for numbers.
+    n_items
+        Items that are listed for each judge.
+    notes
+        What is worth a word.
+    """
 
     answers: Answers
     found_by: str  # how judges were told from humans
@@ -178,6 +202,25 @@ def judge_report(
     item table: rates are given for each of its values too. ``model`` is fitted to the humans alone (a
     mixture over items if not given; ``"hpgm"`` takes longer and knows how sure it is). ``level`` is that of
     rates' intervals.
+
+    Parameters
+    ----------
+    annotations
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
+    judges
+        Who is a judge: see above.
+    epsilon
+        The advantage in cost that a judge is granted.
+    label_type
+        ``"nominal"``, ``"ordinal"`` or ``"numeric"``; None takes that of the labels.
+    by
+        A column of the item table, for rates by its values.
+    model
+        What is fitted to the humans alone: a model, its name, or None.
+    level
+        Level of the rates' intervals.
+    n_items
+        Items that the report lists for each judge, at most.
     """
     check_rules("judge_report", _RULES, epsilon=epsilon, level=level, n_items=n_items)
     known = as_annotations(annotations)

@@ -81,20 +81,44 @@ class Chain:
 
 
 class HPGM(Posterior):
-    """Clusters of items and annotators, everyone with ways of their own, sampled by Gibbs.
+    """Clusters of items and annotators, everyone with ways of their own, sampled by Gibbs: the default model.
 
-    ``n_item_clusters`` and ``n_annotator_clusters`` are upper bounds. Each of ``n_chains`` chains makes
-    ``n_sweeps`` sweeps (None: 300, or 150 from 10,000 labels on), forgets the first two fifths of them and
-    keeps every third of the others. ``weight_by`` says how annotators count in the population: by their
-    labels, or all the same; ``represent`` whose population it is: ``{"country": "DE"}`` that of annotators
-    with this value in their table, about whose items the others' labels still inform. Names that are one
-    voice (data/copies.py) count once. ``rhat_`` and ``effective_draws_`` tell whether the chains agree;
-    ``quantities_`` names what they are of. Of more than ``max_sampled`` labels a random part of the items is
-    sampled; the others then get what its draws say of them, annotators keeping the ways they have there.
+    It says how sure it is: intervals are read off draws of the posterior. Names that are one voice
+    (data/copies.py) count once. ``rhat_`` and ``effective_draws_`` tell whether the chains agree;
+    ``quantities_`` names what they are about. With ``use_features``, a regression of labels on features
+    (DirichletRegression, every item's own labels left out) tells how many labels of each class above the
+    usual the features are worth.
 
-    With ``use_features`` what the items' features or texts say is a hint at their clusters: a regression of
-    labels on features (DirichletRegression, every item's own labels left out) tells how many labels of each
-    class above the usual they are worth, and how far that is to be trusted is learned.
+    Parameters
+    ----------
+    n_item_clusters
+        The most clusters of items; those that are not needed stay empty.
+    n_annotator_clusters
+        The most clusters of annotators.
+    n_chains
+        How many chains are sampled from different starts; ``rhat_`` says whether they agree.
+    n_sweeps
+        Sweeps of each chain; None is 300, or 150 from 10,000 labels on. The first two fifths are
+        forgotten, and every third of the others is kept.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    represent
+        Whose population it is, by columns of the annotator table: ``{"country": "DE"}``. The labels of
+        others still inform about the items.
+    max_sampled
+        Of more labels than this, a random part of the items is sampled; the others get what its draws say
+        of them.
+    use_features
+        Whether the features or texts of the items are taken as hints at their clusters. How far they are
+        trusted is learned.
+    embedding
+        The sentence encoder for items that have a text and no features: a name or a path, as in
+        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {

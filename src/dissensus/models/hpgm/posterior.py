@@ -105,7 +105,13 @@ class Posterior(Model):
         return list(annotator_draws(self.draws_, self.seed))
 
     def annotator_frame(self, interval: float = 0.9) -> dict[str, Any]:
-        """Columns about annotators: cluster, information and agreement with their intervals."""
+        """Columns about annotators: cluster, information and agreement with their intervals.
+
+        Parameters
+        ----------
+        interval
+            Size of the credible intervals.
+        """
         view, found = self.cluster_view(), self.annotator_draws()
         assert view.annotators is not None
         columns: dict[str, Any] = {"cluster": view.annotators.argmax(axis=1)}
@@ -121,6 +127,11 @@ class Posterior(Model):
 
         ``p`` is the chance that the annotator answers ``label`` where the population answers ``population``;
         ``low`` and ``high`` are its credible interval.
+
+        Parameters
+        ----------
+        interval
+            Size of the credible intervals.
         """
         drawn = np.stack([draw.confusion.astype(np.float32) for draw in self.annotator_draws()])
         low, high = np.quantile(drawn, _ends(interval), axis=0)
@@ -139,6 +150,13 @@ class Posterior(Model):
         """P(two of them are in one cluster), over ``ids`` (None: all ``"annotators"`` or ``"items"``).
 
         It does not depend on how clusters are numbered, so it can be read where cluster numbers cannot.
+
+        Parameters
+        ----------
+        what
+            ``"annotators"`` or ``"items"``.
+        ids
+            Ids to compare; None: all.
         """
         self._check_fitted()
         check_rules("co_clustering", {"what": choice("annotators", "items")}, what=what)

@@ -54,11 +54,63 @@ INFERENCE = {
 class LDLNM(Model):
     """The paper's neural model of items, annotators and labels.
 
-    ``annotators=False`` leaves the annotator side out. ``batch_by="labels"`` draws batches as the paper does,
-    ``"items"`` keeps the labels of an item together. Distributions come from the ``head`` "item" (ŷ_I) or
-    "label" (ŷ) of all stored annotators: their mean, or with ``reduce="mode"`` the votes of their best
-    guesses; ``weight_by="labels"`` weighs annotators by how much they labelled. Without a dev part,
-    ``dev_size`` of the items serves as one (0: none, the last epoch is kept).
+    ``LDLNM(**LDLNM.PAPER)`` is the paper's network; what is beyond it is said at the head of the file.
+
+    Parameters
+    ----------
+    item_size
+        Size of the projection of an item's features.
+    annotator_size
+        Size of an annotator's embedding.
+    latent_size
+        Size of the code that item and annotator are fused into.
+    fusion
+        How they are fused: ``"concat"``, or ``"sum"``, where both have one size.
+    annotators
+        False leaves the annotator side out.
+    direct
+        Whether a direct path leads from the features to the heads.
+    n_networks
+        Networks that are trained side by side and averaged.
+    dropout
+        Share of the latent code that is dropped at random in training.
+    feature_dropout
+        Share of the features that is dropped at random in training.
+    loss_weights
+        Weights of the losses of label, item distribution and annotator distribution.
+    epochs
+        Passes over the labels, at most.
+    patience
+        Training ends after so many epochs without a better one on dev; None makes all epochs.
+    batch_size
+        Labels in a batch.
+    batch_by
+        ``"items"`` keeps the labels of an item together; ``"labels"`` draws batches as the paper does.
+    learning_rate
+        Step size of the optimiser.
+    weight_decay
+        Weight decay of the optimiser.
+    dev_size
+        Share of the items that serves as dev where none is given; 0: none, and the last epoch is kept.
+    head
+        Where distributions come from: the ``"item"`` head (ŷ_I) or the ``"label"`` head (ŷ) of all stored
+        annotators.
+    reduce
+        ``"expectation"`` takes the mean over annotators, ``"mode"`` the votes of their best guesses.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    embedding
+        The sentence encoder for items that have a text and no features: a name or a path, as in
+        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
+    device
+        Where PyTorch computes, such as ``"cpu"`` or ``"cuda"``; None takes a graphics card where there is
+        one.
+    n_threads
+        Threads of PyTorch; None leaves its own number. The same seed and number of threads give the same
+        result.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
     """
 
     _rules = {
@@ -248,7 +300,7 @@ class LDLNM(Model):
         projected: bool = True,
         dropout_seed: int | None = None,
     ) -> Array:
-        """(items, classes) from features (or texts) alone: the ensemble of all stored annotators.
+        """(items, classes) from ``features`` (or texts) alone: the ensemble of all stored annotators.
 
         ``head``, ``reduce`` and ``weight_by`` default to the model's own; ``dropout_seed`` leaves dropout on
         as the paper did for its error bars. ``projected=False`` leaves W_P out, as the paper prints the
@@ -353,6 +405,29 @@ class LDLNM(Model):
         sigma > 0; of ``n_starts`` (the first from zero) each row keeps its best. Ends when no row's objective
         moves by more than ``tol``. With ``backtracking``, steps are halved until the objective
         KL + decay/(2 rate) ‖z_A‖² does not rise.
+
+        Parameters
+        ----------
+        features
+            (rows, features) of items.
+        distributions
+            (rows, classes): what is said of each.
+        rate
+            Step size.
+        decay
+            How strongly embeddings are drawn to zero.
+        max_steps
+            The most steps.
+        sigma
+            Spread of random starts; 0 starts at zero.
+        n_starts
+            Starts, of which each row keeps the best.
+        backtracking
+            Whether steps are halved until the objective does not rise.
+        tol
+            It ends when no row's objective moves by more than this.
+        seed
+            Seed of all that is random. The same seed gives the same bits.
         """
         self._check_weights()
         from dissensus.learners.torch_tools import threads
@@ -374,7 +449,13 @@ class LDLNM(Model):
         return self.embed_items(self.features_)
 
     def embed_items(self, features: Any) -> NDArray[np.float32]:
-        """(items, networks · item size): z_I, the networks' side by side."""
+        """(items, networks · item size): z_I, the networks' side by side.
+
+        Parameters
+        ----------
+        features
+            (items, features).
+        """
         self._check_weights()
         from dissensus.models.ldlnm.inference import inputs, weights_of
         from dissensus.models.ldlnm.network import item_embedding, side_by_side

@@ -84,18 +84,61 @@ def swings(objectives: Sequence[float]) -> bool:
 
 
 class PGM(Model):
-    """Clusters of items and of annotators, learned together.
+    """Clusters of items and of annotators, learned together: the graphical model of the paper.
 
-    ``alpha``, ``gamma`` and ``tau`` are the Dirichlet parameters, each a number or a list with one for every
-    class, item cluster or annotator cluster; None means 2 for ``"bp"`` and
-    ``"annealing"`` (the paper's) and learned by empirical Bayes for ``"vb"``. ``m_step="product"`` multiplies
-    node beliefs (the paper's M-step), ``"pairwise"`` uses the belief of each pair (exact EM's).
-    ``messages="mean-field"`` replaces belief propagation by its coarser relative. Settings that steer the
-    fit: ``bp_rounds`` of messages per iteration, fewer once beliefs move by at most ``bp_tol`` (None: 1e-4);
-    ``damping``, the share of the old message that is kept
-    (None: 0, and more once the objective is found to swing; ``damping_`` says what was in force at the end).
-    Annealing's temperature is T(t) = ``temperature``/(t+1)^``cooling`` (both 1 in the paper); it ends with
-    coordinate ascent, and ``best_states_`` holds its ``n_best`` best states.
+    Annealing ends with coordinate ascent; ``best_states_`` holds its best states. ``damping_`` says which
+    damping was in force at the end.
+
+    Parameters
+    ----------
+    n_item_clusters
+        How many clusters of items there are (K).
+    n_annotator_clusters
+        How many clusters of annotators there are (L).
+    inference
+        ``"bp"``: belief propagation in EM; ``"vb"``: variational Bayes; ``"annealing"``: simulated
+        annealing.
+    alpha
+        Dirichlet parameter of the answers of a pair of clusters: a number, or a list with one for each
+        class. None is 2, as in the paper, or learned by empirical Bayes with ``"vb"``.
+    gamma
+        The same of the sizes of the item clusters.
+    tau
+        The same of the sizes of the annotator clusters.
+    m_step
+        ``"product"`` multiplies the beliefs of item and annotator (the paper's M-step); ``"pairwise"``
+        uses the belief of each pair (that of exact EM).
+    messages
+        ``"bp"``, or ``"mean-field"``, its coarser relative.
+    bp_rounds
+        Rounds of messages in each iteration, at most.
+    bp_tol
+        Rounds end when no belief moves by more than this; None is 1e-4.
+    damping
+        The share of the old message that is kept; None is 0, and more once the objective is found to
+        swing.
+    max_iter
+        The most iterations. None takes a number that suits the inference.
+    tol
+        The fit stops when the objective per label changes by at most this much (nats).
+    n_restarts
+        How many fits from random starts there are; the best one is kept.
+    n_best
+        How many of the best states annealing keeps.
+    temperature
+        Annealing: the temperature at step t is ``temperature`` / (t + 1) ^ ``cooling`` (both are 1 in the
+        paper).
+    cooling
+        See ``temperature``.
+    assignment
+        ``"soft"`` averages over clusters by their posterior; ``"hard"`` takes the most likely cluster.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {

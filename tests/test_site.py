@@ -1,0 +1,82 @@
+"""The documentation site builds without a broken link; every public name and parameter is explained."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dissensus.models import FEATURE_MODELS, KIND_MODELS, MODELS, model_class
+from dissensus.params import meanings
+from docs_help import DOCS
+from website import check, gallery, hooks
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_every_public_name_and_parameter_is_explained() -> None:
+    assert set(check.undocumented()) <= {"write_report(seed)"}
+
+
+def test_the_check_sees_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def plain(first: int, second: int) -> None:
+        """Something with ``first``."""
+
+    monkeypatch.setattr(check, "public_things", lambda: [("plain", plain, [plain.__doc__])])
+    assert check.undocumented() == ["plain(second)"]
+    told = "Parameters\n----------\nfirst, second\n    Numbers."
+    monkeypatch.setattr(check, "public_things", lambda: [("plain", plain, [told])])
+    assert check.undocumented() == []
+
+
+@pytest.mark.parametrize("name", [*MODELS, *FEATURE_MODELS, *KIND_MODELS])
+def test_every_setting_of_a_model_has_its_meaning(name: str) -> None:
+    kind = model_class(name)
+    assert set(meanings(kind)) == set(kind._param_names())
+    assert all(meanings(kind).values())
+
+
+def test_every_public_name_has_its_place_in_the_reference() -> None:
+    text = "\n".join(hooks.api_pages().values())
+    assert len(re.findall(r"^::: ", text, re.M)) >= len(hooks.public_names())
+
+
+def test_every_command_is_in_the_reference() -> None:
+    page = hooks.commands_page()
+    from cli_help import COMMANDS
+
+    for name, command in COMMANDS.items():
+        assert f"## dissensus {name}\n" in page
+        assert all(f"`{option}`" in page for one in command.params for option in one.opts if option[0] == "-")
+
+
+def test_formulas_become_mathml_or_an_error() -> None:
+    made = hooks._with_formulas(r"Where $p_k$ is a share: $$ \sum_k p_k = 1 \tag{1.1} $$")
+    assert made.count("<math") == 2
+    assert "(1.1)" in made
+    assert "$" not in made
+    with pytest.raises(ValueError, match="does not know nosuchthing"):
+        hooks.mathml(r"\nosuchthing x", "inline")
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_broken_link_and_fetches_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.rglob("*.html"))) > 40
+    assert check.fetched(tmp_path) == []
+    assert "<math" in (tmp_path / "mathematics.html").read_text(encoding="utf-8")
+    (tmp_path / "index.html").write_text('<script src="https://elsewhere.org/a.js"></script>')
+    assert len(check.fetched(tmp_path)) == 1
+
+
+@pytest.mark.slow
+def test_the_gallery_makes_its_pictures(tmp_path: Path) -> None:
+    pictures = gallery.main(tmp_path)
+    assert len(pictures) >= 5
+    assert {file.name for file in tmp_path.glob("*.svg")} == set(pictures)
+    assert {file.name for file in (DOCS / "images" / "gallery").glob("*.svg")} == set(pictures)
