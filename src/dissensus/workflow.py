@@ -298,7 +298,7 @@ def write_run(
 
     ``page`` are settings of :func:`dissensus.write_report` (an empty mapping does); None: no page.
     """
-    looks = None if page is None else {"held_out": run.held_out, **page}
+    looks = None if page is None else {"held_out": run.held_out, "run": str(directory), **page}
     with output_directory(directory, force) as folder, shown(progress) as tell:
         return _write_fit(run, folder, {"command": command, "source": source}, looks, tell)
 
@@ -317,7 +317,9 @@ def write_selection(
     took = {"search": selection.seconds}
     run = Refinement(annotations, selection.model, [], "the best cell of the search", selection.seed, took)
     found = {key: value for key, value in selection.to_dict().items() if key != "cells"}
-    looks = None if page is None else {"held_out": None, "selection": selection, **page}
+    looks = (
+        None if page is None else {"held_out": None, "selection": selection, "run": str(directory), **page}
+    )
     notice = {"command": command, "source": source, "search": found}
     with output_directory(directory) as folder, shown(progress) as tell:
         write_csv(selection.to_frame(), folder / CELLS)
@@ -530,9 +532,12 @@ def labels_of(
 
 
 def opened(
-    place: Path, file: Path | None, read: Callable[[Path], Annotations]
+    place: Path, file: Path | None, read: Callable[[Path], Annotations], tables: tuple[Any, Any, Any]
 ) -> tuple[SavedRun, Annotations]:
-    """A run and its labels, from a file or as it keeps them; of labels alone, a fit to them."""
+    """A run and its labels, from a file or as it keeps them; of labels alone, a fit to them.
+
+    ``tables`` of items, annotators and gold join labels that a run keeps; a file's are read with it.
+    """
     if file is None and not is_run(place):
         model, labels = posterior_of(place, read)
         return SavedRun(model, {}, None), labels
@@ -541,7 +546,7 @@ def opened(
         return saved, read(file)
     if not isinstance(saved.model, HPGM):
         raise DataError(f"{place}: {title_of(saved.model)} does not keep its labels; name their file too")
-    return saved, saved.model.training_labels()
+    return saved, with_side_tables(saved.model.training_labels(), *tables, ("item", "annotator"), False)
 
 
 # ---- labels over time ---------------------------------------------------------------------------------
@@ -582,7 +587,7 @@ def update_run(
         "source": source,
         "updated": {"from": saved.summary.get("source", str(place)), "n_labels": before},
     }
-    looks = None if page is None else {"held_out": [], **page}
+    looks = None if page is None else {"held_out": [], "run": str(directory), **page}
     with output_directory(directory) as folder, shown(progress) as tell:
         return _write_fit(run, folder, notice, looks, tell)
 

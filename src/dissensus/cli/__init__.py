@@ -31,6 +31,7 @@ COMMANDS = (
     "annotators",
     "judges",
     "plan",
+    "queue",
     "update",
     "select",
     "recover",

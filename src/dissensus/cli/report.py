@@ -19,6 +19,7 @@ _page = under("The page")
     epilog=example(
         "dissensus report refined",
         "dissensus report votes.csv -o page.html",
+        "dissensus report later --since refined",
         "dissensus report refined votes.csv --items tweets.csv --anonymise --title 'Pilot' -o pilot.html",
     )
 )
@@ -44,13 +45,22 @@ def report(
     projection: Annotated[
         str, _page("--projection", metavar="pca|tsne", help="Of the map of items.")
     ] = "auto",
+    since: Annotated[
+        Path | None, _page("--since", metavar="RUN", help="An earlier run: say what changed since then.")
+    ] = None,
+    time_column: Annotated[
+        str | None,
+        _page("--time-column", metavar="NAME", help="Column of FILE: when each label was given."),
+    ] = None,
 ) -> None:
     """Write a fitted model as one page to look at: items, annotators, clusters, quality."""
     from dissensus.io.results import changed_file
+    from dissensus.io.times import read_times
     from dissensus.report.page import write_report
     from dissensus.workflow import REPORT, opened
 
-    saved, annotations = opened(place, file, reading.read)
+    tables = (reading.items, reading.annotators, reading.gold)
+    saved, annotations = opened(place, file, reading.read, tables)
     target = output or (place / REPORT if place.is_dir() and saved.summary else Path(REPORT))
     in_run = place.is_dir() and target.resolve() == (place / REPORT).resolve()
     with last_result(), changed_file(place, REPORT) if in_run else nullcontext(target) as page:
@@ -62,6 +72,9 @@ def report(
             texts=text_column,
             anonymise=anonymise,
             projection=projection,  # type: ignore[arg-type]
+            run=str(place) if place.is_dir() else "",
+            since=since,
+            times=None if time_column is None else read_times(file or place, time_column, annotations),
             **saved.evidence(),
         )
     say(f"Wrote {target}")

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.annotators.findings import Findings
 from dissensus.annotators.pseudonyms import pseudonymous
 from dissensus.data.annotations import Annotations
 from dissensus.evaluation import sentences
 from dissensus.evaluation.sides import Votes, self_consistency
-from dissensus.models.base import Model
 from dissensus.numerics import Array
 from dissensus.report.clusters import side_rows
 from dissensus.report.gold import annotator_gold
-from dissensus.report.strip import Findings
 
 if TYPE_CHECKING:
     from dissensus.annotators.verdicts import AnnotatorVerdicts
@@ -24,17 +23,6 @@ MOST_VALUES = 12  # values of a side column that get a row of their own
 MOST_SHOWN, LEAST_SHARED = 60, 3  # annotators of the table of pairs, and items that a pair must share
 FEWEST_NAMED = 5  # annotators behind a value, where ids are hidden
 OTHER = "other"
-
-
-def judged(annotations: Annotations, model: Model) -> AnnotatorVerdicts | None:
-    """Verdicts on all annotators, by a model whose draws know them; None for any other."""
-    from dissensus.models.hpgm.model import HPGM
-
-    if not isinstance(model, HPGM):
-        return None
-    from dissensus.annotators.verdicts import annotator_verdicts
-
-    return annotator_verdicts(annotations, model)
 
 
 def views_said(found: AnnotatorVerdicts) -> list[str]:

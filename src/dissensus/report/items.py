@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.annotators.findings import Findings
 from dissensus.data.annotations import Annotations
 from dissensus.errors import bad_parameter
 from dissensus.evaluation import sentences
@@ -15,7 +16,6 @@ from dissensus.evaluation.sides import most_frequent
 from dissensus.models.base import Model
 from dissensus.numerics import Array
 from dissensus.report.clusters import Grouping
-from dissensus.report.strip import Findings
 
 Projection = Literal["auto", "pca", "tsne"]
 

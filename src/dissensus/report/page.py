@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from dissensus._version import __version__
+from dissensus.annotators.findings import Findings, findings
 from dissensus.data.annotations import Annotations
 from dissensus.data.description import Description
 from dissensus.errors import DataError
-from dissensus.evaluation.sides import Votes, standing
 from dissensus.execution.progress import Progress, ShowProgress, shown, silent
 from dissensus.io.atomic import atomic_path
 from dissensus.io.results import finite
@@ -38,7 +38,6 @@ from dissensus.report.annotators import (
     annotator_columns,
     column_content,
     heat_content,
-    judged,
     label_rows,
     names,
     page_order,
@@ -52,7 +51,8 @@ from dissensus.report.quality import quality_content, search_content, trace_cont
 from dissensus.report.ranking import ranking_page
 from dissensus.report.ratings import ratings_page
 from dissensus.report.sets import sets_page
-from dissensus.report.strip import Findings, steps, strip
+from dissensus.report.since import changes
+from dissensus.report.strip import steps, strip
 from dissensus.report.time import time_content
 from dissensus.selection.compare import HeldOut
 
@@ -74,7 +74,7 @@ def write_report(
     command: str = "",
     projection: Projection = "auto",
     run: str = "",
-    since: Any = None,
+    since: str | Path | None = None,
     times: Any = None,
     test_size: float = 0.2,
     seed: int = 0,
@@ -110,7 +110,7 @@ def write_report(
     run
         The directory of the run, for the commands that the page offers.
     since
-        What changed since an earlier run (:func:`dissensus.report.since.changes`).
+        The directory of an earlier run: what changed since then stands on the page too.
     times
         When each label was given (seconds, NaN: unknown), in the order of the annotations' rows.
     progress
@@ -181,7 +181,7 @@ class Request:
     seed: int
     progress: Progress = silent
     run: str = ""
-    since: Any = None
+    since: str | Path | None = None
     times: Any = None
 
 
@@ -213,7 +213,7 @@ def gather(request: Request) -> dict[str, Any]:
         "ordered": annotations.label_type == "ordinal",
         "strip": strip(found, described, gold, named),
         "steps": steps(found, described, gold, named, clusters),
-        "since": request.since,
+        "since": None if request.since is None else changes(Path(request.since), found, described),
         "data": data_content(described),
         "quality": _quality(request),
         "items": item_columns(found, shown, request.texts),
@@ -227,15 +227,6 @@ def gather(request: Request) -> dict[str, Any]:
         "judges": judge_content(annotations, request.anonymise),
         **_people(request, found, page_groups(annotations, shown, clusters), clusters, order),
     }
-
-
-def findings(model: Model, annotations: Annotations) -> Findings:
-    """What must be done about items and annotators."""
-    known = model.intervals()
-    if annotations.anonymous:
-        return Findings(model, annotations, known, None, None, None)
-    votes = Votes.of(annotations)
-    return Findings(model, annotations, known, judged(annotations, model), votes, standing(votes))
 
 
 def _names_in_order(annotations: Annotations, anonymise: bool, order: Any) -> list[str]:

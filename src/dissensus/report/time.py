@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.annotators.findings import Findings
 from dissensus.errors import DataError
 from dissensus.numerics import Array
-from dissensus.report.strip import Findings
 
 PAUSE = 1800.0  # seconds: a longer gap between two labels is a pause, not work
 BINS = 20  # of about the same number of labels, for the crowd over time

@@ -1,0 +1,91 @@
+"""``dissensus queue``: the next batch of items, for a table or for the labelling tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from dissensus.cli.app import app, example
+from dissensus.cli.options import Json, Reading, unbundled
+from dissensus.cli.terminal import count, say, show_json, show_table
+
+SHOWN = 10  # items
+
+
+@app.command(
+    epilog=example(
+        "dissensus queue refined -o to-label.csv",
+        "dissensus queue refined --items texts.csv --budget 200 --for label-studio -o tasks.json",
+        "dissensus queue votes.csv --each 2 --json",
+    )
+)
+@unbundled
+def queue(
+    place: Annotated[
+        Path, typer.Argument(metavar="FILE|RUN", help="Labels to fit, a finished run, or a saved model.")
+    ],
+    reading: Reading,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="The labels of RUN; one of HPGM keeps them itself."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write it: .csv, .jsonl, .parquet, or tasks."),
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option("--budget", metavar="N", help="Labels that can be paid for, in all.")
+    ] = None,
+    each: Annotated[
+        int | None, typer.Option("--each", metavar="N", help="Annotators for an item that needs labels.")
+    ] = None,
+    tool: Annotated[
+        Literal["table", "label-studio", "argilla", "prodigy"],
+        typer.Option(
+            "--for", metavar="TOOL", help="Tasks for label-studio, argilla or prodigy; a table otherwise."
+        ),
+    ] = "table",
+    as_json: Json = False,
+) -> None:
+    """Print the next batch: items that need a label or somebody who decides, each with the reason."""
+    from dissensus.annotators.queue import label_queue
+    from dissensus.workflow import opened
+
+    saved, annotations = opened(place, file, reading.read, (reading.items, reading.annotators, reading.gold))
+    found = label_queue(saved.model, annotations, budget=budget, each=each)
+    if output is not None:
+        _write(found, annotations, output, tool, reading)
+    if as_json:
+        show_json(found.columns())
+        return
+    decide = int((found.action == "adjudicate").sum())
+    labels = int(found.n_more.sum()) - decide
+    rest = count(len(found) - decide, "item")
+    say(f"{count(decide, 'item')} to adjudicate, {count(labels, 'label')} for {rest}")
+    rows = [
+        [str(found.item[q]), str(found.action[q]), int(found.n_more[q]), str(found.reason[q])]
+        for q in range(min(SHOWN, len(found)))
+    ]
+    if rows:
+        show_table("The next items", ["item", "action", "labels", "reason"], rows)
+    if output is not None:
+        say(f"Wrote {output}: {count(len(found), 'item')}")
+
+
+def _write(found: Any, annotations: Any, output: Path, tool: str, reading: Reading) -> None:
+    from dissensus.io.tasks import write_tasks
+    from dissensus.io.write import write_table
+    from dissensus.models.frames import make_frame
+    from dissensus.report.items import texts_of
+
+    texts = texts_of(annotations, reading.item_text)
+    columns = found.columns() | ({} if texts is None else {"text": [texts[m] for m in found.code]})
+    if tool == "table":
+        write_table(make_frame(columns, "pyarrow"), output)
+        return
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    plain = [{"text": None, **row, "item": str(row["item"]), "label": str(row["label"])} for row in rows]
+    classes = [str(name) for name in annotations.classes]
+    write_tasks(plain, output, tool, classes, question=reading.question or "label")
