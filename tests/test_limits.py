@@ -223,3 +223,15 @@ def test_a_matrix_an_annotator_that_no_memory_holds_is_refused_before_work(tmp_p
         )
         assert "of memory at least, and" in told
     assert not (tmp_path / "out").exists()
+
+
+def test_tables_of_a_result_that_the_memory_allowed_does_not_hold_are_refused_before_work(
+    tmp_path: Path,
+) -> None:
+    known = ds.read_annotations(many_classes(tmp_path / "votes.csv", 5000, 5000, 200))
+    for model in ("empirical", "fmm", "hpgm"):
+        with (
+            ds.resources(memory="2GB"),
+            pytest.raises(ds.DataError, match=r"4,\d+ classes need .* are allowed"),
+        ):
+            ds.refine(known, model)

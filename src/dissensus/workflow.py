@@ -49,6 +49,7 @@ from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
 from dissensus.selection.compare import (
     CANDIDATES,
     FAST_CANDIDATES,
+    MANY_CLASSES,
     RATING_CANDIDATES,
     Choice,
     HeldOut,
@@ -72,6 +73,7 @@ COMPARED, FITTED = 0.9, 0.95  # shares of the work that are behind after the com
 YARDSTICK_OF_NUMBERS = RATING_CANDIDATES[-1]
 REPRESENTING = "hpgm"  # the model that can estimate the population of some of the annotators
 YARDSTICK = "empirical"  # every model's held-out score stands beside the smoothed counts'
+WIDE_TABLES = 12  # tables of (items, classes) at once while a result and its page are made, as measured
 FREE_TEXT, MEANT_AS_CLASS = 200, 5  # different labels, and how often each should occur at least
 PAGE_BYTES = 100  # a label, about, to make the page
 
@@ -151,6 +153,7 @@ def refine(
     check_rules("refine", QUESTIONS, estimate=estimate)
     if model == "auto":
         _refuse_unanswerable(annotations)
+    _refuse_wide(annotations)
     if model == "auto" and settings:
         raise ParameterError(f"{', '.join(settings)}: name the model= that should take this")
     if represent:
@@ -228,6 +231,17 @@ def _refuse_unanswerable(annotations: Annotations) -> None:
         raise DataError(
             f"{P:,} different labels among {annotations.n_labels:,} look like free text, not classes; group "
             "them first, name another label=, or name the model= to fit all the same"
+        )
+
+
+def _refuse_wide(annotations: Annotations) -> None:
+    """So many classes that the tables of a result alone take more memory than is allowed."""
+    M, P = annotations.n_items, annotations.n_classes
+    allowed, least = current().memory, PROCESS_BYTES + WIDE_TABLES * 8 * M * P
+    if P > MANY_CLASSES and annotations.label_type != "numeric" and allowed is not None and least > allowed:
+        raise DataError(
+            f"{M:,} items with {P:,} classes need {size_words(least)} of memory, and {size_words(allowed)} "
+            "are allowed; allow as much with memory=, or group the classes first"
         )
 
 

@@ -46,9 +46,25 @@ def level_of(annotations: object) -> Level:
 
 def table_alpha(by_class: NDArray[Any], level: Level) -> float:
     """α of a (classes, items) table of counts; NaN where chance leaves nothing to explain."""
+    if level == "nominal":
+        return _nominal_alpha(by_class)
     together = coincidences(by_class)
     totals = together.sum(axis=1)
     return alpha(together, squared_distances(totals, level))
+
+
+def _nominal_alpha(by_class: NDArray[Any]) -> float:
+    """The same where classes are equal or not: without a table of (classes, classes)."""
+    totals, observed = np.zeros(len(by_class)), 0.0
+    for counts, n in blocks(by_class):
+        paired = n > 1
+        counts, n = counts[:, paired], n[paired]
+        totals += counts.sum(axis=1)
+        # Σ_{c≠k} o_ck = Σ_i (n_i² − Σ_c n_ic²) / (n_i − 1)
+        observed += float(((n**2 - (counts**2).sum(axis=0)) / (n - 1)).sum())
+    # Σ_{c≠k} n_c n_k = n² − Σ_c n_c²
+    expected = totals.sum() ** 2 - (totals**2).sum()
+    return float(1 - (totals.sum() - 1) * observed / expected) if expected > 0 else float("nan")
 
 
 def alpha(together: Array, distances: Array) -> float:
@@ -74,9 +90,7 @@ def coincidences(by_class: NDArray[Any]) -> Array:
 
 
 def squared_distances(totals: Array, level: Level) -> Array:
-    """(classes, classes): δ² of two classes."""
-    if level == "nominal":
-        return 1 - np.eye(len(totals))
+    """(classes, classes): δ² of two classes that have an order."""
     # Ordinal: δ_ck = Σ_{g=c}^{k} n_g − (n_c + n_k)/2, the distance between the classes' middle ranks.
     places = totals.cumsum() - totals / 2 if level == "ordinal" else np.arange(len(totals), dtype=np.float64)
     return np.subtract.outer(places, places) ** 2

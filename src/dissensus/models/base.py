@@ -31,7 +31,8 @@ Array = NDArray[np.float64]
 
 VOCABULARIES = ("item", "annotator", "class")
 COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "prior_worth_", "n_labels_", "trace_")
-PIECE = 1 << 16  # items whose refined labels are put together at a time
+PIECE = 1 << 16  # items whose refined labels are put together at a time,
+PIECE_CELLS = 1 << 21  # and cells of theirs (one an item and class)
 SCORE_ROWS = 1 << 16  # label rows scored at a time
 WORTHS = np.geomspace(0.1, 300, 33)  # numbers of labels that the crowd's shares may be worth
 UNANIMOUS, LEAST_SHARE = 5, 0.6  # labels of an item that agree, and the share their class should then have
@@ -406,7 +407,7 @@ class Model(Savable):
         columns = next(self.label_pieces(interval, size=max(len(self.n_labels_), 1)))
         return make_frame(columns | {"item": self.items_}, self.frame_kind_)
 
-    def label_pieces(self, interval: float | None = None, size: int = PIECE) -> Iterator[dict[str, Any]]:
+    def label_pieces(self, interval: float | None = None, size: int = 0) -> Iterator[dict[str, Any]]:
         """The columns of refined labels, some items at a time; ids stay in Arrow's hands.
 
         Parameters
@@ -414,13 +415,14 @@ class Model(Savable):
         interval
             Size of the credible intervals; None is 0.9.
         size
-            Items in a piece.
+            Items in a piece; 0: as many as keep a piece small.
         """
         from dissensus.io.labels_file import label_columns, scale_columns
 
         ids = self.item_vocabulary_.arrow
-        for first in range(0, max(len(ids), 1), size):
-            rows = slice(first, first + size)
+        step = size or min(PIECE, max(PIECE_CELLS // len(self.class_vocabulary_), 1))
+        for first in range(0, max(len(ids), 1), step):
+            rows = slice(first, first + step)
             chances = self.label_distributions_[rows]
             labels, known = self.classes_[self._top(chances)], self.intervals(interval or 0.9, rows)
             columns = label_columns(ids[rows], labels, self.classes_, chances, self.n_labels_[rows], known)

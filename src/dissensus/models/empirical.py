@@ -24,13 +24,17 @@ from dissensus.params import NONE, real
 GRID = np.geomspace(1e-3, 1e2, 101)  # amounts tried; neighbours differ by 12 %
 
 
-def leave_one_out(counts: NDArray[np.int64], smoothing: float) -> float:
-    """Mean log-probability of each label given the other labels of its item."""
-    P = counts.shape[1]
-    others = counts.sum(axis=1, keepdims=True) - 1
+def leave_one_out(counts: NDArray[np.int64], smoothing: Array | float) -> Array:
+    """Mean log-probability of each label given the other labels of its item, for each smoothing given."""
+    item, label = np.nonzero(counts)
+    own, others = counts[item, label], counts.sum(axis=1)[item] - 1
+    # Cells with as many labels of items with as many labels have the same chance.
+    (own, others), cells = np.unique(np.stack([own, others]), axis=1, return_counts=True)
+    s = np.asarray(smoothing)[..., None]
     # log P(y | the others) = log (c_my − 1 + s) / (n_m − 1 + P s), summed over the c_my labels of each cell
-    chance = (np.maximum(counts - 1, 0) + smoothing) / (np.maximum(others, 0) + P * smoothing)
-    return float((counts * np.log(chance)).sum() / counts.sum())
+    logs = np.log((own - 1 + s) / (others + counts.shape[1] * s))
+    found: Array = logs @ (cells * own) / counts.sum()
+    return found
 
 
 def best_smoothing(counts: NDArray[np.int64]) -> float:
@@ -40,7 +44,7 @@ def best_smoothing(counts: NDArray[np.int64]) -> float:
     """
     if counts.sum(axis=1).max() < 2:
         return 1.0
-    return float(GRID[np.argmax([leave_one_out(counts, s) for s in GRID])])
+    return float(GRID[np.argmax(leave_one_out(counts, GRID))])
 
 
 class EmpiricalDistribution(Model):

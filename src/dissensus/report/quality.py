@@ -19,7 +19,7 @@ from dissensus.features.items import carries_features
 from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.params import with_settings
-from dissensus.selection.compare import FOR_COMPARISON, HeldOut, compare
+from dissensus.selection.compare import FOR_COMPARISON, HeldOut, applies, compare
 
 COUNTS_TITLE = "smoothed counts"
 # what every model is held against: its name on the command line, its name on the page, its settings
@@ -97,7 +97,7 @@ def held_out_table(
 def _contenders(model: Model, annotations: Annotations) -> list[Model]:
     rivals = [build_model(name, _fitting(settings, annotations)) for name, _, settings in RIVALS]
     fresh = with_settings(model, dict(FOR_COMPARISON.get(name_of(model), {})))
-    return [fresh, *(rival for rival in rivals if not (rival._needs_annotators and annotations.anonymous))]
+    return [fresh, *(rival for rival in rivals if applies(rival, annotations))]
 
 
 def _fitting(settings: Mapping[str, Any], annotations: Annotations) -> dict[str, Any]:

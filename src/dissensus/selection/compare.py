@@ -184,11 +184,11 @@ def choose_model(
     if why_not:
         first, settings = candidates[0]
         model = build_model(first, settings, seed=seed, n_jobs=n_jobs)
-        if not _applies(model, annotations):
+        if not applies(model, annotations):
             model = build_model(FALLBACK, {}, seed=seed, n_jobs=n_jobs)
         return Choice(model, [], f"{why_not}: {title_of(model)}, without a comparison")
     models = [build_model(name, settings, seed=seed, n_jobs=n_jobs) for name, settings in candidates]
-    fitting = [model for model in models if _applies(model, annotations)]
+    fitting = [model for model in models if applies(model, annotations)]
     sample = _sample(annotations, seed)
     table = compare(sample, fitting, seed, test_size=test_size, n_jobs=n_jobs, progress=progress)
     found = _chosen(table, estimate)
@@ -337,7 +337,8 @@ def _sample(annotations: Annotations, seed: int) -> Annotations:
     return annotations.take_items(np.sort(order[within]))
 
 
-def _applies(model: Model, annotations: Annotations) -> bool:
+def applies(model: Model, annotations: Annotations) -> bool:
+    """Whether these labels have what the model needs, and it does not need more than there is."""
     if model.uses_features and not _has_features(annotations):
         return False
     if model._needs_annotators and annotations.anonymous:
