@@ -562,7 +562,14 @@ def test_values_to_try(text: str, values: list[Any]) -> None:
 def test_models_lists_every_model_and_its_settings() -> None:
     assert set(json.loads(run("models", "--json").stdout)) == {*MODELS, *FEATURE_MODELS, *KIND_MODELS}
     settings = json.loads(run("models", "fmm", "--json").stdout)
-    assert {"name": "n_item_clusters", "default": "10", "rule": "an int >= 1"} in settings
+    meaning = "How many clusters of items there are."
+    assert settings[0] == {
+        "name": "n_item_clusters",
+        "default": "10",
+        "rule": "an int >= 1",
+        "meaning": meaning,
+    }
+    assert meaning in run("models", "fmm").stdout
     assert "n_item_clusters" in run("models", "fmm").stdout
 
 
