@@ -230,5 +230,5 @@ def test_tables_of_a_result_that_the_memory_allowed_does_not_hold_are_refused_be
 ) -> None:
     known = ds.read_annotations(many_classes(tmp_path / "votes.csv", 5000, 5000, 200))
     for model in ("empirical", "fmm", "hpgm"):
-        with ds.resources(memory="2GB"), pytest.raises(DataError, match="classes need .* are allowed"):
+        with ds.resources(memory="2GB"), pytest.raises(DataError, match=r"classes need .* are allowed"):
             ds.refine(known, model)
