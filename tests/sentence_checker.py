@@ -206,8 +206,10 @@ class Checker:
         self.check_parts_of(about)
 
     def check_agreement(self, text: str, about: Any) -> None:
-        words, alpha, _, low, high = self.parsed(
-            r"(.+): Krippendorff's α is (-?[\d.]+)( \(95 % interval (-?[\d.]+) to (-?[\d.]+)\))?\.", text
+        words, alpha, _, low, high, advice = self.parsed(
+            r"(.+): Krippendorff's α is (-?[\d.]+)( \(95 % interval (-?[\d.]+) to (-?[\d.]+)\))?\."
+            r"( Keep .*)?",
+            text,
         )
         value = self.alpha()
         assert abs(float(alpha) - value) <= 0.005 + 1e-9
@@ -215,6 +217,7 @@ class Checker:
             assert float(low) - 0.005 <= value <= float(high) + 0.005
         marks = [(0.8, "Annotators agree well"), (0.667, "Enough agreement for tentative conclusions")]
         marks += [(0.2, "Annotators disagree often"), (-9.0, "Agreement is little above chance")]
+        assert (advice is not None) == (value < 0.667)
         assert words == next(said for mark, said in marks if value >= mark)
 
     def check_rivals(self, text: str, about: Any) -> None:

@@ -17,7 +17,7 @@ from dissensus.evaluation.sides import Votes, cramers_v, side_of
 from dissensus.models import MODELS
 from dissensus.models.base import Model
 from dissensus.report.annotators import column_content, pair_tables
-from dissensus.report.clusters import Grouping, cluster_content, group_name, grouping_of
+from dissensus.report.clusters import Grouping, cluster_content, group_name, grouping_of, side_rows, told_by
 from dissensus.report.gold import gold_content, wilson
 from dissensus.report.items import fanned, principal_plane, texts_of
 from dissensus.report.page import Request, embedded, findings, gather, page, write_report
@@ -56,14 +56,12 @@ def content(sample: ds.Annotations, fitted: Model) -> dict[str, Any]:
 # ---- groups -------------------------------------------------------------------------------------------
 
 
-def test_groups_that_the_labels_do_not_bear_out_are_not_shown(sample: ds.Annotations) -> None:
-    theta, items = np.full((1, 2, 4), 0.25), np.ones((sample.n_items, 1))
+def test_groups_that_the_labels_do_not_bear_out_are_not_spoken_of(sample: ds.Annotations) -> None:
     literal = np.arange(sample.n_annotators) % 3 == 2  # as planted: who takes irony by its word
-    for code, shown in ((literal, 2), (np.arange(sample.n_annotators) % 2 == 0, 0)):
-        grouping = Grouping(theta, items, np.eye(2)[code.astype(int)], np.array([0.5, 0.5]), False, "by hand")
-        found = cluster_content(sample, grouping, Votes.of(sample))
-        assert len(found["groups"]) == shown
-        assert bool(found["contrasts"]) == bool(shown)
+    names, votes = list(map(str, sample.classes)), Votes.of(sample)
+    for code, said in ((literal, True), (np.arange(sample.n_annotators) % 2 == 0, False)):
+        rows = side_rows(sample, votes, code.astype(int), range(2), names)
+        assert all((row["words"] is not None) == said for row in rows)
 
 
 def test_groups_come_largest_first_and_empty_ones_go(sample: ds.Annotations) -> None:
@@ -413,3 +411,24 @@ def test_judges_have_a_panel_where_the_table_names_them(tmp_path: Path) -> None:
     assert f"{expected.panel.effective_votes:.1f} independent votes" in content["judges"]["panel"]["says"]
     plain = data_of(write_report(model, labels, tmp_path / "page.html", held_out=[]))
     assert plain["judges"] is None
+
+
+def test_a_crowd_of_one_kind_has_no_groups_however_it_is_cut() -> None:
+    # Everybody answers by the same shares; whoever is put together by half of the items agrees on no other.
+    rng = np.random.default_rng(1)
+    item = np.repeat(np.arange(300), 6)
+    annotator = np.concatenate([rng.choice(30, 6, replace=False) for _ in range(300)])
+    label = rng.random(1800) < np.where(item % 2, 0.8, 0.3)
+    labels = ds.Annotations.from_arrays(item, annotator, label.astype(int))
+    grouping = grouping_of(ds.PGM(4, 3, seed=0).fit(labels), labels)
+    if grouping is not None and grouping.divides:
+        assert cluster_content(labels, grouping, Votes.of(labels))["groups"] == []
+
+
+def test_annotators_are_told_by_the_likelihood_of_their_labels() -> None:
+    theta = np.array([[[0.9, 0.1], [0.2, 0.8]]])  # one cluster of items, two groups
+    labels = ds.Annotations.from_arrays(["i", "j", "i", "j"], ["a", "a", "b", "b"], ["x", "x", "y", "x"])
+    grouping = Grouping(theta, np.ones((2, 1)), np.eye(2), np.array([0.5, 0.5]), False, "by hand")
+    # a: 0.9 · 0.9 against 0.2 · 0.2; b: 0.1 · 0.9 against 0.8 · 0.2; by i alone, b is surely of the second
+    assert told_by(labels, grouping, np.array([True, True])).tolist() == [0, 1]
+    assert told_by(labels, grouping, np.array([False, True])).tolist() == [0, 0]

@@ -53,6 +53,7 @@ NAMED = 5  # annotators named in a sentence
 NOTABLE = 0.03  # a difference of shares worth a word
 LEAST_GAP = 0.1  # between two groups' shares of a class, to be called a contrast
 SURE = 1.96  # standard errors
+TENTATIVE = 0.667  # Krippendorff's α below which one label an item is not enough
 HALF = 0.5
 ASSOCIATED, UNUSUAL = 0.1, 2.0  # Cramér's V and standardised residual of a column that goes with groups
 FEWEST, CLOSE = 4, 0.2  # labels of an item to adjudicate, or items of a contrast; how near two answers are
@@ -116,7 +117,9 @@ def agreement_sentence(alpha: float, low: float, high: float) -> Sentence | None
         return None
     said = reading(alpha)
     interval = "" if math.isnan(low) else f" (95\u00a0% interval {low:.2f} to {high:.2f})"
+    advice = " Keep the shares of the answers beside the label, or make the guideline clearer."
     text = f"{said[0].upper()}{said[1:]}: Krippendorff's α is {alpha:.2f}{interval}."
+    text += advice if alpha < TENTATIVE else ""
     return Sentence(text, "agreement")
 
 

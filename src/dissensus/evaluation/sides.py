@@ -62,6 +62,11 @@ class Votes:
         weights = entries.data[mine].astype(np.float64)
         return np.asarray(np.bincount(cell, weights, minlength=M * P), np.float64).reshape(M, P)
 
+    def on(self, items: NDArray[np.bool_]) -> Votes:
+        """The votes on some of the items."""
+        rows = np.flatnonzero(items[self.item])
+        return Votes(self.item[rows], self.annotator[rows], self.answer[rows], self.sizes)
+
     def alone(self, inside: NDArray[np.bool_]) -> Array:
         """(items,): Σ_i Σ_c s_imc², what an annotator agrees with themselves."""
         squares = np.asarray(self.answer.multiply(self.answer).sum(axis=1)).ravel()

@@ -23,6 +23,7 @@ from dissensus.numerics import Array, normalised, row_shares
 
 LENS = {"n_item_clusters": 6, "n_annotator_clusters": 3}  # the small PGM that looks for groups
 FEWEST_ANNOTATORS = 4  # below that, looking for groups among them is idle
+BLOCK = 1 << 16  # labels worked on at a time
 TYPICAL = 4  # items shown for a cluster
 CONTRASTS = 5  # clusters on which groups are contrasted
 
@@ -140,6 +141,20 @@ def cluster_content(annotations: Annotations, grouping: Grouping, votes: Votes |
     }
 
 
+def groups_shown(
+    annotations: Annotations, own: Grouping | None, votes: Votes | None, seed: int
+) -> tuple[Grouping | None, dict[str, Any] | None]:
+    """The model's own clusters and groups; a small model's where the labels bear none of the groups out."""
+    content = None if own is None else cluster_content(annotations, own, votes)
+    if content is not None and content["groups"]:
+        return own, content
+    lens = borrowed_grouping(annotations, seed)
+    other = None if lens is None else cluster_content(annotations, lens, votes)
+    if other is not None and (content is None or other["groups"]):
+        return lens, other
+    return own, content
+
+
 def _item_cluster(
     grouping: Grouping, k: int, member: Any, names: list[str], annotations: Annotations
 ) -> dict[str, Any]:
@@ -170,11 +185,44 @@ def supported_groups(
     if grouping.annotators is None or not grouping.divides:
         return []
     group = grouping.annotators.argmax(axis=1)
-    found = side_rows(annotations, votes, group, range(grouping.sizes[1]), names)
+    steady = np.flatnonzero(steady_groups(annotations, grouping, votes))
+    found = side_rows(annotations, votes, group, steady.tolist(), names) if len(steady) > 1 else []
     kept = [one for one in found if one["words"] is not None]
     if len(kept) < 2:
         return []
     return [one | {"name": group_name(place)} for place, one in enumerate(kept)]
+
+
+def steady_groups(annotations: Annotations, grouping: Grouping, votes: Votes) -> Any:
+    """(L,): groups that show on items other than those by which their members are told.
+
+    Whoever is put together for giving like answers agrees on them, whether there are groups or not. So
+    annotators are told apart by half of the items, and compared on the other half; then the other way round.
+    """
+    half = np.random.default_rng(0).permutation(annotations.n_items) % 2 == 0
+    gaps = []
+    for told in (half, ~half):
+        member = told_by(annotations, grouping, told)
+        tested = votes.on(~told)
+        gaps.append([side_of(tested, member == g).gap for g in range(grouping.sizes[1])])
+    first, second = np.array(gaps)  # (L, 3) each
+    # the mean of two independent differences; half the width of an interval is 1.96 standard errors
+    middle = (first[:, 0] + second[:, 0]) / 2
+    reach = np.hypot(first[:, 2] - first[:, 0], second[:, 2] - second[:, 0]) / 2
+    return middle - reach > 0
+
+
+def told_by(annotations: Annotations, grouping: Grouping, items: Any) -> Any:
+    """(annotators,): the likeliest group of each by their labels on some items, Σ_e log Σ_k w_mk Θ_klp."""
+    rows = np.flatnonzero(items[annotations.item])
+    weight = np.tile(np.log(np.maximum(grouping.weights, 1e-12)), (annotations.n_annotators, 1))
+    for start in range(0, len(rows), BLOCK):
+        some = rows[start : start + BLOCK]
+        item, label = annotations.item[some], annotations.label[some]
+        first, last = int(item[0]), int(item[-1]) + 1
+        chances = grouping.expected(slice(first, last))[item - first, :, label]  # labels, groups
+        np.add.at(weight, annotations.annotator[some], np.log(np.maximum(chances, 1e-12)))
+    return weight.argmax(axis=1)
 
 
 def side_rows(

@@ -43,7 +43,7 @@ from dissensus.report.annotators import (
     page_order,
     views_said,
 )
-from dissensus.report.clusters import borrowed_grouping, cluster_content, grouping_of, page_groups
+from dissensus.report.clusters import grouping_of, groups_shown, page_groups
 from dissensus.report.gold import gold_content
 from dissensus.report.items import Projection, item_columns, map_content, overturned, texts_of, true_classes
 from dissensus.report.judges import judge_content
@@ -193,14 +193,11 @@ def gather(request: Request) -> dict[str, Any]:
     check_match(model, annotations)
     request.progress("looking for groups", 0.0)
     own = grouping_of(model, annotations)
-    shown = own
-    if own is None or own.annotators is None:
-        shown = borrowed_grouping(annotations, request.seed) or own
-    request.progress("judging annotators", 0.1)
     found, described = findings(model, annotations), describe(annotations)
+    shown, clusters = groups_shown(annotations, own, found.votes, request.seed)
+    request.progress("gathering", 0.4)
     order = page_order(annotations, request.anonymise)
     gold = gold_content(model, annotations)
-    clusters = None if shown is None else cluster_content(annotations, shown, found.votes)
     named = _names_in_order(annotations, request.anonymise, order)
     return {
         "title": request.title,
@@ -346,8 +343,15 @@ def _step(step: Mapping[str, Any]) -> str:
     """One next step, with a link to what it speaks of."""
     link = ""
     if step["table"]:
-        link = f' <a href="#{step["table"]}" data-preset="{step["preset"]}">Show them</a>'
-    return f"<li>{html.escape(step['says'])}{link}</li>"
+        link = f' <a href="#{step["table"]}" data-preset="{step["preset"]}">{html.escape(step["link"])}</a>'
+    head, rest = _headed(step["says"])
+    return f"<li><strong>{html.escape(head)}</strong>{html.escape(rest)}{link}</li>"
+
+
+def _headed(text: str) -> tuple[str, str]:
+    """The first words of a step, up to its first colon or full stop, and the rest."""
+    end = re.search(r"[:.](?= )", text)
+    return (text[: end.end()], text[end.end() :]) if end else (text, "")
 
 
 def embedded(content: Mapping[str, Any]) -> str:

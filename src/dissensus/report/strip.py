@@ -35,10 +35,13 @@ def strip(found: Findings, described: Description, gold: Any, names: list[str]) 
     narrow = found.narrowing()
     if narrow is not None:
         now, after = (100 * float(width.mean()) / 2 for width in narrow)
-        words = f"points: how sure the label’s share is now, and with one more label on each of {M:,} items"
-        cards.append(
-            _card("One more label per item", [(f"±{now:.0f} → ±{after:.0f}", "items", "more", "")], words)
-        )
+        digits = 0 if round(now) != round(after) else 1
+        words = "Points: how far off the label’s share may be"
+        numbers = [
+            (f"±{reach:.{digits}f}", "items", "more", what)
+            for reach, what in ((now, "now"), (after, "with one more"))
+        ]
+        cards.append(_card("One more label per item", numbers, words))
     if gold is not None:
         numbers = [(sentences.percent(gold[key][0]), "items", "wrong", word)
                    for key, word in (("raw", "most frequent label"), ("model", "model"))]  # fmt: skip
@@ -56,38 +59,29 @@ def steps(
 ) -> list[dict[str, Any]]:
     """What is wrong with the labels and what to do about it, the gravest first; only what is true of them."""
     annotations, classes = found.annotations, [str(name) for name in found.annotations.classes]
-    said: list[tuple[Any, str, str]] = [
-        (
-            sentences.agreement_sentence(described.alpha, described.alpha_low, described.alpha_high),
-            "items",
-            "contested",
-        ),
-        (sentences.rivals_sentence(annotations.counts, classes), "items", "contested"),
-        (
-            sentences.parts_sentence(described.n_parts, described.largest_part_items, described.n_items),
-            "",
-            "",
-        ),
+    alpha = described.alpha, described.alpha_low, described.alpha_high
+    parts = described.n_parts, described.largest_part_items, described.n_items
+    contested = ("items", "contested", "Show items without a clear answer")
+    said: list[tuple[Any, tuple[str, str, str]]] = [
+        (sentences.agreement_sentence(*alpha), contested),
+        (sentences.rivals_sentence(annotations.counts, classes), contested),
+        (sentences.parts_sentence(*parts), ("", "", "")),
     ]
     if clusters is not None and clusters["contrasts"]:
         first = clusters["contrasts"][0]["says"]
-        said.append((sentences.groups_sentence(len(clusters["groups"]), first), "groups", ""))
+        ways = sentences.groups_sentence(len(clusters["groups"]), first)
+        said.append((ways, ("groups", "", "Show the groups")))
     if found.votes is not None:
-        who = np.flatnonzero(found.check)
-        load = annotations.annotator_load
+        who, load = np.flatnonzero(found.check), annotations.annotator_load
         who = who[np.argsort(-load[who], kind="stable")]
-        said.append((sentences.check_sentence(found.votes, who, names, load), "annotators", "check"))
+        check = sentences.check_sentence(found.votes, who, names, load)
+        said.append((check, ("annotators", "check", "Show them")))
+    decide = sentences.adjudicate_sentence(annotations.counts, np.flatnonzero(found.adjudicate))
+    more = sentences.more_sentence(annotations.counts, np.flatnonzero(found.more))
     said += [
-        (gold["words"] if gold else None, "items", "wrong"),
-        (
-            sentences.adjudicate_sentence(annotations.counts, np.flatnonzero(found.adjudicate)),
-            "items",
-            "adjudicate",
-        ),
-        (sentences.more_sentence(annotations.counts, np.flatnonzero(found.more)), "items", "more"),
+        (gold["words"] if gold else None, ("items", "wrong", "Show where gold differs")),
+        (decide, ("items", "adjudicate", "Show them")),
+        (more, ("items", "more", "Show them")),
     ]
-    return [
-        {"says": words, "table": table, "preset": preset}
-        for words, table, preset in said
-        if words is not None
-    ]
+    keys = ("table", "preset", "link")
+    return [{"says": words} | dict(zip(keys, link, strict=True)) for words, link in said if words is not None]

@@ -72,7 +72,8 @@ function annotatorDetail(n) {
 }
 
 function points(share) {
-  return `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(0)}`;
+  const size = Math.abs(100 * share).toFixed(0);
+  return size === "0" ? "0" : `${share < 0 ? "−" : "+"}${size}`;
 }
 
 // A dot with its interval on a line from 0 to 100 %.

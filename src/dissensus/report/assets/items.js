@@ -44,7 +44,9 @@ function whoSaid(i, p) {
   for (let row = rowStarts[i]; row < rowStarts[i + 1]; row += 1) {
     if (data.rows.label[row] === p) names.push(data.annotators.id[data.rows.who[row]]);
   }
-  return names;
+  const times = new Map();
+  for (const name of names) times.set(name, (times.get(name) || 0) + 1);
+  return [...times].map(([name, n]) => (n > 1 ? `${name} (${n} times)` : name));
 }
 
 function itemDetail(i) {
@@ -58,7 +60,7 @@ function itemDetail(i) {
   const heads = [["Answer"], ["Labels", "number"], ["Population", "number"], ...(named ? [["Who said it"]] : [])];
   const gold = items.gold && items.gold[i] >= 0 ? h("p", {}, "Gold: ", classLabel(items.gold[i])) : null;
   return h("div", {},
-    h("p", { class: "full" }, itemText(i)), gold,
+    items.text && items.text[i] ? h("p", { class: "full" }, items.text[i]) : null, gold,
     reasons.has(i) ? h("p", {}, h("strong", {}, "Why not the most frequent label: "), reasons.get(i)) : null,
     scrolled(`Labels of ${items.id[i]}`, plainTable(null, null, heads, lines)),
     items.sure ? h("p", { class: "note" }, sureWords(i)) : null,
@@ -186,6 +188,8 @@ function showItems() {
   section("items", "Items", `Click a row to see who said what.${two}`,
     h("div", { class: "histograms" },
       histogram("How much of an item’s labels agree", agreementBins(), `${percent(data.data.unanimous)} of the items with two labels or more are unanimous.`),
-      histogram("Labels per item", sizeBins(), low === high ? `${whole(low)} each.` : `Median ${median}, from ${whole(low)} to ${whole(high)}.`)),
+      low === high && !data.data.n_unlabelled
+        ? h("p", { class: "note" }, `Every item has ${whole(low)} label${low === 1 ? "" : "s"}.`)
+        : histogram("Labels per item", sizeBins(), `Median ${median}, from ${whole(low)} to ${whole(high)}.`)),
     legend(), itemTable.element);
 }
