@@ -250,6 +250,76 @@ def _doccano_members() -> dict[str, list[dict[str, Any]]]:
 _DOCCANO_LABELS = [("7", "ann", "neg"), ("7", "bób", "neg"), ("7", "bób", "pos"), ("8", "bób", "pos")]
 
 
+def argilla_feedback(folder: Path) -> Sample:
+    """Version 1: responses are a list, with the answers to all questions by one user each."""
+    records = [
+        {"external_id": "a7", "fields": {"text": "got wet"}, "metadata": {"page": 1}, "suggestions": [],
+         "responses": [
+             {"user_id": "u1", "status": "submitted",
+              "values": {"mood": {"value": "neg"}, "topics": {"value": ["rain", "wind"]}}},
+             {"user_id": "u2", "status": "discarded", "values": {"mood": {"value": "pos"}}}]},
+        {"external_id": None, "fields": {"text": "got dry"}, "metadata": {}, "suggestions": [],
+         "responses": [{"user_id": "u2", "status": "submitted", "values": {"topics": {"value": ["sun"]}}},
+                       {"user_id": "u3", "status": "draft", "values": None}]},
+    ]  # fmt: skip
+    return Sample(
+        _json(folder / "feedback.json", records),
+        "argilla",
+        [("a7", "u1", "rain"), ("a7", "u1", "wind"), ("record 2", "u2", "sun")],
+        {"a7": "got wet", "record 2": "got dry"},
+        {},
+        question="topics",
+        options={"question": "topics"},
+    )
+
+
+def argilla_feedback_dataset(folder: Path) -> Sample:
+    """Version 1 as a dataset: a question is a list of objects, or an object of lists."""
+    lines = [
+        {"text": "got wet", "stars": [{"user_id": "u1", "value": 4, "status": "submitted"},
+                                      {"user_id": "u2", "value": 1, "status": "discarded"}],
+         "stars-suggestion": None, "stars-suggestion-metadata": {"type": None, "score": None, "agent": None},
+         "external_id": "e1", "metadata": "{}"},
+        {"text": "got dry", "stars": {"user_id": ["u1", "u3"], "value": [5, 2],
+                                      "status": ["submitted", "submitted"]},
+         "stars-suggestion": 3, "stars-suggestion-metadata": None, "external_id": "e2", "metadata": "{}"},
+        {"text": "nobody", "stars": [], "stars-suggestion": 3, "stars-suggestion-metadata": None,
+         "external_id": "e3", "metadata": "{}"},
+    ]  # fmt: skip
+    return Sample(
+        _jsonl(folder / "stars.jsonl", lines),
+        "argilla",
+        [("e1", "u1", "4"), ("e2", "u1", "5"), ("e2", "u3", "2")],
+        {"e1": "got wet", "e2": "got dry", "e3": "nobody"},
+        {"discarded responses": 1},
+        question="stars",
+    )
+
+
+def argilla_classification(folder: Path) -> Sample:
+    """Version 1, text classification: one annotation a record."""
+    rest = {"prediction": None, "prediction_agent": None, "multi_label": False, "explanation": None,
+            "metadata": None, "event_timestamp": None, "metrics": {}, "vectors": None}  # fmt: skip
+    lines = [
+        {"text": "got wet", "inputs": {"text": "got wet"}, "annotation": "neg", "annotation_agent": "ann",
+         "id": "1", "status": "Validated", **rest},
+        {"text": "got wet", "inputs": {"text": "got wet"}, "annotation": "pos", "annotation_agent": "bob",
+         "id": "1", "status": "Validated", **rest},
+        {"text": None, "inputs": {"title": "got dry"}, "annotation": "pos", "annotation_agent": "ann",
+         "id": "2", "status": "Discarded", **rest},
+        {"text": "new", "inputs": {"text": "new"}, "annotation": None, "annotation_agent": None, "id": "3",
+         "status": "Default", **rest},
+    ]  # fmt: skip
+    return Sample(
+        _jsonl(folder / "classified.jsonl", lines),
+        "argilla",
+        [("1", "ann", "neg"), ("1", "bob", "pos")],
+        {"1": "got wet", "2": "got dry", "3": "new"},
+        {"discarded responses": 1, "empty answers": 1},
+        question="annotation",
+    )
+
+
 def doccano_folder(folder: Path) -> Sample:
     path = folder / "members"
     path.mkdir()
@@ -505,6 +575,7 @@ def huggingface_parquet(folder: Path) -> Sample:
 
 SAMPLES: list[Callable[[Path], Sample]] = [
     label_studio_json, label_studio_min, label_studio_csv, prodigy_choice, prodigy_binary, argilla_flat,
-    argilla_nested, doccano_folder, doccano_zip, mturk, mturk_ticks, mturk_form, appen, toloka, ground_truth,
+    argilla_nested, argilla_feedback, argilla_feedback_dataset, argilla_classification,
+    doccano_folder, doccano_zip, mturk, mturk_ticks, mturk_form, appen, toloka, ground_truth,
     lewidi_2025, lewidi_2023, pldl, huggingface_arrow, huggingface_parquet,
 ]  # fmt: skip

@@ -685,6 +685,7 @@ def test_side_tables_come_only_when_asked(write: Callable[..., Path]) -> None:
     assert full.gold is not None
     assert [full.classes[code] for code in full.gold if code >= 0] == ["none"]
     assert full.notes == (
+        "'NA' may mean that there is no label; if so, say missing_words='NA'",
         "1 item of the item table has no label",
         "1 item has no row in the item table",
         "1 annotator of the annotator table gave no label and is left out",
@@ -781,7 +782,9 @@ def test_what_is_read_as_it_is_and_worth_a_word(write: Callable[..., Path]) -> N
         "there is one annotator only: 'ann'",
     )
     assert ds.read_annotations(write(HEADER + "a,b,x\na,c,x\n")).notes == ("there is one class only: 'x'",)
-    assert ds.read_annotations(write(as_csv(ROWS))).notes == ()
+    assert ds.read_annotations(write(as_csv(ROWS)), missing="error").notes == (
+        "'NA' may mean that there is no label; if so, say missing_words='NA'",
+    )
 
 
 # ---- exports ------------------------------------------------------------------------------------------

@@ -311,4 +311,4 @@ def test_columns_that_are_missing_are_named_in_one_message(tmp_path):
     words = failure("judges", file)
     assert "no annotator and no label column found" in words
     file.write_text("foo,bar,baz\n1,2,3\n", encoding="utf-8")
-    assert "no item and no annotator and no label column found" in failure("judges", file)
+    assert "no item, no annotator and no label column found" in failure("judges", file)

@@ -231,3 +231,43 @@ def test_spreadsheets_and_several_missing_columns(tmp_path: Path) -> None:
     odd = frame.rename(columns={"item": "p", "annotator": "q"})
     with pytest.raises(ds.DissensusError, match="no item and no annotator column found"):
         ds.read_annotations(odd)
+
+
+def test_words_for_no_answer_are_offered_and_taken(tmp_path: Path) -> None:
+    stars = pd.DataFrame(
+        {"item": list("aabbcc"), "annotator": list("xyxyxy"), "label": ["1", "2", "3", "4", "5", "none"]}
+    )
+    note = "'none' may mean that there is no label; if so, say missing_words='none'"
+    assert note in ds.read_annotations(stars).notes
+    taken = ds.read_annotations(stars, missing_words="none,NA")
+    assert taken.n_labels == 5
+    assert "1 row has no label (blank, or 'none', 'NA') and is skipped" in taken.notes
+    # among words "none" is a class like any other; NA hardly ever is
+    words = stars.assign(label=["hate", "none", "none", "hate", "NA", "N/A"])
+    assert [note for note in ds.read_annotations(words).notes if "may mean" in note] == [
+        "'N/A', 'NA' may mean that there is no label; if so, say missing_words='N/A,NA'"
+    ]
+    wide = pd.DataFrame({"item": ["a", "b"], "ann": ["u", "NA"], "bob": ["v", "u"]})
+    assert ds.read_annotations(wide, layout="wide", missing_words=["NA"]).n_labels == 3
+    sets = pd.DataFrame({"item": ["a", "a", "b"], "annotator": list("xyx"), "label": ["p|q", "NA", ""]})
+    assert ds.read_annotations(sets, separator="|", missing_words="NA").n_labels == 1
+    with pytest.raises(ds.DissensusError, match="row 2: the label is blank"):
+        ds.read_annotations(sets, separator="|", missing="error")
+    pairs = pd.DataFrame({"model_a": list("ppp"), "model_b": list("qqq"), "winner": ["p", None, "tie"]})
+    assert ds.read_annotations(pairs).n_labels == 2
+    with pytest.raises(ds.DissensusError, match="row 1: the label is blank"):
+        ds.read_annotations(pairs, missing="error")
+
+
+def test_packing_skips_rows_without_a_label(tmp_path: Path) -> None:
+    rows = ["item,annotator,label", "a,x,1", "a,y,", "b,x,NA", ",y,2"]
+    (tmp_path / "v.csv").write_text("\n".join(rows[:4]) + "\n")
+    said = run("pack", tmp_path / "v.csv", "-o", tmp_path / "s", "--missing-words", "NA")
+    assert "note: 2 rows have no label (blank, or 'NA') and are skipped" in said.stderr
+    assert ds.read_annotations(tmp_path / "s").n_labels == 1
+    with pytest.raises(ds.DissensusError, match="line 3: the label is blank"):
+        ds.pack(tmp_path / "v.csv", tmp_path / "t", missing="error")
+    # rows that are skipped do not move the place that an error names
+    (tmp_path / "w.csv").write_text("\n".join(rows) + "\n")
+    with pytest.raises(ds.DissensusError, match="line 5: the item is blank"):
+        ds.pack(tmp_path / "w.csv", tmp_path / "u", missing_words=["NA"])

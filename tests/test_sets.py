@@ -80,7 +80,13 @@ def test_exports_with_several_choices_are_sets(tmp_path: Path) -> None:
         "responses": {"q": answers},
     }
     (tmp_path / "argilla.jsonl").write_text(json.dumps(record))
-    for name in ("ls.json", "argilla.jsonl"):
+    given = [
+        {"user_id": f"u{n}", "status": "submitted", "values": {"q": {"value": names}}}
+        for n, names in enumerate(choices)
+    ]
+    first = {"external_id": "1", "fields": {"text": "x"}, "responses": given}
+    (tmp_path / "argilla1.jsonl").write_text(json.dumps(first))
+    for name in ("ls.json", "argilla.jsonl", "argilla1.jsonl"):
         labels = ds.read_annotations(tmp_path / name, label_type="multi")
         assert sets_in(labels) == ['["a", "b"]', '["b"]']
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.annotators.kept import ANNOTATORS
 from dissensus.data.annotations import Annotations
+from dissensus.data.vocabulary import arrow_table
 from dissensus.errors import DataError, ParameterError, bad_parameter
 from dissensus.evaluation.gold import GoldAccuracy, gold_accuracy, judged_items, right_rows
 from dissensus.execution.progress import Progress, ShowProgress, shown
@@ -354,13 +355,11 @@ def _write_fit(
     run: Refinement, folder: Path, notice: Mapping[str, Any], looks: Mapping[str, Any] | None, tell: Progress
 ) -> dict[str, Any]:
     """Labels, annotators (where there are any), the model, the page and the summary."""
-    import pyarrow as pa
-
     seconds, missing = dict(run.seconds), None
     tell("writing labels, annotators and the model", FITTED)
     with _timed("write", seconds):
         found = verdicts_of(run)
-        write_pieces(map(pa.table, run.model.label_pieces()), folder / LABELS)
+        write_pieces(map(arrow_table, run.model.label_pieces()), folder / LABELS)
         if not run.annotations.anonymous:
             write_pieces([annotator_table(run, found)], folder / ANNOTATORS)
         run.model.save_apart(folder / MODEL)
@@ -408,8 +407,6 @@ def verdicts_of(run: Refinement) -> AnnotatorVerdicts | None:
 
 def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> pa.Table:
     """One row an annotator: labels, agreement with the others, what the model knows of them, verdicts."""
-    import pyarrow as pa
-
     from dissensus.evaluation.agreement import agreement_with_others
 
     annotations = run.annotations
@@ -425,7 +422,7 @@ def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> 
     if found is not None:  # its information allows for spam, the model's own does not
         known = {name: values for name, values in known.items() if not name.startswith("model_information")}
         known |= {name: values for name, values in found.columns().items() if name not in columns}
-    return pa.table(known | columns).select(list(dict.fromkeys([*columns, *known])))
+    return arrow_table(known | columns).select(list(dict.fromkeys([*columns, *known])))
 
 
 def _skill_columns(run: Refinement) -> dict[str, Any]:

@@ -143,6 +143,14 @@ class Columns:
     format: Annotated[
         str | None, _reading("--format", metavar="NAME", help="The format, where its content does not tell.")
     ] = None
+    missing: Annotated[
+        Literal["skip", "error"],
+        _reading("--missing", metavar="skip|error", help="Rows without a label: skipped, or refused."),
+    ] = "skip"
+    missing_words: Annotated[
+        str,
+        _reading("--missing-words", metavar="NA,…", help="Labels that mean that there is none."),
+    ] = ""
 
     def settings(self) -> dict[str, Any]:
         """The same by the library's names."""
@@ -157,6 +165,8 @@ class Columns:
             "label_type": self.label_type,
             "duplicates": self.duplicates,
             "format": self.format,
+            "missing": self.missing,
+            "missing_words": self.missing_words,
         }
 
 
@@ -197,14 +207,6 @@ class Reading(Columns):
     keep_rejected: Annotated[bool, _reading("--keep-rejected", help="Count rejected assignments too.")] = (
         False
     )
-    missing: Annotated[
-        Literal["skip", "error"],
-        _reading("--missing", metavar="skip|error", help="Rows without a label: skipped, or refused."),
-    ] = "skip"
-    missing_words: Annotated[
-        str,
-        _reading("--missing-words", metavar="NA,…", help="Labels that mean that there is none."),
-    ] = ""
     separator: Annotated[
         str | None,
         _reading("--separator", metavar="CHAR", help="Between the classes of an answer that is a set: a|b."),
@@ -223,12 +225,10 @@ class Reading(Columns):
 
     def settings(self) -> dict[str, Any]:
         """The same by the library's names."""
-        same = ("items", "annotators", "gold", "question", "several", "keep_rejected", "layout")
+        beside = ("items", "annotators", "gold", "encoding", "separator", "layout")
+        same = (*beside, "question", "several", "keep_rejected")
         own = {name: getattr(self, name) for name in same}
-        words = [word.strip() for word in self.missing_words.split(",") if word.strip()]
-        blanks = {"missing": self.missing, "missing_words": words, "encoding": self.encoding}
-        blanks["separator"] = self.separator
-        return super().settings() | own | blanks | {"text_column": self.item_text}
+        return super().settings() | own | {"text_column": self.item_text}
 
     def read(self, file: Path, *, aloud: bool = True) -> Annotations:
         """The labels of a file; what the reader found worth a word is said, if ``aloud``."""

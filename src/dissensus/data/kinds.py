@@ -44,23 +44,38 @@ _FEW_LABELS = 1_000
 _IN_FRONT = 0.07  # share of the orders that may fit the disagreements better
 _IN_FRONT_OF_FEW = 0.35  # the same where there are few labels to tell by
 
+_NO_ANSWER = frozenset({"na", "n/a", "null", "nan"})  # words that hardly are a class
+_MAYBE_NONE = frozenset({"none", "missing", "unknown", "-", "?", "."})
+
 # Ordered scales in English, each from one end to the other.
 SCALES = (
-    "strongly disagree|disagree|neutral|agree|strongly agree",
+    "strongly disagree|disagree|slightly disagree|neutral|slightly agree|agree|strongly agree",
+    "strongly disagree|disagree|somewhat disagree|neutral|somewhat agree|agree|strongly agree",
     "strongly disagree|disagree|neither agree nor disagree|agree|strongly agree",
-    "strongly disagree|somewhat disagree|neutral|somewhat agree|strongly agree",
-    "disagree|neutral|agree",
-    "very unlikely|unlikely|neutral|likely|very likely",
+    "strongly disagree|somewhat disagree|neither agree nor disagree|somewhat agree|strongly agree",
+    "strongly disagree|disagree|undecided|agree|strongly agree",
+    "strongly oppose|oppose|neutral|support|strongly support",
+    "extremely unlikely|very unlikely|unlikely|neutral|likely|very likely|extremely likely",
+    "unlikely|possible|likely",
+    "much worse|worse|about the same|better|much better",
+    "much worse|worse|same|better|much better",
+    "false|mostly false|half true|mostly true|true",
+    "contradiction|neutral|entailment",
     "very negative|negative|neutral|positive|very positive",
     "negative|neutral|positive",
     "very bad|bad|neutral|good|very good",
     "very poor|poor|fair|good|very good|excellent",
+    "poor|fair|average|good|excellent",
     "very dissatisfied|dissatisfied|neutral|satisfied|very satisfied",
     "never|rarely|sometimes|often|always",
     "none|slight|mild|moderate|severe|very severe",
     "not at all|slightly|somewhat|moderately|very|extremely",
     "very low|low|medium|high|very high",
+    "very low|low|moderate|high|very high",
     "low|mid|high",
+    "minor|moderate|major|critical",
+    "not important|slightly important|moderately important|important|very important",
+    "terrible|bad|okay|good|great",
     "small|medium|large",
     "no|maybe|yes",
     "no|unsure|yes",
@@ -81,7 +96,7 @@ def refuse_wrong_kind(annotations: Annotations) -> None:
         stranger = next(name for name in classes if not _is_number(name))
         raise DataError(
             f"label {quoted(stranger)} is not a number, so the labels are not numeric; "
-            "correct it, or say label_type='ordinal' or 'nominal'"
+            "correct it, or say label_type='ordinal' or label_type='nominal'"
         )
     if kind == "multi" and not all(str(name).startswith(SETS_BEGIN) for name in classes):
         raise DataError(
@@ -112,8 +127,8 @@ def recognised(annotations: Annotations) -> tuple[LabelType, tuple[str, ...]]:
         return "nominal", _offers(annotations)
     if P > MOST_GRADES:
         return "numeric", (
-            f"{P:,} different numbers are read as numeric ratings; say label_type='ordinal' or 'nominal' "
-            "if they are classes",
+            f"{P:,} different numbers are read as numeric ratings; say label_type='ordinal' or "
+            "label_type='nominal' if they are classes",
         )
     if P < _FEWEST:
         return "nominal", ()
@@ -121,7 +136,7 @@ def recognised(annotations: Annotations) -> tuple[LabelType, tuple[str, ...]]:
     if bears_out(disagreements(annotations), _IN_FRONT_OF_FEW if few else _IN_FRONT):
         return "ordinal", (
             f"labels are {P} numbers, read as an ordered scale; say label_type='nominal' if they are only "
-            "names, 'numeric' if their mean is wanted",
+            "names, label_type='numeric' if their mean is wanted",
         )
     return "nominal", (
         f"labels are {P} numbers, and disagreements do not follow their order: read as names; say "
@@ -162,11 +177,24 @@ def _orders(P: int) -> NDArray[np.int64]:
 
 
 def _offers(annotations: Annotations) -> tuple[str, ...]:
-    """The order that words of a known scale may have: offered, not assumed."""
-    order = known_order([str(name) for name in annotations.classes])
-    if order is None:
-        return ()
-    return (f"the labels look like a scale; if they are ordered, say classes={'<'.join(order)!r}",)
+    """The order that words of a known scale may have, and words for no answer: offered, not assumed."""
+    names = [str(name) for name in annotations.classes]
+    nothing, order, notes = words_for_nothing(names), known_order(names), []
+    if nothing:
+        words = ", ".join(map(quoted, nothing))
+        notes.append(
+            f"{words} may mean that there is no label; if so, say missing_words={','.join(nothing)!r}"
+        )
+    if order is not None:
+        notes.append(f"the labels look like a scale; if they are ordered, say classes={'<'.join(order)!r}")
+    return tuple(notes)
+
+
+def words_for_nothing(names: list[str]) -> list[str]:
+    """Labels such as NA; also "none", which is a class in many sets, where all others are numbers."""
+    others = [name for name in names if name.casefold() not in _NO_ANSWER | _MAYBE_NONE]
+    known = _NO_ANSWER | _MAYBE_NONE if others and all(map(_is_number, others)) else _NO_ANSWER
+    return [name for name in names if name.casefold() in known]
 
 
 def known_order(names: list[str]) -> list[str] | None:

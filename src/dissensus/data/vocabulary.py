@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -283,7 +283,7 @@ def _dictionary(values: Any, what: str, place: Place) -> tuple[Codes, pa.Array]:
     distinct, indices = _plain(encoded.dictionary, what), encoded.indices
     if indices.null_count:
         row = int(np.flatnonzero(marks(indices.is_null()))[0])
-        raise _blank_error(row, what, place)
+        raise blank_error(row, what, place)
     codes = numbers(indices).astype(np.int32, copy=False)
     _refuse_blanks(codes, distinct, what, place)
     return _compact(codes, distinct) if ready else (codes, distinct)
@@ -316,10 +316,11 @@ def blank_ids(ids: pa.Array) -> NDArray[np.bool_]:
 def _refuse_blanks(codes: Codes, distinct: pa.Array, what: str, place: Place) -> None:
     rows = _rows_with(codes, blank_ids(distinct))
     if len(rows):
-        raise _blank_error(int(rows[0]), what, place)
+        raise blank_error(int(rows[0]), what, place)
 
 
-def _blank_error(row: int, what: str, place: Place) -> DataError:
+def blank_error(row: int, what: str, place: Place) -> DataError:
+    """What is said of a row without an id or label."""
     return DataError(f"{place(row)}: the {what} is blank; fill it in or remove the row")
 
 
@@ -356,8 +357,28 @@ def marks(array: pa.Array) -> NDArray[np.bool_]:
 
 def places(rows: NDArray[Any]) -> pa.Array:
     """Row numbers for Arrow's ``take``."""
-    whole = np.ascontiguousarray(rows, dtype=np.int64)
-    return pa.Array.from_buffers(pa.int64(), len(whole), [None, pa.py_buffer(whole)])
+    return column(np.asarray(rows, dtype=np.int64))
+
+
+def arrow_table(columns: Mapping[str, Any]) -> pa.Table:
+    """Columns of NumPy values, lists or Arrow's own as a table."""
+    return pa.table({name: _column(values) for name, values in columns.items()})
+
+
+def _column(values: Any) -> Any:
+    if not isinstance(values, np.ndarray):
+        return values
+    if values.dtype.kind in "iuf":
+        return column(values)
+    known = values.tolist()
+    return texts(known) if all(isinstance(value, str) for value in known) else pa.array(known)
+
+
+def column(values: NDArray[Any], known: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Numbers as an Arrow array, null where they are not ``known``."""
+    whole = np.ascontiguousarray(values)
+    bits = None if known is None else pa.py_buffer(np.packbits(known, bitorder="little"))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(whole.dtype), len(whole), [bits, pa.py_buffer(whole)])
 
 
 def texts(names: Sequence[str]) -> pa.Array:

@@ -106,8 +106,8 @@ def refuse_several_missing(columns: Sequence[str], given: Any, where: str) -> No
     if len(missing) > 1:
         options = ", ".join(f"{role}=" for role in missing)
         raise DataError(
-            f"{where}: no {' and no '.join(missing)} column found; say which they are with {options}"
-            f"{_ONE_ROW_AN_ITEM}; it has {listed(columns)}"
+            f"{where}: no {', no '.join(missing[:-1])} and no {missing[-1]} column found; "
+            f"say which they are with {options}{_ONE_ROW_AN_ITEM}; it has {listed(columns)}"
         )
 
 

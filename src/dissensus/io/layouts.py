@@ -36,7 +36,7 @@ from dissensus.data.vocabulary import (
     quoted,
     to_arrow,
 )
-from dissensus.errors import DataError
+from dissensus.errors import DataError, bad_parameter
 from dissensus.io.columns import ITEM_SIDE, find_column, has_column, is_id, listed, other_item_columns
 from dissensus.io.tables import Table
 
@@ -159,6 +159,26 @@ class Missing:
     skip: bool = True
     words: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, owner: str, missing: str, words: Sequence[str] | str) -> Missing:
+        """As a reader is told; words in one string stand between commas."""
+        if missing not in ("skip", "error"):
+            raise bad_parameter(owner, "missing", "'skip' or 'error'", missing)
+        listed = words.split(",") if isinstance(words, str) else words
+        return cls(missing == "skip", tuple(word.strip() for word in listed if word.strip()))
+
+    def among(self, labels: pa.Array) -> NDArray[np.bool_]:
+        """Which labels are none."""
+        none = _blank(labels)
+        if self.words and is_text(labels.type):
+            none = none | np.isin(as_values(labels), self.words)
+        return none
+
+    def notes(self, n_rows: int) -> tuple[str, ...]:
+        """A word on rows that are skipped."""
+        words = f" (blank, or {', '.join(map(quoted, self.words))})" if self.words else ""
+        return counted((n_rows, f"{{}} {{have}} no label{words} and {{are}} skipped", "row"))
+
 
 KEEP_BLANKS = Missing()
 
@@ -208,17 +228,14 @@ def _with_labels(
     if not missing.skip:
         return ids, None, ()
     labels = to_arrow(ids[2], "label")
-    none = _blank(labels)
-    if missing.words and is_text(labels.type):
-        none = none | marks(pc.fill_null(pc.is_in(labels, pa.array(missing.words)), False))
+    none = missing.among(labels)
     if not none.any():
         return ids, None, ()
     rows = np.flatnonzero(~none)
     if not len(rows):
         raise DataError(f"{table.name}: every label is blank; there is nothing to read")
     kept = [to_arrow(column, "id").take(places(rows)) for column in (*ids[:2], _whole_numbers(labels))]
-    words = f" (blank, or {', '.join(map(quoted, missing.words))})" if missing.words else ""
-    return kept, rows, counted((int(none.sum()), f"{{}} {{have}} no label{words} and {{are}} skipped", "row"))
+    return kept, rows, missing.notes(int(none.sum()))
 
 
 def _ask_where_ids_count_rows(table: Table, item: str) -> None:
@@ -255,18 +272,24 @@ def _refuse_one_for_two(table: Table, *columns: str) -> None:
 
 
 def read_wide(
-    table: Table, columns: Columns, classes: Sequence[Any] | None, duplicates: Duplicates
+    table: Table,
+    columns: Columns,
+    classes: Sequence[Any] | None,
+    duplicates: Duplicates,
+    missing: Missing = KEEP_BLANKS,
 ) -> Annotations:
-    """One column an annotator; blank cells carry no label."""
+    """One column an annotator; blank cells carry no label, nor do words for none."""
     item = item_column(table, columns, "wide")
     text = _text_column(table, columns)
     annotators = _value_columns(table, item, columns.annotator, "annotator", text)
     ids, *cells = table.ids([item, *annotators])
     labels = [_whole_numbers(to_arrow(column, "label")) for column in cells]
-    given = [np.flatnonzero(~_blank(column)) for column in labels]
+    given = [np.flatnonzero(~missing.among(column)) for column in labels]
     row, annotator = np.concatenate(given), np.repeat(np.arange(len(given)), [len(rows) for rows in given])
     if not len(row):
         raise DataError(f"{table.name}: every cell is blank; there is no label")
+    n_blank = sum(len(column) - len(rows) for column, rows in zip(labels, given, strict=True))
+    words = f"{{}} {{have}} no label ({', '.join(map(quoted, missing.words))})"
     annotations = Annotations.from_arrays(
         to_arrow(ids, "item").take(places(row)),
         to_arrow([table.native(name) for name in annotators], "annotator").take(places(annotator)),
@@ -278,6 +301,7 @@ def read_wide(
         notes=counted(
             (len(annotators), "read as a wide table with {}", "annotator column"),
             (sum(not len(rows) for rows in given), "{} {are} blank throughout", "annotator column"),
+            (n_blank - sum(int(_blank(column).sum()) for column in labels), words, "cell"),
         ),
     )
     side = _item_side(table, item, annotators, text)

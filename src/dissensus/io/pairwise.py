@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,10 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.data.kinds import WINNERS
 from dissensus.data.rows import Duplicates
-from dissensus.data.vocabulary import as_values, quoted, to_arrow
+from dissensus.data.vocabulary import as_values, blank_error, quoted, to_arrow
 from dissensus.errors import DataError
 from dissensus.io.columns import find_column, has_column, listed
-from dissensus.io.layouts import Columns, one_column
+from dissensus.io.layouts import KEEP_BLANKS, Columns, Missing, one_column
 from dissensus.io.tables import Table
 
 # What people call the two sides, and the answer; "a" and "b", 1 and 2 follow the same word.
@@ -72,7 +73,9 @@ def _winner(names: Sequence[str]) -> str | None:
     return next((known[name] for name in _WINNER if name in known), None)
 
 
-def read_pairs(table: Table, columns: Columns, duplicates: Duplicates) -> tuple[Annotations, tuple[str, str]]:
+def read_pairs(
+    table: Table, columns: Columns, duplicates: Duplicates, missing: Missing = KEEP_BLANKS
+) -> tuple[Annotations, tuple[str, str]]:
     """Comparisons out of a table, and what its item and annotator columns are called."""
     sides = _sides(table.columns)
     if sides is None:
@@ -87,14 +90,30 @@ def read_pairs(table: Table, columns: Columns, duplicates: Duplicates) -> tuple[
     who = _found(table, "annotator", one_column(columns.annotator), taken)
     taken += [] if who is None else [who]
     question = _found(table, "item", columns.item, taken)
-    left, right = (_texts(column) for column in table.ids(list(sides)))
-    won = np.full(len(left), "left") if winner is None else _won(table, winner, left, right)
+    names = [*taken, *([question] if question else [])]
+    given = dict(zip(names, table.ids(names), strict=True))
+    n_rows = len(given[sides[0]])
+    rows = np.arange(n_rows) if winner is None else _answered(table, given[winner], missing)
+    told = {name: _texts(column)[rows] for name, column in given.items()}
+    left, right = (told[side] for side in sides)
+    won = np.full(len(left), "left") if winner is None else _won(table, rows, told[winner], left, right)
     if chosen:
         left, right, won = _in_order(left, right, won)
-    annotator = np.full(len(left), NOBODY, object) if who is None else _texts(table.ids([who])[0])
-    about = None if question is None else _texts(table.ids([question])[0])
-    labels = _built(table, left, right, won, annotator, about, duplicates)
-    return labels, (question or "item", who or "annotator")
+    annotator = np.full(len(left), NOBODY, object) if who is None else told[who]
+    about = None if question is None else told[question]
+    labels = _built(table, rows, left, right, won, annotator, about, duplicates)
+    skipped = missing.notes(n_rows - len(rows))
+    return replace(labels, notes=(*labels.notes, *skipped)), (question or "item", who or "annotator")
+
+
+def _answered(table: Table, winner: Any, missing: Missing) -> NDArray[np.intp]:
+    """The rows that say who won."""
+    none = missing.among(to_arrow(winner, "label"))
+    if none.any() and not missing.skip:
+        raise blank_error(int(none.argmax()), "label", table.place)
+    if none.all():
+        raise DataError(f"{table.name}: every winner is blank; there is nothing to read")
+    return np.flatnonzero(~none)
 
 
 def _winner_column(table: Table, columns: Columns, taken: Sequence[str]) -> str:
@@ -117,9 +136,10 @@ def _texts(column: Any) -> NDArray[Any]:
     return as_values(to_arrow(column, "thing").cast(pa.string()))
 
 
-def _won(table: Table, winner: str, left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+def _won(
+    table: Table, rows: NDArray[np.intp], words: NDArray[Any], left: NDArray[Any], right: NDArray[Any]
+) -> NDArray[Any]:
     """left, tie or right of every row, from the words of the winner's column or the winner's name."""
-    words = _texts(table.ids([winner])[0])
     won = np.empty(len(words), object)
     for row, word in enumerate(words):
         plain = "" if word is None else str(word).strip().casefold()
@@ -131,8 +151,8 @@ def _won(table: Table, winner: str, left: NDArray[Any], right: NDArray[Any]) -> 
             won[row] = "tie"
         else:
             raise DataError(
-                f"{table.place(row)}: the winner is {quoted(word)}; give the name of one of the two, 'left', "
-                "'right' or 'tie'"
+                f"{table.place(int(rows[row]))}: the winner is {quoted(word)}; give the name of one of the "
+                "two, 'left', 'right' or 'tie'"
             )
     return won
 
@@ -149,6 +169,7 @@ def _in_order(
 
 def _built(
     table: Table,
+    rows: NDArray[np.intp],
     left: NDArray[Any],
     right: NDArray[Any],
     won: NDArray[Any],
@@ -159,13 +180,13 @@ def _built(
     same = np.flatnonzero(left == right)
     if len(same):
         raise DataError(
-            f"{table.place(int(same[0]))}: {quoted(left[same[0]])} is compared with itself; correct it"
+            f"{table.place(int(rows[same[0]]))}: {quoted(left[same[0]])} is compared with itself; correct it"
         )
     pairs = [f"{a} | {b}" for a, b in zip(left, right, strict=True)]
     item = pairs if about is None else [f"{q}: {pair}" for q, pair in zip(about, pairs, strict=True)]
     first = {name: row for row, name in reversed(list(enumerate(item)))}
-    rows = list(first.values())
-    tables = {"item": list(first), "left": left[rows], "right": right[rows]}
+    firsts = list(first.values())
+    tables = {"item": list(first), "left": left[firsts], "right": right[firsts]}
     return Annotations.from_arrays(
         item,
         annotator,
@@ -174,7 +195,7 @@ def _built(
         items=pa.table(tables),
         duplicates=duplicates,
         frame_kind=table.frame_kind,
-        place=table.place,
+        place=lambda row: table.place(int(rows[row])),
         label_type="pairwise",
         notes=(f"read as comparisons of {len(set(left) | set(right)):,} things",),
     )

@@ -48,7 +48,7 @@ def read_annotations(
     classes: Sequence[Any] | str | None = None,
     label_type: LabelType | None = None,
     missing: Literal["skip", "error"] = "skip",
-    missing_words: Sequence[str] = (),
+    missing_words: Sequence[str] | str = (),
     encoding: str | None = None,
     separator: str | None = None,
     duplicates: Duplicates = "keep",
@@ -80,8 +80,8 @@ def read_annotations(
         What kind of answer a label is: nominal, ordinal, numeric, multi or pairwise. Where it is left out it
         is told from the labels, and a note says what they were taken for.
     missing, missing_words
-        Rows whose label is blank (or one of these words, such as ``["NA"]``) are skipped and counted, or are
-        an error.
+        Rows whose label is blank (or one of these words, such as ``["NA"]`` or ``"NA,null"``) are skipped and
+        counted, or are an error.
     separator
         What stands between the classes of an answer that is a set, such as ``"|"``. Lists are sets without
         it; with ``label_type="multi"`` so are all labels of one annotator to one item together.
@@ -104,7 +104,7 @@ def read_annotations(
     columns = Columns(item, annotator, label if label is not None else question, text_column)
     classes, label_type = declared_classes("read_annotations", classes, label_type)
     _check(layout, columns)
-    blanks = _missing(missing, missing_words)
+    blanks = Missing.of("read_annotations", missing, missing_words)
     if format in ("wide", "counts"):
         layout, format = _layout_of_format(layout, format), None
     if _is_store(source):
@@ -129,9 +129,9 @@ def read_annotations(
         table = open_table(source, format, encoding=encoding)
         unsaid = label_type is None and layout is None and not columns.named
         if label_type == "pairwise" or (unsaid and looks_pairwise(table.columns)):
-            labels, names = read_pairs(table, columns, duplicates)
+            labels, names = read_pairs(table, columns, duplicates, blanks)
         elif separator is not None or (label_type in (None, "multi") and holds_lists(table, columns)):
-            labels, names = read_sets(table, columns, duplicates, separator)
+            labels, names = read_sets(table, columns, duplicates, separator, blanks)
         else:
             labels, names = _read_table(table, columns, classes, duplicates, layout, blanks)
     given = {"item": item, "annotator": annotator, "label": label or question, "text": text_column}
@@ -191,14 +191,6 @@ def worth_a_word(annotations: Annotations) -> tuple[str, ...]:
     return (*notes, *one_only(annotations))
 
 
-def _missing(missing: str, words: Sequence[str]) -> Missing:
-    if missing not in ("skip", "error"):
-        raise bad_parameter("read_annotations", "missing", "'skip' or 'error'", missing)
-    if isinstance(words, str):
-        raise bad_parameter("read_annotations", "missing_words", "a list of words", words)
-    return Missing(missing == "skip", tuple(words))
-
-
 def one_only(annotations: Annotations) -> tuple[str, ...]:
     """A word on a crowd of one, and on labels that are all the same."""
     notes = []
@@ -254,7 +246,7 @@ def _read_table(
     if layout == "counts":
         return read_counts(table, columns, classes), (item, "annotator")
     if layout == "wide":
-        return read_wide(table, columns, classes, duplicates), (item, "annotator")
+        return read_wide(table, columns, classes, duplicates, blanks), (item, "annotator")
     annotator = columns.annotator if isinstance(columns.annotator, str) else "annotator"
     return read_long(table, columns, classes, duplicates, blanks), (item, annotator)
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus._version import __version__
+from dissensus.data.vocabulary import column, numbers
 from dissensus.errors import DataError
 from dissensus.io.atomic import atomic_directory, atomic_path, is_left_over
 
@@ -232,12 +233,20 @@ def without_formulas(table: pa.Table) -> pa.Table:
 def _rounded(table: pa.Table) -> pa.Table:
     import pyarrow as pa
 
-    def rounded(column: pa.ChunkedArray) -> Any:
-        return pa.array(significant(column.to_numpy()), from_pandas=True)
+    def rounded(values: pa.ChunkedArray) -> pa.Array:
+        found = significant(_floats(values))
+        return column(found, ~np.isnan(found))
 
     # All at once: to exchange one column after the other is slow where there are thousands.
     columns = [rounded(c) if pa.types.is_floating(c.type) else c for c in table.columns]
     return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def _floats(values: pa.ChunkedArray) -> NDArray[np.float64]:
+    """Numbers as NumPy has them, NaN for null."""
+    if values.null_count:
+        return np.asarray(values.to_numpy())
+    return numbers(values.combine_chunks())
 
 
 def significant(values: NDArray[np.float64], digits: int = DIGITS) -> NDArray[np.float64]:

@@ -10,11 +10,11 @@ import pyarrow as pa
 from dissensus.data.annotations import Annotations
 from dissensus.data.rows import Duplicates
 from dissensus.data.sets import members_of, written
-from dissensus.data.vocabulary import places, to_arrow
+from dissensus.data.vocabulary import blank_error, places, to_arrow
 from dissensus.errors import DataError
 from dissensus.io.columns import find_column, has_column
 from dissensus.io.json_lines import JsonTable
-from dissensus.io.layouts import Columns, item_column, one_column
+from dissensus.io.layouts import KEEP_BLANKS, Columns, Missing, item_column, one_column
 from dissensus.io.tables import Table
 
 _LOOKED_AT = 100  # rows that tell whether a column holds lists
@@ -47,7 +47,11 @@ def holds_lists(table: Table, columns: Columns) -> bool:
 
 
 def read_sets(
-    table: Table, columns: Columns, duplicates: Duplicates, separator: str | None
+    table: Table,
+    columns: Columns,
+    duplicates: Duplicates,
+    separator: str | None,
+    missing: Missing = KEEP_BLANKS,
 ) -> tuple[Annotations, tuple[str, str]]:
     """One row an answer, its label a list, a JSON list or a text with a separator; blanks are skipped."""
     item = item_column(table, columns, "long")
@@ -55,14 +59,14 @@ def read_sets(
     annotator = find_column(names, "annotator", who, table.name, taken=[item])
     label = find_column(names, "label", what, table.name, taken=[item, annotator])
     values = table.everything().column(label).to_pylist()
-    texts = [_text(value, separator) for value in values]
+    texts = [None if value in missing.words else _text(value, separator) for value in values]
     rows = np.array([row for row, text in enumerate(texts) if text is not None], np.int64)
     if not len(rows):
         raise DataError(f"{table.name}: every label is blank; there is nothing to read")
+    if len(rows) < len(values) and not missing.skip:
+        raise blank_error(texts.index(None), "label", table.place)
     kept = [to_arrow(column, "id").take(places(rows)) for column in table.ids([item, annotator])]
-    skipped = len(values) - len(rows)
-    blank = [f"{skipped:,} blank answers are skipped"] if skipped else []
-    notes = ("answers are read as sets of classes", *blank)
+    notes = ("answers are read as sets of classes", *missing.notes(len(values) - len(rows)))
     labels = Annotations.from_arrays(
         kept[0],
         kept[1],

@@ -161,7 +161,10 @@ def encoding_error(source: Source) -> DataError | None:
             return _binary(source)
         line = len(_LINE_END.findall(source.raw[: error.start])) + 1
         byte = source.raw[error.start]
-        return DataError(f"{source.name} line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8")
+        return DataError(
+            f"{source.name} line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8 or, if it "
+            "has the labels, name its encoding="
+        )
     return None
 
 

@@ -1,4 +1,4 @@
-"""Graded response: labels on an ordered scale, given by annotators with thresholds and a slope of their own.
+"""Graded response: labels on an ordered scale, given by annotators with thresholds and slopes of their own.
 
 How a label is born (Samejima 1969, with items that differ in clarity and annotators who at times just guess):
 
@@ -8,8 +8,14 @@ How a label is born (Samejima 1969, with items that differ in clarity and annota
     ε_n ~ Beta, worth 20 labels at 3 %    how often they guess
     P(y ≤ k | x, d, n) = σ(d (c_nk − a_n x)), but a guess is drawn from the crowd's shares
 
+With ``sides``, items differ in a second direction in place of clarity, and annotators in what it is to them:
+
+    (x_m, u_m) ~ ψ on a grid              where item m lies, and to which side
+    b_n ~ N(0, v₄)                        annotator n's slope there: those of one sign agree about such items
+    P(y ≤ k | x, u, n) = σ(d̄ (c_nk − a_n x − b_n u))
+
 Fitted by EM over the grid: E, each item's place given its labels; M, one step of Fisher scoring for
-everyone's thresholds and slope, ψ and ε in closed form, ū and Σ from the annotators (empirical Bayes, with
+everyone's thresholds and slopes, ψ and ε in closed form, ū and Σ from the annotators (empirical Bayes, with
 the variances that the curvature leaves). An item's answer is the population's at its place:
 Σ_q P(q | labels) Σ_n v_n P(y | q, n).
 """
@@ -34,51 +40,99 @@ from dissensus.numerics import Array, normalised, row_shares
 from dissensus.params import choice, integer, real
 
 PLACES, CLEAR = np.linspace(-3, 3, 17), np.array([0.5, 1.0, 2.0, 4.0])
-GRID_X, GRID_D = (table.ravel() for table in np.meshgrid(PLACES, CLEAR))
+FEWER_PLACES, SIDES, MEAN_CLEAR = np.linspace(-3, 3, 13), np.linspace(-1.8, 1.8, 5), 2**0.5
 GUESSES, WORTH = 0.03, 20.0  # how often annotators guess, and how many labels that is worth
 SMOOTH = 2.0  # items that the normal start of ψ is worth
 GAP = 0.02  # least distance of two thresholds
-LEAST = np.array([0.01, 0.005, 0.01])  # least variances
+LEAST = 0.01  # least variance of anything
+ROUNDS = 30  # of the search for how annotators part
 ROWS = 1 << 15  # labels worked on at a time
 PEOPLE = 256  # annotators worked on at a time
 TINY = 1e-12
 
 
 @dataclass(frozen=True)
+class Grid:
+    """Where an item may lie."""
+
+    x: Array  # (Q, D)
+    d: Array  # (Q,)
+
+    @classmethod
+    def of(cls, sides: bool) -> Grid:
+        """All places with all clarities, or on all sides."""
+        first, second = np.meshgrid(*((FEWER_PLACES, SIDES) if sides else (PLACES, CLEAR)))
+        if sides:
+            return cls(np.stack([first.ravel(), second.ravel()], axis=1), np.full(first.size, MEAN_CLEAR))
+        return cls(first.reshape(-1, 1), second.ravel())
+
+    @property
+    def normal(self) -> Array:
+        """(Q,): ψ before any label is seen."""
+        return normalised(np.exp(-(self.x**2).sum(axis=1) / 2))
+
+
+@dataclass(frozen=True)
 class Ways:
     """What is learned."""
 
-    own: Array  # (N, P): thresholds, then the slope
+    own: Array  # (N, P − 1 + D): thresholds, then slopes
     guesses: Array  # (N,)
-    crowd: Array  # (P,): ū
-    spread: Array  # (3,): v₁, v₂, v₃
+    crowd: Array  # (P − 1 + D,): ū
+    spread: Array  # (2 + D,): v₁, v₂, and of the slopes
     psi: Array  # (Q,)
 
 
-def start(class_shares: Array, n_annotators: int) -> Ways:
-    """Everyone alike, with thresholds that give the crowd's shares, ψ normal."""
-    P = len(class_shares)
-    below = np.clip(np.cumsum(class_shares)[:-1], 0.01, 0.99)
+def start(annotations: Annotations, shares: Array, grid: Grid) -> Ways:
+    """Everyone's thresholds give the crowd's shares, ψ normal; slopes to the sides as annotators part."""
+    N, P, D = annotations.n_annotators, len(shares), grid.x.shape[1]
+    below = np.clip(np.cumsum(shares)[:-1], 0.01, 0.99)
     thresholds = np.maximum.accumulate(1.3 * np.log(below / (1 - below)) + 0.3 * np.arange(P - 1))
-    crowd = np.append(thresholds - 0.15 * max(P - 2, 0), 1.5)
-    psi = normalised(np.exp(-(GRID_X**2) / 2))
-    guesses = np.full(n_annotators, GUESSES)
-    return Ways(np.tile(crowd, (n_annotators, 1)), guesses, crowd, np.array([0.5, 0.2, 0.2]), psi)
+    crowd = np.concatenate([thresholds - 0.15 * max(P - 2, 0), [1.5, 0.0][:D]])
+    own = np.tile(crowd, (N, 1))
+    if D > 1:
+        own[:, -1] = 0.7 * parting(annotations)
+    return Ways(own, np.full(N, GUESSES), crowd, np.array([0.5, 0.2, 0.2, 0.5])[: 2 + D], grid.normal)
 
 
-def graded(own: Array) -> tuple[Array, Array]:
+def parting(annotations: Annotations) -> Array:
+    """(N,): how annotators part: the leading eigenvector of their correlations, of mean square 1.
+
+    R (annotators, items) has what is left of labels without the means of items and annotators, each row of
+    length 1; the diagonal of R Rᵀ, everyone's agreement with themselves, is left out. Power iteration from a
+    fixed start, so that the same labels give the same bits.
+    """
+    item, annotator, label = annotations.columns
+    N, left = annotations.n_annotators, label.astype(np.float64)
+    for code, size in ((item, annotations.n_items), (annotator, N)):
+        counts = np.maximum(np.bincount(code, minlength=size), 1)
+        left = left - (np.bincount(code, left, size) / counts)[code]
+    left = left / np.sqrt(np.maximum(np.bincount(annotator, left**2, N), TINY))[annotator]
+    table = csr_array((left, (annotator, item)), (N, annotations.n_items))
+    own = np.bincount(annotator, left**2, N)
+    found = np.random.default_rng(0).standard_normal(N)
+    for _ in range(ROUNDS):
+        # (1 + R Rᵀ − diag) v: adding 1 keeps negative eigenvalues from being the largest
+        found = found + table @ (table.T @ found) - own * found
+        found = found / max(float(np.sqrt((found**2).mean())), TINY)
+    return found
+
+
+def graded(own: Array, grid: Grid) -> tuple[Array, Array]:
     """(n, Q, P) chances of the labels at every place of the grid, and (n, Q, P − 1) of those up to k."""
-    # P(y ≤ k) = σ(d (c_k − a x))
-    below = expit(GRID_D[:, None] * (own[:, None, :-1] - own[:, -1:, None] * GRID_X[:, None]))
+    D = grid.x.shape[1]
+    # P(y ≤ k) = σ(d (c_k − a · x))
+    along = own[:, -D:] @ grid.x.T
+    below = expit(grid.d[:, None] * (own[:, None, :-D] - along[:, :, None]))
     edge = np.zeros((*below.shape[:2], 1))
     steps = np.concatenate([below, edge + 1], axis=2) - np.concatenate([edge, below], axis=2)
     return np.maximum(steps, TINY), below
 
 
-def table_of(ways: Ways, shares: Array) -> Array:
+def table_of(own: Array, guesses: Array, shares: Array, grid: Grid) -> Array:
     """(N, Q, P): P(y | q, n), guesses included."""
-    guess = ways.guesses[:, None, None]
-    return np.asarray((1 - guess) * graded(ways.own)[0] + guess * shares)
+    guess = guesses[:, None, None]
+    return np.asarray((1 - guess) * graded(own, grid)[0] + guess * shares)
 
 
 def places_of(annotations: Annotations, logs: Array, log_psi: Array) -> tuple[Array, float]:
@@ -98,7 +152,7 @@ def places_of(annotations: Annotations, logs: Array, log_psi: Array) -> tuple[Ar
 def expected_counts(annotations: Annotations, places: Array) -> Array:
     """(N, Q, P): how many labels each annotator gave at each place."""
     N, P = annotations.n_annotators, annotations.n_classes
-    counts = np.zeros((N * P, len(GRID_X)))
+    counts = np.zeros((N * P, places.shape[1]))
     for rows in _pieces(annotations):
         item, annotator, label = (column[rows] for column in annotations.columns)
         cell = annotator.astype(np.int64) * P + label
@@ -112,83 +166,89 @@ def _pieces(annotations: Annotations) -> Iterator[slice]:
     return (slice(at, at + ROWS) for at in range(0, annotations.n_labels, ROWS))
 
 
-def improved(ways: Ways, counts: Array, places: Array, shares: Array) -> Ways:
+def improved(ways: Ways, counts: Array, places: Array, shares: Array, grid: Grid) -> Ways:
     """M: what the expected counts (N, Q, P) say of annotators, of the crowd, and of the places of items."""
-    precision: Array = np.asarray(np.linalg.inv(covariance(ways.spread, ways.own.shape[1])), np.float64)
+    D, width = grid.x.shape[1], ways.own.shape[1]
+    precision: Array = np.asarray(np.linalg.inv(covariance(ways.spread, width)), np.float64)
     own, guesses = np.empty_like(ways.own), np.empty_like(ways.guesses)
     varying = np.zeros_like(precision)
     for at in range(0, len(own), PEOPLE):
         people = slice(at, at + PEOPLE)
         part = replace(ways, own=ways.own[people], guesses=ways.guesses[people])
-        own[people], guesses[people], left = _scored(part, counts[people], precision, shares)
+        own[people], guesses[people], left = _scored(part, counts[people], precision, shares, grid)
         varying += left
     load = counts.sum(axis=(1, 2))
     crowd = np.average(own, axis=0, weights=load / (load + 5))
+    crowd[width - D + 1 :] = 0.0  # to the sides annotators part, and the crowd stays where it is
     off = own - crowd
-    spread = _spread_of((off.T @ off + varying) / len(own))
-    psi = normalised(places.sum(axis=0) + SMOOTH * normalised(np.exp(-(GRID_X**2) / 2)))
+    spread = _spread_of((off.T @ off + varying) / len(own), D)
+    psi = normalised(places.sum(axis=0) + SMOOTH * grid.normal)
     return Ways(own, guesses, crowd, spread, psi)
 
 
-def covariance(spread: Array, P: int) -> Array:
-    """(P, P): Σ, of thresholds and slope."""
-    sigma = np.diag(np.append(np.full(P - 1, spread[1]), spread[2]))
-    sigma[: P - 1, : P - 1] += spread[0]
+def covariance(spread: Array, width: int) -> Array:
+    """(P − 1 + D, P − 1 + D): Σ, of thresholds and slopes."""
+    n = width - len(spread) + 2  # thresholds
+    sigma = np.diag(np.concatenate([np.full(n, spread[1]), spread[2:]]))
+    sigma[:n, :n] += spread[0]
     return sigma
 
 
-def _spread_of(second: Array) -> Array:
-    """v₁, v₂, v₃ from the second moments of thresholds and slopes."""
-    among, K = second[:-1, :-1], len(second) - 1
+def _spread_of(second: Array, D: int) -> Array:
+    """v₁, v₂ and the slopes' variances from the second moments of thresholds and slopes."""
+    among, K = second[:-D, :-D], len(second) - D
     mean = float(np.trace(among)) / K
     together = (float(among.sum()) - K * mean) / (K * (K - 1)) if K > 1 else mean / 2
-    together = max(together, LEAST[0])
-    return np.asarray(np.maximum([together, mean - together, second[-1, -1]], LEAST))
+    together = max(together, LEAST)
+    return np.asarray(np.maximum([together, mean - together, *np.diag(second)[-D:]], LEAST))
 
 
-def _scored(ways: Ways, counts: Array, precision: Array, shares: Array) -> tuple[Array, Array, Array]:
+def _scored(
+    ways: Ways, counts: Array, precision: Array, shares: Array, grid: Grid
+) -> tuple[Array, Array, Array]:
     """One step of Fisher scoring for some annotators, how often they guess, and Σ_n of their variances."""
-    steps, below = graded(ways.own)
+    steps, below = graded(ways.own, grid)
     guess = ways.guesses[:, None, None]
     meant = counts * (1 - guess) * steps / ((1 - guess) * steps + guess * shares)
     guesses = ((counts - meant).sum(axis=(1, 2)) + GUESSES * WORTH) / (counts.sum(axis=(1, 2)) + WORTH)
-    gradient, information = _derivatives(meant, steps, below)
+    gradient, information = _derivatives(meant, steps, below, grid)
     curvature = information + precision
     slope = gradient - (ways.own - ways.crowd) @ precision
     step = np.asarray(np.linalg.solve(curvature, slope[:, :, None])[:, :, 0], np.float64)
-    own = _ordered_step(ways.own, step)
+    own = _ordered_step(ways.own, step, grid.x.shape[1])
     return own, guesses, np.linalg.inv(curvature).sum(axis=0)
 
 
-def _derivatives(meant: Array, steps: Array, below: Array) -> tuple[Array, Array]:
-    """(n, P) and (n, P, P): gradient and Fisher information of the log-likelihood in thresholds and slope."""
+def _derivatives(meant: Array, steps: Array, below: Array, grid: Grid) -> tuple[Array, Array]:
+    """(n, W), (n, W, W): gradient and Fisher information of log-likelihoods in thresholds and slopes."""
     n, _, P = steps.shape
-    # ∂ log P(y) / ∂η_k = F_k (1 − F_k) ([k = y] − [k = y − 1]) / P(y), with η_k = d (c_k − a x)
+    # ∂ log P(y) / ∂η_k = F_k (1 − F_k) ([k = y] − [k = y − 1]) / P(y), with η_k = d (c_k − a · x)
     dense, k = below * (1 - below), np.arange(P - 1)
     odds = meant / steps
-    by_eta = (odds[:, :, :-1] - odds[:, :, 1:]) * dense * GRID_D[:, None]
-    gradient = np.column_stack([by_eta.sum(axis=1), -np.einsum("nqk,q->n", by_eta, GRID_X)])
+    by_eta = (odds[:, :, :-1] - odds[:, :, 1:]) * dense * grid.d[:, None]
+    gradient = np.concatenate([by_eta.sum(axis=1), -by_eta.sum(axis=2) @ grid.x], axis=1)
     # Σ_y P(y) ∂_k ∂_l: a band of three, times the labels there and d²
-    weight = meant.sum(axis=2, keepdims=True) * (GRID_D**2)[:, None]
+    weight = meant.sum(axis=2, keepdims=True) * (grid.d**2)[:, None]
     middle = weight * dense**2 * (1 / steps[:, :, :-1] + 1 / steps[:, :, 1:])
     beside = -weight * dense[:, :, :-1] * dense[:, :, 1:] / steps[:, :, 1:-1]
-    information = np.zeros((n, P, P))
+    information = np.zeros((n, *2 * (gradient.shape[1],)))
     information[:, k, k] = middle.sum(axis=1)
     information[:, k[:-1], k[1:]] = information[:, k[1:], k[:-1]] = beside.sum(axis=1)
     band = middle.copy()
     band[:, :, :-1] += beside
     band[:, :, 1:] += beside
-    information[:, :-1, -1] = information[:, -1, :-1] = -np.einsum("nqk,q->nk", band, GRID_X)
-    information[:, -1, -1] = np.einsum("nqk,q->n", band, GRID_X**2)
+    mixed = -np.einsum("nqk,qi->nki", band, grid.x)
+    information[:, : P - 1, P - 1 :], information[:, P - 1 :, : P - 1] = mixed, mixed.transpose(0, 2, 1)
+    information[:, P - 1 :, P - 1 :] = np.einsum("nq,qi,qj->nij", band.sum(axis=2), grid.x, grid.x)
     return gradient, information
 
 
-def _ordered_step(own: Array, step: Array) -> Array:
+def _ordered_step(own: Array, step: Array, D: int) -> Array:
     """The step, halved for whoever's thresholds it would put out of order; in the end none."""
     size = np.ones((len(own), 1))
     for _ in range(8):
         moved = own + size * step
-        crossed = np.asarray((np.diff(moved[:, :-1], axis=1) < GAP).any(axis=1))
+        crossed = np.asarray((np.diff(moved[:, :-D], axis=1) < GAP).any(axis=1))
         if not crossed.any():
             return moved
         size[crossed] /= 2
@@ -203,6 +263,8 @@ class GradedResponse(Model):
 
     Parameters
     ----------
+    sides
+        Items have a side in place of a clarity, and annotators part about it.
     weight_by
         How annotators count in the population: by the number of their ``"labels"``, or all alike
         (``"annotators"``).
@@ -213,6 +275,7 @@ class GradedResponse(Model):
     """
 
     _rules = {
+        "sides": choice(True, False),
         "weight_by": choice("labels", "annotators"),
         "max_iter": integer(1),
         "tol": real(0.0),
@@ -222,35 +285,49 @@ class GradedResponse(Model):
     _label_types = ("ordinal", "pairwise")
 
     places_: NDArray[np.float32]  # (M, Q): P(q | the item's labels)
-    own_: Array  # (N, P)
+    own_: Array  # (N, P), or (N, P + 1) with sides
     guesses_: Array  # (N,)
-    crowd_: Array  # (P,)
-    spread_: Array  # (3,)
+    crowd_: Array  # (P,), or (P + 1,)
+    spread_: Array  # (3,), or (4,)
     psi_: Array  # (Q,)
     class_shares_: Array  # (P,)
     weights_: Array  # (N,): what each annotator counts in the population
 
-    def __init__(self, *, weight_by: str = "labels", max_iter: int = 60, tol: float = 1e-5) -> None:
+    def __init__(
+        self,
+        *,
+        sides: bool = False,
+        weight_by: str = "labels",
+        max_iter: int = 60,
+        tol: float = 1e-5,
+    ) -> None:
+        self.sides = sides
         self.weight_by = weight_by
         self.max_iter = max_iter
         self.tol = tol
 
     def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
         del itemsize, given
-        M, N, P, Q = annotations.n_items, annotations.n_annotators, annotations.n_classes, len(GRID_X)
+        M, N, P, Q = annotations.n_items, annotations.n_annotators, annotations.n_classes, len(self._grid.d)
         tables = 8 * Q * (3 * M + 4 * N * P)
         return Needs(fixed=tables, layout_bytes=0, message_bytes=0, working=24 * ROWS * Q)
 
+    @property
+    def _grid(self) -> Grid:
+        return Grid.of(self.sides)
+
     def _fit(self, annotations: Annotations, run: Run) -> None:
+        grid = self._grid
         shares = normalised(annotations.class_counts.astype(np.float64) + 1)
         ascent = run.ascent(Ways)
-        ways = ascent.resumed or start(shares, annotations.n_annotators)
+        ways = ascent.resumed or start(annotations, shares, grid)
         for _ in ascent.iterations(self.max_iter, self.tol):
             # E: where every item lies
-            places, evidence = places_of(annotations, np.log(table_of(ways, shares)), np.log(ways.psi))
+            logs = np.log(table_of(ways.own, ways.guesses, shares, grid))
+            places, evidence = places_of(annotations, logs, np.log(ways.psi))
             # M: annotators, the crowd they are of, and the places of items at large
             counts = expected_counts(annotations, places)
-            ways = ascent.advance(ways, evidence, improved(ways, counts, places, shares))
+            ways = ascent.advance(ways, evidence, improved(ways, counts, places, shares, grid))
         self.trace_, self.stopped_ = ascent.trace, ascent.stopped
         self._keep(ways, shares, annotations.annotator_load)
         self._locate(annotations)
@@ -269,15 +346,19 @@ class GradedResponse(Model):
         """(n, Q, P): P(y | q, n) by code; −1: somebody never seen, as the crowd is on average."""
         own = np.vstack([self.own_, self.crowd_])[annotator]
         guesses = np.append(self.guesses_, GUESSES)[annotator]
-        return table_of(Ways(own, guesses, self.crowd_, self.spread_, self.psi_), self.class_shares_)
+        return table_of(own, guesses, self.class_shares_, self._grid)
 
     def _locate(self, annotations: Annotations, code: Codes | None = None) -> None:
         """Every item's place given its labels, and the population's answer there."""
         known = np.arange(annotations.n_annotators) if code is None else code
         places, _ = places_of(annotations, np.log(self._tables(known)), np.log(self.psi_))
         self.places_ = places.astype(np.float32)
+        self._answer()
+
+    def _answer(self) -> None:
+        """What the population answers at the places of the items, and about an item never seen."""
         population = self.population_
-        self.label_distributions_ = row_shares(places @ population)
+        self.label_distributions_ = row_shares(self.places_.astype(np.float64) @ population)
         self.prior_distribution_ = normalised(self.psi_ @ population)
 
     # ---- what it knows --------------------------------------------------------------------------------
@@ -292,8 +373,9 @@ class GradedResponse(Model):
     def annotator_frame(self) -> dict[str, Any]:
         """Columns about annotators: leniency against the crowd, slope, and how often they guess."""
         # thresholds below the crowd's mean higher labels
-        lenient = (self.crowd_[:-1] - self.own_[:, :-1]).mean(axis=1)
-        return {"leniency": lenient, "slope": self.own_[:, -1], "guesses": self.guesses_}
+        thresholds = slice(0, len(self.class_shares_) - 1)
+        lenient = (self.crowd_[thresholds] - self.own_[:, thresholds]).mean(axis=1)
+        return {"leniency": lenient, "slope": self.own_[:, thresholds.stop], "guesses": self.guesses_}
 
     def _transform(self, new: Annotations, fitted: Self) -> None:
         """Known annotators keep their ways, others are as the crowd; items are placed by their labels."""

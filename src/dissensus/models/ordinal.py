@@ -1,16 +1,18 @@
 """The default for ordered scales: HPGM, which knows no order, pooled with graded response, which lives by it.
 
-HPGM learns what labels are like in clusters of items, whatever the order of the classes; graded response
-places each item on one scale. Which of them foresees labels better differs from data to data; a pool of both
-is about as good as the better one, or better:
+HPGM learns what labels are like in clusters of items, whatever the order of the classes. Graded response
+places each item on one scale, with a clarity, or with a side about which annotators part. Which of the three
+foresees labels better differs from data to data; a pool of them is about as good as the best, or better:
 
-    P(y | item) = (1 − w) P_HPGM(y | item) + w P_graded(y | item),
+    P(y | item) = w₀ P_HPGM(y | item) + w₁ P_clarity(y | item) + w₂ P_sides(y | item),
 
-and so, with a weight of its own, for P(y | item, annotator). Both weights are learned from hidden labels: a
-tenth of the pairs is hidden from short fits of both, and w maximises Σ log P + log w + log(1 − w).
+and so, with weights of their own, for P(y | item, annotator). The weights are learned from hidden labels:
+twice a tenth of the pairs is hidden from short fits, and w maximises Σ log P + h log w₀, where h is a
+hundredth of the hidden labels. Short fits to fewer labels flatter the simpler models: without h their
+weights would be too large.
 
-Draws of the population's answer are HPGM's, each replaced with chance w by what the population answers at a
-place drawn from the item's posterior on the scale.
+Draws of the population's answer are HPGM's, each replaced with chance w₁ (or w₂) by what the population
+answers at a place drawn from the item's posterior on the scale.
 """
 
 from __future__ import annotations
@@ -21,16 +23,20 @@ from typing import Any, Self
 import numpy as np
 
 from dissensus.data.annotations import Annotations
+from dissensus.data.copies import Voices
 from dissensus.data.vocabulary import Codes
+from dissensus.execution.memory import Needs
 from dissensus.execution.resources import current, using
 from dissensus.execution.run import Run
 from dissensus.io.arrays import Arrays, Header
-from dissensus.models.base import VOCABULARIES
+from dissensus.models.base import VOCABULARIES, Model
 from dissensus.models.graded import GradedResponse
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
 
 HIDDEN, FEWEST_HIDDEN = 0.1, 20  # share of the pairs that the weights are learned from, and the fewest
+TIMES = 2  # that pairs are hidden
+FLATTERED = 0.01  # of the hidden labels, HPGM's beforehand
 MOST_LABELS = 30_000  # labels that the weights are learned from
 STEPS = 200
 SHORT = 120  # sweeps of the fit that the weights are learned by
@@ -76,24 +82,52 @@ class OrdinalHPGM(HPGM):
     _arrays = (*HPGM._arrays, "pool_")
     _graded_arrays = ("label_distributions_", "prior_distribution_", *GradedResponse._arrays)
 
-    pool_: Array  # (2,): graded response's weight for items, and for pairs of item and annotator
-    graded_: GradedResponse
+    pool_: Array  # (2, 3): weights of HPGM, graded response and the one with sides; for items, and for pairs
+    graded_: tuple[GradedResponse, GradedResponse]  # with clarity, and with sides
+
+    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
+        own = super()._needs(annotations, itemsize, **given)
+        beside = sum(one._needs(annotations, itemsize).fixed for one in self._graders())
+        return replace(own, fixed=own.fixed + beside)
+
+    def _graders(self) -> tuple[GradedResponse, GradedResponse]:
+        clear, sides = (GradedResponse(sides=sides, weight_by=self.weight_by) for sides in (False, True))
+        return clear, sides
 
     def _fit(self, annotations: Annotations, run: Run, last: Any = (), features: Any = None) -> None:
         super()._fit(annotations, run, last, features)
+        voices = Voices.of(annotations)
         with using(replace(current(), checkpoint=None, progress=False)):
-            self.pool_ = self._learned_pool(annotations)
-            self.graded_ = GradedResponse(weight_by=self.weight_by).fit(annotations)
+            self.pool_ = self._learned_pool(voices.annotations)
+            clear, sides = (one.fit(voices.annotations) for one in self._graders())
+        self.graded_ = clear, sides
+        for one in self.graded_:
+            self._name_voices(one, annotations, voices)
         self._pool_items(np.ones(annotations.n_items, dtype=bool))
         self._heed(annotations.counts)
-        self.prior_distribution_ = self._pooled(self.prior_distribution_, self.graded_.prior_distribution_, 0)
+        self.prior_distribution_ = self._pooled(
+            0, self.prior_distribution_, *(one.prior_distribution_ for one in self.graded_)
+        )
+
+    def _name_voices(self, model: GradedResponse, annotations: Annotations, voices: Voices) -> None:
+        """What is known of a voice, said of all its names; the population is that of HPGM."""
+        model.own_, model.guesses_ = model.own_[voices.voice], model.guesses_[voices.voice]
+        model.annotator_vocabulary_ = annotations.annotator_vocabulary
+        model.weights_ = self.annotator_weights_
+        model._answer()
 
     def _learned_pool(self, annotations: Annotations) -> Array:
-        """w of items and of pairs, from labels that neither model has seen."""
+        """(2, 3): w of items and of pairs, from labels that no model has seen."""
         part = _sampled(annotations, self.seed)
         if round(HIDDEN * part.n_pairs) < FEWEST_HIDDEN:
-            return np.array([0.5, 0.5])
-        kept, hidden = part.split_labels(HIDDEN, self.seed)
+            return np.full((2, 3), 1 / 3)
+        parts = [self._foreseen(*part.split_labels(HIDDEN, self.seed + i)) for i in range(TIMES)]
+        chances = np.concatenate(parts, axis=2)
+        favoured = np.array([FLATTERED * chances.shape[2], 0.0, 0.0])
+        return np.stack([best_weights(one, favoured) for one in chances])
+
+    def _foreseen(self, kept: Annotations, hidden: Annotations) -> Array:
+        """(2, 3, hidden): what short fits to the kept labels give the hidden ones, as items and as pairs."""
         short = HPGM(
             self.n_item_clusters,
             self.n_annotator_clusters,
@@ -103,40 +137,42 @@ class OrdinalHPGM(HPGM):
             seed=self.seed,
             n_jobs=self.n_jobs,
         )
-        rivals = short.fit(kept), GradedResponse(weight_by=self.weight_by).fit(kept)
-        logs = np.array(
-            [[model.log_chances(hidden, annotators=pairs) for model in rivals] for pairs in (False, True)]
+        models: list[Model] = [one.fit(kept) for one in (short, *self._graders())]
+        return np.exp(
+            [[model.log_chances(hidden, annotators=pairs) for model in models] for pairs in (False, True)]
         )
-        return np.array([best_weight(*np.exp(one)) for one in logs])
 
-    def _pooled(self, own: Array, graded: Array, which: int) -> Array:
-        return np.asarray((1 - self.pool_[which]) * own + self.pool_[which] * graded)
+    def _pooled(self, which: int, *tables: Array) -> Array:
+        return np.asarray(np.tensordot(self.pool_[which], np.stack(tables), axes=1))
 
     def _pool_items(self, chosen: Any) -> None:
         """Answers and draws about some items, HPGM's until now, become the pool's (draws in place)."""
-        graded, weight = self.graded_, self.pool_[0]
-        answers = self._pooled(self.label_distributions_, graded.label_distributions_, 0)
+        graded = [one.label_distributions_ for one in self.graded_]
+        answers = self._pooled(0, self.label_distributions_, *graded)
         self.label_distributions_ = np.where(chosen[:, None], answers, self.label_distributions_)
         self.share_draws_ = self.share_draws_.copy()
-        population = graded.population_.astype(np.float32)
-        up_to = np.cumsum(graded.places_, axis=1)
+        populations = [one.population_.astype(np.float32) for one in self.graded_]
+        up_to = [np.cumsum(one.places_, axis=1) for one in self.graded_]
         rng = np.random.default_rng([self.seed, 1 << 25])
         for share in self.share_draws_:
-            taken = chosen & (rng.random(len(share)) < weight)
-            at = (up_to[taken] < (rng.random(taken.sum()) * up_to[taken, -1])[:, None]).sum(axis=1)
-            share[taken] = population[np.minimum(at, len(population) - 1)]
+            whose = np.searchsorted(np.cumsum(self.pool_[0]), rng.random(len(share)))  # 0: HPGM's
+            for which, (population, places) in enumerate(zip(populations, up_to, strict=True), 1):
+                taken = chosen & (whose == which)
+                at = (places[taken] < (rng.random(taken.sum()) * places[taken, -1])[:, None]).sum(axis=1)
+                share[taken] = population[np.minimum(at, len(population) - 1)]
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
-        own = super()._pair_distributions(item, annotator)
-        return self._pooled(own, self.graded_._pair_distributions(item, annotator), 1)
+        graded = [one._pair_distributions(item, annotator) for one in self.graded_]
+        return self._pooled(1, super()._pair_distributions(item, annotator), *graded)
 
     def annotator_frame(self, interval: float = 0.9) -> dict[str, Any]:
         """HPGM's columns about annotators, and leniency, slope and guesses on the scale."""
-        return super().annotator_frame(interval) | self.graded_.annotator_frame()
+        return super().annotator_frame(interval) | self.graded_[0].annotator_frame()
 
     def _transform(self, new: Annotations, fitted: Self) -> None:
         super()._transform(new, fitted)
-        self.graded_ = fitted.graded_.transform(new)
+        clear, sides = (one.transform(new) for one in fitted.graded_)
+        self.graded_ = clear, sides
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
         annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
         fresh = (item[new.item] < 0) | (annotator[new.annotator] < 0)
@@ -148,25 +184,28 @@ class OrdinalHPGM(HPGM):
 
     def _state(self) -> tuple[Header, Arrays]:
         facts, arrays = super()._state()
-        own = {f"graded.{name}": getattr(self.graded_, name) for name in self._graded_arrays}
-        return facts, arrays | own
+        for number, one in enumerate(self.graded_):
+            arrays |= {f"graded{number}.{name}": getattr(one, name) for name in self._graded_arrays}
+        return facts, arrays
 
     def _restore(self, facts: Header, arrays: Arrays) -> None:
         super()._restore(facts, arrays)
-        self.graded_ = GradedResponse(weight_by=self.weight_by)
-        for name in self._graded_arrays:
-            setattr(self.graded_, name, arrays[f"graded.{name}"])
-        for name in (*(f"{what}_vocabulary_" for what in VOCABULARIES), *SHARED):
-            setattr(self.graded_, name, getattr(self, name))
+        self.graded_ = self._graders()
+        for number, one in enumerate(self.graded_):
+            for name in self._graded_arrays:
+                setattr(one, name, arrays[f"graded{number}.{name}"])
+            for name in (*(f"{what}_vocabulary_" for what in VOCABULARIES), *SHARED):
+                setattr(one, name, getattr(self, name))
 
 
-def best_weight(own: Array, graded: Array) -> float:
-    """The w that maximises Σ log((1 − w) own + w graded) + log w + log(1 − w), by EM."""
-    w = 0.5
+def best_weights(chances: Array, favoured: Array) -> Array:
+    """(models,): the w that maximises Σ_e log Σ_j w_j P_je + Σ_j h_j log w_j, by EM; ``chances`` is P."""
+    w = np.full(len(chances), 1 / len(chances))
     for _ in range(STEPS):
-        part = w * graded / np.maximum((1 - w) * own + w * graded, 1e-300)
-        w = (float(part.sum()) + 1) / (len(own) + 2)
-    return w
+        part = w[:, None] * chances
+        part = part / np.maximum(part.sum(axis=0), 1e-300)
+        w = (part.sum(axis=1) + favoured) / (chances.shape[1] + favoured.sum())
+    return np.asarray(w)
 
 
 def _sampled(annotations: Annotations, seed: int) -> Annotations:

@@ -29,7 +29,7 @@ from dissensus.execution.resources import current, using
 from dissensus.execution.run import Run
 from dissensus.models.base import PIECE, Model
 from dissensus.models.fmm import FMM
-from dissensus.models.ordinal import best_weight
+from dissensus.models.ordinal import best_weights
 from dissensus.numerics import Array, normalised, row_shares
 from dissensus.params import SEED, choice, integer
 
@@ -124,7 +124,8 @@ class LabelSets(Model):
         kept, hidden = annotations.split_labels(HIDDEN, self.seed)
         apart = LabelSets(dependence=False).fit(kept)
         whole = self._mixture().fit(kept).label_distributions_[hidden.item, hidden.label]
-        return best_weight(apart.label_distributions_[hidden.item, hidden.label], whole)
+        chances = np.stack([apart.label_distributions_[hidden.item, hidden.label], whole])
+        return float(best_weights(chances, np.ones(2))[1])
 
     def _answer(self, table: NDArray[np.bool_]) -> None:
         """P(answer | item) for the sets that occur; what other sets have is left out of it."""

@@ -61,7 +61,7 @@ _FORMATS = (
         label_studio.is_record,
         label_studio.is_annotation,
     ),
-    Format("argilla", "Argilla 2 (flattened or nested JSON)", argilla.read, argilla.is_record),
+    Format("argilla", "Argilla 1 and 2 (JSON)", argilla.read, argilla.is_record),
     Format(
         "ground-truth", "SageMaker Ground Truth, custom jobs (JSONL)", ground_truth.read, ground_truth.is_line
     ),

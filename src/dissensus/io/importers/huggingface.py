@@ -40,7 +40,7 @@ def read(path: Path, gather: Gatherer) -> None:
     number = 0
     for split, file in files:
         for batch in _batches(file):
-            if any(name.endswith(".responses.users") for name in batch.schema.names):
+            if argilla.is_record(dict.fromkeys(batch.schema.names)):
                 read_row = argilla.read_record
             else:
                 read_row = _row_reader(batch.schema, split, gather)

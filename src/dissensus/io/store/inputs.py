@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -19,11 +19,12 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from dissensus.data.vocabulary import marks, to_arrow
+from dissensus.data.vocabulary import marks, places, to_arrow
 from dissensus.errors import DataError, bad_parameter
 from dissensus.io.columns import find_column, guess_words, has_column, listed
-from dissensus.io.layouts import Columns
+from dissensus.io.layouts import KEEP_BLANKS, Columns, Missing
 from dissensus.io.source import explained, open_source, refuse_pipe
 from dissensus.io.store.files import COLUMNS, is_store
 from dissensus.io.tables import StreamedTable, open_file
@@ -86,6 +87,7 @@ class Piece:
     file: File
     first_row: int
     columns: list[pa.Array]  # items, annotators, labels
+    rows: NDArray[np.intp] | None = None  # which of the rows from the first on; None: all
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -104,6 +106,8 @@ class Inputs:
     columns: Columns
     format: str | None
     scratch: Path  # where gzipped files are unzipped
+    missing: Missing = KEEP_BLANKS
+    skipped: dict[Path, int] = field(default_factory=dict)  # rows without a label, once a file was read
 
     @property
     def n_bytes(self) -> int:
@@ -126,12 +130,22 @@ class Inputs:
         for file in self.files:
             table = self._open(file)
             budget.check(table.at_once, f"{file.path}: reading it whole, as it is written,", "write it anew")
-            row = 0
+            row = skipped = 0
             for columns in self._rows(table, file):
-                if len(columns[0]):
-                    yield Piece(file, row, columns)
-                row += len(columns[0])
+                piece = self._labelled(Piece(file, row, columns))
+                if len(piece):
+                    yield piece
+                row, skipped = row + len(columns[0]), skipped + len(columns[0]) - len(piece)
                 table.source.forget()
+            self.skipped[file.path] = skipped
+
+    def _labelled(self, piece: Piece) -> Piece:
+        """The rows that have a label; all of them where blank ones are to be refused."""
+        none = self.missing.among(piece.columns[2])
+        if not self.missing.skip or not none.any():
+            return piece
+        rows = np.flatnonzero(~none)
+        return replace(piece, columns=[column.take(places(rows)) for column in piece.columns], rows=rows)
 
     @staticmethod
     def digest(file: File) -> str:
@@ -190,7 +204,8 @@ class Inputs:
         """Where a row of a chunk stands in its file."""
         for piece in pieces:
             if row < len(piece):
-                return self._open(piece.file).place(piece.first_row + row)
+                own = row if piece.rows is None else int(piece.rows[row])
+                return self._open(piece.file).place(piece.first_row + own)
             row -= len(piece)
         raise IndexError(row)
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from dissensus.data.rows import DUPLICATE_POLICIES, Duplicates
 from dissensus.data.vocabulary import Vocabulary, ordered_vocabulary, quoted, texts
 from dissensus.errors import DataError, bad_parameter
 from dissensus.io.atomic import cannot_be_written, gone_afterwards, publication, sync, take_lock
-from dissensus.io.layouts import Columns
+from dissensus.io.layouts import Columns, Missing
 from dissensus.io.read import declared_classes
 from dissensus.io.read import lookalike_notes as class_notes
 from dissensus.io.source import within_memory
@@ -63,6 +63,8 @@ def pack(
     duplicates: Duplicates | None = None,
     label_type: LabelType | None = None,
     format: str | None = None,
+    missing: Literal["skip", "error"] = "skip",
+    missing_words: Sequence[str] | str = (),
     memory: str | int = "2GB",
     again: bool = False,
     progress: Progress = lambda what, share: None,
@@ -81,7 +83,7 @@ def pack(
         The directory to write. It appears, or changes, whole or not at all.
     item, annotator, label
         Names of the three columns, found by their usual names where not given.
-    classes, duplicates, label_type, format
+    classes, duplicates, label_type, format, missing, missing_words
         As for :func:`dissensus.read_annotations`. A store keeps the first three: labels added later obey
         them.
     memory
@@ -95,7 +97,8 @@ def pack(
     with publication() as tell, workspace(path) as folder, within_memory(budget.memory):
         old = _opened(path)
         rules = _rules(path, old and old[0], classes, duplicates, label_type)
-        inputs = Inputs(list_files(files), Columns(item, annotator, label), format, folder)
+        blanks = Missing.of("pack", missing, missing_words)
+        inputs = Inputs(list_files(files), Columns(item, annotator, label), format, folder, blanks)
         inputs, digests, notes = _fresh(inputs, old[0].inputs if old else (), again)
         notes += inputs.guesses({"item": item, "annotator": annotator, "label": label})
         if old is not None and not inputs.files:
@@ -106,6 +109,7 @@ def pack(
             manifest = job.run(None if old is None else old[1], 0 if old is None else old[0].left_out)
         tell()
         publish(job.built, path)
+    notes += blanks.notes(sum(inputs.skipped.values()))
     return replace(manifest, notes=(*manifest.notes, *notes))
 
 
