@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.annotators.findings import Findings, findings
-from dissensus.annotators.plan import plan_labels
+from dissensus.annotators.plan import allocated, losses, worth_of_losses
 from dissensus.data.annotations import Annotations
 from dissensus.evaluation.sentences import count, quoted
 from dissensus.models.base import Model
@@ -55,16 +55,17 @@ def label_queue(
 ) -> LabelQueue:
     """What to ask next, of a fitted model and its labels.
 
-    ``budget``: labels in all, adjudications included (None: as many as the items in need take).
+    ``budget``: labels in all, adjudications included, which get half of it at most while items need labels
+    (None: as many as the items in need take).
     ``each``: labels for an item that needs some (None: 1, or, within a budget, what the plan gives it).
     """
     given = {name: value for name, value in (("budget", budget), ("each", each)) if value is not None}
     check_rules("label_queue", {name: _RULES[name] for name in given}, **given)
     found = findings(model, annotations)
-    decide = np.flatnonzero(found.adjudicate)
-    ask, n_more = _asked(found, None if budget is None else max(budget - len(decide), 0), each)
-    if budget is not None and len(decide) > budget:
-        decide = _closest_first(annotations, decide)[:budget]
+    decide = _closest_first(annotations, np.flatnonzero(found.adjudicate))
+    if budget is not None:  # adjudicators get half of it, or what labels leave
+        decide = decide[: max(budget // 2, budget - (each or 1) * int(found.more.sum()))]
+    ask, n_more = _asked(found, None if budget is None else budget - len(decide), each)
     code = np.concatenate([decide, ask]).astype(np.intp)
     action = np.array([ADJUDICATE] * len(decide) + [LABEL] * len(ask), dtype=object)
     given_label = model.label_distributions_[code].argmax(axis=1)
@@ -85,8 +86,8 @@ def label_queue(
 
 def _closest_first(annotations: Annotations, items: NDArray[np.intp]) -> NDArray[np.intp]:
     """Items by the lead of their first answer over the second, as a share of the labels."""
-    counts = np.sort(annotations.counts[items], axis=1)
-    lead = (counts[:, -1] - counts[:, -2]) / np.maximum(counts.sum(axis=1), 1)
+    counts = np.sort(annotations.counts[items], axis=1)[:, ::-1]
+    lead = (counts[:, 0] - counts[:, 1:2].sum(axis=1)) / np.maximum(counts.sum(axis=1), 1)
     return items[np.argsort(lead, kind="stable")]
 
 
@@ -97,10 +98,11 @@ def _asked(
     if budget == 0:
         return np.zeros(0, np.intp), np.zeros(0, np.int64)
     if budget is not None and each is None and isinstance(found.model, HPGM):
-        plan = plan_labels(found.model, budget=budget)
-        wanted = np.where(found.adjudicate, 0, plan.n_more)
+        now, after = losses(found.model.share_draws_)
+        wanted = allocated(np.where(found.adjudicate, 0.0, now), worth_of_losses(now, after), budget)
         items = np.flatnonzero(wanted)
-        return items[np.lexsort((-plan.gain[items], -wanted[items]))], np.sort(wanted[items])[::-1]
+        items = items[np.lexsort((after[items] - now[items], -wanted[items]))]
+        return items, wanted[items]
     narrow, n = found.narrowing(), found.annotations.counts.sum(axis=1)
     gain = -n.astype(np.float64) if narrow is None else narrow[0] - narrow[1]
     items = np.flatnonzero(found.more)

@@ -34,7 +34,7 @@ def write_tasks(
     if tool not in TOOLS:
         raise bad_parameter("write_tasks", "tool", f"one of {', '.join(TOOLS)}", tool)
     if any(row.get("text") is None for row in rows):
-        raise DataError("a labelling tool shows the items' text; give the table of items that has it")
+        raise DataError("a labelling tool shows the items' text; name the items= table that has it")
     makers = {"label-studio": _label_studio, "argilla": _argilla, "prodigy": _prodigy}
     records = [finite(makers[tool](row, classes, question, version)) for row in rows]
     with atomic_path(path) as temporary:

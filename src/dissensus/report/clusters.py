@@ -279,7 +279,8 @@ def _contrasts(
         says = sentences.contrast_sentence(votes, sides, letters, inside, names)
         if says is not None:
             shown = _dividing(tables[a], tables[b], inside, says.about["label"])
-            shares = [np.round(1000 * row) for row in row_shares(tables[:, inside].sum(axis=1))]
+            both = (tables[[a, b]][:, inside].sum(axis=2) > 0).all(axis=0)  # as the sentence counts them
+            shares = [np.round(1000 * row) for row in row_shares(tables[:, inside[both]].sum(axis=1))]
             found.append({"gap": gap, "says": says, "items": shown, "groups": [a, b], "shares": shares})
     return sorted(found, key=lambda one: -float(one["gap"]))[:CONTRASTS]
 

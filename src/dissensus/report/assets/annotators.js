@@ -35,7 +35,7 @@ function confusion(n) {
       ...row.map((value) => paint(h("td", {}, (100 * value / total).toFixed(0)), value / total)),
       h("td", { class: "total" }, total.toFixed(0)));
   }).filter(Boolean);
-  return h("div", {}, h("h4", {}, "What they say where the population says …, in per cent"),
+  return h("div", {}, h("h3", { class: "small" }, "What they say where the population says …, in per cent"),
     scrolled("Confusion with the population", h("table", { class: "heat" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Population"), ...classes.map((name) => h("th", { scope: "col" }, ...breakable(name))),
         h("th", { scope: "col" }, "Labels"))), h("tbody", {}, ...lines))));
@@ -63,7 +63,7 @@ function annotatorDetail(n) {
   if (P <= 20) detail.append(confusion(n));
   odd.sort((a, b) => a[0] - b[0]);
   const unusual = odd.filter((one) => one[0] < 300).slice(0, 3);
-  if (unusual.length) detail.append(h("h4", {}, "Labels that few others would give"));
+  if (unusual.length) detail.append(h("h3", { class: "small" }, "Labels that few others would give"));
   for (const [share, i, label] of unusual) {
     detail.append(h("p", { class: "note" }, `‘${classes[label]}’, as ${percent(share / 1000)} of the population would say, for:`),
       quote(i));

@@ -24,7 +24,7 @@ class DataTable {
     this.pager = h("div", { class: "pages" });
     this.words = h("p", { class: "note" });
     this.element = h("div", {}, this.tools(), this.words,
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, this.table), this.pager);
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table of ${caption.toLowerCase()}` }, this.table), this.pager);
     this.lower = null;
     tables[id.replace("-table", "")] = this;
     if (presets.length) this.choose(0);
