@@ -37,16 +37,26 @@ ARGUMENTS += ["--disable-background-networking", "--disable-component-update"]
 SLOWEST = """() => {
   const times = [];
   const timed = (action) => {
-    const start = performance.now();
-    action();
-    times.push(performance.now() - start);
+    const all = [0, 1, 2].map(() => {
+      const start = performance.now();
+      action();
+      document.body.offsetHeight;
+      return performance.now() - start;
+    });
+    times.push(Math.min(...all));
+  };
+  const set = (id, value, event) => {
+    const field = document.getElementById(id);
+    field.value = value;
+    field.dispatchEvent(new Event(event));
   };
   for (const head of document.querySelectorAll("#items-table thead button")) timed(() => head.click());
-  const field = document.querySelector("#items-table-search");
-  for (const query of ["1", "12", "123"]) {
-    field.value = query;
-    timed(() => field.dispatchEvent(new Event("input")));
-  }
+  for (const chip of document.querySelectorAll("#items .chips button")) timed(() => chip.click());
+  const who = JSON.parse(document.getElementById("data").textContent).annotators.id[0];
+  timed(() => set("items-table-filter-0", "1", "change"));
+  timed(() => set("items-table-filter-1", "0", "change"));
+  timed(() => set("items-table-filter-2", who, "input"));
+  for (const query of ["1", "12", "123"]) timed(() => set("items-table-search", query, "input"));
   return Math.max(...times);
 }"""
 
@@ -56,8 +66,8 @@ def data_folder() -> Path:
 
 
 def large_crowd() -> tuple[ds.Annotations, Any, list[HeldOut] | None]:
-    """20,000 items with texts of tweet length, 5 labels each, and a model of moderate size."""
-    crowd = ds.simulate(20_000, 500, labels_per_item=5, seed=0).annotations
+    """20,000 items with texts of tweet length, 10 labels each, and a model of moderate size."""
+    crowd = ds.simulate(20_000, 500, labels_per_item=10, seed=0).annotations
     words = "a remark of some length about one thing or another, as people write them in passing, number"
     texts = pa.table({"item": crowd.items, "text": [f"{words} {m}" for m in range(crowd.n_items)]})
     crowd = crowd.with_tables(items=texts)
@@ -90,7 +100,7 @@ def measure(name: str, folder: Path, browser: Any) -> list[str]:
 
 
 def opened(browser: Any, path: Path) -> tuple[float, float]:
-    """Seconds until a page is ready, and milliseconds of the slowest of its sorts and searches."""
+    """Seconds until a page is ready, and milliseconds of the slowest of its sorts, filters and searches."""
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
     started = time.perf_counter()
     tab.goto(path.as_uri())
@@ -127,7 +137,7 @@ def draw(browser: Any, folder: Path) -> None:
     ds.write_report(
         run.model, annotations, path, title="What guests say of the canteen", held_out=run.held_out
     )
-    tab = browser.new_page(viewport={"width": 1280, "height": 1660})
+    tab = browser.new_page(viewport={"width": 1280, "height": 1500})
     tab.goto(path.as_uri())
     tab.wait_for_selector("html[data-ready]")
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
@@ -156,7 +166,7 @@ def main() -> None:
         remarks = [whole_way(folder)] if "jq1" in names else []
         if wanted.write:
             draw(browser, folder)
-    heads = ["data", "items", "labels", "file", "made in", "opened in", "slowest sort or search"]
+    heads = ["data", "items", "labels", "file", "made in", "opened in", "slowest sort, filter or search"]
     lines = [heads, ["---"] * len(heads), *rows]
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     figures = "\n\n".join([table, *remarks]) + "\n"

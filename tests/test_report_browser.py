@@ -416,9 +416,8 @@ def test_twenty_thousand_items_stay_smooth(browser: Any, tmp_path: Path) -> None
     slowest = visit.page.evaluate(SLOWEST)
     visit.context.close()
     assert visit.said == []
-    assert (
-        opened < 3000
-    )  # milliseconds, on a machine that may be busy; docs/report.md has what it takes alone
+    # Milliseconds, on a machine that may be busy: docs/report.md has what it takes alone.
+    assert opened < 3000
     assert max(slowest.values()) < 500
 
 
