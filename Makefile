@@ -37,10 +37,11 @@ install: $(VENV)/all.stamp  ## the package with all extras, in .venv
 browser: install  ## Chromium for the report's tests, where it is missing
 	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends chromium chromium-driver fonts-dejavu-core; }
 
-docs: install  ## the documentation site, in site/; broken links and names without documentation are errors
+docs: install  ## the documentation site, in site/, and every example on its pages; a broken link is an error
 	$(BIN)/python website/gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/python website/check.py site
+	$(BIN)/python -m pytest -q tests/test_docs_pages.py tests/test_guides.py tests/test_tutorial.py
 
 core:  ## the core's own tests with VERSIONS=lowest (as pyproject.toml says) or newest, in an environment of their own
 	$(PYTHON) tests/core_versions.py $(or $(VERSIONS),newest)

@@ -14,7 +14,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TOOLS = ["pytest", "polars", "hypothesis"]
+TOOLS = ["pytest", "polars", "hypothesis", "scikit-learn"]  # the tests compare with the last
 FILES = [
     *("test_annotations", "test_vocabulary", "test_params", "test_metrics", "test_simulation"),
     *("test_description", "test_majority", "test_empirical", "test_fmm", "test_pgm", "test_cbcc"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +30,17 @@ ELSEWHERE = {
     "truth.md": "test_truth",
     "tutorial.md": "test_tutorial",
 }
-WHOLE = ["index.md", "from-crowd-kit.md"]
+WHOLE = [
+    *(
+        "index.md",
+        "from-crowd-kit.md",
+        "from-cleanlab.md",
+        "choosing.md",
+        "alpha.md",
+        "ordinal.md",
+        "budget.md",
+    ),
+]
 
 
 def canteen(*names: str) -> None:
@@ -113,15 +124,20 @@ PREPARED: dict[str, tuple[Callable[[], dict[str, Any]], dict[str, str]]] = {
         {"tcp://10.0.0.1:8786": "local", "/data/": "", "PGM(8, 8)": "PGM(2, 2)"},
     ),
 }
+# These take longer than all others together: `make docs` and `make verify` run them.
 LONG = {
     "text.md": [pytest.mark.torch, pytest.mark.verify],
     "cluster.md": [pytest.mark.cluster, pytest.mark.verify],
+    **{
+        f"{name}.md": [pytest.mark.verify]
+        for name in ("from-crowd-kit", "from-cleanlab", "ordinal", "budget")
+    },
 }
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize("page", WHOLE)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=LONG.get(page, [])) for page in WHOLE])
 def test_the_page_runs_and_prints_what_it_says(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +151,24 @@ def test_the_code_of_the_page_runs(page: str, tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     prepare, instead = PREPARED[page]
     assert run_page(DOCS / page, prepare(), instead, console=False)
+
+
+def test_what_the_page_of_models_quotes_was_measured() -> None:
+    rows = [
+        line
+        for line in (DOCS / "choosing.md").read_text(encoding="utf-8").splitlines()
+        if "](results/" in line
+    ]
+    assert len(rows) >= 3
+    numbers = 0
+    for row in rows:
+        page = re.search(r"\]\((results/[\w-]+\.md)\)", row)[1]  # type: ignore[index]
+        measured, evidence = (DOCS / page).read_text(encoding="utf-8"), row.split("|")[4]
+        assert all(quote in measured for quote in re.findall(r'"([^"]+)"', evidence)), f"renew {row}"
+        for name, value in re.findall(r"([\w–-]+(?: [\w–-]+)?) (0\.\d{4})", evidence):
+            assert f"| {name} | {value} |" in measured, f"renew {name} {value}"
+            numbers += 1
+    assert numbers == 4
 
 
 def test_every_page_with_code_is_run_by_a_test() -> None:
