@@ -150,7 +150,7 @@ def test_ties_go_to_the_first_and_are_called_ties() -> None:
     # 0.1 nats are no tie
     apart = _chosen([row("hpgm", -1.1, -1.1), row("cbcc", -1.0, -1.0, noise=1)], "population")
     assert name_of(apart.model) == "cbcc"
-    assert apart.reason == "cbcc 3 foresees hidden labels best"
+    assert apart.reason == "cbcc 3 predicts hidden labels best"
 
 
 def test_among_the_tied_those_that_contradict_unanimity_come_last() -> None:

@@ -245,10 +245,10 @@ def _hard_pair(
     """The top classes of both sides as (items, classes) weights; a tied prediction is an even draw."""
     if ties not in ("share", "first", "any"):
         raise bad_parameter("a metric on labels", "ties", "'share', 'first' or 'any'", ties)
-    (g, seen), (p, foreseen) = _scores(gold, "gold"), _scores(predicted, "predicted")
+    (g, seen), (p, predicted) = _scores(gold, "gold"), _scores(predicted, "predicted")
     widths = {array.shape[1] for array in (g, p) if array.ndim == 2}
-    width = n_classes or max(seen, foreseen)
-    if len(g) != len(p) or widths - {width} or max(seen, foreseen) > width:
+    width = n_classes or max(seen, predicted)
+    if len(g) != len(p) or widths - {width} or max(seen, predicted) > width:
         raise DataError(f"gold {g.shape} and predicted {p.shape} do not speak of the same items and classes")
     return _top_classes(g, width, ties), _top_classes(p, width, "share" if ties == "any" else ties)
 

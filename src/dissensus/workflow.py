@@ -116,7 +116,7 @@ def refine(
     test_size: float = TEST_SIZE,
     progress: ShowProgress = None,
 ) -> Refinement:
-    """Fit the named model to all labels, or the one that best foresees hidden ones (``"auto"``).
+    """Fit the named model to all labels, or the one that best predicts hidden ones (``"auto"``).
 
     ``estimate`` is the question: what the ``"population"`` would answer about an item, or known
     ``"annotators"``; models are compared by the answer asked for. Or which class is right, ``"truth"``: then
@@ -256,7 +256,7 @@ def _decide(
     test_size: float,
     tell: Progress,
 ) -> Choice:
-    """The model to fit to all labels, and how it and others foresaw hidden ones."""
+    """The model to fit to all labels, and how it and others predicted hidden ones."""
 
     def comparing(what: str, share: float) -> None:
         tell(what, COMPARED * share)
@@ -406,7 +406,7 @@ def verdicts_of(run: Refinement) -> AnnotatorVerdicts | None:
 
 
 def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> pa.Table:
-    """One row an annotator: labels, agreement with the others, what the model knows of them, verdicts."""
+    """One row for each annotator: labels, agreement, what the model knows of them, verdicts."""
     from dissensus.evaluation.agreement import agreement_with_others
 
     annotations = run.annotations

@@ -116,7 +116,7 @@ def allocated(now: Array, worth: Array, budget: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, repr=False)
 class LabelPlan:
-    """Which items to label further; one entry an item in every array, in the model's order.
+    """Which items to label further; one entry for each item in every array, in the model's order.
 
     Attributes
     ----------

@@ -29,7 +29,29 @@ _RULES = {"budget": integer(1), "each": integer(1)}
 
 @dataclass(frozen=True)
 class LabelQueue:
-    """Items to ask about, the most urgent first; one entry an item in every array."""
+    """Items to ask about, the most urgent first; one entry for each item in every array.
+
+    Attributes
+    ----------
+    item
+        Item ids.
+    code
+        Codes of the items, in the order of the annotations.
+    action
+        ``"label"`` or ``"adjudicate"``.
+    n_more
+        Labels to ask for.
+    reason
+        Why it is asked about, in words.
+    label
+        What the model says now.
+    share
+        The share of that label in the population.
+    n_labels
+        Labels that the item has.
+    labelled_by
+        Who labelled it already: ask others.
+    """
 
     item: NDArray[Any]
     code: NDArray[np.intp]  # of the item, in the order of the annotations
@@ -55,9 +77,17 @@ def label_queue(
 ) -> LabelQueue:
     """What to ask next, of a fitted model and its labels.
 
-    ``budget``: labels in all, adjudications included, which get half of it at most while items need labels
-    (None: as many as the items in need take).
-    ``each``: labels for an item that needs some (None: 1, or, within a budget, what the plan gives it).
+    Parameters
+    ----------
+    model
+        A fitted model.
+    annotations
+        The labels that it was fitted to.
+    budget
+        Labels in all, adjudications included, which get half of it at most while items need labels; None: as
+        many as the items in need take.
+    each
+        Labels for an item that needs some; None: 1 or, within a budget, what the plan gives it.
     """
     given = {name: value for name, value in (("budget", budget), ("each", each)) if value is not None}
     check_rules("label_queue", {name: _RULES[name] for name in given}, **given)

@@ -103,7 +103,7 @@ class AnnotatorSkills:
         return ", ".join(f"{self.classes[p]} → {self.classes[k]}" for p, k in changed)
 
     def to_frame(self) -> Any:
-        """One row an annotator: labels, accuracy and skill with intervals, systematic error, correction."""
+        """One row for each annotator: labels, accuracy, skill, systematic error, correction."""
         return make_frame(
             {"annotator": self.annotators, "n_labels": self.n_labels} | self.columns(), self.frame_kind
         )

@@ -91,7 +91,7 @@ class View:
 
 @dataclass(frozen=True, repr=False)
 class AnnotatorVerdicts:
-    """One entry an annotator in every array, in the order of the model's annotators.
+    """One entry for each annotator in every array, in the order of the model's annotators.
 
     Attributes
     ----------

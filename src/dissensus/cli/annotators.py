@@ -23,7 +23,7 @@ def annotators(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write a row an annotator: .csv, .jsonl, .parquet."
+            "--output", "-o", metavar="FILE", help="Write a row for each annotator: .csv, .jsonl, .parquet."
         ),
     ] = None,
     interval: Annotated[

@@ -62,7 +62,7 @@ def judges(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="A row a judge: .csv, .jsonl, .parquet; everything: .json."
+            "--output", "-o", metavar="FILE", help="Rows by judge: .csv, .jsonl, .parquet; everything: .json."
         ),
     ] = None,
     as_json: Json = False,

@@ -106,7 +106,7 @@ LabelsOrRun = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Where the labels stand in files with one row a label."""
+    """Where the labels stand in files with one row for each label."""
 
     item_column: Annotated[
         str | None,
@@ -219,7 +219,7 @@ class Reading(Columns):
         _reading(
             "--layout",
             metavar="long|wide|counts",
-            help="One row a label, a column an annotator, or class counts.",
+            help="One row for each label, a column for each annotator, or class counts.",
         ),
     ] = None
 
@@ -260,7 +260,7 @@ class ItemFeatures:
     ] = None
     features: Annotated[
         Path | None,
-        _feature("--features", metavar="FILE", help="Features as .npy, .npz or .parquet, one row an item."),
+        _feature("--features", metavar="FILE", help="Features as .npy, .npz or .parquet, in rows by item."),
     ] = None
 
     def attached(self, annotations: Annotations) -> Annotations:

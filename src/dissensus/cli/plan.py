@@ -43,7 +43,7 @@ def plan(
     interval: Annotated[float, typer.Option("--interval", metavar="SHARE", help="Size of intervals.")] = 0.9,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a row an item: .csv, .jsonl, .parquet."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write rows by item: .csv, .jsonl, .parquet."),
     ] = None,
     seed: Seed = 0,
     jobs: Jobs = ALL_CORES,

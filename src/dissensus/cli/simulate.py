@@ -119,7 +119,7 @@ def write_simulation(
 
 
 def population_table(simulation: Simulation) -> Any:
-    """One row an item: what the population would answer, and the cluster it was drawn from."""
+    """One row for each item: what the population would answer, and the cluster it was drawn from."""
     import pandas as pd
 
     from dissensus.io.labels_file import label_columns
@@ -131,7 +131,7 @@ def population_table(simulation: Simulation) -> Any:
 
 
 def annotator_truth(simulation: Simulation) -> Any:
-    """One row an annotator: labels given, and the cluster it was drawn from."""
+    """One row for each annotator: labels given, and the cluster it was drawn from."""
     import pandas as pd
 
     labels = simulation.annotations

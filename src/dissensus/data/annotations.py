@@ -117,8 +117,8 @@ class Annotations:
     item_vocabulary: Vocabulary
     annotator_vocabulary: Vocabulary
     class_vocabulary: Vocabulary
-    item_table: pa.Table | None = None  # one row an item, in the vocabulary's order
-    annotator_table: pa.Table | None = None  # one row an annotator
+    item_table: pa.Table | None = None  # one row for each item, in the vocabulary's order
+    annotator_table: pa.Table | None = None  # one row for each annotator
     gold: Codes | None = None  # (items,) class code, −1 where there is no gold label
     anonymous: bool = False  # True: the source had no annotators (class counts)
     frame_kind: str = "pandas"  # the kind of data frame to give back
@@ -487,7 +487,7 @@ class Annotations:
         return same
 
     def item_column(self, name: str) -> NDArray[Any]:
-        """A column of the item table, one value an item.
+        """A column of the item table, one value for each item.
 
         Parameters
         ----------

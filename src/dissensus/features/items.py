@@ -29,7 +29,7 @@ DENSE_BYTES = 4_000_000_000  # a sparse matrix may become at most
 
 
 def with_features(annotations: Annotations, features: Any) -> Annotations:
-    """The annotations with features in their item table; one row an item, in the order of ``items``.
+    """The annotations with features in their item table; one row for each item, in the order of ``items``.
 
     Parameters
     ----------
@@ -91,11 +91,11 @@ def features_of(annotations: Annotations, model: str | None = None, *, given: An
 
 
 def read_features(path: str | Path, items: Any = None) -> Features:
-    """Features from a ``.npy``, ``.npz`` or ``.parquet`` file, one row an item.
+    """Features from a ``.npy``, ``.npz`` or ``.parquet`` file, one row for each item.
 
     With ``items`` (ids, or Annotations) the rows are put in that order. A Parquet file, and an ``.npz``
     with the arrays ``item`` and ``features``, say which row is whose; a ``.npy`` must be in order already.
-    Parquet: a first column of ids, then either one list column or one column a feature.
+    Parquet: a first column of ids, then either one list column or one column for each feature.
 
     Parameters
     ----------

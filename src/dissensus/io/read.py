@@ -71,8 +71,8 @@ def read_annotations(
         Names of the three columns, found by their usual names where not given. In a wide table ``annotator``
         may list columns, in a table of class counts ``label`` may.
     items, annotators, gold
-        Side tables, as paths or frames: one row an item, one row an annotator, and reference labels. None is
-        picked up unasked. Items without labels join; what finds no partner is noted.
+        Side tables, as paths or frames: one row for each item, one row for each annotator, and reference
+        labels. None is picked up unasked. Items without labels join; what finds no partner is noted.
     classes
         The label set in its order; a label outside it is an error. Without it, the labels that occur, sorted
         (numbers by value). ``"low<mid<high"`` says that the order means something.
@@ -90,7 +90,8 @@ def read_annotations(
     duplicates
         When an annotator labels an item more than once: keep all, the first, the last, or refuse.
     layout
-        "long" (one row a label), "wide" (one column an annotator) or "counts" (one column a class).
+        "long" (one row for each label), "wide" (one column for each annotator) or "counts" (one column for
+        each class).
     format, question
         The file's format, and the question of an export, where the content does not tell; "wide" and "counts"
         name the layout.

@@ -30,7 +30,7 @@ class Learner(Savable):
     n_classes_: int
 
     def fit(self, X: Any, distributions: Any, dev: Dev | None = None) -> Self:
-        """Learn from one label distribution an item; ``dev`` is a pair (X, distributions) to choose on.
+        """Learn from one label distribution for each item; ``dev`` is a pair (X, distributions) to choose on.
 
         Parameters
         ----------

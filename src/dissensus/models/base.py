@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 VOCABULARIES = ("item", "annotator", "class")
 COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "prior_worth_", "n_labels_", "trace_")
 PIECE = 1 << 16  # items whose refined labels are put together at a time,
-PIECE_CELLS = 1 << 21  # and cells of theirs (one an item and class)
+PIECE_CELLS = 1 << 21  # and cells of theirs (one for each item and class)
 SCORE_ROWS = 1 << 16  # label rows scored at a time
 WORTHS = np.geomspace(0.1, 300, 33)  # numbers of labels that the crowd's shares may be worth
 UNANIMOUS, LEAST_SHARE = 5, 0.6  # labels of an item that agree, and the share their class should then have
@@ -265,7 +265,7 @@ class Model(Savable):
         return best
 
     def predict_proba(self, items: Any, annotators: Any = None) -> Array:
-        """P(label | item, annotator), one row a pair; without annotators, P(label | item).
+        """P(label | item, annotator), one row for each pair; without annotators, P(label | item).
 
         Ids are the user's own. Items and annotators never seen get the population's expectation.
 
@@ -388,7 +388,7 @@ class Model(Savable):
         return Intervals(np.minimum(low, answers), np.maximum(high, answers), sure, worth)
 
     def to_frame(self, interval: float | None = None) -> Any:
-        """One row an item: item, label, ``p_<class>`` for every class, entropy (nats), n_labels.
+        """One row for each item: item, label, ``p_<class>`` for every class, entropy (nats), n_labels.
 
         Then ``low_<class>``, ``high_<class>`` (a credible interval of this size, 0.9 unless
         told otherwise, for each share), ``sure``

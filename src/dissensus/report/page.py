@@ -113,6 +113,8 @@ def write_report(
         The directory of an earlier run: what changed since then stands on the page too.
     times
         When each label was given (seconds, NaN: unknown), in the order of the annotations' rows.
+    seed
+        Seed of all that is random.
     progress
         True or False, a function told (what, share done), or None: a bar on a terminal.
     """

@@ -1,4 +1,4 @@
-"""Which model describes these labels best? The one that best foresees labels it has not seen.
+"""Which model describes these labels best? The one that best predicts labels it has not seen.
 
 A fifth of the (item, annotator) pairs is hidden; every candidate is fitted to the rest and asked for the
 probability of each hidden label, in nats. What counts is the answer that was asked for (``estimate``): for
@@ -57,7 +57,7 @@ RATING_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("ratings", {}),
     ("ratings", {"bias": False, "scale": False, "robust": False}),
 )
-#: What is tried for comparisons: whatever else foresees answers, only scores rank.
+#: What is tried for comparisons: whatever else predicts answers, only scores rank.
 PAIR_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (("bradley-terry", {}),)
 #: What is tried for sets: classes that depend on each other, and each class apart.
 SET_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (("sets", {}), ("sets", {"dependence": False}))
@@ -79,7 +79,7 @@ HIDING_BYTES = 32  # a label, to cut labels into two parts: their pairs, an orde
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """How well one candidate foresaw the hidden labels."""
+    """How well one candidate predicted the hidden labels."""
 
     model: Model  # its settings; not fitted
     score: float  # mean log P(label | item, annotator)
@@ -152,7 +152,7 @@ def choose_model(
     n_jobs: int = -1,
     progress: ShowProgress = None,
 ) -> Choice:
-    """The candidate that best foresees hidden labels (not fitted yet), how each did, and the reason.
+    """The candidate that best predicts hidden labels (not fitted yet), how each did, and the reason.
 
     Candidates that cannot apply are left out: those with more clusters than there is anything to cluster,
     those that need annotators where the data have none, those that need more memory than there is, and, with
@@ -245,9 +245,9 @@ def _chosen(table: list[HeldOut], estimate: str) -> Choice:
 def _reason(taken: HeldOut, best: HeldOut, tied: list[HeldOut], behind: tuple[float, float]) -> str:
     name, others = title_of(taken.model), [title_of(row.model) for row in tied if row is not taken]
     if not others:
-        return f"{name} foresees hidden labels best"
+        return f"{name} predicts hidden labels best"
     if taken is best:
-        return f"{name} foresees hidden labels best; tied with {', '.join(others)}"
+        return f"{name} predicts hidden labels best; tied with {', '.join(others)}"
     skipped = [title_of(row.model) for row in tied if row.contradicted and row is not taken]
     truth = f"; the answers of {', '.join(skipped)} contradict unanimous items" if skipped else ""
     gap = f"{behind[0]:.4f} ± {behind[1]:.4f} nats"

@@ -77,7 +77,7 @@ class JudgeReport:
         return len(np.unique(self.answers.annotator[self.answers.human_rows]))
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a judge."""
+        """One row for each judge."""
         agreement = judge_agreement(self.answers)
         return [self._row(place, agreement[place]) for place in range(len(self.replacements))]
 
@@ -111,7 +111,7 @@ class JudgeReport:
         }
 
     def to_frame(self) -> Any:
-        """One row a judge: ``judge``, ``winning_rate``, ``advantage``, and all else that has one number."""
+        """One row for each judge: ``judge``, ``winning_rate``, ``advantage``, and more."""
         return self._frame(self.rows())
 
     def confusion_frame(self) -> Any:

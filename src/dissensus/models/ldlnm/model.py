@@ -238,8 +238,9 @@ class LDLNM(Model):
     ) -> Self:
         """Learn from labels and the features of their items.
 
-        ``features`` has one row an item, in the order of ``annotations.items``; without it, those that the
-        annotations carry are taken, or the embeddings of their ``text`` column. ``dev`` is Annotations with
+        ``features`` has one row for each item, in the order of ``annotations.items``; without it, those that
+        the annotations carry are taken, or the embeddings of their ``text`` column. ``dev`` is Annotations
+        with
         features (or a pair of features and distributions) on which the best epoch is chosen: by its labels
         where all its items are training items, by its distributions otherwise. ``item_distributions``
         (items, classes) replace the items' own label shares y_I as targets.
