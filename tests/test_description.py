@@ -244,6 +244,13 @@ def test_pairs_of_labels_by_hand() -> None:
     )
 
 
+def test_labels_of_one_annotator_are_not_two_annotators_agreeing() -> None:
+    # Two annotators disagree; each says the same three times.
+    rows = [("q", who, label) for who, label in (("ann", "x"), ("bob", "y")) for _ in range(3)]
+    found = ds.describe(Annotations.from_arrays(*zip(*rows, strict=True)))
+    assert (found.pairwise_agreement, found.self_consistency) == (0.0, 1.0)
+
+
 def test_nothing_to_compare_is_said() -> None:
     found = ds.describe(Annotations.from_arrays(["a", "b"], ["x", "y"], ["yes", "no"]))
     assert (found.unanimous, found.pairwise_agreement, found.self_consistency) == (None, None, None)

@@ -17,7 +17,15 @@ from dissensus.evaluation.sides import Votes, cramers_v, side_of
 from dissensus.models import MODELS
 from dissensus.models.base import Model
 from dissensus.report.annotators import column_content, pair_tables
-from dissensus.report.clusters import Grouping, cluster_content, group_name, grouping_of, side_rows, told_by
+from dissensus.report.clusters import (
+    Grouping,
+    cluster_content,
+    group_name,
+    grouping_of,
+    side_rows,
+    steady_groups,
+    told_by,
+)
 from dissensus.report.gold import gold_content, wilson
 from dissensus.report.items import fanned, principal_plane, texts_of
 from dissensus.report.page import Request, embedded, findings, gather, page, write_report
@@ -432,3 +440,19 @@ def test_annotators_are_told_by_the_likelihood_of_their_labels() -> None:
     # a: 0.9 · 0.9 against 0.2 · 0.2; b: 0.1 · 0.9 against 0.8 · 0.2; by i alone, b is surely of the second
     assert told_by(labels, grouping, np.array([True, True])).tolist() == [0, 1]
     assert told_by(labels, grouping, np.array([False, True])).tolist() == [0, 0]
+
+
+def test_groups_told_by_their_own_noise_do_not_show_on_other_items() -> None:
+    # Coins are tossed. Whoever tossed more heads on half of the items did so on that half alone.
+    rng = np.random.default_rng(2)
+    pairs = [(m, n) for m in range(300) for n in rng.choice(300, 6, replace=False)]
+    item, annotator = np.array(pairs).T
+    labels = ds.Annotations.from_arrays(item, annotator, (rng.random(1800) < 0.5).astype(int))
+    theta = np.array([[[0.8, 0.2], [0.2, 0.8]]])
+    people = np.eye(2)[np.arange(labels.n_annotators) % 2]
+    grouping = Grouping(theta, np.ones((300, 1)), people, np.array([0.5, 0.5]), False, "by hand")
+    votes = Votes.of(labels)
+    every = np.ones(300, dtype=bool)
+    member = told_by(labels, grouping, every)
+    assert all(side_of(votes, member == g).supported for g in range(2))  # on the items they were told by
+    assert not steady_groups(labels, grouping, votes).any()

@@ -319,6 +319,8 @@ def test_sides_by_hand() -> None:
     np.testing.assert_allclose(side.usual, [0.25, 0.75])
     found = standing(Votes.of(labels))
     np.testing.assert_allclose(found.agreement, [0.5, 0.5, 1 / 6, 0.5])
+    # a says x always, and half of the others' answers are x; d says x and y, the others x in two of three
+    np.testing.assert_allclose(found.chance, [0.5, 0.5, 1 / 6, 0.5 * 2 / 3 + 0.5 * 1 / 3])
 
 
 def test_intervals_of_gaps_are_those_of_items_drawn_again() -> None:

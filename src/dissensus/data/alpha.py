@@ -33,6 +33,8 @@ def agreement(annotations: Any) -> tuple[float, float, float]:
         value = alpha(coincidences(by_class), fixed)
         return value, *jackknife_interval(value, grouped_alphas(by_class, lambda _: fixed))
     value = table_alpha(by_class, level)
+    if level == "nominal":
+        return value, *jackknife_interval(value, nominal_alphas(by_class))
     found = grouped_alphas(by_class, lambda totals: squared_distances(totals, level))
     return value, *jackknife_interval(value, found)
 
@@ -55,13 +57,21 @@ def table_alpha(by_class: NDArray[Any], level: Level) -> float:
 
 def _nominal_alpha(by_class: NDArray[Any]) -> float:
     """The same where classes are equal or not: without a table of (classes, classes)."""
+    return _nominal(*_nominal_parts(by_class))
+
+
+def _nominal_parts(by_class: NDArray[Any]) -> tuple[Array, float]:
+    """(classes,): labels that can be paired; and Σ_{c≠k} o_ck = Σ_i (n_i² − Σ_c n_ic²) / (n_i − 1)."""
     totals, observed = np.zeros(len(by_class)), 0.0
     for counts, n in blocks(by_class):
         paired = n > 1
         counts, n = counts[:, paired], n[paired]
         totals += counts.sum(axis=1)
-        # Σ_{c≠k} o_ck = Σ_i (n_i² − Σ_c n_ic²) / (n_i − 1)
         observed += float(((n**2 - (counts**2).sum(axis=0)) / (n - 1)).sum())
+    return totals, observed
+
+
+def _nominal(totals: Array, observed: float) -> float:
     # Σ_{c≠k} n_c n_k = n² − Σ_c n_c²
     expected = totals.sum() ** 2 - (totals**2).sum()
     return float(1 - (totals.sum() - 1) * observed / expected) if expected > 0 else float("nan")
@@ -122,6 +132,14 @@ def reading(value: float) -> str:
 def item_groups(n_items: int, most: int) -> NDArray[np.intp]:
     """(items,): items dealt at random, always the same way, into at most so many groups of one size."""
     return np.random.default_rng(0).permutation(n_items) % max(min(n_items, most), 1)
+
+
+def nominal_alphas(by_class: NDArray[Any]) -> Array:
+    """(groups,): α without one group of items, for every group; classes are equal or not."""
+    group = item_groups(by_class.shape[1], int(np.clip(_MOST_CELLS // len(by_class), 20, GROUPS)))
+    parts = [_nominal_parts(by_class[:, group == g]) for g in range(group.max(initial=-1) + 1)]
+    totals, observed = np.sum([part[0] for part in parts], axis=0), sum(part[1] for part in parts)
+    return np.array([_nominal(totals - part[0], observed - part[1]) for part in parts])
 
 
 def grouped_alphas(by_class: NDArray[Any], distances: Callable[[Array], Array]) -> Array:
