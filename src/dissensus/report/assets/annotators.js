@@ -166,12 +166,12 @@ function heatMatrix() {
 }
 
 function columnTable(column) {
-  const heads = [[column.name], ["Annotators", "number"], ["Labels", "number"], ["Agree among themselves", "number"], ["With the others", "number"],
+  const heads = [[column.name], ["Annotators", "number minor"], ["Labels", "number minor"], ["Agree among themselves", "number"], ["With the others", "number"],
     ["Their labels beside the others’ on the same items"]];
   const lines = column.values.map((value, v) => {
     const side = column.sides[v];
     const sure = side.gap[1] > 0;
-    return h("tr", {}, h("th", { scope: "row" }, value), h("td", { class: "number" }, whole(side.n)), h("td", { class: "number" }, percent(side.labels)),
+    return h("tr", {}, h("th", { scope: "row" }, value), h("td", { class: "number minor" }, whole(side.n)), h("td", { class: "number minor" }, percent(side.labels)),
       h("td", { class: sure ? "number own" : "number" }, percent(side.within)), h("td", { class: "number" }, percent(side.between)),
       h("td", { class: "spread" }, bar(side.own, "Theirs"), bar(side.usual, "The others’"), side.words ? h("p", { class: "note" }, side.words) : null));
   });
