@@ -255,6 +255,22 @@ def test_filters_add_up_and_the_file_holds_what_is_shown(visit: Visit) -> None:
     assert visit.page.locator("#items-table-status").inner_text() != status
 
 
+def test_every_table_can_be_taken_away(visit: Visit) -> None:
+    for summary in visit.page.locator("main > section > details > summary").all():
+        summary.click()
+    files = {}
+    for button in visit.page.locator(".take").all():
+        with visit.page.expect_download() as waiting:
+            button.click()
+        text = Path(waiting.value.path()).read_text(encoding="utf-8")
+        files[waiting.value.suggested_filename] = list(csv.reader(io.StringIO(text)))
+    names = {"items", "annotators", "pairs", "by-reads_on", "classes", "held-out", "search"}
+    assert set(files) == {f"{name}.csv" for name in names}
+    assert [row[0] for row in files["classes.csv"][1:]] == list(CLASSES)
+    assert sum(int(row[1]) for row in files["classes.csv"][1:]) == 240 * 7
+    assert len(files["annotators.csv"]) == 41
+
+
 def test_texts_that_a_spreadsheet_would_compute_are_made_harmless(browser: Any, tmp_path: Path) -> None:
     rows = [(item, who, "yes") for item in ("=1+1", "plain") for who in ("a", "b")]
     labels = ds.Annotations.from_arrays(*zip(*rows, strict=True), classes=["no", "yes"])

@@ -137,6 +137,14 @@ function annotatorFilters() {
     keep: (value) => (n) => people.group[n] === Number(value) } : null].filter(Boolean);
 }
 
+function savePairs() {
+  const { who, share, shared } = data.heat;
+  const n = who.length;
+  const rows = who.flatMap((one, a) => who.map((other, b) => [people.id[one], people.id[other], share[a * n + b] / 100, shared[a * n + b]])
+    .filter((row, b) => b > a && row[2] >= 0));
+  download("pairs", [["annotator", "other", "agreement", "items"], ...rows]);
+}
+
 // Everybody against everybody, ordered by group.
 function heatMatrix() {
   const { who, share, shared } = data.heat;
@@ -162,7 +170,8 @@ function heatMatrix() {
   const sampled = people.id.length > n ? ` The ${n} with the most labels, of ${whole(people.id.length)}.` : "";
   return [h("p", { class: "note" }, `How often two annotators agree on an item that both labelled, group by group; dark is ${dark.matches ? "seldom" : "often"}. ${said}${sampled} Blank: fewer than three items in common.`),
     svg("svg", { viewBox: `0 0 ${left + n * size} ${n * size}`, class: "matrix", role: "img", id: "agreement-matrix",
-      "aria-label": `Agreement of ${n} annotators with one another. ${said}` }, ...names, svg("g", { transform: `translate(${left} 0)` }, ...cells))];
+      "aria-label": `Agreement of ${n} annotators with one another. ${said}` }, ...names, svg("g", { transform: `translate(${left} 0)` }, ...cells)),
+    h("button", { type: "button", class: "take", onclick: savePairs }, "Download CSV")];
 }
 
 function columnTable(column) {
@@ -176,7 +185,7 @@ function columnTable(column) {
       h("td", { class: "spread" }, bar(side.own, "Theirs"), bar(side.usual, "The others’"), side.words ? h("p", { class: "note" }, side.words) : null));
   });
   return [h("h4", {}, column.name), column.words ? h("p", {}, column.words) : null,
-    scrolled(column.name, plainTable(null, null, heads, lines))];
+    offered(`by-${column.name}`, column.name, plainTable(null, null, heads, lines))];
 }
 
 function columnPart() {

@@ -197,6 +197,17 @@ function download(name, rows) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
+// A table with a button that gives it away as it stands; numbers lose their signs for thousands and per cent.
+function offered(name, label, table) {
+  const plain = (text) => {
+    const bare = text.trim().replaceAll(",", "");
+    return /^-?[\d.]+( %)?$/.test(bare) ? Number(bare.replace(" %", "")) : text.trim();
+  };
+  const save = () => download(name, [...table.rows].map((row) => [...row.cells].map((cell) => plain(cell.innerText))));
+  return h("div", {}, scrolled(label, table),
+    h("div", { class: "under" }, h("button", { type: "button", class: "take", onclick: save }, "Download CSV")));
+}
+
 function copyButton(text, title) {
   const button = h("button", { type: "button", class: "copy", title: text(), onclick: () => {
     const say = (word) => { button.textContent = word; setTimeout(() => { button.textContent = title; }, 2000); };

@@ -13,7 +13,7 @@ function heldOutTable() {
   const heads = [["Model"], ["Probability"], ["Log-likelihood ± standard error", "number"], ["Annotator unknown", "number minor"]];
   const caption = `${whole(rows[0].n)} labels were hidden from each model and then foretold: the probability it gave them `
     + "(geometric mean), and the log-likelihood per label in nats. Higher is better.";
-  return scrolled("Hidden labels", plainTable("held-out", caption, heads, lines));
+  return offered("held-out", "Hidden labels", plainTable("held-out", caption, heads, lines));
 }
 
 function balance() {
@@ -21,7 +21,7 @@ function balance() {
   const total = counts.reduce((sum, n) => sum + n, 0) || 1;
   const lines = counts.map((n, p) => h("tr", {}, h("th", { scope: "row" }, classLabel(p)),
     h("td", { class: "number" }, whole(n)), h("td", {}, percent(n / total, 1), meter(n / total, false, p))));
-  return scrolled("Class shares", plainTable("balance", null, [["Class"], ["Labels", "number"], ["Share"]], lines));
+  return offered("classes", "Class shares", plainTable("balance", null, [["Class"], ["Labels", "number"], ["Share"]], lines));
 }
 
 function showData() {
@@ -59,7 +59,7 @@ function surface() {
   return h("div", {},
     h("p", {}, `${whole(n)} cells were tried; K = ${winner[0]} clusters of items and L = ${winner[1]} groups of annotators won (outlined). `
       + "Scores are the winner’s, less what a cell is behind it on the same splits; higher is better."),
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Scores over K and L" },
+    offered("search", "Scores over K and L",
       h("table", { class: "heat", id: "surface" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "K \\ L"),
         ...l.map((number) => h("th", { scope: "col" }, String(number))))), h("tbody", {}, ...lines))));
 }

@@ -18,5 +18,5 @@ function showGold() {
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Gold"), ...classes.map((name) => h("th", { scope: "col" }, ...breakable(name))))), h("tbody", {}, ...cells));
   const link = h("a", { href: "#items", "data-preset": "wrong" }, "Show the items where gold differs");
   section("gold", "Gold labels", `On ${whole(gold.n)} items with gold the most frequent label is right on ${ends(gold.raw)} and the model’s on ${ends(gold.model)}; 95 % intervals, ties counted in part.`,
-    h("p", {}, link), h("div", { class: "columns" }, scrolled("Right, by gold class", table), scrolled("Gold class and model’s label", matrix)));
+    h("p", {}, link), h("div", { class: "columns" }, offered("gold-classes", "Right, by gold class", table), offered("gold-confusion", "Gold class and model’s label", matrix)));
 }

@@ -18,7 +18,7 @@ function judgeTable() {
     h("td", {}, needed(row)),
     h("td", { class: "number" }, `${decimal(row.pooled_difference, 3)} (${decimal(row.pooled_low, 3)} to ${decimal(row.pooled_high, 3)})`),
     h("td", {}, `${percent(row.disagreement)} with it, ${percent(row.human_disagreement)} with a human`)));
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Judges" },
+  return offered("judges", "Judges’ test",
     h("table", { id: "judges-table" }, h("caption", {}, judges.terms),
       h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, ...lines)));
 }
@@ -27,7 +27,7 @@ function togetherTable() {
   const { correlation } = judges.panel;
   const lines = correlation.map((row, i) => h("tr", {}, h("th", { scope: "row" }, ...breakable(judges.names[i])),
     ...row.map((value, j) => (i === j ? h("td", {}, "–") : paint(h("td", {}, decimal(value, 2)), Math.max(value, 0))))));
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "How judges err together" },
+  return offered("judges-together", "How judges err together",
     h("table", { class: "heat", id: "judges-together" },
       h("caption", {}, "Correlation of two judges’ answers, given what humans say of the item: 0 is independent, 1 is a copy."),
       h("thead", {}, h("tr", {}, h("td"), ...judges.names.map((name) => h("th", { scope: "col" }, ...breakable(name))))),
