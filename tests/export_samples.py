@@ -6,6 +6,8 @@ left out.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import zipfile
 from collections.abc import Callable
@@ -573,9 +575,127 @@ def huggingface_parquet(folder: Path) -> Sample:
     )
 
 
+def potato(folder: Path) -> Sample:
+    def line(number: int, mood: dict[str, str], spans: list[Any] | None = None) -> dict[str, Any]:
+        return {
+            "id": f"s{number}",
+            "displayed_text": f"text {number}",
+            "label_annotations": {"mood": mood, "stars": {"scale_3": "3"}},
+            "span_annotations": spans or [],
+            "behavioral_data": {"time_string": "Time spent: 0d 0h 0m 4s"},
+        }
+
+    answers = {
+        "ann": [line(1, {"happy": "true"}), line(2, {"sad": "true"})],
+        "bób": [line(1, {"happy": "true", "sad": "true"}), line(2, {}, [{"start": 0, "end": 1}])],
+    }
+    for user, lines in answers.items():
+        (folder / "annotation_output" / user).mkdir(parents=True)
+        _jsonl(folder / "annotation_output" / user / "annotated_instances.jsonl", lines)
+    return Sample(
+        folder / "annotation_output",
+        "potato",
+        [("s1", "ann", "happy"), ("s2", "ann", "sad"), ("s1", "bób", "happy"), ("s1", "bób", "sad")],
+        {"s1": "text 1", "s2": "text 2"},
+        {"empty answers": 1, "span annotations": 1},
+        question="mood",
+        options={"question": "mood"},
+    )
+
+
+def zooniverse(folder: Path) -> Sample:
+    def row(number: int, user: str, subject: int, *values: Any) -> list[Any]:
+        tasks = [{"task": f"T{k}", "task_label": "What is it?", "value": v} for k, v in enumerate(values)]
+        return [number, user, "", 1, "Birds", "2.1", "2026-01-01", "{}", json.dumps(tasks), "{}", subject]
+
+    out = io.StringIO()
+    writer = csv.writer(out)
+    before = ["classification_id", "user_name", "user_id", "workflow_id", "workflow_name", "workflow_version"]
+    writer.writerow([*before, "created_at", "metadata", "annotations", "subject_data", "subject_ids"])
+    writer.writerows(
+        [
+            row(1, "ann", 70, "Crow", "Yes"),
+            row(2, "not-logged-in-3f", 70, ["Crow", "Jackdaw"], "No"),
+            row(3, "ann", 71, None, "No"),
+        ]
+    )
+    return Sample(
+        _text(folder / "classifications.csv", out.getvalue()),
+        "zooniverse",
+        [("70", "ann", "Crow"), ("70", "not-logged-in-3f", "Crow"), ("70", "not-logged-in-3f", "Jackdaw")],
+        {"70": None, "71": None},
+        {"empty answers": 1},
+        question="T0",
+        options={"question": "T0"},
+    )
+
+
+def inspect_log(folder: Path) -> Sample:
+    def sample(number: int, **scores: str) -> dict[str, Any]:
+        values = {name: {"value": value, "explanation": "because"} for name, value in scores.items()}
+        return {"id": number, "epoch": 1, "input": f"question {number}", "target": "x", "scores": values}
+
+    log = {
+        "version": 2,
+        "status": "success",
+        "eval": {"task": "replies", "model": "openai/gpt-x", "created": "2026-01-01T00:00:00+00:00"},
+        "plan": {"name": "plan", "steps": []},
+        "samples": [sample(1, grader_a="C", grader_b="I"), sample(2, grader_a="C", grader_b="C"), sample(3)],
+    }
+    labels = [("1", "grader_a", "C"), ("1", "grader_b", "I"), ("2", "grader_a", "C"), ("2", "grader_b", "C")]
+    return Sample(
+        _json(folder / "log.json", log),
+        "inspect",
+        labels,
+        {"1": "question 1", "2": "question 2", "3": "question 3"},
+        {"samples without a score": 1},
+        question="score",
+    )
+
+
+def _langfuse_scores() -> list[dict[str, Any]]:
+    def score(trace: str, name: str, value: Any, **more: Any) -> dict[str, Any]:
+        known = {"id": f"{trace}{name}", "traceId": trace, "name": name, "environment": "default", **more}
+        if isinstance(value, str):
+            return known | {"dataType": "CATEGORICAL", "value": 1, "stringValue": value}
+        return known | {"dataType": "NUMERIC", "value": value}
+
+    return [
+        score("t1", "quality", "good", source="ANNOTATION", authorUserId="u7"),
+        score("t1", "quality", "bad", source="EVAL", configId="judge-1"),
+        score("t2", "quality", "good", source="API", observationId="o3"),
+        score("t1", "latency", 0.4, source="API"),
+    ]
+
+
+_LANGFUSE_LABELS = [("t1", "u7", "good"), ("t1", "EVAL judge-1", "bad"), ("t2 o3", "API", "good")]
+_QUALITY = {"question": "quality"}
+
+
+def langfuse_json(folder: Path) -> Sample:
+    page = {"data": _langfuse_scores(), "meta": {"page": 1, "totalItems": 4}}
+    file = _json(folder / "scores.json", page)
+    return Sample(file, "langfuse", _LANGFUSE_LABELS, question="quality", options=_QUALITY)
+
+
+def langfuse_csv(folder: Path) -> Sample:
+    keys = {"traceId": "trace_id", "observationId": "observation_id", "dataType": "data_type"}
+    keys |= {"stringValue": "string_value", "authorUserId": "author_user_id", "configId": "config_id"}
+    out = io.StringIO()
+    names = ["id", *keys.values(), "name", "value", "source", "environment"]
+    writer = csv.DictWriter(out, names)
+    writer.writeheader()
+    writer.writerows(
+        {keys.get(key, key): value for key, value in score.items()} for score in _langfuse_scores()
+    )
+    file = _text(folder / "scores.csv", out.getvalue())
+    return Sample(file, "langfuse", _LANGFUSE_LABELS, question="quality", options=_QUALITY)
+
+
 SAMPLES: list[Callable[[Path], Sample]] = [
     label_studio_json, label_studio_min, label_studio_csv, prodigy_choice, prodigy_binary, argilla_flat,
     argilla_nested, argilla_feedback, argilla_feedback_dataset, argilla_classification,
     doccano_folder, doccano_zip, mturk, mturk_ticks, mturk_form, appen, toloka, ground_truth,
+    potato, zooniverse, inspect_log, langfuse_json, langfuse_csv,
     lewidi_2025, lewidi_2023, pldl, huggingface_arrow, huggingface_parquet,
 ]  # fmt: skip

@@ -40,6 +40,7 @@ def texts(imported: Imported) -> dict[str, str | None]:
 
 by_name = pytest.mark.parametrize("make", SAMPLES, ids=lambda make: make.__name__)
 FOLDERS = (
+    samples.potato,
     samples.doccano_folder,
     samples.doccano_zip,
     samples.huggingface_arrow,

@@ -20,11 +20,14 @@ from dissensus.io.importers import (
     argilla,
     crowd,
     doccano,
+    eval_logs,
     ground_truth,
     huggingface,
     label_studio,
+    potato,
     prodigy,
     research,
+    zooniverse,
 )
 from dissensus.io.importers.gather import Gatherer, Imported, Options, Several
 from dissensus.io.importers.research import is_lewidi, is_split
@@ -34,6 +37,7 @@ from dissensus.io.source import Source, first_bytes
 __all__ = ["FORMATS", "Format", "Imported", "load_export", "recognise"]
 
 
+_LOOK = 20_000  # bytes of a log that tell what it is
 Test = Callable[[Mapping[str, Any]], bool]
 
 
@@ -69,6 +73,16 @@ _FORMATS = (
     Format("mturk", "Amazon Mechanical Turk batch results (CSV)", crowd.read_mturk, is_table=crowd.is_mturk),
     Format("appen", "Appen / FigureEight full report (CSV)", crowd.read_appen, is_table=crowd.is_appen),
     Format("toloka", "Toloka assignments (TSV)", crowd.read_toloka, is_table=crowd.is_toloka),
+    Format("zooniverse", "Zooniverse classifications (CSV)", zooniverse.read, is_table=zooniverse.is_table),
+    Format("potato", "Potato (folder of JSONL files)", potato.read, potato.is_record),
+    Format("inspect", "Inspect evaluation log (JSON)", eval_logs.read_inspect),
+    Format(
+        "langfuse",
+        "Langfuse scores (JSON, JSONL, CSV)",
+        eval_logs.read_langfuse,
+        eval_logs.is_langfuse,
+        eval_logs.is_langfuse,
+    ),
     Format("lewidi", "LeWiDi 2023 and 2025 (JSON)", research.read_lewidi),
     Format("pldl", "pandas split JSON of the label-distribution papers", research.read_split),
     Format("huggingface", "Hugging Face dataset on disk (Arrow, Parquet)", huggingface.read),
@@ -143,6 +157,8 @@ def recognise(path: str | Path) -> str | None:
 def _recognise_folder(path: Path) -> str | None:
     if huggingface.is_dataset(path):
         return "huggingface"
+    if potato.holds_users(path):
+        return "potato"
     return "doccano" if doccano.holds_members(path) else None
 
 
@@ -152,6 +168,8 @@ def _recognise_json(source: Source) -> str | None:
         return "lewidi"
     if key == "columns" and is_split(value):
         return "pldl"
+    if key == "version" and eval_logs.begins_inspect(bytes(source.raw[:_LOOK])):
+        return "inspect"
     record = _first_record(source)
     return next((format.name for format in _FORMATS if format.is_record and format.is_record(record)), None)
 
