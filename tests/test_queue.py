@@ -73,6 +73,19 @@ def test_nonsense_is_refused() -> None:
         write_tasks([], "tasks.json", "excel", ["x"])
 
 
+def test_numbers_and_other_pages_are_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    item, annotator = np.repeat(np.arange(20), 4), np.tile(np.arange(4), 20)
+    ratings = ds.Annotations.from_arrays(
+        item, annotator, (item % 5 + rng.normal(size=80)).round(2), label_type="numeric"
+    )
+    model = ds.NumericRatings().fit(ratings)
+    with pytest.raises(DissensusError, match="these are numbers"):
+        ds.label_queue(model, ratings)
+    with pytest.raises(DissensusError, match="no part for since="):
+        ds.write_report(model, ratings, tmp_path / "p.html", since=tmp_path)
+
+
 # ---- tools --------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dissensus.annotators.findings import Findings, findings
 from dissensus.annotators.plan import allocated, losses, worth_of_losses
 from dissensus.data.annotations import Annotations
+from dissensus.errors import DataError
 from dissensus.evaluation.sentences import count, quoted
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
@@ -91,6 +92,10 @@ def label_queue(
     """
     given = {name: value for name, value in (("budget", budget), ("each", each)) if value is not None}
     check_rules("label_queue", {name: _RULES[name] for name in given}, **given)
+    if annotations.label_type == "numeric":
+        raise DataError(
+            "a queue is of items whose labels are classes, and these are numbers; see their intervals"
+        )
     found = findings(model, annotations)
     decide = _closest_first(annotations, np.flatnonzero(found.adjudicate))
     if budget is not None:  # adjudicators get half of it, or what labels leave

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dissensus.cli.app import app, example
+import dataclasses
+
+from dissensus.cli.app import app, example, in_shell_words
 from dissensus.cli.options import Json, LabelFile, Reading, unbundled
 from dissensus.cli.terminal import say, show_json
 
@@ -24,4 +26,6 @@ def describe(file: LabelFile, reading: Reading, as_json: Json = False) -> None:
     if as_json:
         show_json(description.to_dict())
     else:
-        say(*description.as_text().splitlines())
+        options = {f"--{one.name.replace('_', '-')}" for one in dataclasses.fields(reading)}
+        lines = description.as_text().splitlines()
+        say(*(in_shell_words(line, options) if line.startswith("note: ") else line for line in lines))

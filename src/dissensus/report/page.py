@@ -122,6 +122,10 @@ def write_report(
     title = title or f"{title_of(model)}: {known.n_items:,} items"
     if isinstance(model, NumericRatings | BradleyTerry | LabelSets):
         check_match(model, known)
+        if since is not None or times is not None:
+            raise DataError(
+                f"the page of {title_of(model)} has no part for since= and times=; leave them out"
+            )
         with atomic_path(path) as temporary:
             if isinstance(model, NumericRatings):
                 text = ratings_page(model, known, title, held_out, command, anonymise)

@@ -58,7 +58,7 @@ function percent(share, digits = 0) {
 // Classes in an order run from light to dark (in the dark, from dark to light); others have a colour each.
 function colour(p) {
   if (!data.ordered) return COLOURS[p % COLOURS.length];
-  return `rgb(${along(scaleOf("much"), 0.28 + (0.72 * p) / Math.max(P - 1, 1)).join(",")})`;
+  return `rgb(${along(scaleOf("much"), 0.38 + (0.62 * p) / Math.max(P - 1, 1)).join(",")})`;
 }
 
 function texture(p) {
