@@ -461,9 +461,14 @@ class Checker:
         assert found["agreement"] - found["chance"] <= self.usual_excess / 2 + 1e-9
 
     def check_few(self, text: str, about: Any) -> None:
-        (n,) = self.parsed(rf"{NUMBER} labels?: too few to tell", text)
+        n, said = self.parsed(
+            rf"{NUMBER} labels?(: too few to tell"
+            r"| that agree with the others not surely more than chance would)",
+            text,
+        )
         assert whole(n) == self.load[about["annotator"]]
         found = self.standings[about["annotator"]]
+        assert said.startswith(":") == (found["n"] <= 2)
         if found["n"] > 2:
             assert found["agreement"] - found["chance"] - 1.96 * found["excess_error"] <= 1e-9
 

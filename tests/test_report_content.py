@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,17 @@ def test_gold_by_hand() -> None:
     assert found["class_right"]["raw"][0] == pytest.approx(0.5)
     assert found["confusion"].sum() == 3
     assert gold_content(model, ds.Annotations.from_arrays(*zip(*rows, strict=True))) is None
+
+
+def test_annotators_are_held_against_gold_with_intervals(tmp_path: Path) -> None:
+    rows = [(f"i{m}", who, "x" if m % 4 or who == "b" else "y") for m in range(8) for who in "ab"]
+    gold = {"item": [f"i{m}" for m in range(8)], "label": ["x"] * 8}
+    labels = ds.Annotations.from_arrays(*zip(*rows, strict=True), gold=gold)
+    people = data_of(write_report(ds.MajorityVote().fit(labels), labels, tmp_path / "page.html"))[
+        "annotators"
+    ]
+    assert (people["gold_n"], people["gold_right"]) == ([8, 8], [6, 8])
+    assert people["gold_low"][0] < 0.75 < people["gold_high"][0] < people["gold_high"][1] == 1.0
 
 
 def test_wilsons_interval_is_that_of_scipy() -> None:
@@ -456,3 +468,21 @@ def test_groups_told_by_their_own_noise_do_not_show_on_other_items() -> None:
     member = told_by(labels, grouping, every)
     assert all(side_of(votes, member == g).supported for g in range(2))  # on the items they were told by
     assert not steady_groups(labels, grouping, votes).any()
+
+
+def test_somebody_far_below_usual_whom_the_verdict_leaves_open_is_to_be_checked() -> None:
+    # Ten who agree and one who tosses a coin; the verdicts are put in by hand.
+    rng = np.random.default_rng(0)
+    rows = [
+        (m, n, int(m % 2) if n < 10 or rng.random() < 0.5 else 1 - m % 2)
+        for m in range(40)
+        for n in range(11)
+    ]
+    labels = ds.Annotations.from_arrays(*zip(*rows, strict=True))
+    found = findings(ds.HPGM(n_chains=2, n_sweeps=20, seed=0).fit(labels), labels)
+    assert found.judged is not None
+    for verdict, check in (("too few labels", True), ("minority view", False), ("spam", True)):
+        found.judged.verdict[:] = "typical"
+        found.judged.verdict[10] = verdict
+        again = replace(found)
+        assert again.check.tolist() == [False] * 10 + [check]

@@ -19,7 +19,7 @@ from dissensus.numerics import Array, row_shares
 CLEAR = 2 / 3  # share of the answers that makes one clear
 UNSURE = 0.9  # probability of the label below which another label helps
 FAR, FEWEST = 0.1, 5  # below the usual agreement, and shared items, for somebody whom no model judged
-PROBLEMS = ("spam", "systematic error")
+PROBLEMS, UNJUDGED = ("spam", "systematic error"), "too few labels"
 # flags of an item, added up; assets/items.js has the same
 CLEAR_RAW, CLEAR_MODEL, ADJUDICATE, MORE, OVERTURNED, WRONG = 1, 2, 4, 8, 16, 32
 
@@ -85,11 +85,17 @@ class Findings:
 
     @cached_property
     def check(self) -> NDArray[np.bool_]:
-        """(annotators,): judged as spam or in error; without verdicts, surely far below usual agreement."""
-        if self.judged is not None:
-            return np.isin(self.judged.verdict.astype(str), PROBLEMS)
+        """(annotators,): judged as spam or in error; or not judged, and surely far below usual agreement."""
         if self.standing is None:
             return np.zeros(self.annotations.n_annotators, dtype=bool)
+        if self.judged is None:
+            return self._far_below
+        verdict = self.judged.verdict.astype(str)
+        return np.asarray(np.isin(verdict, PROBLEMS) | (self._far_below & (verdict == UNJUDGED)))
+
+    @cached_property
+    def _far_below(self) -> NDArray[np.bool_]:
+        assert self.standing is not None
         found = self.standing
         usual = np.nanmedian(found.agreement) if np.isfinite(found.agreement).any() else np.nan
         low = found.agreement + 1.96 * found.error < usual - FAR

@@ -402,11 +402,14 @@ def blind_sentence(n: int, found: Standing, usual_excess: float) -> Sentence | N
 
 
 def few_sentence(n: int, n_labels: int, found: Standing) -> Sentence | None:
-    """That labels are too few to tell, where agreement is not surely above chance."""
+    """That labels do not tell, where they are one or two, or agreement is not surely above chance."""
     excess = float(found.agreement[n] - found.chance[n])
-    if found.n[n] > 2 and excess - SURE * float(found.excess_error[n]) > 0:
+    if found.n[n] <= 2:
+        return Sentence(f"{count(n_labels, 'label')}: too few to tell", "few", annotator=n)
+    if excess - SURE * float(found.excess_error[n]) > 0:
         return None
-    return Sentence(f"{count(n_labels, 'label')}: too few to tell", "few", annotator=n)
+    text = f"{count(n_labels, 'label')} that agree with the others not surely more than chance would"
+    return Sentence(text, "few", annotator=n)
 
 
 def rule_sentence(votes: Votes, n: int, names: Sequence[str]) -> Sentence | None:

@@ -14,7 +14,7 @@ from dissensus.evaluation import sentences
 from dissensus.evaluation.sides import Votes, self_consistency
 from dissensus.numerics import Array
 from dissensus.report.clusters import side_rows
-from dissensus.report.gold import annotator_gold
+from dissensus.report.gold import annotator_gold, wilson
 
 if TYPE_CHECKING:
     from dissensus.annotators.verdicts import AnnotatorVerdicts
@@ -57,7 +57,9 @@ def annotator_columns(
         columns |= {"again": again[order], "alike": np.round(alike, 3)[order]}
     gold = annotator_gold(annotations)
     if gold is not None:
+        ends = np.array([wilson(right, n)[1:] for n, right in zip(*gold, strict=True)])
         columns |= {"gold_n": gold[0][order], "gold_right": gold[1][order]}
+        columns |= {"gold_low": np.round(ends[order, 0], 3), "gold_high": np.round(ends[order, 1], 3)}
     judged = found.judged
     if judged is not None:
         columns["verdict"] = judged.verdict[order]

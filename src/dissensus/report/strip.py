@@ -27,11 +27,11 @@ def strip(found: Findings, described: Description, gold: Any, names: list[str]) 
               "Nearly a draw between two answers"),
     ]  # fmt: skip
     if found.votes is not None:
-        words = "Answer without looking, or by a rule of their own" if found.judged is not None else (
-            "Agree far less with the others than is usual")  # fmt: skip
-        cards.append(
-            _card("Annotators to check", [(f"{found.check.sum():,}", "annotators", "check", "")], words)
-        )
+        words = "Agree far less with the others than is usual"
+        if found.judged is not None:
+            words = "Answer without looking, by a rule of their own, or far from the others"
+        checked = [(f"{found.check.sum():,}", "annotators", "check", "")]
+        cards.append(_card("Annotators to check", checked, words))
     narrow = found.narrowing()
     if narrow is not None:
         now, after = (100 * float(width.mean()) / 2 for width in narrow)

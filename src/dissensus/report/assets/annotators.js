@@ -87,7 +87,7 @@ function dotted(share, reach) {
 
 function rank(n) {
   const order = Object.keys(VERDICTS);
-  return people.verdict ? order.indexOf(people.verdict[n]) : 1 - people.check[n];
+  return (people.check[n] ? 0 : 10) + (people.verdict ? order.indexOf(people.verdict[n]) : 0);
 }
 
 function annotatorColumns() {
@@ -103,7 +103,9 @@ function annotatorColumns() {
       help: "Of items labelled more than once: chance that two of their own labels agree",
       cell: (n) => (people.again[n] ? `${percent(people.alike[n])} of ${whole(people.again[n])}` : "–") },
     people.gold_n && { key: "gold", title: "Right (gold)", number: true, minor: true, value: (n) => (people.gold_n[n] ? people.gold_right[n] / people.gold_n[n] : null),
-      help: "Share of their labels on items with gold that are right", cell: (n) => (people.gold_n[n] ? `${percent(people.gold_right[n] / people.gold_n[n])} of ${whole(people.gold_n[n])}` : "–") },
+      help: "Share of their labels on items with gold that are right, and its 95 % interval",
+      cell: (n) => (people.gold_n[n] ? h("span", {}, `${percent(people.gold_right[n] / people.gold_n[n])} of ${whole(people.gold_n[n])}`,
+        h("span", { class: "interval" }, ` ${(100 * people.gold_low[n]).toFixed(0)}–${percent(people.gold_high[n])}`)) : "–") },
     people.pace && { key: "pace", title: "Seconds each", number: true, minor: true, value: (n) => people.pace[n],
       help: "Median time from one label to the next, pauses left out", cell: (n) => decimal(people.pace[n], 0) },
     people.drift && { key: "drift", title: "Drift", number: true, minor: true, value: (n) => people.drift[n],
@@ -112,6 +114,12 @@ function annotatorColumns() {
     people.group && { key: "group", title: "Group", minor: true, value: (n) => (people.group[n] < 0 ? "" : groups[people.group[n]].name),
       cell: (n) => (people.group[n] < 0 ? "–" : groups[people.group[n]].name) },
   ].filter(Boolean);
+}
+
+// Columns of the file alone.
+function annotatorFile() {
+  const plain = ["reach", "probability", "again", "gold_n", "gold_right", "gold_low", "gold_high", "drift_reach"].filter((key) => people[key]);
+  return [{ key: "evidence", value: (n) => people.evidence[n] }, ...plain.map((key) => ({ key, value: (n) => people[key][n] }))];
 }
 
 function annotatorPresets() {
@@ -126,7 +134,7 @@ function annotatorPresets() {
   const some = people.verdict ? Object.keys(VERDICTS).filter((verdict) => people.verdict.includes(verdict)) : [];
   return [{ key: "all", title: "All, problems first", sort: "verdict" },
     { key: "check", title: `To check (${whole(count((n) => people.check[n]))})`, keep: (n) => people.check[n] === 1, sort: "labels", down: true,
-      words: people.verdict ? "Answers that do not depend on the item, or follow a rule of their own. Read the evidence, then set them aside or ask."
+      words: people.verdict ? "Answers that do not depend on the item, follow a rule of their own, or agree far less with the others than is usual. Read the evidence, then set them aside or ask."
         : "They agree with the others far less than is usual." },
     ...some.map((verdict) => ({ key: verdict, title: `${SIGNS[verdict]}${verdict} (${whole(count((n) => people.verdict[n] === verdict))})`,
       words: words[verdict], sort: "labels", down: true, keep: (n) => people.verdict[n] === verdict }))];
@@ -218,7 +226,7 @@ function timePart() {
 function showAnnotators() {
   if (!people) return;
   const table = new DataTable({ id: "annotators-table", caption: "Annotators", columns: annotatorColumns(),
-    more: [{ key: "evidence", value: (n) => people.evidence[n] }], size: people.id.length, detail: annotatorDetail,
+    more: annotatorFile(), size: people.id.length, detail: annotatorDetail,
     presets: annotatorPresets(), filters: annotatorFilters(), text: (n) => people.id[n], pageSize: 10,
     command: () => `dissensus annotators ${runName()} -o annotators.csv` });
   section("annotators", "Annotators",
