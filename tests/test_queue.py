@@ -13,10 +13,13 @@ import pytest
 
 import dissensus as ds
 from cli_help import run
+from dissensus.annotators.findings import findings
 from dissensus.errors import DissensusError
 from dissensus.io.tasks import write_tasks
 from dissensus.io.times import read_times, seconds
+from dissensus.report.since import changes
 from dissensus.report.time import drifts, paces
+from dissensus.workflow import Refinement, write_run
 
 # i1: unanimous, i2: 2–2, i3: one label, i4: 3–2
 GIVEN = {"i1": "xxxxx", "i2": "xxyy", "i3": "y", "i4": "xxxyy"}
@@ -177,6 +180,21 @@ def test_from_the_queue_through_label_studio_and_back(tmp_path: Path) -> None:
     alphas = [json.loads((place / "summary.json").read_text())["data"]["alpha"] for place in (first, later)]
     assert f"α was {alphas[0]:.2f} and is {alphas[1]:.2f}" in since["says"]
     assert found["items"]["text"][0].startswith("Text t")
+
+
+def test_changed_verdicts_are_named_as_the_page_names_people(tmp_path: Path) -> None:
+    labels = ds.simulate(30, 6, 2, labels_per_item=6, seed=1).annotations
+    model = ds.HPGM(n_chains=2, n_sweeps=20, seed=0).fit(labels)
+    found, earlier = findings(model, labels), tmp_path / "earlier"
+    write_run(Refinement(labels, model, [], "", 0), earlier)
+    assert found.judged is not None
+    before = str(found.judged.verdict[0])
+    found.judged.verdict[0] = "spam" if before != "spam" else "typical"
+    hidden = [f"annotator {n}" for n in range(6)]
+    told = changes(earlier, found, ds.describe(labels), hidden)
+    assert told["verdicts"] == [["annotator 0", before, found.judged.verdict[0]]]
+    assert told["says"].startswith("0 labels more, 0 new items and 0 new annotators.")
+    assert told["flipped"] == []
 
 
 def test_since_something_that_is_no_run_is_refused(tmp_path: Path) -> None:

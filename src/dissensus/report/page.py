@@ -214,9 +214,9 @@ def gather(request: Request) -> dict[str, Any]:
         "true_classes": true_classes(model),
         "classes": [str(name) for name in annotations.classes],
         "ordered": annotations.label_type == "ordinal",
-        "strip": strip(found, described, gold, named),
+        "strip": strip(found, described, gold),
         "steps": steps(found, described, gold, named, clusters),
-        "since": None if request.since is None else changes(Path(request.since), found, described),
+        "since": None if request.since is None else changes(Path(request.since), found, described, named),
         "data": data_content(described),
         "quality": _quality(request),
         "items": item_columns(found, shown, request.texts),
@@ -234,9 +234,9 @@ def gather(request: Request) -> dict[str, Any]:
 
 def _names_in_order(annotations: Annotations, anonymise: bool, order: Any) -> list[str]:
     """The annotators' names as the page has them, by code."""
-    found = [""] * annotations.n_annotators
+    shown, found = names(annotations, anonymise), [""] * annotations.n_annotators
     for place, code in enumerate(order):
-        found[code] = names(annotations, anonymise)[place] if anonymise else str(annotations.annotators[code])
+        found[code] = shown[place]
     return found
 
 

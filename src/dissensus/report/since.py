@@ -19,8 +19,8 @@ from dissensus.io.results import is_ours, read_summary
 LABELS = "labels.csv"
 
 
-def changes(earlier: Path, found: Findings, now: Description) -> dict[str, Any]:
-    """The earlier run's files beside this model and its labels."""
+def changes(earlier: Path, found: Findings, now: Description, names: list[str]) -> dict[str, Any]:
+    """The earlier run's files beside this model and its labels; ``names``: of the annotators, as shown."""
     if not (earlier / LABELS).is_file() or not is_ours(earlier):
         raise DataError(
             f"{earlier}: is not the directory of a finished run; name one that fit or update wrote"
@@ -37,7 +37,7 @@ def changes(earlier: Path, found: Findings, now: Description) -> dict[str, Any]:
         if old is not None and old[LABEL] != str(label[m]):
             flipped.append([item, old[LABEL], str(label[m]), int(n[m]) - int(old[N_LABELS])])
     known = read_summary(earlier).get("data", {})
-    verdicts, people = _verdicts(earlier, found)
+    verdicts, people = _verdicts(earlier, found, names)
     return {
         "name": earlier.name,
         "flipped": flipped,
@@ -46,15 +46,16 @@ def changes(earlier: Path, found: Findings, now: Description) -> dict[str, Any]:
     }
 
 
-def _verdicts(earlier: Path, found: Findings) -> tuple[list[list[str]], set[str]]:
+def _verdicts(earlier: Path, found: Findings, names: list[str]) -> tuple[list[list[str]], set[str]]:
     """Annotators of both runs whose verdict is another, and all annotators of the earlier one."""
     if not (earlier / ANNOTATORS).is_file():
         return [], set()
     rows = {row["annotator"]: row.get("verdict") for row in _rows(earlier / ANNOTATORS)}
     if found.judged is None:
         return [], set(rows)
-    now = zip(map(str, found.annotations.annotators), map(str, found.judged.verdict), strict=True)
-    return [[who, str(rows[who]), new] for who, new in now if rows.get(who) not in (None, new)], set(rows)
+    now = zip(map(str, found.annotations.annotators), names, map(str, found.judged.verdict), strict=True)
+    changed = [[name, str(rows[who]), new] for who, name, new in now if rows.get(who) not in (None, new)]
+    return changed, set(rows)
 
 
 def _says(

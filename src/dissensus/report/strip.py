@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,42 +12,55 @@ from dissensus.data.description import Description
 from dissensus.evaluation import sentences
 
 
-def strip(found: Findings, described: Description, gold: Any, names: list[str]) -> list[dict[str, Any]]:
+def strip(found: Findings, described: Description, gold: Any) -> list[dict[str, Any]]:
     """The cards: a title, numbers that each open a table, and a few words."""
     M = max(found.annotations.n_items, 1)
-    alpha = f"{described.alpha:.2f}" if described.alpha == described.alpha else "–"
-    ends = f"95 % interval {described.alpha_low:.2f} to {described.alpha_high:.2f}. "
+    raw, modelled = (sentences.percent(some.sum() / M) for some in found.clear)
+    decide = f"{found.adjudicate.sum():,}"
     cards = [
-        _card("Agreement (Krippendorff’s α)", [(alpha, "items", "contested", "")],
-              (ends if described.alpha_low == described.alpha_low else "") + described.reading.capitalize()),
-        _card("Items with a clear answer",
-              [(sentences.percent(some.sum() / M), "items", key, word) for some, key, word in
-               zip(found.clear, ("clear_raw", "clear_model"), ("as labelled", "by the model"), strict=True)],
-              "Two in three or more say the same"),
-        _card("Items to adjudicate", [(f"{found.adjudicate.sum():,}", "items", "adjudicate", "")],
-              "Nearly a draw between two answers"),
-    ]  # fmt: skip
+        _agreement(described),
+        _card(
+            "Items with a clear answer",
+            [(raw, "items", "clear_raw", "as labelled"), (modelled, "items", "clear_model", "by the model")],
+            "Two in three or more say the same",
+        ),
+        _card(
+            "Items to adjudicate", [(decide, "items", "adjudicate", "")], "Nearly a draw between two answers"
+        ),
+    ]
     if found.votes is not None:
-        words = "Agree far less with the others than is usual"
-        if found.judged is not None:
-            words = "Answer without looking, by a rule of their own, or far from the others"
-        checked = [(f"{found.check.sum():,}", "annotators", "check", "")]
-        cards.append(_card("Annotators to check", checked, words))
+        cards.append(_people(found))
     narrow = found.narrowing()
     if narrow is not None:
-        now, after = (100 * float(width.mean()) / 2 for width in narrow)
-        digits = 0 if round(now) != round(after) else 1
-        words = "Points: how far off the label’s share may be"
-        numbers = [
-            (f"±{reach:.{digits}f}", "items", "more", what)
-            for reach, what in ((now, "now"), (after, "with one more"))
-        ]
-        cards.append(_card("One more label per item", numbers, words))
+        cards.append(_one_more(*(100 * float(width.mean()) / 2 for width in narrow)))
     if gold is not None:
-        numbers = [(sentences.percent(gold[key][0]), "items", "wrong", word)
-                   for key, word in (("raw", "most frequent label"), ("model", "model"))]  # fmt: skip
-        cards.append(_card("Right, where gold is known", numbers, f"On {gold['n']:,} items"))
+        named = (("raw", "most frequent label"), ("model", "model"))
+        right = [(sentences.percent(gold[key][0]), "items", "wrong", word) for key, word in named]
+        cards.append(_card("Right, where gold is known", right, f"On {gold['n']:,} items"))
     return cards
+
+
+def _agreement(described: Description) -> dict[str, Any]:
+    known, sure = math.isfinite(described.alpha), math.isfinite(described.alpha_low)
+    ends = f"95 % interval {described.alpha_low:.2f} to {described.alpha_high:.2f}. " if sure else ""
+    value = f"{described.alpha:.2f}" if known else "–"
+    title = "Agreement (Krippendorff’s α)"
+    return _card(title, [(value, "items", "contested", "")], ends + described.reading.capitalize())
+
+
+def _people(found: Findings) -> dict[str, Any]:
+    words = "Agree far less with the others than is usual"
+    if found.judged is not None:
+        words = "Answer without looking, by a rule of their own, or far from the others"
+    return _card("Annotators to check", [(f"{found.check.sum():,}", "annotators", "check", "")], words)
+
+
+def _one_more(now: float, after: float) -> dict[str, Any]:
+    """How far off the label's share may be, in points: half the width of its interval, on average."""
+    digits = 0 if round(now) != round(after) else 1
+    reaches = ((now, "now"), (after, "with one more"))
+    numbers = [(f"±{reach:.{digits}f}", "items", "more", what) for reach, what in reaches]
+    return _card("One more label per item", numbers, "Points: how far off the label’s share may be")
 
 
 def _card(title: str, numbers: list[tuple[str, str, str, str]], words: str) -> dict[str, Any]:
