@@ -62,5 +62,5 @@ $(VENV)/core.stamp: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/all.stamp: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[all]' --group compare --group docs
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[all]' --group compare --group docs --group notebooks
 	@touch $@ $(VENV)/core.stamp

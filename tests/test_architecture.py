@@ -37,6 +37,7 @@ ROOMS = [
     "annotators",
     "report",
     "workflow",
+    "integrations",
     "paper",
     "cli",
     "__init__",

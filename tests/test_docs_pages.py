@@ -40,6 +40,7 @@ WHOLE = [
         "ordinal.md",
         "budget.md",
     ),
+    "integrations.md",
 ]
 
 
@@ -126,6 +127,7 @@ PREPARED: dict[str, tuple[Callable[[], dict[str, Any]], dict[str, str]]] = {
 }
 # These take longer than all others together: `make docs` and `make verify` run them.
 LONG = {
+    "integrations.md": [pytest.mark.torch, pytest.mark.verify],
     "text.md": [pytest.mark.torch, pytest.mark.verify],
     "cluster.md": [pytest.mark.cluster, pytest.mark.verify],
     **{

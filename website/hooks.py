@@ -47,6 +47,9 @@ GROUPS = {
         *("judge_report", "JudgeReport", "plan_labels", "LabelPlan", "design_study", "Design"),
         *("label_queue", "LabelQueue"),
     ],
+    "Other packages": [
+        *("torch_dataset", "soft_loss", "sample_weight_rows", "log_to_mlflow", "labels_from_mlflow"),
+    ],
     "Classifiers": ["GuidedClassifier", "SoftmaxRegression", "TextCNN", "FineTunedEncoder"],
 }
 OTHERS = "Whole jobs"  # has what is in no list

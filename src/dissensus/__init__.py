@@ -55,6 +55,11 @@ _HOMES = {
     "TextCNN": "learners.textcnn",
     "FineTunedEncoder": "learners.finetuned",
     "GuidedClassifier": "guided.classifier",
+    "torch_dataset": "integrations.training",
+    "soft_loss": "integrations.training",
+    "sample_weight_rows": "integrations.training",
+    "log_to_mlflow": "integrations.mlflow",
+    "labels_from_mlflow": "integrations.mlflow",
     "project_2d": "report.projection",
     "plot_2d": "report.projection",
 }

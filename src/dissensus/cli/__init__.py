@@ -39,6 +39,7 @@ COMMANDS = (
     "models",
     "import_",
     "export",
+    "serve",
     "pack",
     "simulate",
     "demo",

@@ -18,6 +18,7 @@ EXTRAS = {
     "report": "maps of items in the report (t-SNE)",
     "guided": "classifiers taught by refined labels (scikit-learn)",
     "arviz": "posterior draws for ArviZ",
+    "mlflow": "runs logged to MLflow, and its assessments read",
     "excel": "reading .xlsx files",
     "cluster": "fits on a Dask cluster",
 }

@@ -1,0 +1,53 @@
+"""``dissensus serve``: a fitted model answers a labelling tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dissensus.cli.app import app, example
+from dissensus.cli.terminal import count, say
+
+
+@app.command(
+    epilog=example(
+        "dissensus serve refined --label-studio", "dissensus serve refined --label-studio --port 9191"
+    )
+)
+def serve(
+    place: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run's directory, or its model.safetensors.")
+    ],
+    label_studio: Annotated[
+        bool, typer.Option("--label-studio", help="Be an ML backend of Label Studio (the one tool so far).")
+    ] = False,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="N", help="Port; 0 takes a free one.")] = 9090,
+    question: Annotated[
+        str,
+        typer.Option("--question", metavar="NAME", help="Name of the control, if the project does not tell."),
+    ] = "label",
+    to_name: Annotated[
+        str, typer.Option("--to-name", metavar="NAME", help="The object it labels, likewise.")
+    ] = "text",
+) -> None:
+    """Answer a labelling tool with the population's distributions until Ctrl-C."""
+    from dissensus.errors import ParameterError
+    from dissensus.integrations.label_studio import Backend, label_studio_server
+    from dissensus.workflow import open_run
+
+    if not label_studio:
+        raise ParameterError("serve needs to know for which tool; add --label-studio")
+    backend = Backend(open_run(place).model, question, to_name)
+    try:
+        server = label_studio_server(backend, host, port)
+    except OSError as error:
+        raise ParameterError(
+            f"{host}:{port} cannot be listened to ({error.strerror}); take another --port"
+        ) from None
+    with server:
+        address = f"http://{host}:{server.server_address[1]}"
+        say(f"Answers about {count(len(backend.known), 'item')} at {address}; Ctrl-C ends it")
+        server.serve_forever()

@@ -1,0 +1,103 @@
+"""Refined labels as training data: a PyTorch dataset of distributions, and weighted rows for scikit-learn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.errors import DataError, require
+from dissensus.models.base import Model
+from dissensus.numerics import Array
+from dissensus.params import check_rules, choice
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WEIGHTS = {"weight": choice("equal", "labels", "sure")}
+
+
+def torch_dataset(model: Model, x: Any, *, weight: str = "equal") -> Any:
+    """A ``torch.utils.data.Dataset`` of (x, distribution, weight), one for each item of a fitted model.
+
+    ``collate`` of the dataset puts them together for a ``DataLoader``: features become one tensor, texts stay
+    a list. :func:`soft_loss` is the loss that goes with it.
+
+    Parameters
+    ----------
+    model
+        A fitted model.
+    x
+        What the learner sees of each item, in the order of ``model.items_``: an array of features, or texts.
+    weight
+        How much an item counts: all alike (``"equal"``), by its number of ``"labels"``, or by the probability
+        that its label is the most common answer (``"sure"``). Weights are 1 on average.
+    """
+    require("torch", "text")
+    from dissensus.integrations.torch_data import DistributionDataset
+
+    model._check_fitted()
+    check_rules("torch_dataset", WEIGHTS, weight=weight)
+    if len(x) != len(model.items_):
+        raise DataError(
+            f"{len(x)} rows of x and {len(model.items_)} items of the model; give one row for each"
+        )
+    return DistributionDataset(x, model.label_distributions_, item_weights(model, weight))
+
+
+def item_weights(model: Model, weight: str) -> Array:
+    """(items,): how much each counts, 1 on average."""
+    if weight == "equal":
+        return np.ones(len(model.items_))
+    known = model.n_labels_ if weight == "labels" else _sure(model)
+    total = float(np.sum(known))
+    if total <= 0:
+        raise DataError("no item has a weight above 0; take weight='equal'")
+    return np.asarray(known * (len(known) / total), np.float64)
+
+
+def _sure(model: Model) -> Array:
+    known = model.intervals()
+    if known is None:
+        raise DataError(f"{type(model).__name__} makes no claim about how sure it is; take weight='equal'")
+    return known.sure
+
+
+def soft_loss(logits: Tensor, distribution: Tensor, weight: Tensor) -> Tensor:
+    """Weighted cross-entropy of predicted and refined distributions: Σ_m w_m H(d_m, softmax(l_m)) / Σ_m w_m.
+
+    Parameters
+    ----------
+    logits
+        (items, classes): what the network gives.
+    distribution
+        (items, classes): the refined labels of the batch.
+    weight
+        (items,): how much each item counts.
+    """
+    # H(d, q) = −Σ_p d_p log q_p
+    entropy = -(distribution * logits.log_softmax(dim=-1)).sum(dim=-1)
+    return (weight * entropy).sum() / weight.sum()
+
+
+def sample_weight_rows(model: Model, x: Any) -> tuple[Any, NDArray[Any], Array]:
+    """X, y and ``sample_weight`` for a classifier that takes hard labels: one row for each item and class.
+
+    The weighted log-loss of an item's rows is its cross-entropy with the distribution, so a classifier fitted
+    to these rows learns the distributions.
+
+    Parameters
+    ----------
+    model
+        A fitted model.
+    x
+        What the classifier sees of each item, in the order of ``model.items_``; arrays, sparse matrices,
+        frames and lists will do.
+    """
+    model._check_fitted()
+    if (x.shape[0] if hasattr(x, "shape") else len(x)) != len(model.items_):
+        raise DataError(f"x must have one row for each of the model's {len(model.items_)} items")
+    item, label = np.nonzero(model.label_distributions_)
+    rows = x.iloc[item] if hasattr(x, "iloc") else x[item] if hasattr(x, "shape") else [x[m] for m in item]
+    return rows, model.classes_[label], model.label_distributions_[item, label]
