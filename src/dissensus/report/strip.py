@@ -79,20 +79,20 @@ def steps(
     said: list[tuple[Any, tuple[str, str, str]]] = [
         (sentences.agreement_sentence(*alpha), contested),
         (sentences.rivals_sentence(annotations.counts, classes), contested),
-        (sentences.parts_sentence(*parts), ("", "", "")),
     ]
-    if clusters is not None and clusters["contrasts"]:
-        first = clusters["contrasts"][0]["says"]
-        ways = sentences.groups_sentence(len(clusters["groups"]), first)
-        said.append((ways, ("groups", "", "Show the groups")))
     if found.votes is not None:
         who, load = np.flatnonzero(found.check), annotations.annotator_load
         who = who[np.argsort(-load[who], kind="stable")]
         check = sentences.check_sentence(found.votes, who, names, load)
         said.append((check, ("annotators", "check", "Show them")))
+    if clusters is not None and clusters["contrasts"]:
+        first = clusters["contrasts"][0]["says"]
+        ways = sentences.groups_sentence(len(clusters["groups"]), first)
+        said.append((ways, ("groups", "", "Show the groups")))
     decide = sentences.adjudicate_sentence(annotations.counts, np.flatnonzero(found.adjudicate))
     more = sentences.more_sentence(annotations.counts, np.flatnonzero(found.more))
     said += [
+        (sentences.parts_sentence(*parts), ("", "", "")),
         (gold["words"] if gold else None, ("items", "wrong", "Show where gold differs")),
         (decide, ("items", "adjudicate", "Show them")),
         (more, ("items", "more", "Show them")),

@@ -53,7 +53,7 @@ function itemDetail(i) {
   const given = labelCounts(i);
   const named = data.rows.size && data.annotators;
   const order = classes.map((_, p) => p).filter((p) => items.p[i * P + p] >= 5 || given[p])
-    .sort((a, b) => given[b] - given[a] || items.p[i * P + b] - items.p[i * P + a]);
+    .sort((a, b) => (data.ordered ? a - b : given[b] - given[a] || items.p[i * P + b] - items.p[i * P + a]));
   const lines = order.map((p) => h("tr", {}, h("th", { scope: "row" }, classLabel(p)),
     h("td", { class: "number" }, whole(given[p])), h("td", { class: "number" }, percent(items.p[i * P + p] / 1000)),
     named ? h("td", { class: "who" }, whoSaid(i, p).join(", ")) : null));
