@@ -447,3 +447,21 @@ def test_a_crowd_of_one_mind_has_a_whole_page(browser: Any, tmp_path: Path) -> N
     assert opened.page.locator("main section").count() == 6
     assert "bear out no groups" in opened.page.locator("body").inner_text()
     opened.context.close()
+
+
+def test_pages_without_names_or_single_labels_are_whole(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = canteen(n_items=60)
+    nobody = ds.Annotations.from_counts(known.counts, classes=known.classes)
+    monkeypatch.setattr("dissensus.report.page.MOST_ROWS", 10)
+    for place, labels in enumerate((known, nobody)):
+        path = ds.write_report(ds.FMM(3).fit(labels), labels, tmp_path / f"{place}.html", held_out=[])
+        opened = Visit(browser, path)
+        opened.page.locator("#items-table tbody tr.row").first.locator("td").first.click()
+        assert "Population" in opened.page.locator("#items-table tr.detail thead").inner_text()
+        if labels is known:
+            opened.page.click("#annotators-table tbody button >> nth=0")
+        assert opened.page.locator("#annotators").count() == (labels is known)
+        assert opened.said == []
+        opened.context.close()
