@@ -3,6 +3,7 @@
 * *Scales.* A fifth of the (item, annotator) pairs is hidden, five times: −log P and ranked probability score
   of hidden labels by the default for scales (``OrdinalHPGM``), by graded response alone, and by the default
   for nominal classes (``HPGM``), with intervals paired over items.
+* *Recovery.* Both defaults are shown two or four labels of every item: KL to the labels that were reserved.
 
 Run as ``python -m experiments.kinds [--data DIR] [-o FILE] [--finished FILE]``. Sets of judges are looked for
 beside the folder of the datasets.
@@ -11,6 +12,7 @@ beside the folder of the datasets.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,8 @@ SCALES: dict[str, str | None] = {
     "anesthesia": None,
 }
 MEASURES = ("log_item", "rps_item", "log_pair", "rps_pair")
+SHOWN, RESERVED = (2, 4), 4  # labels of an item that a model is shown, and that are reserved at least
+ENOUGH = ("web_search", "adult2", "gwsd", "nli_variation", *list(SCALES)[5:8])  # have so many labels an item
 
 
 def read_scale(data: Path, name: str) -> Annotations:
@@ -106,13 +110,42 @@ def scale_lines(name: str, splits: Sequence[Values]) -> list[str]:
     return rows
 
 
+def recovered(labels: Annotations) -> Values:
+    """KL to reserved labels from few labels an item, and the paired difference."""
+    chains: dict[str, Any] = {"n_chains": 2, "n_sweeps": 150}
+    models = {"ordinal": ds.OrdinalHPGM(**chains), "nominal": ds.HPGM(**chains)}
+    settings: dict[str, Any] = {"pool": max(SHOWN), "min_reserved": RESERVED, "n_draws": 3, "n_jobs": 1}
+    found = ds.recover(models, labels, SHOWN, **settings, progress=False)
+    values: Values = {"n_items": found.n_items}
+    for shown in SHOWN:
+        gap = found.difference("ordinal", "nominal", shown)
+        kl = [found.best(name, shown).kl.value for name in models]
+        values[str(shown)] = [*kl, gap.value, gap.low, gap.high]
+    return values
+
+
+def recovery_lines(name: str, found: Values) -> list[str]:
+    """One line for each number of labels shown."""
+    rows = []
+    for shown in map(str, SHOWN):
+        ordinal, nominal, value, low, high = found[shown]
+        verdict = "worse" if low > 0 else "better" if high < 0 else "tied"
+        gap = f"{value:+.4f} [{low:+.4f}, {high:+.4f}]"
+        cells = (f"{found['n_items']:,}", shown, f"{ordinal:.4f}", f"{nominal:.4f}", gap, verdict)
+        rows.append(line(name.removeprefix("judges/"), *cells))
+    return rows
+
+
 def page(data: Path, finished: Finished) -> str:
     """The whole page."""
     rows: list[str] = []
+    few: list[str] = []
     for name in SCALES:
         labels = read_scale(data, name)
         splits = [_measured(finished, name, labels, seed) for seed in range(SPLITS)]
         rows += scale_lines(name, splits)
+        if name in ENOUGH:
+            few += recovery_lines(name, finished.measured(f"recovery {name}", partial(recovered, labels)))
     head = line("set", "score", "given", "ordinal", "graded", "nominal", "ordinal − nominal", "")
     return "\n".join(
         [
@@ -128,6 +161,16 @@ def page(data: Path, finished: Finished) -> str:
             head,
             "|---" * 8 + "|",
             *rows,
+            "",
+            "## Few labels",
+            "",
+            f"Items with at least {max(SHOWN) + RESERVED} labels; a model is shown R of each, three times. "
+            "Mean KL of the labels that were reserved to its answer; differences with 95 % intervals over "
+            "items and draws.",
+            "",
+            line("set", "items", "R", "ordinal", "nominal", "ordinal − nominal", ""),
+            "|---" * 7 + "|",
+            *few,
             "",
         ]
     )

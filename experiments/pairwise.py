@@ -3,11 +3,15 @@
 A fifth of the (pair, annotator) answers is hidden, three times. On answers without a tie: −log P(winner)
 given that, for all models in one run; ties are scored apart, as −log P(left, tie or right) of every answer.
 
+Planted crowds with one annotator who answers the other way round and one who tosses coins: are the two found,
+and do the intervals of scores and ranks cover?
+
 Run as ``python -m experiments.pairwise [--data DIR] [-o FILE] [--finished FILE]``; needs the ``bench`` extra.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,8 @@ from experiments.common import Finished, Values, command_line, write_files
 
 COMMAND = "python -m experiments.pairwise"
 SPLITS = 3
+CROWDS = 40
+BAD = {"j00": -1.0, "j01": 0.0}  # who answers the other way round, and who tosses coins
 
 
 def convincing_arguments(data: Path) -> pd.DataFrame:
@@ -68,6 +74,60 @@ def hidden_answers(frame: pd.DataFrame, seed: int) -> Values:
         "all, counts": float(-ds.EmpiricalDistribution().fit(kept).log_chances(hidden).mean()),
         **{name: np.round(loss, 5).tolist() for name, loss in losses.items()},
     }
+
+
+def planted(seed: int, n_things: int = 10, n_annotators: int = 12, n_answers: int = 1200) -> Values:
+    """What is found of planted scores and bad annotators."""
+    rng = np.random.default_rng(seed)
+    theta = rng.normal(0, 1, n_things)
+    theta -= theta.mean()
+    judges = [f"j{n:02d}" for n in range(n_annotators)]
+    reliable = np.array([BAD.get(judge, 1.0) for judge in judges])
+    left = rng.integers(0, n_things, n_answers)
+    right = (left + rng.integers(1, n_things, n_answers)) % n_things
+    who = rng.integers(0, n_annotators, n_answers)
+    eta = reliable[who] * (theta[left] - theta[right])
+    # P(left) ∝ e^{η/2}, P(tie) ∝ e^{−1}, P(right) ∝ e^{−η/2}
+    weights = np.exp(np.stack([eta / 2, np.full(n_answers, -1.0), -eta / 2], axis=1))
+    up_to = np.cumsum(weights / weights.sum(axis=1, keepdims=True), axis=1)
+    won = (rng.random((n_answers, 1)) > up_to).sum(axis=1)
+    sides = {"model_a": [f"m{i}" for i in left], "model_b": [f"m{i}" for i in right]}
+    answers = {"judge": np.array(judges)[who], "winner": np.array(["model_a", "tie", "model_b"])[won]}
+    return _found(ds.BradleyTerry(seed=seed).fit(pd.DataFrame(sides | answers)), theta, reliable)
+
+
+def _found(model: ds.BradleyTerry, theta: Array, reliable: Array) -> Values:
+    table = model.to_frame().set_index("item").loc[[f"m{i}" for i in range(len(theta))]]
+    rank = len(theta) - theta.argsort().argsort()
+    told = model.annotator_frame()
+    # scores are in units of the usual reliability: the planted ones in the same units
+    scores = reliable.mean() * theta
+    good = np.flatnonzero(reliable == 1)
+    return {
+        "scores": float(((table["low"] <= scores) & (scores <= table["high"])).mean()),
+        "ranks": float(((table["rank_low"] <= rank) & (rank <= table["rank_high"])).mean()),
+        "width": float((table["rank_high"] - table["rank_low"] + 1).mean()),
+        "against": bool(told["reliability"][0] < 0),
+        "lowest": bool(told["reliability"][:2].max() < told["reliability"][good].min()),
+    }
+
+
+def planted_lines(finished: Finished) -> list[str]:
+    """What was found over all crowds."""
+    runs = [finished.measured(f"planted {seed}", partial(planted, seed)) for seed in range(CROWDS)]
+    means = {
+        key: bootstrap_mean(np.array([float(run[key]) for run in runs]))
+        for key in runs[0]
+        if key != "cpu_seconds"
+    }
+    shares = {key: f"{one.value:.1%} [{one.low:.1%}, {one.high:.1%}]" for key, one in means.items()}
+    return [
+        line("95 % intervals of scores that cover", shares["scores"]),
+        line("95 % intervals of ranks that cover", shares["ranks"]),
+        line("ranks in such an interval, of 10", f"{means['width'].value:.1f}"),
+        line("crowds where who answers the other way round has a reliability below 0", shares["against"]),
+        line("crowds where the two bad annotators have the lowest reliabilities", shares["lowest"]),
+    ]
 
 
 def _classes(labels: Annotations) -> Any:
@@ -133,7 +193,13 @@ def page(data: Path, finished: Finished) -> str:
         "differences, resampled over items. Lines with ties counted score left, tie and right of every "
         "hidden answer."
     )
-    return "\n".join(["# Comparisons: hidden preferences", "", text, "", head, "|---" * 4 + "|", *rows, ""])
+    words = (
+        f"{CROWDS} planted crowds: 1,200 answers by 12 annotators about 10 things, among them one who "
+        "answers the other way round and one who tosses coins. Intervals over crowds."
+    )
+    found = [line("found", ""), "|---" * 2 + "|", *planted_lines(finished), ""]
+    table = ["# Comparisons: hidden preferences", "", text, "", head, "|---" * 4 + "|", *rows, ""]
+    return "\n".join([*table, "## Planted crowds", "", words, "", *found])
 
 
 def _line(name: str, rival: str, splits: list[Values]) -> str:

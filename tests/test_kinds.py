@@ -267,6 +267,9 @@ def test_packing_skips_rows_without_a_label(tmp_path: Path) -> None:
     assert ds.read_annotations(tmp_path / "s").n_labels == 1
     with pytest.raises(ds.DissensusError, match="line 3: the label is blank"):
         ds.pack(tmp_path / "v.csv", tmp_path / "t", missing="error")
+    (tmp_path / "n.csv").write_text("item,annotator,label\na,x,\n")
+    with pytest.raises(ds.DissensusError, match=r"n\.csv: every label is blank"):
+        ds.pack(tmp_path / "n.csv", tmp_path / "t")
     # rows that are skipped do not move the place that an error names
     (tmp_path / "w.csv").write_text("\n".join(rows) + "\n")
     with pytest.raises(ds.DissensusError, match="line 5: the item is blank"):

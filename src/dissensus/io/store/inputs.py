@@ -124,6 +124,8 @@ class Inputs:
                 pieces, rows, text = [], 0, 0
             pieces.append(piece)
             rows, text = rows + len(piece), text + piece.n_bytes
+        if not pieces:
+            raise DataError(f"{self.files[0].path}: every label is blank; there is nothing to pack")
         yield pieces
 
     def _pieces(self, budget: Budget) -> Iterator[Piece]:
