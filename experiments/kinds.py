@@ -43,8 +43,12 @@ SCALES: dict[str, str | None] = {
     "anesthesia": None,
 }
 MEASURES = ("log_item", "rps_item", "log_pair", "rps_pair")
-SHOWN, RESERVED = (2, 4), 4  # labels of an item that a model is shown, and that are reserved at least
-ENOUGH = ("web_search", "adult2", "gwsd", "nli_variation", *list(SCALES)[5:8])  # have so many labels an item
+RESERVED = 4  # labels of an item that are reserved at least
+#: How many a model is shown, of the sets whose items have enough.
+SHOWN: dict[str, tuple[int, ...]] = {
+    "web_search": (2,),
+    **dict.fromkeys(("adult2", "gwsd", "nli_variation", *list(SCALES)[5:8]), (2, 4)),
+}
 
 
 def read_scale(data: Path, name: str) -> Annotations:
@@ -110,24 +114,24 @@ def scale_lines(name: str, splits: Sequence[Values]) -> list[str]:
     return rows
 
 
-def recovered(labels: Annotations) -> Values:
+def recovered(labels: Annotations, shown: Sequence[int]) -> Values:
     """KL to reserved labels from few labels an item, and the paired difference."""
     chains: dict[str, Any] = {"n_chains": 2, "n_sweeps": 150}
     models = {"ordinal": ds.OrdinalHPGM(**chains), "nominal": ds.HPGM(**chains)}
-    settings: dict[str, Any] = {"pool": max(SHOWN), "min_reserved": RESERVED, "n_draws": 3, "n_jobs": 1}
-    found = ds.recover(models, labels, SHOWN, **settings, progress=False)
+    settings: dict[str, Any] = {"pool": max(shown), "min_reserved": RESERVED, "n_draws": 3, "n_jobs": 1}
+    found = ds.recover(models, labels, shown, **settings, progress=False)
     values: Values = {"n_items": found.n_items}
-    for shown in SHOWN:
-        gap = found.difference("ordinal", "nominal", shown)
-        kl = [found.best(name, shown).kl.value for name in models]
-        values[str(shown)] = [*kl, gap.value, gap.low, gap.high]
+    for n in shown:
+        gap = found.difference("ordinal", "nominal", n)
+        kl = [found.best(name, n).kl.value for name in models]
+        values[str(n)] = [*kl, gap.value, gap.low, gap.high]
     return values
 
 
 def recovery_lines(name: str, found: Values) -> list[str]:
     """One line for each number of labels shown."""
     rows = []
-    for shown in map(str, SHOWN):
+    for shown in map(str, SHOWN[name]):
         ordinal, nominal, value, low, high = found[shown]
         verdict = "worse" if low > 0 else "better" if high < 0 else "tied"
         gap = f"{value:+.4f} [{low:+.4f}, {high:+.4f}]"
@@ -144,8 +148,9 @@ def page(data: Path, finished: Finished) -> str:
         labels = read_scale(data, name)
         splits = [_measured(finished, name, labels, seed) for seed in range(SPLITS)]
         rows += scale_lines(name, splits)
-        if name in ENOUGH:
-            few += recovery_lines(name, finished.measured(f"recovery {name}", partial(recovered, labels)))
+        if name in SHOWN:
+            measure = partial(recovered, labels, SHOWN[name])
+            few += recovery_lines(name, finished.measured(f"recovery {name}", measure))
     head = line("set", "score", "given", "ordinal", "graded", "nominal", "ordinal − nominal", "")
     return "\n".join(
         [
@@ -164,7 +169,7 @@ def page(data: Path, finished: Finished) -> str:
             "",
             "## Few labels",
             "",
-            f"Items with at least {max(SHOWN) + RESERVED} labels; a model is shown R of each, three times. "
+            f"A model is shown R labels of each item, three times; at least {RESERVED} others are reserved. "
             "Mean KL of the labels that were reserved to its answer; differences with 95 % intervals over "
             "items and draws.",
             "",

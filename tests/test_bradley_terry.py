@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,20 +74,15 @@ def test_steps_solve_the_equations_of_the_log_posterior() -> None:
 
 def test_the_gradient_of_annotators_by_differences() -> None:
     pairs, ways = small()
-    slope, _, _, _ = code.slopes(pairs, ways)
-    _, tie, _ = code.outcomes(pairs, ways)
-    ahead = ways.theta[pairs.left] - ways.theta[pairs.right] + ways.delta[pairs.item]
+    gradient, _ = code.about_annotators(pairs, ways)
     for n in range(3):
-        mine = pairs.annotator == n
-        by_hand = [(ahead * slope)[mine].sum(), slope[mine].sum(), (pairs.tied - tie)[mine].sum()]
         for j in range(3):
             own = ways.own.copy()
             own[n, j] += 1e-5
             up = code.log_posterior(pairs, replace(ways, own=own))
             own[n, j] -= 2e-5
             down = code.log_posterior(pairs, replace(ways, own=own))
-            prior = -(ways.own[n, j] - ways.crowd[j]) / ways.spread[2 + j]
-            assert (up - down) / 2e-5 == pytest.approx(by_hand[j] + prior, abs=1e-5)
+            assert (up - down) / 2e-5 == pytest.approx(gradient[n, j], abs=1e-5)
 
 
 def test_information_is_minus_the_expected_curvature() -> None:
@@ -111,9 +107,12 @@ def test_planted_scores_bad_raters_and_cover_of_scores_and_ranks() -> None:
         model = ds.BradleyTerry().fit(frame)
         found = model.to_frame().set_index("item").loc[[f"m{i}" for i in range(8)]]
         assert np.corrcoef(found["score"], theta)[0, 1] > 0.95
-        told = model.annotator_frame()["reliability"]
+        known = model.annotator_frame()
+        told = known["reliability"]
         assert told[0] < 0 < 0.6 < told[2:].min()
         assert abs(told[1]) < 0.5
+        assert known["reliability_high"][0] < 0 < known["reliability_low"][2:].min()
+        assert known["reliability_low"][1] < 0.3 < 0.9 < known["reliability_high"][2:].min()
         # scores are in units of the usual reliability: the planted ones in the same units
         usual = np.average(np.concatenate([[-1, 0], np.ones(10)]))
         scores.append((found["low"] <= usual * theta) & (usual * theta <= found["high"]))
@@ -179,3 +178,27 @@ def test_the_command_ranks_and_refuses(tmp_path: Path) -> None:
     pd.DataFrame({"item": [1, 1], "annotator": [1, 2], "label": ["x", "y"]}).to_csv(tmp_path / "n.csv")
     assert "two columns of what is compared" in failure("rank", tmp_path / "n.csv", "-o", tmp_path / "no")
     assert not (tmp_path / "no").exists()
+
+
+def test_groups_of_raters_are_found_among_comparisons() -> None:
+    """A third of the raters turn the order of half of the things round: they are a minority view."""
+    rng = np.random.default_rng(3)
+    common = rng.normal(0, 1.5, 8)
+    theirs = np.where(np.arange(8) < 5, -common, common)
+    rows = [
+        (
+            question,
+            f"m{a}",
+            f"m{b}",
+            f"r{n:02d}",
+            "a" if rng.random() < 1 / (1 + np.exp(s[b] - s[a])) else "b",
+        )
+        for a, b in itertools.combinations(range(8), 2)
+        for question in range(2)
+        for n, s in enumerate([common] * 12 + [theirs] * 6)
+    ]
+    frame = pd.DataFrame(rows, columns=["question", "model_a", "model_b", "judge", "winner"])
+    labels = ds.read_annotations(frame)
+    found = ds.annotator_verdicts(labels, ds.HPGM(n_chains=1, n_sweeps=90).fit(labels))
+    assert set(found.verdict[:12]) == {"typical"}
+    assert list(found.verdict[12:]) == ["minority view"] * 6

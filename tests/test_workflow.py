@@ -119,6 +119,11 @@ def test_labels_that_cannot_answer_are_refused() -> None:
     with pytest.raises(ds.DissensusError, match="nobody can disagree here"):
         refine(alone)
     assert refine(alone, "majority", test_size=0).model is not None
+    once = Annotations.from_arrays(["i", "j", "k"], ["a", "b", "a"], ["x", "y", "x"])
+    with pytest.raises(ds.DissensusError, match="no item has labels by two annotators"):
+        refine(once)
+    assert refine(once, "majority", test_size=0).model is not None
+    assert refine(once, estimate="truth").estimate == "truth"
     n = 500
     half, side = [k // 2 for k in range(n)], [k % 2 for k in range(n)]
     texts = Annotations.from_arrays(half, side, [f"t{k}" for k in range(n)])

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.annotators.kept import ANNOTATORS
 from dissensus.data.annotations import Annotations
+from dissensus.data.rows import pairs_per_item
 from dissensus.data.vocabulary import arrow_table
 from dissensus.errors import DataError, ParameterError, bad_parameter
 from dissensus.evaluation.gold import GoldAccuracy, gold_accuracy, judged_items, right_rows
@@ -153,7 +154,7 @@ def refine(
         raise bad_parameter("refine", "test_size", "a float >= 0 and < 1", test_size)
     check_rules("refine", QUESTIONS, estimate=estimate)
     if model == "auto":
-        _refuse_unanswerable(annotations)
+        _refuse_unanswerable(annotations, estimate)
     _refuse_wide(annotations)
     if model == "auto" and settings:
         raise ParameterError(f"{', '.join(settings)}: name the model= that should take this")
@@ -219,13 +220,18 @@ def _check_finds_truth(model: Model) -> None:
         )
 
 
-def _refuse_unanswerable(annotations: Annotations) -> None:
+def _refuse_unanswerable(annotations: Annotations, estimate: str) -> None:
     """Labels of which nobody can ask how people disagree."""
-    known = not annotations.anonymous and annotations.label_type != "pairwise"
-    if known and annotations.n_annotators == 1 and annotations.n_labels > 1:
+    several = annotations.label_type != "pairwise" and annotations.n_labels > 1
+    if several and not annotations.anonymous and annotations.n_annotators == 1:
         raise DataError(
             f"all labels are by one annotator ({annotations.annotators[0]!r}), and nobody can disagree here; "
             "add labels by others, name another annotator=, or name the model= to fit all the same"
+        )
+    if several and estimate != "truth" and int(pairs_per_item(annotations).max()) < 2:
+        raise DataError(
+            "no item has labels by two annotators, and nobody can disagree here; add second labels, of some "
+            "items at least, or name the model= to fit all the same"
         )
     P, free = annotations.n_classes, annotations.label_type == "nominal"
     if free and P >= FREE_TEXT and annotations.n_labels < P * MEANT_AS_CLASS:

@@ -131,8 +131,8 @@ def pairs_given(pairs: Pairs, ways: Ways) -> Ways:
     return replace(ways, delta=delta, spread=spread)
 
 
-def annotators_given(pairs: Pairs, ways: Ways, leaning: bool) -> Ways:
-    """One step for everyone's three numbers; the crowd's means and variances from them."""
+def about_annotators(pairs: Pairs, ways: Ways) -> tuple[Array, Array]:
+    """(N, 3), (N, 3, 3): gradient and curvature of the log-posterior in everyone's three numbers."""
     N = len(ways.own)
     slope, information, of_tie, both = slopes(pairs, ways)
     ahead = ways.theta[pairs.left] - ways.theta[pairs.right] + ways.delta[pairs.item]
@@ -147,11 +147,14 @@ def annotators_given(pairs: Pairs, ways: Ways, leaning: bool) -> Ways:
         [np.stack([_sums(pairs, by[i] * by[j] * kinds[i][j], N) for j in range(3)]) for i in range(3)]
     ).transpose(2, 0, 1)
     precision = np.diag(1 / ways.spread[2:])
-    curvature = np.asarray(curvature + precision)
-    step = np.asarray(
-        np.linalg.solve(curvature, (gradient.T - (ways.own - ways.crowd) @ precision)[:, :, None])[:, :, 0],
-        np.float64,
-    )
+    return gradient.T - (ways.own - ways.crowd) @ precision, np.asarray(curvature + precision)
+
+
+def annotators_given(pairs: Pairs, ways: Ways, leaning: bool) -> Ways:
+    """One step for everyone's three numbers; the crowd's means and variances from them."""
+    N = len(ways.own)
+    gradient, curvature = about_annotators(pairs, ways)
+    step = np.asarray(np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0], np.float64)
     own = np.asarray(ways.own + _bounded(step))
     if not leaning:
         own[:, 1] = 0.0  # and so the crowd's
@@ -213,7 +216,10 @@ class BradleyTerry(Model):
         "tol": real(0.0),
         "seed": SEED,
     }
-    _arrays = ("scores_", "covariance_", "effects_", "own_", "crowd_", "spread_", "sides_", "comparisons_")
+    _arrays = (
+        *("scores_", "covariance_", "effects_", "own_", "own_errors_", "crowd_", "spread_", "sides_"),
+        "comparisons_",
+    )
     _needs_annotators = True
     _label_types = ("pairwise",)
     _reads_as = "pairwise"
@@ -222,6 +228,7 @@ class BradleyTerry(Model):
     covariance_: Array  # (K, K)
     effects_: Array  # (M,): δ
     own_: Array  # (N, 3): reliability, leaning, readiness to tie
+    own_errors_: Array  # (N, 3): posterior standard deviations
     crowd_: Array  # (3,)
     spread_: Array  # (5,)
     sides_: NDArray[np.int64]  # (M, 2): the things on the left and on the right
@@ -284,6 +291,8 @@ class BradleyTerry(Model):
         K = len(ways.theta)
         self.scores_, self.effects_, self.own_ = ways.theta, ways.delta, ways.own
         self.crowd_, self.spread_ = ways.crowd, ways.spread
+        left = np.linalg.inv(about_annotators(pairs, ways)[1])
+        self.own_errors_ = np.sqrt(np.diagonal(left, axis1=1, axis2=2))
         self.covariance_ = self._laplace(pairs, ways)
         self.comparisons_ = np.bincount(np.concatenate([pairs.left, pairs.right]), minlength=K)
         self._answer()
@@ -373,8 +382,13 @@ class BradleyTerry(Model):
         return make_frame(columns | {"item": self.things_[order]}, self.frame_kind_)
 
     def annotator_frame(self) -> dict[str, Any]:
-        """Columns about annotators: reliability (1: as usual, 0: says nothing), leaning to the left, ties."""
-        return {"reliability": self.own_[:, 0], "leaning": self.own_[:, 1], "ties": self.own_[:, 2]}
+        """Columns about annotators: reliability (1: as usual, 0: says nothing), leaning to the left, ties.
+
+        Reliability has a 95 % interval.
+        """
+        reliability, reach = self.own_[:, 0], 1.96 * self.own_errors_[:, 0]
+        ends = {"reliability_low": reliability - reach, "reliability_high": reliability + reach}
+        return {"reliability": reliability, **ends, "leaning": self.own_[:, 1], "ties": self.own_[:, 2]}
 
     def _transform(self, new: Annotations, fitted: Self) -> None:
         """Scores stay; pairs of things of the fit are answered by them, with effects from their labels."""
@@ -388,6 +402,7 @@ class BradleyTerry(Model):
         self.sides_ = code[sides].astype(np.int64)
         who = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
         self.own_ = np.vstack([fitted.own_, fitted.crowd_])[who]
+        self.own_errors_ = np.vstack([fitted.own_errors_, np.sqrt(fitted.spread_[2:])])[who]
         pairs = pairs_of(new, self.sides_, len(fitted.scores_))
         ways = Ways(
             fitted.scores_, np.zeros(new.n_items), self.own_, fitted.crowd_, fitted.spread_, np.ones(0)
