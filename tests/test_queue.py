@@ -166,6 +166,8 @@ def test_from_the_queue_through_label_studio_and_back(tmp_path: Path) -> None:
     run("report", later, "--items", texts, "--since", first, "-o", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     found = json.loads(re.findall(r'id="data">(.*?)</script>', page, re.DOTALL)[0])
+    described = json.loads(run("describe", later, "--json").stdout)
+    assert described["n_labels"] == labels.n_labels + n_new
     since = found["since"]
     assert since["name"] == "first"
     # Everything that it says, counted from the two runs' files.

@@ -5,22 +5,30 @@ from __future__ import annotations
 import dataclasses
 
 from dissensus.cli.app import app, example, in_shell_words
-from dissensus.cli.options import Json, LabelFile, Reading, unbundled
+from dissensus.cli.options import Json, LabelsOrRun, Reading, unbundled
 from dissensus.cli.terminal import say, show_json
 
 
 @app.command(
     epilog=example(
         "dissensus describe votes.csv",
+        "dissensus describe refined",
         "dissensus describe votes.csv --gold gold.csv --items tweets.csv --json",
         "dissensus describe ratings.tsv --item-column page --label-column grade --classes low,mid,high",
     )
 )
 @unbundled
-def describe(file: LabelFile, reading: Reading, as_json: Json = False) -> None:
+def describe(place: LabelsOrRun, reading: Reading, as_json: Json = False) -> None:
     """Say what is in a file: how far annotators agree, labels per item, self-consistency, parts, classes."""
-    annotations = reading.read(file, aloud=False)
     from dissensus.data.description import describe as describe_annotations
+    from dissensus.io.results import is_ours
+
+    if place.suffix == ".safetensors" or (place.is_dir() and is_ours(place)):
+        from dissensus.workflow import labels_of
+
+        annotations = labels_of(place, reading.read, reading.items, reading.annotators)
+    else:
+        annotations = reading.read(place, aloud=False)
 
     description = describe_annotations(annotations)
     if as_json:
