@@ -18,7 +18,7 @@ from dissensus.numerics import Array, row_shares
 
 CLEAR = 2 / 3  # share of the answers that makes one clear
 UNSURE = 0.9  # probability of the label below which another label helps
-FAR, FEWEST = 0.1, 5  # below the usual agreement, and shared items, for somebody whom no model judged
+FAR, FEWEST = 0.1, 20  # below the usual agreement, and shared items, for somebody whom no model judged
 PROBLEMS, UNJUDGED = ("spam", "systematic error"), "too few labels"
 # flags of an item, added up; assets/items.js has the same
 CLEAR_RAW, CLEAR_MODEL, ADJUDICATE, MORE, OVERTURNED, WRONG = 1, 2, 4, 8, 16, 32
