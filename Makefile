@@ -41,7 +41,7 @@ docs: install  ## the documentation site, in site/, and every example on its pag
 	$(BIN)/python website/gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/python website/check.py site
-	$(BIN)/python -m pytest -q tests/test_docs_pages.py tests/test_guides.py tests/test_tutorial.py
+	$(BIN)/python -m pytest -q tests/test_docs_pages.py tests/test_notebooks.py tests/test_guides.py tests/test_tutorial.py
 
 core:  ## the core's own tests with VERSIONS=lowest (as pyproject.toml says) or newest, in an environment of their own
 	$(PYTHON) tests/core_versions.py $(or $(VERSIONS),newest)

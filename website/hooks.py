@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT))  # mkdocs loads this file by its path
+
+from website.notebooks import printed  # noqa: E402
 
 # ---- the API ------------------------------------------------------------------------------------------
 
@@ -145,9 +150,30 @@ def project_pages() -> dict[str, str]:
     return pages
 
 
+def notebook_pages() -> dict[str, str]:
+    """The notebooks as pages: their texts, their code and what it printed."""
+    import nbformat
+
+    pages = {}
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        outputs = iter(printed(notebook))
+        parts = [_cell(cell, outputs) for cell in notebook.cells]
+        where = f"\n\n[This page as a notebook]({path.name})\n"
+        pages[f"notebooks/{path.stem}.md"] = "\n\n".join(parts) + where
+    return pages
+
+
+def _cell(cell: Any, outputs: Iterator[str]) -> str:
+    if cell.cell_type == "markdown":
+        return str(cell.source)
+    told = next(outputs)
+    return f"```python\n{cell.source}\n```" + (f"\n\n```text\n{told}\n```" if told else "")
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that are made rather than written."""
-    made = api_pages() | project_pages() | {"reference/commands.md": commands_page()}
+    made = api_pages() | project_pages() | notebook_pages() | {"reference/commands.md": commands_page()}
     for address, content in made.items():
         files.append(File.generated(config, address, content=content))
     return files
