@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from dissensus.models.hpgm import sampler, view
+from dissensus.models import sampled
+from dissensus.models.hpgm import sampler
 from dissensus.models.hpgm.sampler import Data, Priors, State
 from sizes import usually
 
@@ -379,10 +380,10 @@ def test_split_rhat_and_effective_size() -> None:
     """Independent draws: R̂ near 1, nearly all count. With correlation ρ: (1 − ρ) / (1 + ρ) of them."""
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(4, 4000))
-    assert view.split_rhat(noise) < 1.01
-    assert view.effective_size(noise) > 14_000
+    assert sampled.split_rhat(noise) < 1.01
+    assert sampled.effective_size(noise) > 14_000
     slow = noise.copy()
     for t in range(1, 4000):
         slow[:, t] += 0.8 * slow[:, t - 1]
-    assert view.effective_size(slow) == pytest.approx(16_000 * 0.2 / 1.8, rel=0.2)
-    assert view.split_rhat(noise + np.arange(4)[:, None]) > 1.3
+    assert sampled.effective_size(slow) == pytest.approx(16_000 * 0.2 / 1.8, rel=0.2)
+    assert sampled.split_rhat(noise + np.arange(4)[:, None]) > 1.3

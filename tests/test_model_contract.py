@@ -46,6 +46,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "m-msr": {"max_iter": 20},
     "pgm": {"n_item_clusters": 3, "n_annotator_clusters": 2, "max_iter": 20},
     "hpgm": {"n_item_clusters": 4, "n_annotator_clusters": 3, "n_chains": 2, "n_sweeps": 20},
+    "latent": {"n_annotator_dimensions": 2, "n_sweeps": 20},
 }
 
 # A name of the registry, a colon, and what is special.

@@ -28,7 +28,14 @@ GROUPS = {
         *("read_annotations", "Annotations", "describe", "pack", "open_annotations", "simulate"),
         *("krippendorff_alpha", "fleiss_kappa"),
     ],
-    "Models of a population": ["HPGM", "PGM", "FMM", "EmpiricalDistribution", "MajorityVote"],
+    "Models of a population": [
+        "HPGM",
+        "LatentPositions",
+        "PGM",
+        "FMM",
+        "EmpiricalDistribution",
+        "MajorityVote",
+    ],
     "Models of one true class": [
         *("DawidSkene", "OneCoin", "LogLinear", "IBCC", "EBCC", "CBCC", "MACE", "GLAD", "Wawa"),
         *("ZeroBasedSkill", "BWA", "KOS", "MMSR", "gold_prior", "gold_accuracy", "choose_truth"),

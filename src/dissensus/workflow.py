@@ -19,7 +19,7 @@ from __future__ import annotations
 import csv
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -53,6 +53,7 @@ from dissensus.selection.compare import (
     FAST_CANDIDATES,
     MANY_CLASSES,
     RATING_CANDIDATES,
+    THOROUGH_CANDIDATES,
     Choice,
     HeldOut,
     choose_model,
@@ -112,6 +113,7 @@ def refine(
     estimate: str = "population",
     represent: Mapping[str, Any] | None = None,
     fast: bool = False,
+    thorough: bool = False,
     seed: int = 0,
     n_jobs: int = -1,
     test_size: float = TEST_SIZE,
@@ -141,6 +143,8 @@ def refine(
         Whose population it is, by columns of the annotator table.
     fast
         Whether sampled models are left out.
+    thorough
+        Whether latent positions, often the best predictor and by far the slowest, are tried too.
     seed
         Seed of all that is random. The same seed gives the same bits.
     n_jobs
@@ -170,7 +174,7 @@ def refine(
     seconds: dict[str, float] = {}
     with shown(progress) as tell:
         with _timed("compare", seconds):
-            question = {"estimate": estimate, "candidates": FAST_CANDIDATES if fast else CANDIDATES}
+            question = {"estimate": estimate, "candidates": _candidates(fast, thorough)}
             choice = _decide(annotations, model, settings or {}, question, seed, n_jobs, test_size, tell)
         with _timed("fit", seconds), _fit_told(choice.model, COMPARED if choice.table else 0.0, tell):
             fitted = choice.model.fit(annotations)
@@ -239,6 +243,15 @@ def _refuse_unanswerable(annotations: Annotations, estimate: str) -> None:
             f"{P:,} different labels among {annotations.n_labels:,} look like free text, not classes; group "
             "them first, name another label=, or name the model= to fit all the same"
         )
+
+
+def _candidates(fast: bool, thorough: bool) -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """The candidates for ``"auto"``; those that suit other labels than classes are chosen later."""
+    if fast and thorough:
+        raise ParameterError("fast= and thorough= exclude each other; leave one out")
+    if fast:
+        return FAST_CANDIDATES
+    return THOROUGH_CANDIDATES if thorough else CANDIDATES
 
 
 def _refuse_wide(annotations: Annotations) -> None:

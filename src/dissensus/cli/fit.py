@@ -20,7 +20,16 @@ from dissensus.cli.options import (
     stem,
     unbundled,
 )
-from dissensus.cli.settings import Estimate, Fast, Machine, Represent, Settings, TestSize, parse_represent
+from dissensus.cli.settings import (
+    Estimate,
+    Fast,
+    Machine,
+    Represent,
+    Settings,
+    TestSize,
+    Thorough,
+    parse_represent,
+)
 from dissensus.cli.terminal import amounts, count, note, say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -50,6 +59,7 @@ def fit(
     estimate: Estimate = "population",
     represent: Represent = [],  # noqa: B006
     fast: Fast = False,
+    thorough: Thorough = False,
     test_size: TestSize = 0.2,
     as_json: Json = False,
 ) -> None:
@@ -69,6 +79,7 @@ def fit(
             estimate=estimate,
             represent=parse_represent(represent),
             fast=fast,
+            thorough=thorough,
             seed=settings.seed,
             n_jobs=settings.jobs,
             test_size=test_size,

@@ -74,6 +74,9 @@ Represent = Annotated[
 Fast = Annotated[
     bool, _model("--fast", help="Leave sampled models out: seconds instead of minutes, but no intervals.")
 ]
+Thorough = Annotated[
+    bool, _model("--thorough", help="Also try latent positions: often the best predictor, minutes longer.")
+]
 SetOption = Annotated[
     list[str], _model("--set", "-s", metavar="NAME=VALUE", help="Any setting of the model; repeatable.")
 ]

@@ -35,6 +35,7 @@ MODELS = {
     "m-msr": "dissensus.models.mmsr:MMSR",
     "pgm": "dissensus.models.pgm.model:PGM",
     "hpgm": "dissensus.models.hpgm.model:HPGM",
+    "latent": "dissensus.models.latent.model:LatentPositions",
 }
 
 # Models that also need features of the items (or their text).

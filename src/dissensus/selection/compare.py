@@ -50,6 +50,8 @@ FAST_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     *CANDIDATES[2:],
     ("pgm", {"n_item_clusters": 20, "n_annotator_clusters": 20, "inference": "vb"}),
 )
+#: Candidates with the best predictor among them, which takes several times as long as the others together.
+THOROUGH_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (*CANDIDATES, ("latent", {}))
 #: What is tried where classes have an order.
 ORDINAL_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (("ordinal", {}), ("graded", {}), *CANDIDATES)
 #: What is tried for labels that are numbers: annotators' ways and outliers minded, and not.
@@ -66,6 +68,7 @@ FOR_COMPARISON: Mapping[str, Mapping[str, Any]] = {
     "hpgm": {"n_chains": 2, "n_sweeps": 90},
     "ordinal": {"n_chains": 2, "n_sweeps": 90},
     "ratings": {"n_sweeps": 60},
+    "latent": {"n_chains": 1, "n_sweeps": 120},
 }
 
 ESTIMATES: dict[str, Rule] = {"estimate": choice("population", "annotators")}
@@ -221,6 +224,8 @@ def _candidates(
         return usual
     if usual is CANDIDATES:
         return ORDINAL_CANDIDATES
+    if usual is THOROUGH_CANDIDATES:
+        return (*ORDINAL_CANDIDATES, ("latent", {}))
     return (("graded", {}), *usual) if usual is FAST_CANDIDATES else usual
 
 

@@ -29,7 +29,7 @@ from dissensus.execution.memory import Needs
 from dissensus.execution.run import Run
 from dissensus.features.items import features_of
 from dissensus.learners.softmax import predict
-from dissensus.models.base import LEAST_SHARE, SETTLED, UNKNOWN_WORTH, as_annotations, contradicted
+from dissensus.models.base import UNKNOWN_WORTH, as_annotations
 from dissensus.models.dirichlet_regression import DirichletRegression
 from dissensus.models.hpgm.draws import (
     Draws,
@@ -49,7 +49,7 @@ from dissensus.models.hpgm.sampler import (
     start,
     sweep,
 )
-from dissensus.models.hpgm.view import QUANTITIES, View, annotator_weights, effective_size, split_rhat, traced
+from dissensus.models.hpgm.view import QUANTITIES, View, annotator_weights, traced
 from dissensus.numerics import Array, row_shares
 from dissensus.params import ANY, NONE, SEED, Rule, choice, integer
 
@@ -307,12 +307,7 @@ class HPGM(Posterior):
             setattr(self, attribute, np.stack([getattr(chain.state, name) for chain in chains]))
         self.learned_rows_ = np.stack([data.item, data.annotator, data.label]).astype(np.int32)
         self.annotator_weights_ = weights
-        self.trace_draws_ = np.stack([chain.trace for chain in chains])
-        by_quantity = self.trace_draws_.transpose(2, 0, 1)
-        self.rhat_ = np.array([split_rhat(values) for values in by_quantity])
-        self.effective_draws_ = np.array([effective_size(values) for values in by_quantity])
-        self.trace_ = by_quantity[0].ravel()
-        self.stopped_ = "agreement of chains" if self.rhat_.max() <= SETTLED else "number of sweeps"
+        self._judge_chains(np.stack([chain.trace for chain in chains]))
 
     def _reach_others(
         self, annotations: Annotations, chosen: NDArray[np.int64], run: Run, hints: Array | None
@@ -376,22 +371,8 @@ class HPGM(Posterior):
             share[...] = draw_dirichlet(np.maximum(alpha, TINY), rng)
 
     def _heed(self, counts: NDArray[np.int64]) -> None:
-        """What all of five or more annotators say of an item gets 0.6 at least.
-
-        Where the model says less, it holds that their labels tell nothing. It may be wrong about that, so its
-        answer Y_m and its draws are moved to (1 − t) Y_m + t e_p, with the least t that is enough.
-        """
-        if self.represent:  # others than those represented may be the ones who agree
-            return
-        ignored = contradicted(self.label_distributions_, counts)
-        said = counts[ignored].argmax(axis=1)
-        share = self.label_distributions_[ignored, said]
-        t = ((LEAST_SHARE + 1e-9 - share) / np.maximum(1 - share, TINY))[:, None]
-        common = np.eye(counts.shape[1])[said]
-        self.label_distributions_[ignored] = (1 - t) * self.label_distributions_[ignored] + t * common
-        self.share_draws_[:, ignored] = ((1 - t) * self.share_draws_[:, ignored] + t * common).astype(
-            np.float32
-        )
+        if not self.represent:  # others than those represented may be the ones who agree
+            self._heed_unanimous(counts)
 
     def _sample(self, data: Data, weights: Array, run: Run, last: Sequence[State], number: int) -> Chain:
         """One chain, from its start (or where it ended ``last``) on; sweep i has a stream of its own."""

@@ -9,53 +9,30 @@ from numpy.typing import NDArray
 
 from dissensus.data.vocabulary import Codes
 from dissensus.errors import DataError
-from dissensus.models.base import Intervals, Model
 from dissensus.models.clusters import ClusterView
 from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.draws import AnnotatorDraw, Draws, annotator_draws, co_clustering, spaced
 from dissensus.models.hpgm.view import QUANTITIES
+from dissensus.models.sampled import Sampled, ends
 from dissensus.numerics import Array, one_hot_rows, row_shares
 from dissensus.params import check_rules, choice
-
-Floats = NDArray[np.float32]
 
 MOST_PAIRED = 5_000  # annotators or items whose co-clustering is one table
 
 
-class Posterior(Model):
+class Posterior(Sampled):
     """A fitted model read off its draws; how they come about is the affair of its subclass."""
 
     _draw_arrays = tuple(f"{name}_draws_" for name in Draws.__dataclass_fields__)
-    intervals_are = "sampled"
+    quantities_ = QUANTITIES
 
     seed: int
-    share_draws_: Floats  # (D, M, P): the population's answers, chain after chain
-    trace_draws_: Array  # (chains, draws, quantities): each of ``quantities_`` in every draw
     annotator_weights_: Array  # (N,): what each annotator counts in the population
-    rhat_: Array  # split-R̂ of each of ``quantities_``
-    effective_draws_: Array  # how many independent draws of each there are
-    quantities_ = QUANTITIES
 
     @property
     def draws_(self) -> Draws:
         """The whole draws that were kept, chain after chain."""
         return Draws(*(getattr(self, name) for name in self._draw_arrays))
-
-    def intervals(self, interval: float = 0.9, items: slice = slice(None)) -> Intervals:
-        """What the draws say of each item: the interval of each class's share, and how sure the label is."""
-        self._check_fitted()
-        drawn, mean = self.share_draws_[:, items], self.label_distributions_[items]
-        low, high = np.quantile(drawn, _ends(interval), axis=0)
-        sure = (drawn.argmax(axis=2) == mean.argmax(axis=1)).mean(axis=0)
-        # a Dirichlet worth n labels with this mean has Σ_p var = (1 − Σ_p mean²) / (n + 1)
-        variance = drawn.var(axis=0, dtype=np.float64).sum(axis=1)
-        worth = np.maximum((1 - (mean**2).sum(axis=1)) / np.maximum(variance, 1e-12) - 1, 0.0)
-        return Intervals(np.minimum(low, mean), np.maximum(high, mean), sure, worth)
-
-    def convergence(self) -> dict[str, float]:
-        """Split-R̂ of each of ``quantities_``: up to 1.1 the chains agree on it."""
-        self._check_fitted()
-        return dict(zip(self.quantities_, np.round(self.rhat_, 3).tolist(), strict=True))
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
         """Mean over draws of (1 − λ) Σ_k P(w_m = k) E π_nk + λ E ρ_m."""
@@ -117,7 +94,7 @@ class Posterior(Model):
         columns: dict[str, Any] = {"cluster": view.annotators.argmax(axis=1)}
         for name in ("information", "agreement"):
             drawn = np.stack([getattr(draw, name) for draw in found])
-            low, high = np.quantile(drawn, _ends(interval), axis=0)
+            low, high = np.quantile(drawn, ends(interval), axis=0)
             known = {"": drawn.mean(axis=0), "_low": low, "_high": high}
             columns |= {f"model_{name}{end}": values for end, values in known.items()}
         return columns
@@ -134,7 +111,7 @@ class Posterior(Model):
             Size of the credible intervals.
         """
         drawn = np.stack([draw.confusion.astype(np.float32) for draw in self.annotator_draws()])
-        low, high = np.quantile(drawn, _ends(interval), axis=0)
+        low, high = np.quantile(drawn, ends(interval), axis=0)
         N, P = drawn.shape[1:3]
         columns = {
             "annotator": np.repeat(self.annotators_, P * P),
@@ -191,7 +168,3 @@ class Posterior(Model):
         if int(arviz.__version__.split(".")[0]) >= 1:
             return arviz.from_dict({"posterior": posterior}, **axes)
         return arviz.from_dict(posterior=posterior, **axes)
-
-
-def _ends(interval: float) -> list[float]:
-    return [(1 - interval) / 2, (1 + interval) / 2]

@@ -154,36 +154,3 @@ def annotator_weights(load: Ints, weight_by: str) -> Floats:
     """(N,): how annotators count in the population: by their labels, or all the same; in sum 1."""
     loads = load if weight_by == "labels" else (load > 0).astype(np.int64)
     return np.asarray(loads / max(loads.sum(), 1))
-
-
-# ---- convergence --------------------------------------------------------------------------------------
-
-
-def split_rhat(chains: Floats) -> float:
-    """Split-R̂ of (chains, draws): √(pooled variance / variance within half chains); 1 where they agree.
-
-    Fewer than four draws cannot show that they do: infinite.
-    """
-    half = chains.shape[1] // 2
-    if half < 2:
-        return float("inf")
-    parts = np.concatenate([chains[:, :half], chains[:, -half:]])
-    within = parts.var(axis=1, ddof=1).mean()
-    between = parts.mean(axis=1).var(ddof=1)
-    return float(np.sqrt((half - 1) / half + between / within)) if within > 0 else 1.0
-
-
-def effective_size(chains: Floats) -> float:
-    """How many independent draws the (chains, draws) are worth: Geyer's initial monotone sequence."""
-    C, S = chains.shape
-    centred = chains - chains.mean(axis=1, keepdims=True)
-    products = [(centred[:, : S - t] * centred[:, t:]).sum(axis=1).mean() / S for t in range(S)]
-    within = products[0] * S / (S - 1)
-    pooled = within * (S - 1) / S + (chains.mean(axis=1).var(ddof=1) if C > 1 else 0.0)
-    if pooled <= 0:
-        return float(C * S)
-    rho = 1 - (within - np.array(products) * S / (S - 1)) / pooled
-    pairs = rho[: S // 2 * 2].reshape(-1, 2).sum(axis=1)
-    stop = int(np.argmax(pairs < 0)) if (pairs < 0).any() else len(pairs)
-    total = np.minimum.accumulate(pairs[:stop]).sum() if stop else 0.5
-    return float(min(C * S / max(2 * total - 1, 1e-12), C * S))

@@ -1,0 +1,181 @@
+"""Latent positions: conditionals against quadrature, finite differences and Geweke's test; what it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+from scipy.stats import norm
+
+import dissensus as ds
+from dissensus.errors import ParameterError
+from dissensus.models.latent import sampler
+from dissensus.models.latent.sampler import BASE, Data, Loadings, State
+from sizes import usually
+
+
+def drawn_state(rng: np.random.Generator, M: int, N: int, P: int, d: int, b: int) -> State:
+    """A draw of the prior."""
+    s2 = np.append(1.0, np.clip(np.abs(rng.standard_cauchy(d)) ** 2, 1e-6, 1e6))
+    t2 = np.append(1.0, np.clip(np.abs(rng.standard_cauchy(b)) ** 2, 1e-6, 1e6))
+    variance = np.outer(s2, t2)
+    variance[0, 0] = BASE
+    W = rng.standard_normal((P, 1 + d, 1 + b)) * np.sqrt(variance)
+    x, a = rng.standard_normal((M, d)), rng.standard_normal((N, b))
+    return State(x.astype(np.float32), a.astype(np.float32), W, s2, t2, 0.4)
+
+
+def logits_of(state: State, item: np.ndarray, annotator: np.ndarray) -> np.ndarray:
+    x = np.concatenate([np.ones((len(state.x), 1)), state.x], axis=1)[item]
+    a = np.concatenate([np.ones((len(state.a), 1)), state.a], axis=1)[annotator]
+    return np.einsum("cij,ei,ej->ec", state.W, x, a)
+
+
+def labels_of(state: State, item: np.ndarray, annotator: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Labels drawn given everything else: the largest of logits with Gumbel noise."""
+    logits = logits_of(state, item, annotator)
+    return np.asarray((logits + rng.gumbel(size=logits.shape)).argmax(axis=1))
+
+
+def test_a_slice_draws_from_the_posterior_of_a_place() -> None:
+    rng = np.random.default_rng(0)
+    state = drawn_state(rng, 1, 3, 3, 1, 2)
+    state = State(state.x, state.a, 1.5 * rng.standard_normal(state.W.shape), state.s2, state.t2, 0.4)
+    label = np.array([2, 0, 2])
+    grid = np.linspace(-6, 6, 4001)
+    everywhere = State(grid[:, None].astype(np.float32), state.a, state.W, state.s2, state.t2, 0.4)
+    pairs = np.repeat(np.arange(len(grid)), 3), np.tile(np.arange(3), len(grid))
+    logs = log_softmax(logits_of(everywhere, *pairs), axis=1)[
+        np.arange(3 * len(grid)), np.tile(label, len(grid))
+    ]
+    density = np.exp(logs.reshape(-1, 3).sum(axis=1)) * norm.pdf(grid)
+    density /= density.sum()
+    mean = (density * grid).sum()
+    spread = np.sqrt((density * (grid - mean) ** 2).sum())
+    # 3,000 items with the same labels are 3,000 chains
+    n = 3_000
+    data = Data.of(np.repeat(np.arange(n), 3), np.tile(np.arange(3), n), np.tile(label, n), n)
+    met = sampler.seen_from(state.W, state.a, "annotators")[data.other]
+    x = rng.standard_normal((n, 1)).astype(np.float32)
+    for _ in range(30):
+        x = sampler.sliced(x, met, data, rng)
+    assert x.mean() == pytest.approx(mean, abs=4 * spread / np.sqrt(n))
+    assert x.std() == pytest.approx(spread, rel=0.06)
+    below = np.interp(x[:, 0], grid, density.cumsum())
+    assert np.abs(np.sort(below) - (np.arange(n) + 0.5) / n).max() < 1.63 / np.sqrt(n)  # Kolmogorov, 1 %
+
+
+def test_the_posterior_of_the_loadings_and_its_slope() -> None:
+    rng = np.random.default_rng(1)
+    state = drawn_state(rng, 6, 4, 3, 2, 2)
+    item, annotator = rng.integers(6, size=40), rng.integers(3, size=40)  # the fourth annotator has no label
+    label = labels_of(state, item, annotator, rng)
+    found = Loadings(state, Data.of(annotator, item, label, 4))
+
+    def by_hand(W: np.ndarray) -> float:
+        variance = np.outer(state.s2, state.t2)
+        variance[0, 0] = BASE
+        chances = log_softmax(
+            logits_of(State(state.x, state.a, W, state.s2, state.t2, 0.4), item, annotator), 1
+        )
+        return float(chances[np.arange(40), label].sum() - (W**2 / variance).sum() / 2)
+
+    value, slope = found.climb(state.W)
+    assert value == pytest.approx(by_hand(state.W), rel=1e-5)
+    for place in [(0, 0, 0), (1, 2, 0), (2, 0, 1), (0, 1, 2)]:
+        step = np.zeros_like(state.W)
+        step[place] = 1e-4
+        expected = (by_hand(state.W + step) - by_hand(state.W - step)) / 2e-4
+        assert slope[place] == pytest.approx(expected, rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_geweke_places_loadings_and_scales_come_from_their_prior_when_labels_are_drawn_along() -> None:
+    """Draws of the prior, and a chain that draws labels and sweeps in turn, must look alike (Geweke 2004)."""
+    M, N, P, d, b = 3, 3, 2, 1, 1
+    item, annotator = np.repeat(np.arange(M), N), np.tile(np.arange(N), M)
+    rng = np.random.default_rng(2)
+    n_chains, n_sweeps = usually(400, verify=3_000), usually(8, verify=20)
+
+    def told(state: State) -> list[float]:
+        W = state.W
+        small = np.arctan(np.sqrt([state.s2[1], state.t2[1]])).tolist()  # uniform in (0, π/2) under the prior
+        return [
+            *small,
+            *np.arctan([W[0, 0, 0], W[0, 1, 0], W[1, 0, 1], W[0, 1, 1]]).tolist(),
+            float((state.x**2).mean()), float((state.a**2).mean()),
+            float(np.tanh(W[0, 1, 0] * state.x[0, 0])), float(np.tanh(W[0, 0, 1] * state.a[0, 0])),
+        ]  # fmt: skip
+
+    prior, chain = [], []
+    for _ in range(n_chains):
+        state = drawn_state(rng, M, N, P, d, b)
+        prior.append(told(state))
+        state = drawn_state(rng, M, N, P, d, b)
+        for _ in range(n_sweeps):
+            label = labels_of(state, item, annotator, rng)
+            items, people = Data.of(item, annotator, label, M), Data.of(annotator, item, label, N)
+            state = sampler.sweep(state, items, people, 0.0, rng)
+        chain.append(told(state))
+    first, second = np.array(prior), np.array(chain)
+    for power in (1, 2):
+        gap = (first**power).mean(axis=0) - (second**power).mean(axis=0)
+        error = np.sqrt(((first**power).var(axis=0) + (second**power).var(axis=0)) / n_chains)
+        assert (np.abs(gap) < 4.2 * error).all(), (power, (gap / error).round(1))
+
+
+def test_the_answer_is_the_mean_over_annotators_by_their_labels() -> None:
+    rng = np.random.default_rng(3)
+    state = drawn_state(rng, 5, 4, 3, 2, 2)
+    weights = np.array([0.5, 0.0, 0.2, 0.3])
+    asked, kept = sampler.heard(weights, rng)
+    found = sampler.answers_of(state.x, sampler.seen_from(state.W, state.a[asked], "annotators"), kept)
+    pairs = np.repeat(np.arange(5), 4), np.tile(np.arange(4), 5)
+    chances = np.exp(log_softmax(logits_of(state, *pairs), axis=1)).reshape(5, 4, 3)
+    assert np.allclose(found, np.einsum("n,mnc->mc", weights, chances), atol=1e-5)
+
+
+def test_many_annotators_are_heard_by_their_weight() -> None:
+    rng = np.random.default_rng(4)
+    weights = rng.random(5_000)
+    weights /= weights.sum()
+    times = np.zeros(5_000)
+    for _ in range(200):
+        asked, kept = sampler.heard(weights, rng)
+        times += np.bincount(asked, kept, 5_000)
+    heavy, light = weights > np.median(weights), weights <= np.median(weights)
+    assert times[heavy].sum() / 200 == pytest.approx(weights[heavy].sum(), abs=0.01)
+    assert times[light].sum() / 200 == pytest.approx(weights[light].sum(), abs=0.01)
+
+
+def test_new_items_and_annotators_are_placed_by_their_labels() -> None:
+    crowd = ds.simulate(80, 20, 3, labels_per_item=8, seed=5)
+    model = ds.LatentPositions(n_sweeps=60, n_chains=1).fit(crowd.annotations)
+    label = crowd.annotations.classes[0]
+    people = crowd.annotations.annotators[:8]
+    new = ds.Annotations.from_arrays(["new"] * 8 + ["again"], [*people, "stranger"], [label] * 9)
+    told = model.transform(new)
+    shares = dict(zip(told.items_.tolist(), told.label_distributions_[:, 0], strict=True))
+    assert shares["new"] > shares["again"] > model.prior_distribution_[0]
+    assert model.predict_proba(["never"], [people[0]])[0] == pytest.approx(model.prior_distribution_)
+
+
+def test_scales_come_from_a_half_cauchy_and_the_loadings() -> None:
+    rng, n, squares = np.random.default_rng(6), 6, 3.0
+    scale = np.geomspace(1e-3, 1e3, 20_001)
+    # P(s | W) ∝ s^−n exp(−Σ W² / 2 s²) · 2 / π (1 + s²), over log s
+    density = scale ** (1 - n) * np.exp(-squares / (2 * scale**2)) / (1 + scale**2)
+    below = (density / density.sum()).cumsum()
+    drawn = np.ones(4_001)
+    for _ in range(30):
+        drawn = sampler.scales(np.full(4_001, squares), n, drawn, rng)
+    place = np.sort(np.interp(np.sqrt(drawn[1:]), scale, below))
+    assert np.abs(place - (np.arange(4_000) + 0.5) / 4_000).max() < 1.63 / np.sqrt(4_000)  # Kolmogorov, 1 %
+
+
+def test_thorough_lets_it_compete_and_fast_excludes_thorough() -> None:
+    known = ds.simulate(60, 12, 3, labels_per_item=6, seed=7).annotations
+    run = ds.refine(known, thorough=True, n_jobs=1, progress=False)
+    assert "latent" in [row.as_row()["model"] for row in run.held_out]
+    with pytest.raises(ParameterError, match="exclude each other"):
+        ds.refine(known, thorough=True, fast=True)
