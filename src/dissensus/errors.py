@@ -5,6 +5,7 @@
     DissensusError
     ├── DataError           a table, a row or a column is not what it should be
     ├── ParameterError      a setting is outside its rule (also a ValueError)
+    │   └── UnknownSettingError   there is no such setting (also a TypeError)
     ├── ModelFileError      a saved model, learner or state cannot be read
     ├── ClusterError        a cluster, or the way to it, is lost
     ├── NotFittedError      a fitted attribute was asked for before ``fit``
@@ -33,6 +34,10 @@ class DataError(DissensusError):
 
 class ParameterError(DissensusError, ValueError):
     """A setting is outside its rule."""
+
+
+class UnknownSettingError(ParameterError, TypeError):
+    """A setting was given that there is not."""
 
 
 class ModelFileError(DissensusError):

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from dissensus.errors import NotFittedError, ParameterError, bad_parameter
+from dissensus.errors import NotFittedError, ParameterError, UnknownSettingError, bad_parameter, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,18 @@ class Params:
 
     _rules: ClassVar[Mapping[str, Rule]] = {}
     _fitted_by: ClassVar[str] = ""  # an attribute that is there once it is fitted
+
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        """Refuse a setting that there is not, and name the near one that there is."""
+        del args
+        known = cls._param_names()
+        for name in given:
+            if name not in known:
+                has = ", ".join(known) or "none"
+                raise UnknownSettingError(
+                    f"{cls.__name__} has no setting {name!r}; {did_you_mean(name, known)}it has {has}"
+                )
+        return super().__new__(cls)
 
     @classmethod
     def _param_names(cls) -> list[str]:

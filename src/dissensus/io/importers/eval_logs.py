@@ -25,7 +25,7 @@ VERDICT = "score"  # the one question of an Inspect log
 
 
 def begins_inspect(start: bytes) -> bool:
-    """A log as ``inspect log convert --to json`` writes it, judged from how it begins."""
+    """A log in JSON, judged from how it begins."""
     return all(f'"{key}"'.encode() in start for key in ("version", "status", "eval", "task", "model"))
 
 
