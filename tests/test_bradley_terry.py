@@ -202,3 +202,18 @@ def test_groups_of_raters_are_found_among_comparisons() -> None:
     found = ds.annotator_verdicts(labels, ds.HPGM(n_chains=1, n_sweeps=90).fit(labels))
     assert set(found.verdict[:12]) == {"typical"}
     assert list(found.verdict[12:]) == ["minority view"] * 6
+
+
+@pytest.mark.parametrize("planted", [0.0, 1.0])
+def test_how_special_pairs_are_is_learned(planted: float) -> None:
+    """Five answers about each of many pairs, as crowds give them: ρ² is near what was planted, 0 included."""
+    rng = np.random.default_rng(0)
+    theta, n_pairs = rng.normal(0, 1.3, 40), 1500
+    left = rng.integers(0, 40, n_pairs)
+    right = (left + rng.integers(1, 40, n_pairs)) % 40
+    ahead = theta[left] - theta[right] + np.sqrt(planted) * rng.standard_normal(n_pairs)
+    item, who = np.repeat(np.arange(n_pairs), 5), rng.integers(0, 150, 5 * n_pairs)
+    won = rng.random(5 * n_pairs) < 1 / (1 + np.exp(-ahead[item]))
+    frame = pd.DataFrame({"question": item, "model_a": left[item], "model_b": right[item], "judge": who})
+    model = ds.BradleyTerry().fit(frame.assign(winner=np.where(won, "left", "right")))
+    assert model.spread_[1] < 0.15 if not planted else 0.4 < model.spread_[1] < 1.5

@@ -165,7 +165,8 @@ def annotators_given(pairs: Pairs, ways: Ways, leaning: bool) -> Ways:
     unit = max(float(crowd[0]), SMALLEST_UNIT)
     own[:, 0], crowd[0] = own[:, 0] / unit, 1.0
     squares = ((own - crowd) ** 2 + varying / [unit**2, 1, 1]).sum(axis=0)
-    spread = ways.spread * [unit**2, unit**2, 1, 1, 1]
+    # ρ² is left as it is: with few answers a pair EM moves it too slowly to make good what units would add.
+    spread = ways.spread * [unit**2, 1, 1, 1, 1]
     spread[2:] = (squares + PRIOR[1] * PRIOR[0]) / (N + PRIOR[0])
     return replace(
         ways, theta=ways.theta * unit, delta=ways.delta * unit, own=own, crowd=crowd, spread=spread
