@@ -132,7 +132,7 @@ LONG = {
     "cluster.md": [pytest.mark.cluster, pytest.mark.verify],
     **{
         f"{name}.md": [pytest.mark.verify]
-        for name in ("from-crowd-kit", "from-cleanlab", "ordinal", "budget")
+        for name in ("from-crowd-kit", "from-cleanlab", "choosing", "alpha", "ordinal", "budget")
     },
 }
 

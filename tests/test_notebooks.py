@@ -10,7 +10,7 @@ import pytest
 from website.notebooks import FOLDER, executed, printed
 
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-SHORT = "4-train-a-classifier"
+SHORT = "3-judges-beside-humans"
 
 
 def test_every_notebook_was_run_to_its_end() -> None:
