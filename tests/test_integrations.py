@@ -115,10 +115,14 @@ def feedback(who: str, kind: str, value: Any, name: str = "helpful") -> dict[str
 def test_assessments_of_traces_are_labels() -> None:
     frame = pd.DataFrame(
         {
-            "trace_id": ["t1", "t2", "t3"],
+            "trace_id": ["t1", "t2", "t3", "t4"],
             "assessments": [
                 [feedback("ann", "HUMAN", True), feedback("gpt", "LLM_JUDGE", False)],
                 [feedback("ann", "HUMAN", "yes", "other"), feedback("gpt", "LLM_JUDGE", True)],
+                [
+                    feedback("gpt", "LLM_JUDGE", True) | {"valid": False},
+                    {"name": "helpful", "expectation": {}},
+                ],
                 None,
             ],
         }
