@@ -1,4 +1,4 @@
-"""Writes what the Python blocks of a page print into its text blocks: ``python -m website.renew docs/alpha.md``.
+"""Writes what a page's Python blocks print into its text blocks: ``python -m website.renew docs/alpha.md``.
 
 For pages whose numbers changed because a model did. Read the difference before you keep it.
 """
