@@ -115,6 +115,8 @@ def _given(place: str, question: str, given: Any, gather: Gatherer) -> Iterator[
     """The responses to one question: a list of objects, or an object of lists as tables have it."""
     if isinstance(given, dict):
         columns = [given.get(name) or [] for name in ("value", "user_id", "status")]
+        if not all(isinstance(column, list) for column in columns):
+            raise gather.error(place, f"the responses to {question!r} are no lists; export again")
         for value, user, status in zip(*columns, strict=False):
             yield question, value, user, status
         return
