@@ -239,8 +239,8 @@ SECTION = """## {name}
 
 The plan reaches the KL of {end} even labels an item ({goal:.4f}) with {share:.0%} of the labels (at most
 {asked:.0%} asked: {held}); the oracle, which knows each item's error, with {oracle:.0%}. What can be had
-without knowing errors: on items drawn from a fit's posterior, where the exact posterior of every item is known, the
-same rule needs {bound:.0%}.
+without knowing errors: on items drawn from a fit's posterior, where the exact posterior of every item is
+known, the same rule needs {bound:.0%}.
 """
 PAGE = """# Labelling where it gains most, replayed
 
