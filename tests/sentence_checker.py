@@ -279,7 +279,7 @@ class Checker:
     def check_more(self, text: str, about: Any) -> None:
         n, mean, said, _, rest = self.parsed(
             rf"Ask for more labels on {NUMBER} items?: they have ([\d.]+) on average, "
-            rf"and {SHARE} of those are the most frequent one( \({SHARE} elsewhere\))?\.",
+            rf"and their most frequent answer has {SHARE} of them( \({SHARE} elsewhere\))?\.",
             text,
         )
         items = {int(m) for m in about["items"]}

@@ -236,7 +236,7 @@ def test_more_labels_are_not_asked_for_where_labels_agree_better_than_elsewhere(
     assert sentences.more_sentence(counts, np.array([0, 1])) is None
     said = sentences.more_sentence(counts, np.array([2, 3]))
     assert said is not None
-    assert f"60{NB}% of those are the most frequent one (100{NB}% elsewhere)" in said
+    assert f"their most frequent answer has 60{NB}% of them (100{NB}% elsewhere)" in said
 
 
 def test_gold_is_silent_without_gold() -> None:

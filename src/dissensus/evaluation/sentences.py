@@ -176,14 +176,17 @@ def close_items(counts: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray((total >= FEWEST) & (top[:, 0] - second <= CLOSE * total))
 
 
-def adjudicate_sentence(counts: NDArray[Any], items: NDArray[np.intp]) -> Sentence | None:
-    """Items on which somebody must decide."""
+def adjudicate_sentence(
+    counts: NDArray[Any], items: NDArray[np.intp], *, unsure: bool = False
+) -> Sentence | None:
+    """Items on which somebody must decide; ``unsure``: those of which a model is not sure either."""
     items = items[close_items(counts)[items]]
     if not len(items):
         return None
     text = (
         f"Adjudicate {count(len(items), 'item')}: with {FEWEST} labels or more, the two most frequent "
-        "answers are at most a fifth of the labels apart. Let somebody decide, or keep both answers."
+        f"answers are at most a fifth of the labels apart{', and the model is not sure' if unsure else ''}. "
+        "Let somebody decide, or keep both answers."
     )
     return Sentence(text, "adjudicate", items=items)
 
@@ -200,7 +203,7 @@ def more_sentence(counts: NDArray[Any], items: NDArray[np.intp]) -> Sentence | N
     mean = f"{own.mean():.1f}"
     text = (
         f"Ask for more labels on {count(len(items), 'item')}: they have {mean} on average, and "
-        f"{percent(float(tops[0].mean()))} of those are the most frequent one"
+        f"their most frequent answer has {percent(float(tops[0].mean()))} of them"
         + (f" ({percent(float(tops[1].mean()))} elsewhere)." if len(rest) else ".")
     )
     return Sentence(text, "more", items=items)

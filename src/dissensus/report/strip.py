@@ -25,7 +25,9 @@ def strip(found: Findings, described: Description, gold: Any) -> list[dict[str, 
             "Two in three or more say the same",
         ),
         _card(
-            "Items to adjudicate", [(decide, "items", "adjudicate", "")], "Nearly a draw between two answers"
+            "Items to adjudicate",
+            [(decide, "items", "adjudicate", "")],
+            "Nearly a draw" + (", and the model is not sure" if found.known is not None else ""),
         ),
     ]
     if found.votes is not None:
@@ -51,7 +53,7 @@ def _agreement(described: Description) -> dict[str, Any]:
 def _people(found: Findings) -> dict[str, Any]:
     words = "Agree far less with the others than is usual"
     if found.judged is not None:
-        words = "Answer without looking, by a rule of their own, or far from the others"
+        words = "They seem not to look, follow a rule of their own, or are far from the others"
     return _card("Annotators to check", [(f"{found.check.sum():,}", "annotators", "check", "")], words)
 
 
@@ -60,7 +62,9 @@ def _one_more(now: float, after: float) -> dict[str, Any]:
     digits = 0 if round(now) != round(after) else 1
     reaches = ((now, "now"), (after, "with one more"))
     numbers = [(f"±{reach:.{digits}f}", "items", "more", what) for reach, what in reaches]
-    return _card("One more label per item", numbers, "Points: how far off the label’s share may be")
+    return _card(
+        "One more label per item", numbers, "Points by which the label’s share may be off"
+    )
 
 
 def _card(title: str, numbers: list[tuple[str, str, str, str]], words: str) -> dict[str, Any]:
@@ -76,20 +80,24 @@ def steps(
     alpha = described.alpha, described.alpha_low, described.alpha_high
     parts = described.n_parts, described.largest_part_items, described.n_items
     contested = ("items", "contested", "Show items without a clear answer")
-    said: list[tuple[Any, tuple[str, str, str]]] = [
-        (sentences.agreement_sentence(*alpha), contested),
-        (sentences.rivals_sentence(annotations.counts, classes), contested),
-    ]
+    said: list[tuple[Any, tuple[str, str, str]]] = []
     if found.votes is not None:
         who, load = np.flatnonzero(found.check), annotations.annotator_load
         who = who[np.argsort(-load[who], kind="stable")]
         check = sentences.check_sentence(found.votes, who, names, load)
         said.append((check, ("annotators", "check", "Show them")))
+    said += [
+        (sentences.agreement_sentence(*alpha), contested),
+        (sentences.rivals_sentence(annotations.counts, classes), contested),
+    ]
     if clusters is not None and clusters["contrasts"]:
         first = clusters["contrasts"][0]["says"]
         ways = sentences.groups_sentence(len(clusters["groups"]), first)
         said.append((ways, ("groups", "", "Show the groups")))
-    decide = sentences.adjudicate_sentence(annotations.counts, np.flatnonzero(found.adjudicate))
+    unsure = found.known is not None
+    decide = sentences.adjudicate_sentence(
+        annotations.counts, np.flatnonzero(found.adjudicate), unsure=unsure
+    )
     more = sentences.more_sentence(annotations.counts, np.flatnonzero(found.more))
     said += [
         (sentences.parts_sentence(*parts), ("", "", "")),
