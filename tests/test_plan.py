@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from scipy.special import digamma
 
 import dissensus as ds
 from cli_help import run
-from dissensus.annotators.plan import allocated, losses, worth_of_losses
+from dissensus.annotators.plan import _whom, allocated, losses, worth_of_losses
 from dissensus.errors import DataError, ParameterError
 from experiments.planted_crowds import SPAM, planted
 
@@ -204,6 +205,27 @@ def test_a_run_is_judged_planned_shown_and_updated(place):
     assert Path("run/labels.csv").read_bytes() == Path("later/labels.csv").read_bytes()
     model = ds.load("run/model.safetensors")
     assert model.training_labels().n_labels == 1200
+    assert "has all 60 labels already" in run("update", "run", "new.csv", code=2).stderr
+
+
+def test_labels_of_named_people_are_not_added_to_a_run_that_knows_numbers(place):
+    settings = ["--set", "n_sweeps=20", "--set", "n_chains=1", "--test-size", 0, "--no-report"]
+    run("fit", "old.csv", "-m", "hpgm", *settings, "--anonymise", "-o", "hidden")
+    assert "numbers for names" in run("update", "hidden", "new.csv", "-o", "later", code=2).stderr
+    assert not Path("later").exists()
+
+
+def test_equal_views_are_asked_in_turn():
+    found = SimpleNamespace(
+        annotator=np.array(list("abcdef")),
+        verdict=np.array(["typical"] * 5 + ["spam"]),
+        information=np.array([0.9, 0.8, 0.7, 0.2, 0.1, 0.0]),
+        view=np.array([0, 0, 0, 1, 1, -1]),
+        n_equal=2,
+    )
+    assert "".join(_whom(found)) == "adbec"
+    found.n_equal = 1
+    assert "".join(_whom(found)) == "abcde"
 
 
 def test_what_cannot_be_updated_is_said_in_a_line(place):

@@ -184,6 +184,12 @@ def test_verdicts_in_order():
     np.testing.assert_allclose(probability, [0.95, np.nan, 0.8, 0.9, 0.9])
 
 
+def test_who_surely_errs_by_rule_has_labels_enough():
+    spam, even, none = np.array([0.03, 0.03, 0.3]), np.array([0.3, 0.3, 0.8]), np.zeros(3)
+    verdict, _ = decided(spam, even, none, np.array([0.95, 0.8, 0.95]))
+    assert verdict.tolist() == ["systematic error", "too few labels", "too few labels"]
+
+
 def test_quantiles_of_what_may_be_nothing():
     values = np.linspace(1, 2, 101)[:, None]
     assert spiked_quantile(values, np.array([0.5]), 0.4)[0] == 0

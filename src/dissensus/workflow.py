@@ -25,7 +25,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
+
 from dissensus.annotators.kept import ANNOTATORS
+from dissensus.annotators.pseudonyms import pseudonymous
 from dissensus.data.annotations import Annotations
 from dissensus.data.rows import pairs_per_item
 from dissensus.data.vocabulary import arrow_table
@@ -606,7 +609,9 @@ def update_run(
     if not place.is_dir() and directory == place:
         raise DataError(f"{place}: is a model without a run; name a directory to write")
     check_output(directory)
-    before, seconds = saved.model.training_labels().n_labels, dict[str, float]()
+    learned = saved.model.training_labels()
+    _refuse_update(place, learned, new)
+    before, seconds = learned.n_labels, dict[str, float]()
     with _timed("update", seconds), shown(progress) as tell, _fit_told(saved.model, 0.0, tell):
         model = saved.model.update(new)
     known = {name: saved.summary[name] for name in ("seed", "estimate") if name in saved.summary}
@@ -620,6 +625,29 @@ def update_run(
     looks = None if page is None else {"held_out": [], "run": str(directory), **page}
     with output_directory(directory) as folder, shown(progress) as tell:
         return _write_fit(run, folder, notice, looks, tell)
+
+
+def _refuse_update(place: Path, learned: Annotations, new: Annotations) -> None:
+    """New labels that cannot be told apart from the run's own, or not be matched with its annotators."""
+    if pseudonymous(learned) and not pseudonymous(new):
+        raise DataError(
+            f"{place}: its annotators have numbers for names, so that new labels of theirs would count as "
+            "others'; fit the old and the new labels together"
+        )
+    known = set(zip(*(names.tolist() for names in _named(learned)), strict=True))
+    again = [row in known for row in zip(*(names.tolist() for names in _named(new)), strict=True)]
+    if again and all(again):
+        raise DataError(f"{place}: has all {len(again):,} labels already; there is nothing to add")
+
+
+def _named(labels: Annotations) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Item, annotator and class of every label, as text."""
+    item, annotator, label = labels.columns
+    return (
+        labels.items.astype(str)[item],
+        labels.annotators.astype(str)[annotator],
+        labels.classes.astype(str)[label],
+    )
 
 
 def _rows(table: Path) -> list[dict[str, str]] | None:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.annotators.verdicts import ERROR, SPAM, annotator_verdicts
+from dissensus.annotators.verdicts import ERROR, SPAM, AnnotatorVerdicts, annotator_verdicts
 from dissensus.errors import DataError, bad_parameter
 from dissensus.evaluation.agreement import krippendorff_alpha
 from dissensus.models.base import Model
@@ -262,7 +262,7 @@ def plan_labels(
         loss_after=now * worth / (worth + more),
         width=width,
         width_after=width * np.sqrt((known.worth + 1) / (known.worth + 1 + more)),
-        ask=_whom(found.annotator, found.verdict, found.information),
+        ask=_whom(found),
         target=target_interval,
         uniform_loss=float((now * worth / (worth + more.mean())).mean()),
         alpha=alpha,
@@ -293,11 +293,16 @@ def _checked(
     return model
 
 
-def _whom(annotator: NDArray[Any], verdict: NDArray[Any], information: Array) -> NDArray[Any]:
-    """Annotators whose labels help, the most informative first."""
-    useful = (verdict != SPAM) & (verdict != ERROR)
-    order = np.argsort(-information, kind="stable")
-    return np.asarray(annotator[order[useful[order]]])
+def _whom(found: AnnotatorVerdicts) -> NDArray[Any]:
+    """Annotators whose labels help, the most informative first; equal views take turns."""
+    useful = (found.verdict != SPAM) & (found.verdict != ERROR)
+    order = np.argsort(-found.information, kind="stable")
+    order = order[useful[order]]
+    if found.n_equal > 1:
+        view = found.view[order]
+        turn = np.array([(view[:place] == one).sum() for place, one in enumerate(view)])
+        order = order[np.argsort(turn, kind="stable")]
+    return np.asarray(found.annotator[order])
 
 
 def alpha_interval(counts: NDArray[Any], size: float, seed: int) -> tuple[float, float, float]:

@@ -417,7 +417,8 @@ def decided(spam: Array, even: Array, minority: Array, error: Array) -> tuple[ND
     for name, chance in ((MINORITY, minority), (ERROR, error)):
         likely = chance >= LIKELY
         verdict[likely], probability[likely] = name, chance[likely]
-    few = even > EXCLUDED
+    # whoever surely errs by rule follows the items, so that their labels are enough
+    few = (even > EXCLUDED) & ~((error >= SURE) & (spam <= EXCLUDED))
     verdict[few], probability[few] = FEW, np.nan
     sure = spam >= SURE
     verdict[sure], probability[sure] = SPAM, spam[sure]

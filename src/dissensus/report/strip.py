@@ -62,9 +62,7 @@ def _one_more(now: float, after: float) -> dict[str, Any]:
     digits = 0 if round(now) != round(after) else 1
     reaches = ((now, "now"), (after, "with one more"))
     numbers = [(f"±{reach:.{digits}f}", "items", "more", what) for reach, what in reaches]
-    return _card(
-        "One more label per item", numbers, "Points by which the label’s share may be off"
-    )
+    return _card("One more label per item", numbers, "Points by which the label’s share may be off")
 
 
 def _card(title: str, numbers: list[tuple[str, str, str, str]], words: str) -> dict[str, Any]:
