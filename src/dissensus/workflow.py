@@ -603,7 +603,7 @@ def update_run(
     if not isinstance(saved.model, HPGM):
         raise DataError(
             f"{place}: its model is {title_of(saved.model)}, which cannot go on from where it ended; fit the "
-            "old and the new labels together"
+            "old and the new labels together (a run of the model hpgm can be updated)"
         )
     directory = place if directory is None else directory
     if not place.is_dir() and directory == place:

@@ -38,7 +38,7 @@ INTERVAL = 0.9
 DONE = 0.9  # share of the items that must have reached the target for the labelling to stop
 PIECE = 1 << 21  # numbers of draws worked on at a time
 LABELS_EACH = (1, 2, 3, 4, 6, 8, 12, 20)  # per item, in the designs compared
-SIMULATED, POSSIBLE, ALPHA_ITEMS, ALPHA_TIMES = 400, 600, 200, 40
+SIMULATED, POSSIBLE, ALPHA_ITEMS, ALPHA_TIMES = 400, 600, 200, 300
 N_BOOT = 200
 FAR = 1e9
 _WIDTH = real(0.0, 1.0, open_low=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dissensus.cli.app import app, example
-from dissensus.cli.options import Json, LabelsOrRun, Reading, unbundled
+from dissensus.cli.options import Json, LabelsOrRun, Reading, SafeCsv, unbundled
 from dissensus.cli.settings import ALL_CORES, Jobs, Seed
 from dissensus.cli.terminal import count, say, show_json, show_table
 
@@ -31,15 +31,18 @@ def annotators(
     ] = KEPT,
     seed: Seed = 0,
     jobs: Jobs = ALL_CORES,
+    safe_csv: SafeCsv = False,
     as_json: Json = False,
 ) -> None:
     """Tell spam, minority views and systematic errors from typical annotators, with the evidence."""
     columns, words = _verdicts(place, reading, interval, seed, jobs)
     if output is not None:
+        from dissensus.io.results import for_spreadsheets
         from dissensus.io.write import write_table
         from dissensus.models.frames import make_frame
 
-        write_table(make_frame(columns, "pyarrow"), output)
+        with for_spreadsheets(safe_csv):
+            write_table(make_frame(columns, "pyarrow"), output)
     if as_json:
         show_json(columns)
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dissensus.cli.app import app, example
-from dissensus.cli.options import Json, LabelsOrRun, Reading, unbundled
+from dissensus.cli.options import Json, LabelsOrRun, Reading, SafeCsv, unbundled
 from dissensus.cli.settings import ALL_CORES, Jobs, Seed
 from dissensus.cli.terminal import count, say, show_json, show_table
 
@@ -47,10 +47,12 @@ def plan(
     ] = None,
     seed: Seed = 0,
     jobs: Jobs = ALL_CORES,
+    safe_csv: SafeCsv = False,
     as_json: Json = False,
 ) -> None:
     """Plan further labels: which items gain most, whom to ask, when to stop, how to lay out a new study."""
     from dissensus.annotators.plan import design_study, plan_labels
+    from dissensus.io.results import for_spreadsheets
     from dissensus.io.write import write_table
     from dissensus.models.frames import make_frame
     from dissensus.workflow import posterior_of
@@ -65,31 +67,37 @@ def plan(
     )
     designs = design_study(model, budget or max(found.budget, 1), seed=seed)
     if output is not None:
-        write_table(make_frame(found.columns(), "pyarrow"), output)
+        with for_spreadsheets(safe_csv):
+            write_table(make_frame(found.columns(), "pyarrow"), output)
     if as_json:
         show_json(found.to_dict() | {"designs": [vars(design) for design in designs]})
         return
-    _show(found)
-    _show_designs(designs, budget or found.budget)
+    _show(found, interval)
+    if budget or found.budget:
+        _show_designs(designs, budget or found.budget)
     if output is not None:
         say(f"Wrote {output}: {count(len(found.item), 'item')}")
 
 
-def _show(found: LabelPlan) -> None:
-    if found.stop:
-        reached = (found.width <= (found.target or 1)).mean()
-        say(f"Enough: {reached:.0%} of the items are as sure as asked for")
+def _show(found: LabelPlan, interval: float) -> None:
+    if found.target is not None:
+        reached = (found.width <= found.target).mean()
+        say(f"{'Enough: ' * found.stop}{reached:.0%} of the items are as sure as asked for")
     asked = int((found.n_more > 0).sum())
-    say(
-        f"{count(found.budget, 'label')} for {count(asked, 'item')}: expected KL from the population "
-        f"{found.loss.mean():.4f} now, {found.loss_after.mean():.4f} afterwards "
-        f"({found.uniform_loss:.4f} if all items got the same); intervals {found.width.mean():.2f} wide now, "
-        f"{found.width_after.mean():.2f} afterwards"
-    )
+    if asked:
+        say(
+            f"{count(found.budget, 'label')} for {count(asked, 'item')}: expected KL from the population "
+            f"{found.loss.mean():.4f} now, {found.loss_after.mean():.4f} afterwards "
+            f"({found.uniform_loss:.4f} if all items got the same); intervals {found.width.mean():.2f} wide "
+            f"now, {found.width_after.mean():.2f} afterwards"
+        )
     if found.items_for_alpha is not None:
-        low, high = found.alpha[1:]
+        alpha, low, high = found.alpha
         needed = count(found.items_for_alpha, "item")
-        say(f"α lies between {low:.3f} and {high:.3f}; the width asked for takes {needed}")
+        say(
+            f"α is {alpha:.3f} ({interval:.0%} interval {low:.3f} to {high:.3f}); the width asked for takes "
+            f"{needed}, and there are {len(found.item):,}"
+        )
     if len(found.ask):
         say(f"Whom to ask: {', '.join(map(str, found.ask[:ASKED]))}{', …' * (len(found.ask) > ASKED)}")
     order = [m for m in (-found.gain * (found.n_more > 0)).argsort(kind="stable")[:SHOWN] if found.n_more[m]]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from dissensus.cli.app import app, example
-from dissensus.cli.options import Json, Reading, unbundled
+from dissensus.cli.options import Json, Reading, SafeCsv, unbundled
 from dissensus.cli.terminal import count, say, show_json, show_table
 
 SHOWN = 10  # items
@@ -47,16 +47,19 @@ def queue(
             "--for", metavar="TOOL", help="Tasks for label-studio, argilla or prodigy; a table otherwise."
         ),
     ] = "table",
+    safe_csv: SafeCsv = False,
     as_json: Json = False,
 ) -> None:
     """Print the next batch: items that need a label or somebody who decides, each with the reason."""
     from dissensus.annotators.queue import label_queue
+    from dissensus.io.results import for_spreadsheets
     from dissensus.workflow import opened
 
     saved, annotations = opened(place, file, reading.read, (reading.items, reading.annotators, reading.gold))
     found = label_queue(saved.model, annotations, budget=budget, each=each)
     if output is not None:
-        _write(found, annotations, output, tool, reading)
+        with for_spreadsheets(safe_csv):
+            _write(found, annotations, output, tool, reading)
     if as_json:
         show_json(found.columns())
         return
