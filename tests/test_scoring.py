@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import dissensus as ds
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, ParameterError
 from dissensus.evaluation.scoring import kind_of, of_labels, read_estimates, score_files
@@ -120,3 +121,25 @@ def test_labels_of_the_fit_are_not_called_hidden(tmp_path: Path) -> None:
         assert seen.perhaps_seen
         assert seen.against == "labels by annotators"
         assert not score_files(tmp_path / estimates, fresh, metrics=["kl"], n_boot=0).perhaps_seen
+
+
+def test_a_scale_is_also_scored_by_distance(tmp_path: Path) -> None:
+    labels = ["low", "mid", "high", "high"]
+    known = ds.Annotations.from_arrays(
+        ["a", "a", "b", "b"],
+        ["u", "v", "u", "v"],
+        labels,
+        classes=["low", "mid", "high"],
+        label_type="ordinal",
+    )
+    model = ds.EmpiricalDistribution().fit(known)
+    model.to_frame().to_csv(tmp_path / "labels.csv", index=False)
+    model.save(tmp_path / "model.safetensors")
+    (tmp_path / "truth.csv").write_text("item,p_low,p_mid,p_high\na,1,0,0\nb,0,0,1\n")
+    for estimates in ("labels.csv", "model.safetensors"):
+        found = score_files(tmp_path / estimates, tmp_path / "truth.csv").values
+        # Wasserstein: Σ_k |F_k − G_k|, and the first places of F are q_low and q_low + q_mid
+        q = model.label_distributions_
+        far = np.mean([q[0, 1] + 2 * q[0, 2], 2 * q[1, 0] + q[1, 1]])
+        assert found["wasserstein"].value == pytest.approx(far, rel=1e-5)
+        assert found["ranked_probability_score"].value > 0

@@ -37,6 +37,9 @@ SUITED: dict[str, tuple[str, ...]] = {
     "gold labels": ("accuracy", "macro_f1", "weighted_f1", "cross_entropy"),
 }
 
+SUITED_TO_SCALES = ("wasserstein", "ranked_probability_score")
+ON_A_SCALE = ("mean", "median", "lower_quartile", "upper_quartile")  # columns that labels of a scale have
+
 Reader = Callable[[Path], Annotations]
 
 
@@ -53,6 +56,7 @@ class Estimates:
     chances: Array | None  # (items, classes): distributions, where they are claimed
     labels: list[str] | None  # (items,): single labels, where they are claimed
     n_labels: NDArray[Any] | None = None  # (items,): labels each claim was made of, where that is said
+    ordered: bool = False  # whether the classes are a scale, in its order
 
     def distributions(self, places: NDArray[np.int32], classes: Sequence[str]) -> Array:
         """(places, classes): the distributions at these places, over these classes."""
@@ -87,7 +91,8 @@ def read_estimates(path: Path, *, item: str | None = None, label: str | None = N
     classes = list(probabilities)
     classes += [] if given is None else sorted(set(given) - set(classes))
     made_of = _n_labels(table) if N_LABELS in columns else None
-    return Estimates(name, vocabulary, classes, _widened(chances, len(classes)), given, made_of)
+    wide = _widened(chances, len(classes))
+    return Estimates(name, vocabulary, classes, wide, given, made_of, set(ON_A_SCALE) <= set(columns))
 
 
 def _label_column(
@@ -136,9 +141,8 @@ def of_model(model: Model, name: str) -> Estimates:
     """What a fitted model claims about its items."""
     labels = [str(label) for label in model.predict()]
     classes = list(map(str, model.classes_))
-    return Estimates(
-        name, _texts(model.items_), classes, model.label_distributions_, labels, np.asarray(model.n_labels_)
-    )
+    items, n_labels, ordered = _texts(model.items_), model.n_labels_, model.label_type_ == "ordinal"
+    return Estimates(name, items, classes, model.label_distributions_, labels, np.asarray(n_labels), ordered)
 
 
 def of_labels(annotations: Annotations, name: str) -> Estimates:
@@ -224,6 +228,7 @@ def score_files(
         return _against_labels(model, claims, hidden, str(reference), metrics, n_boot)
     truth = read_estimates(reference, item=item, label=label)
     suited = SUITED[kind] if claims.chances is not None else LABEL_METRICS[:3]
+    suited += SUITED_TO_SCALES if claims.ordered and claims.chances is not None else ()
     return compare_estimates(claims, truth, metrics or suited, n_boot=n_boot, against=kind)
 
 
