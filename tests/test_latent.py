@@ -11,6 +11,7 @@ import dissensus as ds
 from dissensus.errors import ParameterError
 from dissensus.models.latent import sampler
 from dissensus.models.latent.sampler import BASE, Data, Loadings, State
+from dissensus.selection.compare import THOROUGH_CANDIDATES
 from sizes import usually
 
 
@@ -175,7 +176,9 @@ def test_scales_come_from_a_half_cauchy_and_the_loadings() -> None:
 
 def test_thorough_lets_it_compete_and_fast_excludes_thorough() -> None:
     known = ds.simulate(60, 12, 3, labels_per_item=6, seed=7).annotations
-    run = ds.refine(known, thorough=True, n_jobs=1, progress=False)
-    assert "latent" in [row.as_row()["model"] for row in run.held_out]
+    last = THOROUGH_CANDIDATES[-1]
+    assert last == ("latent", {})
+    choice = ds.choose_model(known, candidates=[("empirical", {}), last], n_jobs=1, progress=False)
+    assert [row.as_row()["model"] for row in choice.table] == ["empirical", "latent"]
     with pytest.raises(ParameterError, match="exclude each other"):
         ds.refine(known, thorough=True, fast=True)
