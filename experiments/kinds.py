@@ -47,7 +47,7 @@ RESERVED = 4  # labels of an item that are reserved at least
 #: How many a model is shown, of the sets whose items have enough.
 SHOWN: dict[str, tuple[int, ...]] = {
     "web_search": (2,),
-    **dict.fromkeys(("gwsd", "nli_variation", *list(SCALES)[5:8]), (2, 4)),
+    **dict.fromkeys(("adult2", "gwsd", "nli_variation", *list(SCALES)[5:8]), (2, 4)),
 }
 
 
