@@ -26,7 +26,7 @@ import pyarrow as pa
 
 import dissensus as ds
 from dissensus.selection.compare import HeldOut
-from dissensus.workflow import refine
+from dissensus.workflow.refine import refine
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests"))

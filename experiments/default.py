@@ -33,7 +33,7 @@ from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
 from dissensus.paper.datasets import read_dataset
 from dissensus.paper.tables import line, table
-from dissensus.workflow import refine
+from dissensus.workflow.refine import refine
 from experiments.common import Finished, Values, command_line, write_files
 
 COMMAND = "python -m experiments.default"

@@ -180,7 +180,7 @@ def test_hiding_labels_does_not_break_the_limit_in_silence(
 def test_the_page_does_not_break_the_limit_either(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dissensus.workflow.PAGE_BYTES", 1_000_000)
+    monkeypatch.setattr("dissensus.workflow.runs.PAGE_BYTES", 1_000_000)
     words = [word for word in FIT if word != "--no-report"]
     done = run("fit", votes, *words, "--memory", "900MB", "-o", tmp_path / "out")
     assert "no report (it takes some 1GB of memory, and 900MB are allowed)" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -179,3 +180,11 @@ def test_every_page_with_code_is_run_by_a_test() -> None:
     for page, test in ELSEWHERE.items():
         text = (Path(__file__).parent / f"{test}.py").read_text(encoding="utf-8")
         assert page in text or page.removesuffix(".md") in text
+
+
+def test_a_page_that_prints_another_number_or_word_fails(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    for said, right in [("loss 0.084 of 3", True), ("loss 0.095 of 3", False), ("loss 0.082 of 4", False)]:
+        page.write_text(f"```python\nprint('loss 0.082 of 3')\n```\n```text\n{said}\n```\n", encoding="utf-8")
+        with contextlib.nullcontext() if right else pytest.raises(AssertionError):
+            run_page(page)

@@ -19,7 +19,8 @@ from dissensus.io.tasks import write_tasks
 from dissensus.io.times import read_times, seconds
 from dissensus.report.since import changes
 from dissensus.report.time import drifts, paces
-from dissensus.workflow import Refinement, write_run
+from dissensus.workflow.refine import Refinement
+from dissensus.workflow.runs import write_run
 
 # i1: unanimous, i2: 2–2, i3: one label, i4: 3–2
 GIVEN = {"i1": "xxxxx", "i2": "xxyy", "i3": "y", "i4": "xxxyy"}

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import dissensus as ds
-from dissensus.workflow import refine
+from dissensus.workflow.refine import refine
 from report_sample import CLASSES, canteen
 
 playwright = pytest.importorskip("playwright.sync_api")

@@ -229,7 +229,7 @@ def test_anonymised_pages_hold_no_annotator_id(sample: ds.Annotations, fitted: M
 
 
 def test_held_out_scores_of_a_run_are_taken_over(sample: ds.Annotations) -> None:
-    from dissensus.workflow import refine
+    from dissensus.workflow.refine import refine
 
     run = refine(sample, "pgm", {"n_item_clusters": 4, "n_annotator_clusters": 2})
     table = held_out_table(run.model, sample, run.held_out, 0.2, 0)
@@ -242,7 +242,7 @@ def test_held_out_scores_of_a_run_are_taken_over(sample: ds.Annotations) -> None
 
 
 def test_scores_on_other_hidden_labels_are_not_mixed_in(sample: ds.Annotations) -> None:
-    from dissensus.workflow import refine
+    from dissensus.workflow.refine import refine
 
     run = refine(sample, "fmm", {"n_item_clusters": 4}, test_size=0.3)
     table = held_out_table(run.model, sample, run.held_out, 0.2, 0)

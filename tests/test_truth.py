@@ -29,7 +29,8 @@ from dissensus.models.kos import reliabilities
 from dissensus.models.mmsr import trimmed_means
 from dissensus.paper.datasets import read_dataset
 from dissensus.selection.truth import choose_truth
-from dissensus.workflow import annotator_table, refine, share_right, summary
+from dissensus.workflow.refine import refine
+from dissensus.workflow.runs import annotator_table, share_right, summary
 from sizes import usually
 
 Array = NDArray[np.float64]

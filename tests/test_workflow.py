@@ -12,7 +12,8 @@ import dissensus as ds
 from dissensus.data.annotations import Annotations
 from dissensus.data.simulation import simulate
 from dissensus.errors import ParameterError
-from dissensus.workflow import annotator_table, open_run, refine, share_right, write_run
+from dissensus.workflow.refine import refine
+from dissensus.workflow.runs import annotator_table, open_run, share_right, write_run
 from test_auto import one_kind_of_item_each
 
 

@@ -44,7 +44,7 @@ _HOMES = {
     "plan_labels": "annotators.plan",
     "judge_report": "annotators.judges.report",
     "JudgeReport": "annotators.judges.report",
-    "refine": "workflow",
+    "refine": "workflow.refine",
     "write_report": "report.page",
     "score_files": "evaluation.scoring",
     "embed": "features.embedding",

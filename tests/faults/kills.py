@@ -196,7 +196,7 @@ class Study:
 
     def crash(self, seed: int) -> Outcome:
         """Kill the replacement of a result by another at a moment that the seed names; no mixture is left."""
-        from dissensus.workflow import open_run
+        from dissensus.workflow.runs import open_run
 
         chance = random.Random(seed)
         place = self._fresh("crashed")

@@ -31,7 +31,8 @@ import numpy as np
 import dissensus as ds
 from dissensus.io.arrays import read_arrays, write_arrays
 from dissensus.io.store.files import COLUMNS, MANIFEST
-from dissensus.workflow import open_run, refine, write_run
+from dissensus.workflow.refine import refine
+from dissensus.workflow.runs import open_run, write_run
 from faults.exports import FORMATS, Crowd
 
 Read = Callable[[Path], str]  # a path in; what was wrong out, or nothing

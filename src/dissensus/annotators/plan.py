@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.annotators.verdicts import ERROR, SPAM, AnnotatorVerdicts, annotator_verdicts
+from dissensus.data.alpha import agreement
 from dissensus.errors import DataError, bad_parameter
 from dissensus.evaluation.agreement import krippendorff_alpha
 from dissensus.models.base import Model
@@ -39,7 +40,6 @@ DONE = 0.9  # share of the items that must have reached the target for the label
 PIECE = 1 << 21  # numbers of draws worked on at a time
 LABELS_EACH = (1, 2, 3, 4, 6, 8, 12, 20)  # per item, in the designs compared
 SIMULATED, POSSIBLE, ALPHA_ITEMS, ALPHA_TIMES = 400, 600, 200, 300
-N_BOOT = 200
 FAR = 1e9
 _WIDTH = real(0.0, 1.0, open_low=True)
 _RULES = {"budget": integer(1)}
@@ -251,8 +251,8 @@ def plan_labels(
         open_ones = np.ones(len(now), dtype=bool) if target_interval is None else missing > 0
         more = allocated(np.where(open_ones, now, 0.0), worth, budget if open_ones.any() else 0)
     found, labels = annotator_verdicts(posterior), posterior.training_labels()
-    alpha = alpha_interval(labels.counts, interval, posterior.seed)
-    wide = max(alpha[2] - alpha[1], 1e-12)
+    alpha = agreement(labels, interval)
+    wide = alpha[2] - alpha[1]
     return LabelPlan(
         item=posterior.items_,
         n_labels=posterior.n_labels_,
@@ -267,7 +267,7 @@ def plan_labels(
         uniform_loss=float((now * worth / (worth + more.mean())).mean()),
         alpha=alpha,
         items_for_alpha=None
-        if target_alpha_width is None
+        if target_alpha_width is None or not np.isfinite(wide)
         # the interval narrows as 1 / √items
         else int(np.ceil(len(now) * (wide / target_alpha_width) ** 2)),
         frame_kind=posterior.frame_kind_,
@@ -303,14 +303,6 @@ def _whom(found: AnnotatorVerdicts) -> NDArray[Any]:
         turn = np.array([(view[:place] == one).sum() for place, one in enumerate(view)])
         order = order[np.argsort(turn, kind="stable")]
     return np.asarray(found.annotator[order])
-
-
-def alpha_interval(counts: NDArray[Any], size: float, seed: int) -> tuple[float, float, float]:
-    """Krippendorff's α of (items, classes) counts, and what items drawn again leave between two quantiles."""
-    rng = np.random.default_rng([seed, 1 << 24])
-    again = [krippendorff_alpha(counts[rng.integers(len(counts), size=len(counts))]) for _ in range(N_BOOT)]
-    low, high = np.nanquantile(again, [(1 - size) / 2, (1 + size) / 2]) if again else (np.nan, np.nan)
-    return krippendorff_alpha(counts), float(low), float(high)
 
 
 # ---- the next study -----------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def _verdicts(
     if kept is not None:
         return kept
     from dissensus.annotators.verdicts import annotator_verdicts
-    from dissensus.workflow import posterior_of
+    from dissensus.workflow.runs import posterior_of
 
     model, labels = posterior_of(place, reading.read, seed=seed, n_jobs=jobs)
     found = annotator_verdicts(labels, model, interval=interval)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dissensus.evaluation.bootstrap import Interval
     from dissensus.models.base import Model
     from dissensus.selection.compare import HeldOut
-    from dissensus.workflow import Refinement
+    from dissensus.workflow.refine import Refinement
 
 CROWD: dict[str, Any] = {
     "n_items": 600,
@@ -92,7 +92,7 @@ def contest(seed: int) -> Contest:
     from dissensus.models import name_of
     from dissensus.models.empirical import EmpiricalDistribution
     from dissensus.selection.compare import choose_model
-    from dissensus.workflow import Refinement
+    from dissensus.workflow.refine import Refinement
 
     simulation = simulate(**CROWD, seed=seed)
     annotations = simulation.annotations
@@ -129,7 +129,7 @@ def _contender(name: str, model: Model, score: float | None, simulation: Simulat
 def write_contest(found: Contest, directory: Path, *, command: str, force: bool) -> dict[str, Any]:
     """Write the crowd, the refined labels and the comparison, all or none."""
     from dissensus.io.results import output_directory, write_summary
-    from dissensus.workflow import write_run
+    from dissensus.workflow.runs import write_run
 
     looks = {"title": "A simulated crowd"}
     with output_directory(directory, force) as folder:

@@ -24,7 +24,7 @@ def describe(place: LabelsOrRun, reading: Reading, as_json: Json = False) -> Non
     from dissensus.io.results import is_ours
 
     if place.suffix == ".safetensors" or (place.is_dir() and is_ours(place)):
-        from dissensus.workflow import labels_of
+        from dissensus.workflow.runs import labels_of
 
         annotations = labels_of(place, reading.read, reading.items, reading.annotators)
     else:

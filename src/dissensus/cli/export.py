@@ -58,7 +58,7 @@ def export_labels(
     from dissensus.io.results import for_spreadsheets
     from dissensus.io.tables import open_table
     from dissensus.io.write import write_labels
-    from dissensus.workflow import open_run
+    from dissensus.workflow.runs import open_run
 
     fitted = open_run(model).model
     side = None if items is None else open_table(items).everything()

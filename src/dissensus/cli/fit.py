@@ -34,7 +34,7 @@ from dissensus.cli.terminal import amounts, count, note, say, show_json, show_ta
 
 if TYPE_CHECKING:
     from dissensus.data.annotations import Annotations
-    from dissensus.workflow import Refinement
+    from dissensus.workflow.refine import Refinement
 
 
 @app.command(
@@ -67,7 +67,8 @@ def fit(
     directory = output.directory(f"{stem(file, reading.question)}-refined")
     settings.check()
     machine.check()
-    from dissensus.workflow import refine, write_run
+    from dissensus.workflow.refine import refine
+    from dissensus.workflow.runs import write_run
 
     with machine.reading():
         annotations = page.hidden(features.attached(reading.read(file)))

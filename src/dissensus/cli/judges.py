@@ -69,7 +69,7 @@ def judges(
 ) -> None:
     """May a judge replace a human, how does it differ, and how many votes is a panel of judges?"""
     from dissensus.annotators.judges.report import judge_report
-    from dissensus.workflow import labels_of
+    from dissensus.workflow.runs import labels_of
 
     labels = labels_of(place, reading.read, reading.items, reading.annotators)
     with shown() as progress:

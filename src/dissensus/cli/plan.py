@@ -55,7 +55,7 @@ def plan(
     from dissensus.io.results import for_spreadsheets
     from dissensus.io.write import write_table
     from dissensus.models.frames import make_frame
-    from dissensus.workflow import posterior_of
+    from dissensus.workflow.runs import posterior_of
 
     model, _ = posterior_of(place, reading.read, seed=seed, n_jobs=jobs)
     found = plan_labels(

@@ -53,7 +53,7 @@ def queue(
     """Print the next batch: items that need a label or somebody who decides, each with the reason."""
     from dissensus.annotators.queue import label_queue
     from dissensus.io.results import for_spreadsheets
-    from dissensus.workflow import opened
+    from dissensus.workflow.runs import opened
 
     saved, annotations = opened(place, file, reading.read, (reading.items, reading.annotators, reading.gold))
     found = label_queue(saved.model, annotations, budget=budget, each=each)

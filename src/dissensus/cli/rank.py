@@ -50,7 +50,8 @@ def rank(
     """Rank what was compared in pairs: scores and ranks with intervals, and how reliable annotators are."""
     directory = output.directory(f"{stem(file)}-ranked")
     from dissensus.io.read import refuse_other_type
-    from dissensus.workflow import refine, write_run
+    from dissensus.workflow.refine import refine
+    from dissensus.workflow.runs import write_run
 
     annotations = reading.read(file)
     refuse_other_type(annotations, "pairwise")

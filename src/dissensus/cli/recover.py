@@ -138,7 +138,7 @@ def recover(
     cluster.check()
     from dissensus.evaluation.recovery import recover as measure
     from dissensus.io.results import check_output
-    from dissensus.workflow import write_recovery
+    from dissensus.workflow.runs import write_recovery
 
     if output is not None:
         check_output(output, force)

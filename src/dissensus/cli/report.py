@@ -57,7 +57,7 @@ def report(
     from dissensus.io.results import changed_file
     from dissensus.io.times import read_times
     from dissensus.report.page import write_report
-    from dissensus.workflow import REPORT, opened
+    from dissensus.workflow.runs import REPORT, opened
 
     tables = (reading.items, reading.annotators, reading.gold)
     saved, annotations = opened(place, file, reading.read, tables)

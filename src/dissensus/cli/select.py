@@ -148,7 +148,7 @@ def select(
     cluster.check()
     from dissensus.io.results import claimed
     from dissensus.selection.select import select as search
-    from dissensus.workflow import write_selection
+    from dissensus.workflow.runs import write_selection
 
     annotations = page.hidden(features.attached(reading.read(file)))
     dev = None if grid.dev is None else features.attached(reading.read(grid.dev))

@@ -36,7 +36,7 @@ def serve(
     """Answer a labelling tool with the population's distributions until Ctrl-C."""
     from dissensus.errors import ParameterError
     from dissensus.integrations.label_studio import Backend, label_studio_server
-    from dissensus.workflow import open_run
+    from dissensus.workflow.runs import open_run
 
     if not label_studio:
         raise ParameterError("serve needs to know for which tool; add --label-studio")

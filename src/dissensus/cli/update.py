@@ -29,7 +29,7 @@ def update(
     as_json: Json = False,
 ) -> None:
     """Add labels to a run: the sampler goes on from its last state, in a fraction of a fit's time."""
-    from dissensus.workflow import update_run
+    from dissensus.workflow.runs import update_run
 
     summary = update_run(
         place,

@@ -19,24 +19,29 @@ _MOST_CELLS = 4_000_000  # of the tables of all groups
 _BLOCK = 80_000  # table cells worked on at a time: few enough to stay in the processor's cache
 
 
-def agreement(annotations: Any) -> tuple[float, float, float]:
-    """Krippendorff's α at the level of the labels' type, and a 95 % interval over items."""
+def agreement(annotations: Any, size: float = 0.95) -> tuple[float, float, float]:
+    """Krippendorff's α at the level of the labels' type, and an interval of this size over items."""
+    value, without = _alphas(annotations)
+    return value, *jackknife_interval(value, without, size)
+
+
+def _alphas(annotations: Any) -> tuple[float, Array]:
+    """α, and the same without each of some groups of items."""
     level, M = level_of(annotations), annotations.n_items
     if level == "interval":
         value = interval_alpha(annotations.item, annotations.values, M)
-        return value, *jackknife_interval(value, interval_alphas(annotations.item, annotations.values, M))
+        return value, interval_alphas(annotations.item, annotations.values, M)
     by_class = annotations.counts.T
     if level in ("jaccard", "masi"):
         from dissensus.data.sets import set_distances
 
         fixed = set_distances(annotations.class_vocabulary, level)
         value = alpha(coincidences(by_class), fixed)
-        return value, *jackknife_interval(value, grouped_alphas(by_class, lambda _: fixed))
+        return value, grouped_alphas(by_class, lambda _: fixed)
     value = table_alpha(by_class, level)
     if level == "nominal":
-        return value, *jackknife_interval(value, nominal_alphas(by_class))
-    found = grouped_alphas(by_class, lambda totals: squared_distances(totals, level))
-    return value, *jackknife_interval(value, found)
+        return value, nominal_alphas(by_class)
+    return value, grouped_alphas(by_class, lambda totals: squared_distances(totals, level))
 
 
 def level_of(annotations: object) -> Level:
@@ -163,15 +168,15 @@ def interval_alphas(item: NDArray[Any], value: NDArray[Any], n_items: int) -> Ar
     )
 
 
-def jackknife_interval(value: float, without: Array) -> tuple[float, float]:
-    """A 95 % interval of a number, from the same number with one of G groups of items left out."""
+def jackknife_interval(value: float, without: Array, size: float = 0.95) -> tuple[float, float]:
+    """An interval of a number, from the same number with one of G groups of items left out."""
     known = without[np.isfinite(without)]
     if not math.isfinite(value) or len(known) < 3:
         return float("nan"), float("nan")
     # s² = (G − 1) / G Σ_g (x_(−g) − x̄)², and Student's quantile of G − 1 degrees of freedom
     G = len(known)
     error = math.sqrt((G - 1) / G * float(((known - known.mean()) ** 2).sum()))
-    reach = float(stdtrit(G - 1, 0.975)) * error
+    reach = float(stdtrit(G - 1, (1 + size) / 2)) * error
     return max(value - reach, -1.0), min(value + reach, 1.0)
 
 

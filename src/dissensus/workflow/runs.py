@@ -1,4 +1,4 @@
-"""One whole job: choose a model, fit it, and write what it found into a directory.
+"""What a fit found, written into a directory; a finished run read back, and continued with more labels.
 
 ::
 
@@ -18,24 +18,22 @@ from __future__ import annotations
 
 import csv
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.annotators.kept import ANNOTATORS
 from dissensus.annotators.pseudonyms import pseudonymous
 from dissensus.data.annotations import Annotations
-from dissensus.data.rows import pairs_per_item
 from dissensus.data.vocabulary import arrow_table
-from dissensus.errors import DataError, ParameterError, bad_parameter
-from dissensus.evaluation.gold import GoldAccuracy, gold_accuracy, judged_items, right_rows
+from dissensus.errors import DataError
+from dissensus.evaluation.gold import judged_items, right_rows
 from dissensus.execution.progress import Progress, ShowProgress, shown
-from dissensus.execution.resources import current, using
+from dissensus.execution.resources import current
 from dissensus.io.read import with_side_tables
 from dissensus.io.results import (
     check_output,
@@ -46,23 +44,11 @@ from dissensus.io.results import (
     write_pieces,
     write_summary,
 )
-from dissensus.models import MODELS, build_model, model_class, name_of, title_of
+from dissensus.models import name_of, title_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel, gold_prior
 from dissensus.models.hpgm.model import HPGM
-from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
-from dissensus.selection.compare import (
-    CANDIDATES,
-    FAST_CANDIDATES,
-    MANY_CLASSES,
-    RATING_CANDIDATES,
-    THOROUGH_CANDIDATES,
-    Choice,
-    HeldOut,
-    choose_model,
-    compare,
-)
-from dissensus.selection.truth import Candidate, TruthChoice, choose_truth
+from dissensus.params import PROCESS_BYTES, size_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,251 +57,11 @@ if TYPE_CHECKING:
     from dissensus.evaluation.recovery import Recovery
     from dissensus.selection.results import Selection
 
+from dissensus.workflow.refine import FITTED, TEST_SIZE, Refinement, fit_told, timed
+
 LABELS, MODEL, REPORT = "labels.csv", "model.safetensors", "report.html"
 CELLS = "cells.csv"
-QUESTIONS = {"estimate": choice("population", "annotators", "truth")}
-TEST_SIZE = 0.2  # share of the (item, annotator) pairs that is hidden to judge models by
-COMPARED, FITTED = 0.9, 0.95  # shares of the work that are behind after the comparison and after the fit
-YARDSTICK_OF_NUMBERS = RATING_CANDIDATES[-1]
-REPRESENTING = "hpgm"  # the model that can estimate the population of some of the annotators
-YARDSTICK = "empirical"  # every model's held-out score stands beside the smoothed counts'
-WIDE_TABLES = 12  # tables of (items, classes) at once while a result and its page are made, as measured
-FREE_TEXT, MEANT_AS_CLASS = 200, 5  # different labels, and how often each should occur at least
 PAGE_BYTES = 100  # a label, about, to make the page
-
-
-@dataclass(frozen=True)
-class Refinement:
-    """A fitted model with the evidence for it."""
-
-    annotations: Annotations
-    model: Model
-    held_out: list[HeldOut]
-    reason: str  # why it is this model; empty where it was named
-    seed: int
-    seconds: dict[str, float] = field(default_factory=dict)
-    test_size: float = TEST_SIZE
-    estimate: str = "population"  # the question: the population's answer, known annotators', or the truth
-    candidates: list[Candidate] = field(default_factory=list)  # that the truth's model was chosen among
-    gold: GoldAccuracy | None = None  # how right it is, where gold trained it
-
-    @property
-    def chosen(self) -> bool:
-        """Was the model chosen by hidden labels?"""
-        return bool(self.reason)
-
-
-# ---- choosing and fitting -----------------------------------------------------------------------------
-
-
-def refine(
-    annotations: Annotations,
-    model: str = "auto",
-    settings: Mapping[str, Any] | None = None,
-    *,
-    estimate: str = "population",
-    represent: Mapping[str, Any] | None = None,
-    fast: bool = False,
-    thorough: bool = False,
-    seed: int = 0,
-    n_jobs: int = -1,
-    test_size: float = TEST_SIZE,
-    progress: ShowProgress = None,
-) -> Refinement:
-    """Fit the named model to all labels, or the one that best predicts hidden ones (``"auto"``).
-
-    ``estimate`` is the question: what the ``"population"`` would answer about an item, or known
-    ``"annotators"``; models are compared by the answer asked for. Or which class is right, ``"truth"``: then
-    gold labels train too, and ``"auto"`` is :func:`dissensus.choose_truth`. ``fast`` leaves sampled models
-    out: seconds instead of minutes, but no intervals. ``represent`` says whose population it is, by a column
-    of the annotator table: ``{"kind": "human"}``; ``"auto"`` then takes the model that can (hpgm), and
-    hidden labels are those of the annotators represented. ``test_size`` is the share of (item, annotator)
-    pairs hidden for the comparison; 0 leaves it out for a named model.
-
-    Parameters
-    ----------
-    annotations
-        The labels.
-    model
-        Name of a model, or ``"auto"``.
-    settings
-        Settings of a named model.
-    estimate
-        The question: ``"population"``, ``"annotators"`` or ``"truth"``.
-    represent
-        Whose population it is, by columns of the annotator table.
-    fast
-        Whether sampled models are left out.
-    thorough
-        Whether latent positions, often the best predictor and by far the slowest, are tried too.
-    seed
-        Seed of all that is random. The same seed gives the same bits.
-    n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
-    test_size
-        Share of the (item, annotator) pairs that is hidden for the comparison.
-    progress
-        True or False, a function that is told (what, share done), or None: a bar on a terminal.
-    """
-    if not 0 <= test_size < 1:
-        raise bad_parameter("refine", "test_size", "a float >= 0 and < 1", test_size)
-    check_rules("refine", QUESTIONS, estimate=estimate)
-    if model == "auto":
-        _refuse_unanswerable(annotations, estimate)
-    _refuse_wide(annotations)
-    if model == "auto" and settings:
-        raise ParameterError(f"{', '.join(settings)}: name the model= that should take this")
-    if represent:
-        if estimate != "population":
-            raise ParameterError("represent= says whose population is estimated; leave estimate= out")
-        model = REPRESENTING if model == "auto" else model
-        settings = {**(settings or {}), "represent": dict(represent)}
-    if estimate == "truth" and annotations.label_type == "numeric":
-        raise bad_parameter("refine", "estimate", "'population' or 'annotators' for numeric labels", estimate)
-    if estimate == "truth":
-        return _refine_truth(annotations, model, settings or {}, seed, n_jobs, progress)
-    seconds: dict[str, float] = {}
-    with shown(progress) as tell:
-        with _timed("compare", seconds):
-            question = {"estimate": estimate, "candidates": _candidates(fast, thorough)}
-            choice = _decide(annotations, model, settings or {}, question, seed, n_jobs, test_size, tell)
-        with _timed("fit", seconds), _fit_told(choice.model, COMPARED if choice.table else 0.0, tell):
-            fitted = choice.model.fit(annotations)
-    hidden = test_size or TEST_SIZE
-    return Refinement(annotations, fitted, choice.table, choice.reason, seed, seconds, hidden, estimate)
-
-
-def _refine_truth(
-    annotations: Annotations,
-    name: str,
-    settings: Mapping[str, Any],
-    seed: int,
-    n_jobs: int,
-    progress: ShowProgress,
-) -> Refinement:
-    """One true class an item: the default or the named model, gold as evidence, cross-fitted accuracy."""
-    judged, seconds = len(judged_items(annotations)), dict[str, float]()
-    given = gold_prior(annotations) if judged else None
-    with _timed("fit", seconds):
-        if name == "auto":
-            choice = choose_truth(annotations, seed, item_prior=given, n_jobs=n_jobs, progress=progress)
-        else:
-            model: Any = build_model(name, settings, seed=seed, n_jobs=n_jobs, estimate="truth")
-            _check_finds_truth(model)
-            choice = TruthChoice(model.fit(annotations, item_prior=given), [], "")
-    with _timed("gold", seconds):
-        gold = gold_accuracy(choice.model, annotations, seed=seed) if judged else None
-    return Refinement(
-        annotations,
-        choice.model,
-        [],
-        choice.reason,
-        seed,
-        seconds,
-        estimate="truth",
-        candidates=choice.table,
-        gold=gold,
-    )
-
-
-def _check_finds_truth(model: Model) -> None:
-    if not model.finds_truth:
-        known = [name for name in MODELS if model_class(name).finds_truth]
-        raise ParameterError(
-            f"{name_of(model)} knows no true class, only what a population answers; "
-            f"for estimate='truth' take one of: {', '.join(known)}"
-        )
-
-
-def _refuse_unanswerable(annotations: Annotations, estimate: str) -> None:
-    """Labels of which nobody can ask how people disagree."""
-    several = annotations.label_type != "pairwise" and annotations.n_labels > 1
-    if several and not annotations.anonymous and annotations.n_annotators == 1:
-        raise DataError(
-            f"all labels are by one annotator ({annotations.annotators[0]!r}), and nobody can disagree here; "
-            "add labels by others, name another annotator=, or name the model= to fit all the same"
-        )
-    if several and estimate != "truth" and int(pairs_per_item(annotations).max()) < 2:
-        raise DataError(
-            "no item has labels by two annotators, and nobody can disagree here; add second labels, of some "
-            "items at least, or name the model= to fit all the same"
-        )
-    P, free = annotations.n_classes, annotations.label_type == "nominal"
-    if free and P >= FREE_TEXT and annotations.n_labels < P * MEANT_AS_CLASS:
-        raise DataError(
-            f"{P:,} different labels among {annotations.n_labels:,} look like free text, not classes; group "
-            "them first, name another label=, or name the model= to fit all the same"
-        )
-
-
-def _candidates(fast: bool, thorough: bool) -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """The candidates for ``"auto"``; those that suit other labels than classes are chosen later."""
-    if fast and thorough:
-        raise ParameterError("fast= and thorough= exclude each other; leave one out")
-    if fast:
-        return FAST_CANDIDATES
-    return THOROUGH_CANDIDATES if thorough else CANDIDATES
-
-
-def _refuse_wide(annotations: Annotations) -> None:
-    """So many classes that the tables of a result alone take more memory than is allowed."""
-    M, P = annotations.n_items, annotations.n_classes
-    allowed, least = current().memory, PROCESS_BYTES + WIDE_TABLES * 8 * M * P
-    if P > MANY_CLASSES and annotations.label_type != "numeric" and allowed is not None and least > allowed:
-        raise DataError(
-            f"{M:,} items with {P:,} classes need {size_words(least)} of memory, and {size_words(allowed)} "
-            "are allowed; allow as much with memory=, or group the classes first"
-        )
-
-
-def _decide(
-    annotations: Annotations,
-    name: str,
-    settings: Mapping[str, Any],
-    question: Mapping[str, Any],
-    seed: int,
-    n_jobs: int,
-    test_size: float,
-    tell: Progress,
-) -> Choice:
-    """The model to fit to all labels, and how it and others predicted hidden ones."""
-
-    def comparing(what: str, share: float) -> None:
-        tell(what, COMPARED * share)
-
-    shared: dict[str, Any] = {"test_size": test_size or TEST_SIZE, "n_jobs": n_jobs, "progress": comparing}
-    if name == "auto":
-        return choose_model(annotations, seed, **question, **shared)
-    wanted = build_model(name, settings, seed=seed, n_jobs=n_jobs)
-    if not test_size:
-        return Choice(wanted, [], "")
-    yardstick = YARDSTICK_OF_NUMBERS if annotations.label_type == "numeric" else (YARDSTICK, {})
-    rivals = [wanted] if name == YARDSTICK else [wanted, build_model(*yardstick)]
-    # One after the other: the counts take no time, and the model has all threads.
-    whose = {"represent": settings.get("represent"), "n_jobs": 1}
-    return Choice(wanted, compare(annotations, rivals, seed, **shared | whose), "")
-
-
-@contextmanager
-def _fit_told(model: Model, behind: float, tell: Progress) -> Iterator[None]:
-    """Tell of a fit inside the block: its iterations are what is left of the work."""
-    used, what = current(), f"fitting {title_of(model)} to all labels"
-    tell(what, behind)
-    with shown(used.progress) as tell_iteration:
-
-        def both(words: str, share: float) -> None:
-            tell(what, behind + (FITTED - behind) * share)
-            tell_iteration(words, share)
-
-        with using(replace(used, progress=both)):
-            yield
-
-
-@contextmanager
-def _timed(what: str, seconds: dict[str, float]) -> Iterator[None]:
-    started = time.perf_counter()
-    yield
-    seconds[what] = round(time.perf_counter() - started, 3)
 
 
 # ---- writing ------------------------------------------------------------------------------------------
@@ -379,14 +125,14 @@ def _write_fit(
     """Labels, annotators (where there are any), the model, the page and the summary."""
     seconds, missing = dict(run.seconds), None
     tell("writing labels, annotators and the model", FITTED)
-    with _timed("write", seconds):
+    with timed("write", seconds):
         found = verdicts_of(run)
         write_pieces(map(arrow_table, run.model.label_pieces()), folder / LABELS)
         if not run.annotations.anonymous:
             write_pieces([annotator_table(run, found)], folder / ANNOTATORS)
         run.model.save_apart(folder / MODEL)
     if looks is not None:
-        with _timed("report", seconds):
+        with timed("report", seconds):
             shown = {"command": notice["command"], "progress": tell, **looks}
             missing = _too_large_for_a_page(run.annotations) or _try_page(run, folder / REPORT, shown)
     views = None if found is None else found.in_words()
@@ -612,7 +358,7 @@ def update_run(
     learned = saved.model.training_labels()
     _refuse_update(place, learned, new)
     before, seconds = learned.n_labels, dict[str, float]()
-    with _timed("update", seconds), shown(progress) as tell, _fit_told(saved.model, 0.0, tell):
+    with timed("update", seconds), shown(progress) as tell, fit_told(saved.model, 0.0, tell):
         model = saved.model.update(new)
     known = {name: saved.summary[name] for name in ("seed", "estimate") if name in saved.summary}
     labels, estimate = model.training_labels(), known.get("estimate", "population")
@@ -634,20 +380,20 @@ def _refuse_update(place: Path, learned: Annotations, new: Annotations) -> None:
             f"{place}: its annotators have numbers for names, so that new labels of theirs would count as "
             "others'; fit the old and the new labels together"
         )
-    known = set(zip(*(names.tolist() for names in _named(learned)), strict=True))
-    again = [row in known for row in zip(*(names.tolist() for names in _named(new)), strict=True)]
-    if again and all(again):
+    again = _rows_in(learned, new)
+    if len(again) and again.all():
         raise DataError(f"{place}: has all {len(again):,} labels already; there is nothing to add")
 
 
-def _named(labels: Annotations) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Item, annotator and class of every label, as text."""
-    item, annotator, label = labels.columns
-    return (
-        labels.items.astype(str)[item],
-        labels.annotators.astype(str)[annotator],
-        labels.classes.astype(str)[label],
-    )
+def _rows_in(labels: Annotations, others: Annotations) -> NDArray[np.bool_]:
+    """(others' labels,): whether the labels have one of the same item, annotator and class."""
+    item = labels.item_vocabulary.codes(others.item_vocabulary)[others.item].astype(np.int64)
+    annotator = labels.annotator_vocabulary.codes(others.annotator_vocabulary)[others.annotator]
+    label = labels.class_vocabulary.codes(others.class_vocabulary)[others.label]
+    N, P = labels.n_annotators, labels.n_classes
+    known = (labels.item.astype(np.int64) * N + labels.annotator) * P + labels.label
+    met = (item >= 0) & (annotator >= 0) & (label >= 0)
+    return np.asarray(met & np.isin((item * N + annotator) * P + label, known))
 
 
 def _rows(table: Path) -> list[dict[str, str]] | None:

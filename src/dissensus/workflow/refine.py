@@ -1,0 +1,279 @@
+"""Choose a model for some labels, or take the one that is named, and fit it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from dissensus.data.annotations import Annotations
+from dissensus.data.rows import pairs_per_item
+from dissensus.errors import DataError, ParameterError, bad_parameter
+from dissensus.evaluation.gold import GoldAccuracy, gold_accuracy, judged_items
+from dissensus.execution.progress import Progress, ShowProgress, shown
+from dissensus.execution.resources import current, using
+from dissensus.models import MODELS, build_model, model_class, name_of, title_of
+from dissensus.models.base import Model
+from dissensus.models.confusion import gold_prior
+from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
+from dissensus.selection.compare import (
+    CANDIDATES,
+    FAST_CANDIDATES,
+    MANY_CLASSES,
+    RATING_CANDIDATES,
+    THOROUGH_CANDIDATES,
+    Choice,
+    HeldOut,
+    choose_model,
+    compare,
+)
+from dissensus.selection.truth import Candidate, TruthChoice, choose_truth
+
+if TYPE_CHECKING:
+    pass
+
+QUESTIONS = {"estimate": choice("population", "annotators", "truth")}
+TEST_SIZE = 0.2  # share of the (item, annotator) pairs that is hidden to judge models by
+COMPARED, FITTED = 0.9, 0.95  # shares of the work that are behind after the comparison and after the fit
+YARDSTICK_OF_NUMBERS = RATING_CANDIDATES[-1]
+REPRESENTING = "hpgm"  # the model that can estimate the population of some of the annotators
+YARDSTICK = "empirical"  # every model's held-out score stands beside the smoothed counts'
+WIDE_TABLES = 12  # tables of (items, classes) at once while a result and its page are made, as measured
+FREE_TEXT, MEANT_AS_CLASS = 200, 5  # different labels, and how often each should occur at least
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """A fitted model with the evidence for it."""
+
+    annotations: Annotations
+    model: Model
+    held_out: list[HeldOut]
+    reason: str  # why it is this model; empty where it was named
+    seed: int
+    seconds: dict[str, float] = field(default_factory=dict)
+    test_size: float = TEST_SIZE
+    estimate: str = "population"  # the question: the population's answer, known annotators', or the truth
+    candidates: list[Candidate] = field(default_factory=list)  # that the truth's model was chosen among
+    gold: GoldAccuracy | None = None  # how right it is, where gold trained it
+
+    @property
+    def chosen(self) -> bool:
+        """Was the model chosen by hidden labels?"""
+        return bool(self.reason)
+
+
+# ---- choosing and fitting -----------------------------------------------------------------------------
+
+
+def refine(
+    annotations: Annotations,
+    model: str = "auto",
+    settings: Mapping[str, Any] | None = None,
+    *,
+    estimate: str = "population",
+    represent: Mapping[str, Any] | None = None,
+    fast: bool = False,
+    thorough: bool = False,
+    seed: int = 0,
+    n_jobs: int = -1,
+    test_size: float = TEST_SIZE,
+    progress: ShowProgress = None,
+) -> Refinement:
+    """Fit the named model to all labels, or the one that best predicts hidden ones (``"auto"``).
+
+    ``estimate`` is the question: what the ``"population"`` would answer about an item, or known
+    ``"annotators"``; models are compared by the answer asked for. Or which class is right, ``"truth"``: then
+    gold labels train too, and ``"auto"`` is :func:`dissensus.choose_truth`. ``fast`` leaves sampled models
+    out: seconds instead of minutes, but no intervals. ``represent`` says whose population it is, by a column
+    of the annotator table: ``{"kind": "human"}``; ``"auto"`` then takes the model that can (hpgm), and
+    hidden labels are those of the annotators represented. ``test_size`` is the share of (item, annotator)
+    pairs hidden for the comparison; 0 leaves it out for a named model.
+
+    Parameters
+    ----------
+    annotations
+        The labels.
+    model
+        Name of a model, or ``"auto"``.
+    settings
+        Settings of a named model.
+    estimate
+        The question: ``"population"``, ``"annotators"`` or ``"truth"``.
+    represent
+        Whose population it is, by columns of the annotator table.
+    fast
+        Whether sampled models are left out.
+    thorough
+        Whether latent positions, often the best predictor and by far the slowest, are tried too.
+    seed
+        Seed of all that is random. The same seed gives the same bits.
+    n_jobs
+        Threads; −1 takes all cores. The result does not depend on it.
+    test_size
+        Share of the (item, annotator) pairs that is hidden for the comparison.
+    progress
+        True or False, a function that is told (what, share done), or None: a bar on a terminal.
+    """
+    if not 0 <= test_size < 1:
+        raise bad_parameter("refine", "test_size", "a float >= 0 and < 1", test_size)
+    check_rules("refine", QUESTIONS, estimate=estimate)
+    if model == "auto":
+        _refuse_unanswerable(annotations, estimate)
+    _refuse_wide(annotations)
+    if model == "auto" and settings:
+        raise ParameterError(f"{', '.join(settings)}: name the model= that should take this")
+    if represent:
+        if estimate != "population":
+            raise ParameterError("represent= says whose population is estimated; leave estimate= out")
+        model = REPRESENTING if model == "auto" else model
+        settings = {**(settings or {}), "represent": dict(represent)}
+    if estimate == "truth" and annotations.label_type == "numeric":
+        raise bad_parameter("refine", "estimate", "'population' or 'annotators' for numeric labels", estimate)
+    if estimate == "truth":
+        return _refine_truth(annotations, model, settings or {}, seed, n_jobs, progress)
+    seconds: dict[str, float] = {}
+    with shown(progress) as tell:
+        with timed("compare", seconds):
+            question = {"estimate": estimate, "candidates": _candidates(fast, thorough)}
+            choice = _decide(annotations, model, settings or {}, question, seed, n_jobs, test_size, tell)
+        with timed("fit", seconds), fit_told(choice.model, COMPARED if choice.table else 0.0, tell):
+            fitted = choice.model.fit(annotations)
+    hidden = test_size or TEST_SIZE
+    return Refinement(annotations, fitted, choice.table, choice.reason, seed, seconds, hidden, estimate)
+
+
+def _refine_truth(
+    annotations: Annotations,
+    name: str,
+    settings: Mapping[str, Any],
+    seed: int,
+    n_jobs: int,
+    progress: ShowProgress,
+) -> Refinement:
+    """One true class an item: the default or the named model, gold as evidence, cross-fitted accuracy."""
+    judged, seconds = len(judged_items(annotations)), dict[str, float]()
+    given = gold_prior(annotations) if judged else None
+    with timed("fit", seconds):
+        if name == "auto":
+            choice = choose_truth(annotations, seed, item_prior=given, n_jobs=n_jobs, progress=progress)
+        else:
+            model: Any = build_model(name, settings, seed=seed, n_jobs=n_jobs, estimate="truth")
+            _check_finds_truth(model)
+            choice = TruthChoice(model.fit(annotations, item_prior=given), [], "")
+    with timed("gold", seconds):
+        gold = gold_accuracy(choice.model, annotations, seed=seed) if judged else None
+    return Refinement(
+        annotations,
+        choice.model,
+        [],
+        choice.reason,
+        seed,
+        seconds,
+        estimate="truth",
+        candidates=choice.table,
+        gold=gold,
+    )
+
+
+def _check_finds_truth(model: Model) -> None:
+    if not model.finds_truth:
+        known = [name for name in MODELS if model_class(name).finds_truth]
+        raise ParameterError(
+            f"{name_of(model)} knows no true class, only what a population answers; "
+            f"for estimate='truth' take one of: {', '.join(known)}"
+        )
+
+
+def _refuse_unanswerable(annotations: Annotations, estimate: str) -> None:
+    """Labels of which nobody can ask how people disagree."""
+    several = annotations.label_type != "pairwise" and annotations.n_labels > 1
+    if several and not annotations.anonymous and annotations.n_annotators == 1:
+        raise DataError(
+            f"all labels are by one annotator ({annotations.annotators[0]!r}), and nobody can disagree here; "
+            "add labels by others, name another annotator=, or name the model= to fit all the same"
+        )
+    if several and estimate != "truth" and int(pairs_per_item(annotations).max()) < 2:
+        raise DataError(
+            "no item has labels by two annotators, and nobody can disagree here; add second labels, of some "
+            "items at least, or name the model= to fit all the same"
+        )
+    P, free = annotations.n_classes, annotations.label_type == "nominal"
+    if free and P >= FREE_TEXT and annotations.n_labels < P * MEANT_AS_CLASS:
+        raise DataError(
+            f"{P:,} different labels among {annotations.n_labels:,} look like free text, not classes; group "
+            "them first, name another label=, or name the model= to fit all the same"
+        )
+
+
+def _candidates(fast: bool, thorough: bool) -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """The candidates for ``"auto"``; those that suit other labels than classes are chosen later."""
+    if fast and thorough:
+        raise ParameterError("fast= and thorough= exclude each other; leave one out")
+    if fast:
+        return FAST_CANDIDATES
+    return THOROUGH_CANDIDATES if thorough else CANDIDATES
+
+
+def _refuse_wide(annotations: Annotations) -> None:
+    """So many classes that the tables of a result alone take more memory than is allowed."""
+    M, P = annotations.n_items, annotations.n_classes
+    allowed, least = current().memory, PROCESS_BYTES + WIDE_TABLES * 8 * M * P
+    if P > MANY_CLASSES and annotations.label_type != "numeric" and allowed is not None and least > allowed:
+        raise DataError(
+            f"{M:,} items with {P:,} classes need {size_words(least)} of memory, and {size_words(allowed)} "
+            "are allowed; allow as much with memory=, or group the classes first"
+        )
+
+
+def _decide(
+    annotations: Annotations,
+    name: str,
+    settings: Mapping[str, Any],
+    question: Mapping[str, Any],
+    seed: int,
+    n_jobs: int,
+    test_size: float,
+    tell: Progress,
+) -> Choice:
+    """The model to fit to all labels, and how it and others predicted hidden ones."""
+
+    def comparing(what: str, share: float) -> None:
+        tell(what, COMPARED * share)
+
+    shared: dict[str, Any] = {"test_size": test_size or TEST_SIZE, "n_jobs": n_jobs, "progress": comparing}
+    if name == "auto":
+        return choose_model(annotations, seed, **question, **shared)
+    wanted = build_model(name, settings, seed=seed, n_jobs=n_jobs)
+    if not test_size:
+        return Choice(wanted, [], "")
+    yardstick = YARDSTICK_OF_NUMBERS if annotations.label_type == "numeric" else (YARDSTICK, {})
+    rivals = [wanted] if name == YARDSTICK else [wanted, build_model(*yardstick)]
+    # One after the other: the counts take no time, and the model has all threads.
+    whose = {"represent": settings.get("represent"), "n_jobs": 1}
+    return Choice(wanted, compare(annotations, rivals, seed, **shared | whose), "")
+
+
+@contextmanager
+def fit_told(model: Model, behind: float, tell: Progress) -> Iterator[None]:
+    """Tell of a fit inside the block: its iterations are what is left of the work."""
+    used, what = current(), f"fitting {title_of(model)} to all labels"
+    tell(what, behind)
+    with shown(used.progress) as tell_iteration:
+
+        def both(words: str, share: float) -> None:
+            tell(what, behind + (FITTED - behind) * share)
+            tell_iteration(words, share)
+
+        with using(replace(used, progress=both)):
+            yield
+
+
+@contextmanager
+def timed(what: str, seconds: dict[str, float]) -> Iterator[None]:
+    """Keep how long the block takes, by name."""
+    started = time.perf_counter()
+    yield
+    seconds[what] = round(time.perf_counter() - started, 3)
