@@ -40,7 +40,8 @@ def run_page(
             continue
         if language == "text":
             said, shown = lines_of(content), lines_of(printed.getvalue())
-            assert len(said) == len(shown) and all(map(alike, said, shown)), (page.name, said, shown)
+            assert len(said) == len(shown), f"{page.name} prints {shown}"
+            assert all(map(alike, said, shown)), f"{page.name} prints {shown}"
             continue
         ran += 1
         printed = io.StringIO()
