@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from importlib.metadata import metadata
+from pathlib import Path
 from typing import Any
 
 import crowdkit.aggregation as crowdkit
@@ -12,7 +16,7 @@ import pytest
 from crowdkit.metrics.data import alpha_krippendorff
 
 import dissensus as ds
-from dissensus.errors import DataError
+from dissensus.errors import DataError, ParameterError
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -101,3 +105,81 @@ def test_results_stay_keyed_by_the_users_own_columns_after_saving(tmp_path: Any)
         assert ours.index.names == theirs.index.names
         np.testing.assert_array_equal(ours, theirs)
     assert list(ds.EmpiricalDistribution().fit(pl.from_pandas(frame)).probas_.columns) == ["task", "0", "1"]
+
+
+# ---- crowd-kit's own examples, with the imports changed ----------------------------------------------------
+
+OUR_NAMES = {
+    "OneCoinDawidSkene": "OneCoin",
+    "NoisyBradleyTerry": "BradleyTerry",
+    "GoldMajorityVote": "Wawa",
+    "BinaryRelevance": "LabelSets",
+}
+# the example, and what is said where it does not run
+DIFFERS = {
+    "DawidSkene 3": "has no setting 'initial_error_strategy'",
+    "MajorityVote 2": "weights of annotators cannot be given",
+    "NoisyBradleyTerry 1": "the labels are of type list",
+    "BinaryRelevance 1": "Got DawidSkene",
+}
+OTHER_ANSWERS = {
+    *("RASA", "HRRASA", "ROVER", "TextRASA", "TextHRRASA"),
+    *("SegmentationEM", "SegmentationRASA", "SegmentationMajorityVote"),
+}
+
+
+def their_examples() -> dict[str, str]:
+    """By name and number, the code of crowd-kit's README and of its classes' documentation."""
+    readme = metadata("crowd-kit").get_payload()
+    found = {"README 1": "\n".join(re.findall(r"^````python\n(.*?)^````", str(readme), re.M | re.S))}
+    for name in crowdkit.__all__:
+        text = getattr(crowdkit, name).__doc__ or ""
+        parts = [one for one in re.split(r"Examples:|Weighted Majority Vote:", text) if ">>> " in one]
+        for number, part in enumerate(parts, 1):
+            lines = [line.strip()[4:] for line in part.splitlines() if re.match(r"\s*(>>>|\.\.\.) ", line)]
+            found[f"{name} {number}"] = "\n".join(lines)
+    return found
+
+
+def with_our_imports(code: str) -> str:
+    """Only the imports are changed, and the data set that would be downloaded."""
+
+    def ours(found: re.Match[str]) -> str:
+        names = [f"{OUR_NAMES.get(name, name)} as {name}" for name in found[1].split(", ")]
+        return "from dissensus import " + ", ".join(names)
+
+    code = re.sub(r"^from crowdkit\.aggregation import (.+)$", ours, code, flags=re.M)
+    return code.replace("from crowdkit.datasets", "from dissensus.datasets").replace("relevance-2", "birds")
+
+
+def test_the_examples_of_crowd_kit_run_with_their_imports_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ds.datasets.load_dataset("birds")[0].to_csv("results.csv", index=False)
+    said, ran = {}, []
+    for name, code in their_examples().items():
+        if name.split()[0] in OTHER_ANSWERS:
+            continue
+        names: dict[str, Any] = {}
+        try:
+            exec(with_our_imports(code), names)
+        except ds.DissensusError as error:
+            said[name] = str(error)
+        else:
+            ran.append(name)
+            answer = names.get("result", names.get("aggregated_labels"))
+            assert answer is None or answer.index.name == "task"
+    assert said.keys() == DIFFERS.keys()
+    assert all(words in said[name] for name, words in DIFFERS.items())
+    assert len(ran) == 13
+
+
+def test_n_iter_and_random_state_are_other_names_of_our_settings() -> None:
+    assert ds.DawidSkene(n_iter=7).get_params() == ds.DawidSkene(7).get_params()  # type: ignore[call-arg]
+    assert ds.KOS(random_state=3).seed == 3  # type: ignore[call-arg]
+    assert next(iter(inspect.signature(ds.DawidSkene).parameters)) == "max_iter"
+    with pytest.raises(ParameterError, match="was given 'max_iter' twice"):
+        ds.DawidSkene(n_iter=7, max_iter=7)  # type: ignore[call-arg]
+    with pytest.raises(ParameterError, match="Wawa has no setting 'n_iter'"):
+        ds.Wawa(n_iter=7)  # type: ignore[call-arg]

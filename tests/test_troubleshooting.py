@@ -79,7 +79,10 @@ SAYS: dict[str, Callable[[], Any]] = {
     "was not there when the model was fitted": score_a_new_class,
     "must be a float >= 0. Got -1 instead.": lambda: ds.DawidSkene(tol=-1).fit(VOTES),
     "is needed for this and is not installed; install it with:": lambda: require("no_such_package", "text"),
-    "has no setting 'n_iter'; did you mean 'max_iter'?": lambda: ds.DawidSkene(n_iter=10),  # type: ignore[call-arg]
+    "has no setting 'n_clusters'; did you mean 'n_item_clusters'?": lambda: ds.FMM(n_clusters=3),  # type: ignore[call-arg]
+    "true_labels maps items to their right class, and none of its keys": lambda: ds.DawidSkene().fit_predict(
+        VOTES, {"Ana": 0.5}
+    ),
     "exists and was not written by dissensus": fit_into_a_full_folder,
     "a safetensors file, but not one of dissensus": load_another_file,
     "not a whole safetensors file": load_a_cut_file,

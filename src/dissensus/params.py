@@ -9,6 +9,7 @@ and grid searches behave). Below it, what settings of a machine mean: sizes of m
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import inspect
 import json
@@ -89,23 +90,52 @@ def check_rules(owner: object, rules: Mapping[str, Rule], /, **given: Any) -> No
             raise bad_parameter(owner, name, rules[name].words, value)
 
 
+# Names of the same settings in crowd-kit and scikit-learn; scripts written for them run unchanged.
+OTHER_NAMES = {"n_iter": "max_iter", "random_state": "seed"}
+
+
+def _by_own_names(init: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def initialised(self: Params, *args: Any, **given: Any) -> None:
+        init(self, *args, **self._own_names(given))
+
+    return initialised
+
+
 class Params:
     """Base of everything that has settings, and that is fitted."""
 
     _rules: ClassVar[Mapping[str, Rule]] = {}
     _fitted_by: ClassVar[str] = ""  # an attribute that is there once it is fitted
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        if "__init__" in vars(cls):
+            cls.__init__ = _by_own_names(cls.__init__)  # type: ignore[method-assign]
+
     def __new__(cls, *args: Any, **given: Any) -> Self:
         """Refuse a setting that there is not, and name the near one that there is."""
         del args
         known = cls._param_names()
-        for name in given:
+        for name in cls._own_names(given):
             if name not in known:
                 has = ", ".join(known) or "none"
                 raise UnknownSettingError(
                     f"{cls.__name__} has no setting {name!r}; {did_you_mean(name, known)}it has {has}"
                 )
         return super().__new__(cls)
+
+    @classmethod
+    def _own_names(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings given, each under the name that this class has for it."""
+        known, own = cls._param_names(), {}
+        for name, value in given.items():
+            other = OTHER_NAMES.get(name)
+            mine = other if other in known and name not in known else name
+            if mine in own:
+                raise UnknownSettingError(f"{cls.__name__} was given {mine!r} twice: {name!r} means the same")
+            own[mine] = value
+        return own
 
     @classmethod
     def _param_names(cls) -> list[str]:

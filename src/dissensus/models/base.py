@@ -225,6 +225,11 @@ class Model(Savable):
 
         pairs = dict(true_labels.items())
         known = as_annotations(annotations, self._reads_as)
+        if pairs and not set(pairs) & set(known.items.tolist()):
+            raise DataError(
+                "true_labels maps items to their right class, and none of its keys is an item (the first is "
+                f"{next(iter(pairs))!r}); weights of annotators cannot be given, Wawa learns them"
+            )
         known = known.with_tables(gold={"item": list(pairs), "label": list(pairs.values())})
         return self.fit(known, item_prior=gold_prior(known))  # type: ignore[call-arg]
 

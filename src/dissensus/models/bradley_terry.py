@@ -198,12 +198,12 @@ class BradleyTerry(Model):
 
     Parameters
     ----------
+    max_iter
+        The most iterations.
     position
         Whether annotators may lean to the left or right; give False where sides mean nothing.
     pair_effects
         Whether a pair may be unlike what its two scores say.
-    max_iter
-        The most iterations.
     tol
         The fit stops when the objective per label changes by at most this much (nats).
     seed
@@ -211,9 +211,9 @@ class BradleyTerry(Model):
     """
 
     _rules = {
+        "max_iter": integer(1),
         "position": choice(True, False),
         "pair_effects": choice(True, False),
-        "max_iter": integer(1),
         "tol": real(0.0),
         "seed": SEED,
     }
@@ -238,16 +238,16 @@ class BradleyTerry(Model):
 
     def __init__(
         self,
+        max_iter: int = 100,
         *,
         position: bool = True,
         pair_effects: bool = True,
-        max_iter: int = 100,
         tol: float = 1e-5,
         seed: int = 0,
     ) -> None:
+        self.max_iter = max_iter
         self.position = position
         self.pair_effects = pair_effects
-        self.max_iter = max_iter
         self.tol = tol
         self.seed = seed
 

@@ -49,6 +49,8 @@ class DawidSkene(ConfusionModel):
 
     Parameters
     ----------
+    max_iter
+        The most iterations.
     smoothing
         How many labels the crowd's matrix is worth in each row of an annotator's; 0 is maximum
         likelihood, as published in 1979.
@@ -58,8 +60,6 @@ class DawidSkene(ConfusionModel):
     weight_by
         How annotators count in the population: by the number of their ``"labels"``, or all alike
         (``"annotators"``).
-    max_iter
-        The most iterations.
     tol
         The fit stops when the objective per label changes by at most this much (nats).
     n_jobs
@@ -67,28 +67,28 @@ class DawidSkene(ConfusionModel):
     """
 
     _rules = {
+        "max_iter": integer(1),
         "smoothing": real(0.0),
         "estimate": QUESTION,
         "weight_by": choice("labels", "annotators"),
-        "max_iter": integer(1),
         "tol": real(0.0),
         "n_jobs": integer(-1),
     }
 
     def __init__(
         self,
+        max_iter: int = 200,
         *,
         smoothing: float = 4.0,
         estimate: str = "truth",
         weight_by: str = "labels",
-        max_iter: int = 200,
         tol: float = 1e-6,
         n_jobs: int = -1,
     ) -> None:
+        self.max_iter = max_iter
         self.smoothing = smoothing
         self.estimate = estimate
         self.weight_by = weight_by
-        self.max_iter = max_iter
         self.tol = tol
         self.n_jobs = n_jobs
 

@@ -110,14 +110,14 @@ class GLAD(ConfusionModel):
 
     Parameters
     ----------
+    max_iter
+        The most iterations.
     estimate
         What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
         one, or ``"population"``, the share of a population that would answer each class.
     weight_by
         How annotators count in the population: by the number of their ``"labels"``, or all alike
         (``"annotators"``).
-    max_iter
-        The most iterations.
     tol
         The fit stops when the objective per label changes by at most this much (nats).
     n_jobs
@@ -125,9 +125,9 @@ class GLAD(ConfusionModel):
     """
 
     _rules = {
+        "max_iter": integer(1),
         "estimate": QUESTION,
         "weight_by": choice("labels", "annotators"),
-        "max_iter": integer(1),
         "tol": real(0.0),
         "n_jobs": integer(-1),
     }
@@ -138,16 +138,16 @@ class GLAD(ConfusionModel):
 
     def __init__(
         self,
+        max_iter: int = 100,
         *,
         estimate: str = "truth",
         weight_by: str = "labels",
-        max_iter: int = 100,
         tol: float = 1e-5,
         n_jobs: int = -1,
     ) -> None:
+        self.max_iter = max_iter
         self.estimate = estimate
         self.weight_by = weight_by
-        self.max_iter = max_iter
         self.tol = tol
         self.n_jobs = n_jobs
 

@@ -70,8 +70,8 @@ class KOS(VoteModel):
 
     def __init__(
         self,
-        *,
         max_iter: int = 100,
+        *,
         estimate: str = "truth",
         weight_by: str = "labels",
         seed: int = 0,

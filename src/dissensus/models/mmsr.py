@@ -97,8 +97,8 @@ class MMSR(VoteModel):
 
     def __init__(
         self,
-        *,
         max_iter: int = 1000,
+        *,
         tol: float = 1e-10,
         estimate: str = "truth",
         weight_by: str = "labels",

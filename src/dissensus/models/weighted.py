@@ -140,7 +140,7 @@ class ZeroBasedSkill(VoteModel):
     _rules = {**VoteModel._rules, "max_iter": integer(1)}
 
     def __init__(
-        self, *, max_iter: int = 100, estimate: str = "truth", weight_by: str = "labels", n_jobs: int = -1
+        self, max_iter: int = 100, *, estimate: str = "truth", weight_by: str = "labels", n_jobs: int = -1
     ) -> None:
         self.max_iter = max_iter
         self.estimate = estimate
