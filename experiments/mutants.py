@@ -1,30 +1,35 @@
 """Do the tests notice a fault? Each mutant is one line of the source changed, and some tests must fail on it.
 
-    python -m experiments.mutants [NAME …] [-o docs/results/mutants.md]
+    python -m experiments.mutants [NAME …] [-o docs/results/mutants.md] [--finished FILE]
 
 The source tree is copied, the line is changed in the copy, and the test files that are about that line run
-against it. A mutant is killed where one of them fails; it survives where all pass. The unchanged copy is run
-first: its tests must pass. Faults are of the kind that a slip of the hand makes: a sign, an index, a term
-left out, two names exchanged. The first nine are those that an audit of the paper's equations had seeded and
-no test noticed then.
+against it. A mutant is killed where one of them fails, or where they do not come to an end in ``PATIENCE``
+seconds; it survives where all pass. The unchanged copy is run first: its tests must pass. Faults are of the
+kind that a slip of the hand makes: a sign, an index, a term left out, two names exchanged. The first nine are
+those that an audit of the paper's equations had seeded and no test noticed then. ``--finished`` keeps every
+trial as it ends, and a later run goes on there; a trial counts as long as neither its source file nor its
+tests have changed.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from dissensus.io.atomic import atomic_path
+from experiments.common import Finished, Values, write_files
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "dissensus"
+PATIENCE = 300  # seconds; a fault may turn a loop endless, and that is noticed too
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class Mutant:
     old: str
     new: str
     tests: str  # "file.py file.py", or "file.py -k words"
+    survived_before: bool = False  # when it was first tried
+    why: str = ""  # it may survive
 
 
 NETWORK, LDLNM = "models/ldlnm/network.py", "models/ldlnm"
@@ -419,33 +426,55 @@ OURS = [
     ),
 ]
 
-MUTANTS = [*AUDITED, *OURS]
+MUTANTS = [*(replace(mutant, survived_before=True) for mutant in AUDITED), *OURS]
 
 
 # ---- running -------------------------------------------------------------------------------------------
 
 
-def passes(tree: Path, tests: str) -> bool:
-    """Whether these tests pass on a source tree."""
+def outcome(tree: Path, tests: str) -> Values:
+    """What these tests say of a source tree: "pass", "fail" or "endless"."""
     files, _, words = tests.partition(" -k ")
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not verify"]
     command += [f"tests/{file}" for file in files.split()] + (["-k", words] if words else [])
     environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+    except subprocess.TimeoutExpired:
+        return {"outcome": "endless"}
     if done.returncode not in (0, 1):
         raise SystemExit(f"pytest could not run {tests}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return done.returncode == 0
+    return {"outcome": "fail" if done.returncode else "pass"}
 
 
-def survives(mutant: Mutant, tree: Path) -> bool:
+def trial(mutant: Mutant, tree: Path) -> Values:
     """Change the line in the tree, run the tests, change it back."""
     path = tree / "dissensus" / mutant.file
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
     try:
-        return passes(tree, mutant.tests)
+        return outcome(tree, mutant.tests)
     finally:
         path.write_text(text, encoding="utf-8")
+
+
+def files_of(tests: str) -> list[Path]:
+    """The test files named."""
+    return [ROOT / "tests" / file for file in tests.partition(" -k ")[0].split()]
+
+
+def key(what: object, tests: str, source: Sequence[Path]) -> str:
+    """A trial's name in the file of finished ones: what is tried, on which source, by which tests."""
+    texts = [path.read_text(encoding="utf-8") for path in (*source, *files_of(tests))]
+    return hashlib.sha256(repr([what, tests, texts]).encode()).hexdigest()[:16]
 
 
 def check_places(mutants: Sequence[Mutant]) -> None:
@@ -456,23 +485,41 @@ def check_places(mutants: Sequence[Mutant]) -> None:
             raise SystemExit(f"{mutant.name}: its line stands {found} times in {mutant.file}")
 
 
-def page(rows: Sequence[tuple[Mutant, bool]]) -> str:
+def check_unchanged(mutants: Sequence[Mutant], tree: Path, finished: Finished) -> None:
+    """Tests that fail on the source as it is say nothing about a fault."""
+    source = sorted(SOURCE.rglob("*.py"))
+    for tests in dict.fromkeys(mutant.tests for mutant in mutants):
+        found = finished.measured(key("unchanged", tests, source), partial(outcome, tree, tests))
+        if found["outcome"] != "pass":
+            raise SystemExit(f"{tests}: {found['outcome']} on the unchanged source")
+
+
+# ---- the page ------------------------------------------------------------------------------------------
+
+WORDS = {"pass": "**survives**", "fail": "killed", "endless": "killed (it never ended)"}
+
+
+def page(rows: Sequence[tuple[Mutant, str]]) -> str:
     """The table, and how many survive."""
-    alive = sum(survived for _, survived in rows)
+    before = sum(mutant.survived_before for mutant, _ in rows)
+    alive = [mutant for mutant, found in rows if found == "pass"]
     lines = [
-        f"| {mutant.name} | `{mutant.file}` | `{mutant.tests}` | {'**survives**' if survived else 'killed'} |"
-        for mutant, survived in rows
+        f"| {mutant.name} | `{mutant.file}` | `{mutant.tests}` "
+        f"| {'survived' if mutant.survived_before else 'killed'} | {WORDS[found]} |"
+        for mutant, found in rows
     ]
+    explained = [f"- **{mutant.name}**: {mutant.why or 'NOT EXPLAINED'}" for mutant in alive]
     return "\n".join(
         [
             "# Seeded faults",
             "",
             "Written by `python -m experiments.mutants`: each line is one change of the source, and the",
-            f"tests that are about it. Of {len(rows)} faults {alive} survive.",
-            f"The first {len(AUDITED)} had survived an audit, before their tests were written.",
+            f"tests that are about it. Of {len(rows)} faults {before} survived when they were first tried,",
+            f"and {len(alive)} survive now. The first {len(AUDITED)} are an audit's, of which no test knew.",
             "",
-            "| fault | file | tests | |",
-            "|---|---|---|---|",
+            *([*explained, ""] if alive else []),
+            "| fault | file | tests | at first | now |",
+            "|---|---|---|---|---|",
             *lines,
             "",
         ]
@@ -486,23 +533,23 @@ def main() -> None:
     )
     parser.add_argument("names", nargs="*", help="words that a mutant's name holds; without any, all")
     parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--finished", type=Path, help="file of finished trials, to go on where a run was")
     given = parser.parse_args()
     chosen = [m for m in MUTANTS if not given.names or any(word in m.name for word in given.names)]
     check_places(chosen)
-    rows = []
+    rows, finished = [], Finished(given.finished)
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
         shutil.copytree(SOURCE, tree / "dissensus", ignore=shutil.ignore_patterns("__pycache__"))
-        for tests in dict.fromkeys(mutant.tests for mutant in chosen):
-            if not passes(tree, tests):
-                raise SystemExit(f"{tests} fails on the unchanged source")
+        check_unchanged(chosen, tree, finished)
         for mutant in chosen:
-            rows.append((mutant, survives(mutant, tree)))
-            print(f"{'SURVIVES' if rows[-1][1] else 'killed':9} {mutant.name}", flush=True)
+            place = key((mutant.old, mutant.new), mutant.tests, [SOURCE / mutant.file])
+            found = finished.measured(place, partial(trial, mutant, tree))["outcome"]
+            rows.append((mutant, found))
+            print(f"{WORDS[found]:12} {mutant.name}", flush=True)
     if given.output:
-        with atomic_path(given.output) as path:
-            path.write_text(page(rows), encoding="utf-8")
-    print(f"{sum(survived for _, survived in rows)} of {len(rows)} survive")
+        write_files(given.output, page(rows))
+    print(f"{sum(found == 'pass' for _, found in rows)} of {len(rows)} survive")
 
 
 if __name__ == "__main__":
