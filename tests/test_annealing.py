@@ -297,6 +297,53 @@ def test_the_best_state_of_the_trace_is_returned() -> None:
     np.testing.assert_allclose(joint(annotations_of(4), state), value, rtol=1e-12)
 
 
+def test_without_ascent_the_best_state_met_is_returned() -> None:
+    annotations = annotations_of(4)
+    found, climbed = (
+        anneal(
+            annotations,
+            state_of(4, annotations),
+            PRIORS,
+            np.random.default_rng(0),
+            max_iter=60,
+            tol=0.0,
+            ascent=ascent,
+        )
+        for ascent in (False, True)
+    )
+    assert len(found.trace) == 60 < len(climbed.trace)
+    np.testing.assert_array_equal(found.trace, climbed.trace[:60])
+    assert found.best[0][0] == found.trace.max() < climbed.best[0][0]
+
+
+def test_annealing_as_printed_is_asked_for_by_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[HardState] = []
+    settings: dict[str, object] = {}
+    real = annealing.anneal
+
+    def recorded(given: ds.Annotations, start: HardState, *rest: object, **own: object) -> object:
+        starts.append(start)
+        settings.update(own)
+        return real(given, start, *rest, **own)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(annealing, "anneal", recorded)
+    rows = np.random.default_rng(0).integers([40, 12, 2], size=(300, 3))
+    printed = ds.PGM(
+        3, 2, inference="annealing", start="random", temperature=1.0, cooling=1.0, ascent=False, max_iter=2
+    )
+    for label in (rows[:, 2], 1 - rows[:, 2], rows[:, 0] % 2):
+        known = ds.Annotations.from_arrays(rows[:, 0], rows[:, 1], label)
+        printed.fit(known)
+        ds.PGM(3, 2, inference="annealing", max_iter=2).fit(known)
+    ours, theirs = starts[1::2], starts[::2]
+    # a start at random does not look at the labels; one at items' labels does
+    assert all((one.w == theirs[0].w).all() for one in theirs)
+    assert not (ours[0].w == ours[2].w).all()
+    assert set(theirs[0].w.tolist()) == {0, 1, 2}
+    assert (settings["temperature"], settings["cooling"], settings["ascent"]) == (10.0, 0.5, True)  # of ours
+    assert len(printed.trace_) == 2  # sweeps alone
+
+
 def test_the_best_few_are_returned_best_first_and_no_two_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     met: list[HardState] = []
     real = annealing.sweep

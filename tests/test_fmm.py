@@ -16,6 +16,7 @@ from sklearn.metrics import adjusted_rand_score
 import dissensus as ds
 from dissensus.data import blocks
 from dissensus.data.simulation import Simulation
+from dissensus.models import fmm
 from dissensus.models.fmm import e_step, initial_theta, log_prior, m_step, responsibilities
 from sizes import usually
 
@@ -193,6 +194,19 @@ def test_the_best_of_the_restarts_is_kept() -> None:
 def test_each_seed_starts_elsewhere() -> None:
     starts = [ds.FMM(6, seed=seed, max_iter=1).fit(CROWD).trace_[0] for seed in range(5)]
     assert len(set(starts)) == 5
+
+
+def test_a_random_start_puts_items_into_clusters_whatever_their_labels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts = np.array([[4, 0], [0, 4], [3, 1], [1, 3]])
+    known = ds.Annotations.from_counts(counts)
+    w = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.0, 1.0]])
+    monkeypatch.setattr(fmm, "random_clusters", lambda n, K, rng: w)
+    start = ds.FMM(2, start="random")._first_mixture(known, 2.0, 2.0, np.random.default_rng(0))
+    # Θ_k ∝ 1 + Σ_m w_mk c_m: 1 + 3.6 + 0.9 and 1 + 3.2 + 0.3; 1 + 0.4 + 2.1 + 1 and 1 + 0.8 + 0.7 + 3
+    np.testing.assert_allclose(start.theta, [[5.5 / 10, 4.5 / 10], [4.5 / 10, 5.5 / 10]])
+    np.testing.assert_allclose(start.psi, [3 / 6, 3 / 6])  # 1 + 2 members each
 
 
 def test_the_start_is_a_distribution_even_with_more_clusters_than_items() -> None:

@@ -475,6 +475,18 @@ def test_targets_are_the_label_its_items_and_its_annotators_shares():
     np.testing.assert_allclose(found.targets, expected, rtol=1e-6)
 
 
+def test_features_are_rescaled_unless_told_otherwise():
+    known, rows = crowd(), np.random.default_rng(0).normal(size=(crowd().n_items, 3)).astype(np.float32)
+
+    def answers(x: np.ndarray, **settings: Any) -> np.ndarray:
+        return ds.LDLNM(**{**SMALL, "epochs": 2, **settings}).fit(known, x).label_distributions(x)
+
+    np.testing.assert_allclose(answers(4 * rows), answers(rows), atol=1e-5)  # their unit does not matter
+    assert np.abs(answers(4 * rows, rescale=False) - answers(rows, rescale=False)).max() > 1e-3
+    length = np.sqrt(np.square(rows, dtype=np.float64).sum(axis=1).mean())
+    np.testing.assert_allclose(answers(rows / length, rescale=False), answers(rows), atol=1e-5)
+
+
 def test_inference_starts_where_it_is_told(fitted):
     """Without a step taken, the embeddings are the starts: 0, or draws from N(0, σ_a)."""
     model, _ = fitted

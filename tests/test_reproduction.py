@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from dissensus.paper.cells import Cell, FinishedCells
 from dissensus.paper.datasets import find_sets, load
 from dissensus.paper.findings import blend_weight
 from dissensus.paper.plan import PARTS, Plan, Scale
-from dissensus.paper.run import Reproduction, reproduce, request
+from dissensus.paper.run import Reproduction, paper_encoder, reproduce, request
 
 TOPICS = (("rain", "cold", "wet"), ("sun", "warm", "dry"), ("job", "desk", "late"))
 WORDS = sorted({word for topic in TOPICS for word in topic} | {"the", "day", "is"})
@@ -67,15 +68,33 @@ def write_table(path: Path, head: list[str], rows: Any) -> None:
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_encoder(tmp_path_factory.mktemp("encoder"), seed=0)
+
+
+@pytest.fixture(scope="module")
+def other_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_encoder(tmp_path_factory.mktemp("other"), seed=1)
+
+
+@pytest.fixture(scope="module")
+def glove(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Word vectors of the crowds' words."""
+    file = tmp_path_factory.mktemp("words") / "glove.txt"
+    rng = np.random.default_rng(0)
+    lines = [" ".join([word, *map(str, rng.normal(size=4).round(3))]) for word in WORDS]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+def write_encoder(folder: Path, seed: int) -> Path:
     """A sentence encoder of one small layer with random weights."""
     torch = pytest.importorskip("torch")
     st = pytest.importorskip("sentence_transformers")
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
-    folder = tmp_path_factory.mktemp("encoder")
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
     tokenizer = BertTokenizerFast(vocab=str(folder / "vocab.txt"))
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
     config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **size)
     BertModel(config).save_pretrained(folder)
@@ -94,7 +113,7 @@ def crowds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tiny(encoder: Path) -> Scale:
+def tiny(encoder: Path, other_encoder: Path, glove: Path) -> Scale:
     return Scale(
         name="tiny",
         repeats=2,
@@ -116,6 +135,10 @@ def tiny(encoder: Path) -> Scale:
         encoder={"epochs": 1},
         ldlnm={"epochs": 3},
         n_boot=50,
+        as_printed=True,
+        printed_embedding=str(other_encoder),
+        glove=str(glove),
+        evaluations=3,
     )
 
 
@@ -223,6 +246,58 @@ class TestWholeRun:
             else:
                 continue
             np.testing.assert_allclose(float(row["ours"]), value, rtol=1e-5)
+
+    def test_as_printed_is_the_mean_of_the_files_it_names(self, output: tuple[Path, Reproduction]) -> None:
+        rows = [row for row in rows_of(output[0]) if row["table"] == "as_printed"]
+        for row in rows:
+            numbers = [cell["numbers"] for cell in cells_of(output[0], row)]
+            if row["measure"] == "kl":
+                values = [run["test"]["kl"] for one in numbers for run in one["runs"]]
+            else:
+                values = numbers[0]["kl"]
+            assert len(values) == int(row["runs"])
+            np.testing.assert_allclose(float(row["ours"]), np.mean(values), rtol=1e-5)
+        own = ["fmm, everything", "bp, everything", "annealing, start", "annealing, cooling"]
+        found = {row["column"] for row in rows}
+        assert {*own, "pd, everything", "bp, sizes", "bp, glove", "ldlnm, epoch", "ldlnm, encoder"} <= found
+        page = (output[0] / "README.md").read_text(encoding="utf-8").partition("## As printed\n")[2]
+        for row in rows:
+            assert f"**{float(row['ours']):.3f}**" in page
+        assert "| *printed* | 0.408 ± 0.004 |" in page  # LDL-NM on jq1
+        assert "| *printed* | 0.523 |" in page  # the KL of PGM's clusters there
+
+    def test_everything_as_printed_is_in_one_cell(
+        self, output: tuple[Path, Reproduction], glove: Path
+    ) -> None:
+        def settings(name: str) -> Any:
+            path = output[0] / f"cells/jq1/{name}-0.json"
+            return json.loads(path.read_text(encoding="utf-8"))["cell"]["settings"]
+
+        bp = settings("bp-printed-everything")
+        assert bp["sizes"] == {
+            "n_item_clusters": 10,
+            "n_annotator_clusters": 12,
+            "start": "random",
+            "bp_rounds": 10,
+        }
+        assert bp["learner"]["glove"] == hashlib.sha256(glove.read_bytes()).hexdigest()
+        assert str(glove) not in (output[0] / "cells.jsonl").read_text(encoding="utf-8")
+        annealed = settings("annealing-printed-everything")["sizes"]
+        assert (annealed["temperature"], annealed["cooling"], annealed["ascent"]) == (1.0, 1.0, False)
+        assert (annealed["n_item_clusters"], annealed["start"]) == (4, "random")
+        network = settings("ldlnm-printed-everything")
+        ours, alone = settings("ldlnm"), settings("ldlnm-printed-epoch")
+        assert network["evaluations"] == 3
+        assert network["network"] == {**ours["network"], "dev_size": 0.0, "rescale": False}
+        assert network["features"] != ours["features"] == alone["features"]
+
+    def test_the_last_epoch_is_kept_as_printed(self, output: tuple[Path, Reproduction]) -> None:
+        def epoch(name: str) -> int:
+            cell = json.loads((output[0] / f"cells/jq1/{name}-0.json").read_text(encoding="utf-8"))
+            return int(cell["numbers"]["epoch"])
+
+        assert epoch("ldlnm-printed-epoch") == epoch("ldlnm-printed-everything") == -1  # none was chosen
+        assert epoch("ldlnm") >= 0
 
     def test_a_cell_says_what_made_it(self, output: tuple[Path, Reproduction]) -> None:
         content = json.loads((output[0] / "cells/jq1/fmm-1.json").read_text(encoding="utf-8"))
@@ -333,6 +408,46 @@ def test_bad_input_is_one_line_and_writes_nothing(crowds: Path, tmp_path: Path) 
     line = failure("reproduce", "--data", str(crowds), "--sets", "jq11", "-o", str(place))
     assert line.endswith("has no dataset 'jq11'; did you mean 'jq1'?")
     assert not place.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--glove", "here.txt"], "--glove has an effect with --as-printed alone; add it"),
+        (["--as-printed", "--glove", "nowhere.txt"], "nowhere.txt: there is no such file of word vectors"),
+    ],
+)
+def test_word_vectors_that_cannot_serve(crowds: Path, tmp_path: Path, options: list[str], words: str) -> None:
+    place = tmp_path / "out"
+    assert words in failure("reproduce", "--data", str(crowds), "--sets", "tones", *options, "-o", str(place))
+    assert not place.exists()
+
+
+def test_the_papers_encoder_is_left_out_where_it_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dissensus.features import embedding
+
+    asked = []
+
+    def unreachable(name: str) -> None:
+        asked.append(name)
+        raise DissensusError("the hub does not answer")
+
+    monkeypatch.setattr(embedding, "load_encoder", unreachable)
+    assert paper_encoder() is None
+    assert asked == ["paraphrase-MiniLM-L6-v2"]
+    monkeypatch.setattr(embedding, "load_encoder", lambda name: None)
+    assert paper_encoder() == "paraphrase-MiniLM-L6-v2"
+
+
+@pytest.mark.slow
+def test_as_printed_from_the_command_line(crowds: Path, tmp_path: Path) -> None:
+    words = ["reproduce", "--data", str(crowds), "--sets", "jq1", "--only", "table2", "--quick"]
+    run(*words, "--as-printed", "-o", str(tmp_path))
+    page = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "Written by `dissensus reproduce --sets jq1 --only table2 --quick --as-printed`" in page
+    assert "## As printed: clusters" in page
+    assert "## As printed\n" not in page  # nothing was trained
+    assert (tmp_path / "cells/jq1/bp-clusters-printed-rounds-0.json").exists()
 
 
 def test_the_usual_sets_that_are_there(crowds: Path) -> None:
@@ -515,6 +630,16 @@ def test_whatever_decides_a_cell_is_in_its_identity(crowds: Path, tiny: Scale, t
     assert cells("recovery") <= changed(scale=replace(tiny, draws=3))
     assert cells("encoder") <= changed(scale=replace(tiny, encoder={"epochs": 2}))
     assert cells("encoder") <= changed(scale=replace(tiny, embedding="another"))
+    printed = changed(data=replace(data, as_printed=replace(data, features_fingerprint="the paper's")))
+    assert cells("ldlnm-printed-encoder") == set() != printed  # it is known with the paper's encoder alone
+    assert printed <= {path for path in before if "/ldlnm-printed-" in path}
+    (tmp_path / "other.txt").write_text("the 1 2 3 4\n")
+    of_others = changed(scale=replace(tiny, glove=str(tmp_path / "other.txt")))
+    with_vectors = cells("pd-printed-everything", "fmm-printed-glove", "bp-printed-everything")
+    assert len(with_vectors) == 3
+    assert with_vectors <= of_others
+    assert not of_others & cells("pd", "fmm", "fmm-printed-start", "ldlnm-printed-everything")
+    assert cells("ldlnm-printed-everything") <= changed(scale=replace(tiny, evaluations=4))
 
 
 def test_embeddings_are_in_the_datasets_fingerprint(crowds: Path, encoder: Path, monkeypatch: Any) -> None:

@@ -46,6 +46,14 @@ class Evaluation:
     quick: Annotated[
         bool, typer.Option("--quick", help="The same with smaller grids and fewer repeats: ten minutes.")
     ] = False
+    as_printed: Annotated[
+        bool,
+        typer.Option("--as-printed", help="Also as the paper prints it: what each departure is worth."),
+    ] = False
+    glove: Annotated[
+        Path | None,
+        typer.Option("--glove", metavar="FILE", help="Word vectors of the CNN as printed (GloVe's)."),
+    ] = None
     publish: Annotated[
         Path | None,
         typer.Option("--publish", metavar="DIR", help="Write page, tables and figures here too, not cells."),
@@ -66,18 +74,38 @@ class Evaluation:
         from dissensus.paper.plan import DEFAULT, QUICK
 
         scale = replace(QUICK if self.quick else DEFAULT, embedding=self.embedding)
-        if self.repeats is None:
-            return scale
-        if self.repeats < 1:
-            raise bad_parameter("reproduce", "repeats", "an int >= 1", self.repeats)
-        return replace(scale, repeats=self.repeats)
+        if self.repeats is not None:
+            if self.repeats < 1:
+                raise bad_parameter("reproduce", "repeats", "an int >= 1", self.repeats)
+            scale = replace(scale, repeats=self.repeats)
+        return replace(scale, **self.printed())
+
+    def printed(self) -> dict[str, Any]:
+        """What is run as the paper prints it."""
+        from dissensus.errors import DataError, ParameterError
+
+        if self.glove is not None and not self.as_printed:
+            raise ParameterError(
+                "--glove has an effect with --as-printed alone; add it, or leave --glove out"
+            )
+        if self.glove is not None and not self.glove.is_file():
+            raise DataError(f"{self.glove}: there is no such file of word vectors; check --glove")
+        if not self.as_printed:
+            return {}
+        from dissensus.paper.run import paper_encoder
+
+        learned = "table3" in (_names(self.only) or ["table3"])
+        glove = None if self.glove is None else str(self.glove)
+        encoder = paper_encoder() if learned else None
+        return {"as_printed": True, "glove": glove, "printed_embedding": encoder}
 
     def command(self) -> str:
         """The command as the page gives it: what decides its numbers, without anybody's folders."""
         options = {"--sets": self.sets, "--only": self.only, "--repeats": self.repeats}
         options["--embedding"] = self.embedding
         given = [f"{option} {value}" for option, value in options.items() if value is not None]
-        return " ".join(["dissensus reproduce", *given, *["--quick"] * self.quick])
+        flags = [*["--quick"] * self.quick, *["--as-printed"] * self.as_printed]
+        return " ".join(["dissensus reproduce", *given, *flags])
 
 
 def _names(text: str | None) -> list[str]:

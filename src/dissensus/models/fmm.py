@@ -93,6 +93,11 @@ def initial_theta(annotations: Annotations, K: int, alpha: Concentration, rng: n
     return normalised(_item_counts(annotations, chosen) + np.maximum(alpha - 1, 0.1) * (overall + noise))
 
 
+def random_clusters(n: int, n_clusters: int, rng: np.random.Generator) -> Array:
+    """(n, clusters): whatever is clustered, at random, mostly in one cluster."""
+    return normalised(rng.dirichlet(np.full(n_clusters, 0.3), size=n))
+
+
 def _item_counts(annotations: Annotations, items: NDArray[np.intp]) -> Array:
     """(items, classes): label counts of a few items."""
     starts, stops = annotations.item_pointers[items], annotations.item_pointers[items + 1]
@@ -121,6 +126,9 @@ class FMM(Model):
         The fit stops when the objective per label changes by at most this much (nats).
     n_restarts
         How many fits from random starts there are; the best one is kept.
+    start
+        ``"items"``: clusters start at the labels of random items; ``"random"``: every item in a cluster
+        drawn at random.
     assignment
         ``"soft"`` averages the clusters' distributions by an item's posterior; ``"hard"`` takes that of
         its most likely cluster.
@@ -137,6 +145,7 @@ class FMM(Model):
         "max_iter": integer(1),
         "tol": real(0.0),
         "n_restarts": integer(1),
+        "start": choice("items", "random"),
         "assignment": choice("soft", "hard"),
         "seed": SEED,
         "n_jobs": integer(-1),
@@ -156,6 +165,7 @@ class FMM(Model):
         max_iter: int = 500,
         tol: float = 1e-6,
         n_restarts: int = 1,
+        start: str = "items",
         assignment: str = "soft",
         seed: int = 0,
         n_jobs: int = -1,
@@ -166,6 +176,7 @@ class FMM(Model):
         self.max_iter = max_iter
         self.tol = tol
         self.n_restarts = n_restarts
+        self.start = start
         self.assignment = assignment
         self.seed = seed
         self.n_jobs = n_jobs
@@ -190,8 +201,7 @@ class FMM(Model):
         for restart in restarts:
             mixture = restart.resumed
             if mixture is None:
-                theta = initial_theta(annotations, K, alpha, restart.rng)
-                mixture = Mixture(theta, np.full(K, 1.0 / K))
+                mixture = self._first_mixture(annotations, alpha, gamma, restart.rng)
             for _ in restart.iterations(self.max_iter, self.tol):
                 # E: every item's cluster, and the expected counts
                 parts = work.map(e_step, theta=mixture.theta, psi=mixture.psi)
@@ -204,6 +214,15 @@ class FMM(Model):
         self.theta_, self.psi_ = best.state.theta, best.state.psi
         self.trace_, self.stopped_ = best.trace, best.stopped
         self._assign(work)
+
+    def _first_mixture(
+        self, annotations: Annotations, alpha: Concentration, gamma: Concentration, rng: np.random.Generator
+    ) -> Mixture:
+        K = self.n_item_clusters
+        if self.start == "items":
+            return Mixture(initial_theta(annotations, K, alpha, rng), np.full(K, 1.0 / K))
+        w = random_clusters(annotations.n_items, K, rng)
+        return Mixture(*m_step(w.T @ annotations.counts, w.sum(axis=0), alpha, gamma))
 
     def _assign(self, work: Work) -> None:
         parts = work.map(assigned, theta=self.theta_, psi=self.psi_)

@@ -11,6 +11,7 @@ In the order of the work::
     run.py        the whole of it: cells on processes, what is finished is kept
     findings.py   the numbers of finished cells, read back from their files
     tables.py     Tables 1 to 3 and those of the further measures
+    as_printed.py  the paper's columns once more, nothing done otherwise than it does
     answers.py    figures worse than printed, and the three questions answered with intervals
     figures.py    maps and curves
     page.py       everything on one page

@@ -1,4 +1,4 @@
-"""The models: five guides that cluster labels, and the columns of Table 3."""
+"""The models: guides that cluster labels, the columns of Table 3, and where these depart from the paper."""
 
 from __future__ import annotations
 
@@ -99,6 +99,45 @@ FURTHER_COLUMNS = {
 
 COLUMNS = PAPER_COLUMNS | FURTHER_COLUMNS
 MEASURED_COLUMNS = {key: column for key, column in COLUMNS.items() if column.of is None}
+
+
+@dataclass(frozen=True)
+class Departure:
+    """Something that the paper does otherwise than a column of ours does."""
+
+    title: str  # what the paper does
+    settings: Mapping[str, Any]  # that do so
+
+
+_RANDOM = Departure("random start", {"start": "random"})
+SIZES, GLOVE, ENCODER, EVERYTHING = "sizes", "glove", "encoder", "everything"
+
+# Column -> its departures that are settings of its model; the paper's K × L, GloVe's vectors and the paper's
+# encoder are added where they are known.
+DEPARTURES: dict[str, dict[str, Departure]] = {
+    "pd": {},
+    "fmm": {"start": _RANDOM},
+    "annealing": {
+        "start": _RANDOM,
+        "cooling": Departure(
+            "T = 1/(t + 1), no ascent", {"temperature": 1.0, "cooling": 1.0, "ascent": False}
+        ),
+    },
+    "bp": {"start": _RANDOM, "rounds": Departure("up to ten rounds of messages", {"bp_rounds": 10})},
+    "ldlnm": {
+        "epoch": Departure("the last of 200 epochs", {"dev_size": 0.0}),
+        "rescale": Departure("features as they come", {"rescale": False}),
+    },
+}
+
+
+def with_all(departures: Mapping[str, Departure]) -> dict[str, Departure]:
+    """Each departure by itself, and all of them together; a single one is all there is."""
+    settings = {setting: value for one in departures.values() for setting, value in one.settings.items()}
+    if len(departures) == 1:
+        return {EVERYTHING: next(iter(departures.values()))}
+    return {**departures, EVERYTHING: Departure("all of it", settings)} if departures else {}
+
 
 # LDL-NM's layers, searched like numbers of clusters.
 NETWORK_SEARCHES = {"ldlnm": True, "ldlnm_alone": False}  # -> whether annotators are modelled

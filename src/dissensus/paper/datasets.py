@@ -45,6 +45,7 @@ class Dataset:
     seeded: bool  # whether the split is ours
     fingerprint: str  # of the labels and of their split
     features_fingerprint: str = ""  # of the same with the sentence embeddings; empty where there are none
+    as_printed: Dataset | None = None  # the same items with the embeddings of the paper's encoder
 
     @property
     def has_text(self) -> bool:

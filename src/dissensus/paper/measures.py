@@ -19,7 +19,7 @@ from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
 from dissensus.numerics import Array
 from dissensus.paper.cells import Arrays, Cell, FinishedCells
-from dissensus.paper.columns import GUIDES, INSIDE, PLAIN, learner_of, shipped
+from dissensus.paper.columns import ENCODER, GLOVE, GUIDES, INSIDE, PLAIN, learner_of, shipped
 from dissensus.paper.datasets import Dataset, shares
 from dissensus.params import key_of, stream_seed
 from dissensus.selection.results import Selection
@@ -41,6 +41,12 @@ class Inputs:
 
     datasets: Mapping[str, Dataset]
     finished: FinishedCells
+    glove: str | None = None  # the file of word vectors of the CNN as printed
+
+    def learner(self, name: str, settings: Mapping[str, Any], seed: int) -> Any:
+        """A learner; a cell's settings know a file of word vectors by its content, not by its place."""
+        place = {GLOVE: self.glove} if GLOVE in settings else {}
+        return learner_of(name, {**settings, **place}, seed)
 
     def search_directory(self, cell: Cell) -> Path:
         """Where a search keeps its finished trials: a place for every choice of settings."""
@@ -175,7 +181,7 @@ def _equal_annotators(guide: Model) -> Model:
 def learner(inputs: Inputs, cell: Cell) -> Result:
     """A learner on raw label distributions."""
     data, seed = inputs.datasets[cell.dataset], cell.settings["seed"]
-    model = learner_of(cell.name, cell.settings["learner"], seed)
+    model = inputs.learner(cell.name, cell.settings["learner"], seed)
     known = data.features if cell.name == "softmax" else data.texts  # of the items of a part
     model.fit(known("train"), data.gold["train"], dev=(known("dev"), data.gold["dev"]))
     predictions = {part: model.label_distributions(known(part)) for part in ASKED}
@@ -190,7 +196,7 @@ def guided(inputs: Inputs, cell: Cell) -> Result:
     data, settings = inputs.datasets[cell.dataset], cell.settings
     model = GuidedClassifier(
         _equal_annotators(GUIDES[settings["guide"]].build(settings["sizes"])),
-        learner_of("pd", settings["learner"], settings["seed"]),
+        inputs.learner("pd", settings["learner"], settings["seed"]),
         refine="hard",
         project="hard",
         annotator_sum="outside",
@@ -251,8 +257,10 @@ def ldlnm(inputs: Inputs, cell: Cell) -> Result:
     from dissensus.models.ldlnm.model import LDLNM
 
     data, settings = inputs.datasets[cell.dataset], cell.settings
+    if settings.get(ENCODER) and data.as_printed is not None:
+        data = data.as_printed
     model = LDLNM(**{**LDLNM.PAPER, **settings["network"]}, seed=settings["seed"])
-    model.fit(data.parts["train"], dev=data.parts["dev"])
+    model.fit(data.parts["train"], dev=data.parts["dev"] if model.dev_size else None)
 
     def predictions(dropout_seed: int | None) -> dict[str, Array]:
         return {

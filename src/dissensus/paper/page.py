@@ -13,9 +13,11 @@ from dissensus.execution.progress import in_words
 from dissensus.io.atomic import atomic_directory
 from dissensus.io.results import write_csv
 from dissensus.paper.answers import answers_text, contrasts, misses, tally
+from dissensus.paper.as_printed import printed_clusters_table, printed_table
 from dissensus.paper.figures import recovery_curve, scatter
 from dissensus.paper.findings import Findings
 from dissensus.paper.plan import Plan
+from dissensus.paper.printed import PAPER_SETS
 from dissensus.paper.tables import (
     MEASURES,
     Row,
@@ -75,6 +77,13 @@ TIMES = """Processor time of a single pass on one core: the search of K and L (o
 training, one evaluation. The paper's times are those of a desktop with a graphics card, on the slowest of
 its datasets."""
 
+AS_PRINTED = """The paper's columns with each departure from it undone, alone and then all together, beside
+ours and the figures it prints: KL on test. A departure alone is trained {own} times, all together {repeats}
+times; LDL-NM as printed is evaluated {evaluations} times with dropout left on, in the layers' sizes of our
+search (the paper does not print its own). {encoder} {glove}"""
+
+PRINTED_CLUSTERS = """The KL of Table 2 at the paper's K × L, mean of {seeds} seeds."""
+
 ANSWERS = """Differences of the first model's loss and the second's on the same test items, hidden labels or
 reserved labels, with 95 % bootstrap intervals over items (items and draws, where labels are drawn). A
 difference whose interval holds zero is a tie. Each interval is of 95 % by itself; nothing is corrected for
@@ -125,7 +134,7 @@ def write_page(plan: Plan, directory: Path, command: str) -> list[str]:
     """Write README.md, a CSV file for every table, the figures, and ``cells.jsonl``; gives their names."""
     findings = Findings(plan)
     draft = Draft([], {}, {})
-    for fill in (_first_tables, _table_3, _answers, _further, _figures, _files):
+    for fill in (_first_tables, _table_3, _as_printed, _answers, _further, _figures, _files):
         fill(findings, draft)
     text = HEAD.format(command=command, version=__version__, **_amounts(findings)) + "\n\n".join(
         draft.sections
@@ -200,6 +209,24 @@ def _table_3(findings: Findings, draft: Draft) -> None:
     draft.add("Exceptions: worse than printed", EXCEPTIONS, tally(findings), listed)
     draft.add("The model that dev chooses", CHOSEN, chosen_table(findings))
     draft.add("Running times", TIMES, times(findings))
+
+
+def _as_printed(findings: Findings, draft: Draft) -> None:
+    plan, scale = findings.plan, findings.plan.scale
+    if not scale.as_printed:
+        return
+    if plan.asked("table3"):
+        told = AS_PRINTED.format(
+            repeats=scale.repeats,
+            own=scale.own_repeats,
+            evaluations=scale.evaluations,
+            encoder=f"Its encoder is {scale.printed_embedding or 'not among what could be reached'}.",
+            glove="" if scale.glove else "No file of GloVe's vectors was given.",
+        )
+        draft.add_table("as_printed", "As printed", told, *printed_table(findings))
+    if any(name in PAPER_SETS for name in plan.asked("table2")):
+        told = PRINTED_CLUSTERS.format(seeds=scale.seeds)
+        draft.add_table("as_printed", "As printed: clusters", told, *printed_clusters_table(findings))
 
 
 def _answers(findings: Findings, draft: Draft) -> None:

@@ -5,24 +5,34 @@ Later stages build on what earlier ones chose, so a plan reads finished cells an
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from dissensus.paper.cells import Cell, FinishedCells
 from dissensus.paper.columns import (
     COLUMNS,
+    DEPARTURES,
+    ENCODER,
+    EVERYTHING,
+    GLOVE,
     GUIDES,
     MEASURED_COLUMNS,
     NETWORK_SEARCHES,
+    SIZES,
     Column,
+    Departure,
     Guide,
     shipped,
+    with_all,
 )
 from dissensus.paper.datasets import Dataset
-from dissensus.paper.printed import TABLE_2
+from dissensus.paper.printed import REPEATS, TABLE_2
 
 PARTS = {
     "table1": "what the datasets are",
@@ -76,6 +86,10 @@ class Scale:
     ldlnm: Mapping[str, Any] = field(default_factory=dict)
     search_patience: int = 30  # epochs without a better one that end a fit in LDL-NM's search
     n_boot: int = 1000
+    as_printed: bool = False  # whether every departure from the paper is undone, too, one by one and all
+    printed_embedding: str | None = None  # the paper's encoder, where it can be had
+    glove: str | None = None  # a file of word vectors for the CNN, as the paper has them
+    evaluations: int = REPEATS  # of LDL-NM as printed, which are cheap
 
 
 DEFAULT = Scale()
@@ -99,6 +113,7 @@ QUICK = Scale(
     recovery_pgm=((6, 4), (12, 8)),
     max_items=2000,
     encoder={"epochs": 2},
+    evaluations=10,
 )
 
 
@@ -143,6 +158,7 @@ class Plan:
             yield from (self.search(name, guide) for guide in GUIDES)
         for name in self.asked("table2"):
             yield from self.paper_clusters(name)
+            yield from (cell for key in TABLE_2 for cell in self.printed_clusters(name, key).values())
         for name in self.asked("table3"):
             yield from (self.search(name, network) for network in NETWORK_SEARCHES)
             yield from self._columns(name, searched=False)
@@ -195,15 +211,32 @@ class Plan:
         """Table 2 with the paper's own K × L."""
         for key, printed in TABLE_2.items():
             if name in printed:
-                sizes = {"n_item_clusters": printed[name].item_clusters}
-                if GUIDES[key].annotator_side:
-                    sizes["n_annotator_clusters"] = printed[name].annotator_clusters or 1
-                yield self._clusters(name, key, sizes, f"{key}-clusters-paper")
+                yield self._clusters(name, key, self.paper_sizes(name, key), f"{key}-clusters-paper")
+
+    def paper_sizes(self, name: str, key: str) -> dict[str, int]:
+        """The paper's own K and L; nothing where it does not say."""
+        printed = TABLE_2.get(key, {}).get(name)
+        if printed is None:
+            return {}
+        sizes = {"n_item_clusters": printed.item_clusters}
+        if GUIDES[key].annotator_side:
+            sizes["n_annotator_clusters"] = printed.annotator_clusters or 1
+        return sizes
 
     def _clusters(self, name: str, key: str, sizes: Mapping[str, Any], label: str) -> Cell:
         """How far the labels of the training items are from their clusters' distributions."""
         settings = {"guide": key, "sizes": dict(sizes), "seeds": list(range(self.scale.seeds))}
         return self._cell(name, "clusters", label, settings, weight=4)
+
+    def printed_clusters(self, name: str, key: str) -> dict[str, Cell]:
+        """Table 2 at the paper's K × L, with each departure from the paper undone, and with all."""
+        sizes = self.paper_sizes(name, key)
+        if not self.scale.as_printed or not sizes:
+            return {}
+        return {
+            one: self._clusters(name, key, {**sizes, **undone.settings}, f"{key}-clusters-printed-{one}")
+            for one, undone in with_all(DEPARTURES[key]).items()
+        }
 
     def recovery(self, name: str) -> Cell:
         """The population from few labels."""
@@ -226,6 +259,8 @@ class Plan:
             yield from (self.chosen_clusters(name, key) for key, guide in GUIDES.items() if guide.item_side)
         for name in self.asked("table3"):
             yield from self._columns(name, searched=True)
+            for key in DEPARTURES:
+                yield from (cell for cells in self.printed(name, key).values() for cell in cells)
         for name in self.asked("hidden"):
             yield from (self.hidden(name, model) for model in HIDDEN_MODELS)
         for name in self.asked("gold"):
@@ -290,6 +325,59 @@ class Plan:
         learners = {"pd": scale.cnn, "encoder": {"model": scale.embedding, **scale.encoder}}
         return {"learner": dict(learners.get(key, {}))}
 
+    # ---- the same as printed ------------------------------------------------------------------------
+
+    def departures(self, name: str, key: str) -> dict[str, Departure]:
+        """What the paper does otherwise than a column, as far as it can be done here; all of it last."""
+        if not self.scale.as_printed:
+            return {}
+        found = dict(DEPARTURES[key])
+        sizes = self.paper_sizes(name, key)
+        if sizes:
+            found[SIZES] = Departure("its K × L", sizes)
+        if key != "ldlnm" and self.glove:
+            found[GLOVE] = Departure("word vectors from a file of GloVe's", {GLOVE: self.glove})
+        if key == "ldlnm" and self.datasets[name].as_printed is not None:
+            found[ENCODER] = Departure("its encoder", {ENCODER: self.scale.printed_embedding})
+        return with_all(found)
+
+    @cached_property
+    def glove(self) -> str:
+        """What the file of word vectors is told from others by; empty where none is given."""
+        if self.scale.glove is None:
+            return ""
+        with Path(self.scale.glove).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def printed(self, name: str, key: str) -> dict[str, list[Cell]]:
+        """A column with each departure from the paper undone, and with all of them."""
+        column, cells = COLUMNS[key], dict[str, list[Cell]]()
+        for one, departure in self.departures(name, key).items():
+            settings = self._printed_settings(name, key, departure.settings, everything=one == EVERYTHING)
+            n_repeats = self.scale.repeats if one == EVERYTHING else self.scale.own_repeats
+            cells[one] = [
+                self._cell(
+                    *(name, column.kind, f"{key}-printed-{one}", settings | {"seed": SEED + repeat}),
+                    *(column.weight, repeat),
+                )
+                for repeat in range(1 if column.repeats == "one" else n_repeats)
+            ]
+        return cells
+
+    def _printed_settings(
+        self, name: str, key: str, given: Mapping[str, Any], *, everything: bool
+    ) -> dict[str, Any]:
+        """A column's settings with those of a departure, each in its place."""
+        settings, given = self._column_settings(name, key, COLUMNS[key]), dict(given)
+        if key == "ldlnm":
+            encoder = given.pop(ENCODER, None)
+            network = settings["network"] | given
+            evaluations = self.scale.evaluations if everything else settings["evaluations"]
+            return {"network": network, "evaluations": evaluations, ENCODER: encoder}
+        glove = {GLOVE: given.pop(GLOVE)} if GLOVE in given else {}
+        learner = {"learner": settings["learner"] | glove}
+        return learner if key == "pd" else settings | learner | {"sizes": settings["sizes"] | given}
+
     # ---- stage 3: pictures --------------------------------------------------------------------------
 
     def pictures(self) -> Iterator[Cell]:
@@ -314,6 +402,7 @@ class Plan:
         data = self.datasets[dataset]
         whole = {**settings, "data": data.fingerprint, "seeded_split": data.seeded}
         if kind in ON_FEATURES or (kind, name) == ("learner", "softmax"):
-            whole["features"] = data.features_fingerprint
+            encoded = data.as_printed if settings.get(ENCODER) and data.as_printed else data
+            whole["features"] = encoded.features_fingerprint
         # A set of other size than the paper's takes as much longer or shorter.
         return Cell(dataset, kind, name, repeat, whole, weight * data.annotations.n_labels / 20_000)

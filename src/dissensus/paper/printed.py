@@ -33,6 +33,9 @@ class Clustering(NamedTuple):
     annotator_clusters: int | None = None
 
 
+ENCODER = "paraphrase-MiniLM-L6-v2"
+REPEATS = 100
+
 PAPER_SETS = ("jq1", "jq2", "jq3")
 
 TABLE_1 = {

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dissensus.errors import DataError, bad_parameter, require
+from dissensus.errors import DataError, DissensusError, bad_parameter, require
 from dissensus.execution.progress import Clock, Progress, ShowProgress, shown
 from dissensus.execution.tasks import workers
 from dissensus.paper.cells import Cell, FinishedCells
@@ -18,6 +18,7 @@ from dissensus.paper.datasets import Dataset, DatasetFiles, check_sets, find_set
 from dissensus.paper.measures import MEASURES, Inputs
 from dissensus.paper.page import write_page
 from dissensus.paper.plan import DEFAULT, PARTS, USUAL, Plan, Scale, possible_parts
+from dissensus.paper.printed import ENCODER
 
 MANY = 1_000  # more processes than anybody has: their number is n_jobs
 
@@ -62,11 +63,28 @@ def plan_of(asked: Request, scale: Scale, finished: FinishedCells, tell: Progres
     for place, (name, files) in enumerate(asked.files.items()):
         tell(f"reading {name}", place / len(asked.files))
         learned = "table3" in asked.only and (asked.parts is None or "table3" in asked.parts[name])
-        datasets[name] = load(
-            name, files, max_items=scale.max_items, embedded=learned, embedding=scale.embedding
-        )
+        one = load(name, files, max_items=scale.max_items, embedded=learned, embedding=scale.embedding)
+        if learned and scale.printed_embedding and one.has_text:
+            one = replace(one, as_printed=_with_encoder(name, files, scale))
+        datasets[name] = one
     parts = asked.parts or {name: possible_parts(one) for name, one in datasets.items()}
     return Plan(scale, datasets, parts, asked.only, finished)
+
+
+def paper_encoder() -> str | None:
+    """The name of the paper's sentence encoder where it can be loaded, from disk or from its hub."""
+    from dissensus.features.embedding import load_encoder
+
+    try:
+        load_encoder(ENCODER)
+    except DissensusError:
+        return None
+    return ENCODER
+
+
+def _with_encoder(name: str, files: DatasetFiles, scale: Scale) -> Dataset:
+    """The dataset with the embeddings of the paper's encoder."""
+    return load(name, files, max_items=scale.max_items, embedded=True, embedding=scale.printed_embedding)
 
 
 # ---- the cells ----------------------------------------------------------------------------------------
@@ -95,7 +113,8 @@ def run_cells(plan: Plan, *, n_jobs: int, progress: Progress) -> Work:
     total = plan.cells()
     clock = Clock(progress, sum(cell.weight for cell in total if cell not in plan.finished))
     found, measured, cpu_seconds = 0, 0, 0.0
-    with workers(Inputs(plan.datasets, plan.finished), MANY, n_jobs=n_jobs) as pool:
+    inputs = Inputs(plan.datasets, plan.finished, plan.scale.glove)
+    with workers(inputs, MANY, n_jobs=n_jobs) as pool:
         for cells in plan.stages():
             missing = [cell for cell in cells if cell not in plan.finished]
             found += len(cells) - len(missing)

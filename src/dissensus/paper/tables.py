@@ -90,7 +90,7 @@ def table_1(findings: Findings) -> tuple[str, list[Row]]:
         lines.append(_summary_line(name, cell.numbers, paper, findings.plan.datasets[name].seeded))
         for measure in printed.Summary._fields:
             ours = cell.numbers[measure]
-            rows.append(_row("table1", name, "", measure, ours, getattr(paper, measure, None), cell.path))
+            rows.append(csv_row("table1", name, "", measure, ours, getattr(paper, measure, None), cell.path))
     head = ("dataset", "items", "annotators", "labels per item", "classes", "mean entropy", "split")
     return table(head, lines), rows
 
@@ -132,7 +132,7 @@ def table_2(findings: Findings) -> tuple[str, list[Row]]:
             for label, one in (("kl", number), ("kl at the paper's K × L", own)):
                 if one is not None:
                     files = " ".join(one.files)
-                    rows.append(_row("table2", name, key, label, one.mean, paper and paper.kl, files, one))
+                    rows.append(csv_row("table2", name, key, label, one.mean, paper and paper.kl, files, one))
     head = ("dataset", "model", "K × L chosen on dev", "KL", "KL at the paper's K × L", "paper: K × L", "KL")
     return table(head, lines), rows
 
@@ -185,12 +185,12 @@ def _ensemble_lines(findings: Findings, measure: str) -> tuple[list[str], list[R
         lines.append(line(title, *(f"**{own[key].test[measure]:.3f}**" for own in made.values())))
         for name, own in made.items():
             files = " ".join(own[key].files)
-            rows.append(_row("table3", name, key, measure, own[key].test[measure], None, files))
+            rows.append(csv_row("table3", name, key, measure, own[key].test[measure], None, files))
     return lines, rows
 
 
 def _table_3_row(name: str, key: str, measure: str, number: Number, figure: printed.Figure | None) -> Row:
-    row = _row("table3", name, key, measure, number.mean, None, " ".join(number.files), number)
+    row = csv_row("table3", name, key, measure, number.mean, None, " ".join(number.files), number)
     if figure is not None:
         row |= {"paper": figure.value, "paper_error": figure.error}
         row["kept"] = "yes" if as_good(measure, number.mean, figure) else "no"
@@ -269,7 +269,7 @@ def hidden_table(findings: Findings) -> tuple[str, list[Row]]:
             for given in ("pair", "item"):
                 number = Number(tuple(cell.numbers[given]), (cell.path,))
                 cells.append(mean_and_error(number))
-                rows.append(_row("hidden", name, model, given, number.mean, None, cell.path, number))
+                rows.append(csv_row("hidden", name, model, given, number.mean, None, cell.path, number))
         lines.append(line(MODEL_TITLES[model], *cells))
     head = [f"{name}, given {what}" for name in names for what in ("item and annotator", "item")]
     return table(("model", *head), lines), rows
@@ -283,7 +283,7 @@ def gold_table(findings: Findings) -> tuple[str, list[Row]]:
         cells = {name: findings.measured(findings.plan.gold(name, model)) for name in names}
         lines.append(line(MODEL_TITLES[model], *(f"{one.numbers['accuracy']:.3f}" for one in cells.values())))
         rows += [
-            _row("gold", name, model, "accuracy", one.numbers["accuracy"], None, one.path)
+            csv_row("gold", name, model, "accuracy", one.numbers["accuracy"], None, one.path)
             for name, one in cells.items()
         ]
     return table(("model", *names), lines), rows
@@ -303,12 +303,12 @@ def recovery_table(findings: Findings) -> tuple[str, list[Row]]:
                 )
             )
             label = f"kl, {found['labels_shown']} labels shown"
-            rows.append(_row("recover", name, found["name"], label, found["kl"], None, cell.path))
+            rows.append(csv_row("recover", name, found["name"], label, found["kl"], None, cell.path))
     head = ("dataset", "labels shown", "model", "KL (95 % interval)", "KL of counts", "floor", "worth")
     return table(head, lines), rows
 
 
-def _row(
+def csv_row(
     table_name: str,
     dataset: str,
     column: str,

@@ -76,6 +76,8 @@ class LDLNM(Model):
         Share of the latent code that is dropped at random in training.
     feature_dropout
         Share of the features that is dropped at random in training.
+    rescale
+        Whether features are brought to a mean squared length of one.
     loss_weights
         Weights of the losses of label, item distribution and annotator distribution.
     epochs
@@ -123,6 +125,7 @@ class LDLNM(Model):
         "n_networks": integer(1),
         "dropout": real(0.0, 0.99),
         "feature_dropout": real(0.0, 0.99),
+        "rescale": choice(True, False),
         "loss_weights": LOSS_WEIGHTS,
         "epochs": integer(1),
         "patience": integer(1) | NONE,
@@ -190,6 +193,7 @@ class LDLNM(Model):
         n_networks: int = 3,
         dropout: float = 0.2,
         feature_dropout: float = 0.3,
+        rescale: bool = True,
         loss_weights: tuple[float, float, float] = (1.0, 1.0, 1.0),
         epochs: int = 200,
         patience: int | None = 25,
@@ -215,6 +219,7 @@ class LDLNM(Model):
         self.n_networks = n_networks
         self.dropout = dropout
         self.feature_dropout = feature_dropout
+        self.rescale = rescale
         self.loss_weights = loss_weights
         self.epochs = epochs
         self.patience = patience

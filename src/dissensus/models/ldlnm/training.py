@@ -229,7 +229,7 @@ def fit_network(
     if dev is None and model.dev_size:
         train_on, progress = _without_some_items(annotations, x, model)
     device = pick_device(model.device)
-    model.features_, model.feature_scale_ = x, np.asarray(_scale(x))
+    model.features_, model.feature_scale_ = x, np.asarray(_scale(x) if model.rescale else 1.0)
     model.annotator_load_ = np.asarray(train_on.annotator_load)
     model.prior_distribution_ = train_on.counts.sum(axis=0) / train_on.n_labels
     loss = None if progress is None else dev_loss(model, progress, annotations, device)

@@ -193,8 +193,9 @@ def anneal(
     pseudo_labels: Array | None = None,
     temperature: float = 1.0,
     cooling: float = 1.0,
+    ascent: bool = True,
 ) -> Annealed:
-    """Sweeps at falling temperature, then ascent; of the states met, the ``n_best`` that differ are kept.
+    """Sweeps at falling temperature, then ``ascent``; of the states met, the ``n_best`` that differ are kept.
 
     ``pseudo_labels`` (items, classes) are known of the items beforehand. They steer the items'
     clusters and count in ℓ; the proposals of Θ do not look at them.
@@ -210,12 +211,11 @@ def anneal(
         if t > warm + PATIENCE and max(trace) - max(trace[:-PATIENCE]) <= tol * annotations.n_labels:
             stopped = "tolerance"
             break
-    highest = [-np.inf]
-    for _, found in _ranked(best):
-        values, peak = ascend(annotations, found, priors, pseudo_labels)
-        _keep_best(best, values[-1], peak, len(best) + 1)
-        highest = max(highest, values, key=lambda climbed: climbed[-1])
-    trace += highest
+    if ascent:
+        climbs = [ascend(annotations, found, priors, pseudo_labels) for _, found in _ranked(best)]
+        for values, peak in climbs:
+            _keep_best(best, values[-1], peak, len(best) + 1)
+        trace += max(climbs, key=lambda climb: climb[0][-1])[0]
     return Annealed(_ranked(best)[:n_best], np.array(trace), stopped)
 
 

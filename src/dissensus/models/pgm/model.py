@@ -34,7 +34,7 @@ from dissensus.execution.memory import Needs, block_labels
 from dissensus.execution.run import Run
 from dissensus.models.base import Model
 from dissensus.models.clusters import ClusterView
-from dissensus.models.fmm import assigned, initial_theta
+from dissensus.models.fmm import assigned, initial_theta, random_clusters
 from dissensus.models.pgm import annealing
 from dissensus.models.pgm.parameters import (
     Learned,
@@ -125,11 +125,16 @@ class PGM(Model):
         How many fits from random starts there are; the best one is kept.
     n_best
         How many of the best states annealing keeps.
+    start
+        ``"items"``: item clusters start at the labels of random items; ``"random"``: every item in a cluster
+        drawn at random, as in the paper. Annotators start at random.
     temperature
         Annealing: the temperature at step t is ``temperature`` / (t + 1) ^ ``cooling`` (both are 1 in the
         paper).
     cooling
         See ``temperature``.
+    ascent
+        Annealing: whether the best states end in coordinate ascent (not in the paper).
     assignment
         ``"soft"`` averages over clusters by their posterior; ``"hard"`` takes the most likely cluster.
     weight_by
@@ -157,8 +162,10 @@ class PGM(Model):
         "tol": real(0.0),
         "n_restarts": integer(1),
         "n_best": integer(1),
+        "start": choice("items", "random"),
         "temperature": real(0.0, open_low=True),
         "cooling": real(0.0),
+        "ascent": choice(True, False),
         "assignment": choice("soft", "hard"),
         "weight_by": choice("labels", "annotators"),
         "seed": SEED,
@@ -208,8 +215,10 @@ class PGM(Model):
         tol: float = 1e-5,
         n_restarts: int = 1,
         n_best: int = 1,
+        start: str = "items",
         temperature: float = 10.0,
         cooling: float = 0.5,
+        ascent: bool = True,
         assignment: str = "soft",
         weight_by: str = "labels",
         seed: int = 0,
@@ -230,8 +239,10 @@ class PGM(Model):
         self.tol = tol
         self.n_restarts = n_restarts
         self.n_best = n_best
+        self.start = start
         self.temperature = temperature
         self.cooling = cooling
+        self.ascent = ascent
         self.assignment = assignment
         self.weight_by = weight_by
         self.seed = seed
@@ -258,7 +269,8 @@ class PGM(Model):
             steering = ("m_step", "messages", "bp_rounds", "bp_tol", "damping")
             return dict.fromkeys(steering, "with inference='annealing', which passes no messages")
         idle = dict.fromkeys(
-            ("n_best", "temperature", "cooling"), f"with inference={self.inference!r}, which does not anneal"
+            ("n_best", "temperature", "cooling", "ascent"),
+            f"with inference={self.inference!r}, which does not anneal",
         )
         if self.bp_rounds == 1:
             idle["bp_tol"] = "with bp_rounds=1, since nothing follows the one round"
@@ -322,7 +334,7 @@ class PGM(Model):
         for restart in restarts:
             state = restart.resumed
             if state is None:
-                beliefs = graph.start_by_counts(*self._first_guess(annotations, restart.rng))
+                beliefs = self._first_beliefs(graph, annotations, restart.rng)
                 learned = m_step.learn(graph.statistics(beliefs, None), None)
                 damping = float(self.damping or 0.0)
                 potentials = with_pseudo_labels(learned.potentials, pseudo_labels, beliefs.z.T @ load)
@@ -356,8 +368,7 @@ class PGM(Model):
         K, L = self.n_item_clusters, self.n_annotator_clusters
 
         def annealed(rng: np.random.Generator) -> annealing.Annealed:
-            theta, psi, z = self._first_guess(annotations, rng)
-            w = assigned(annotations.counts.astype(np.float64), theta, psi)
+            w, z = self._first_clusters(annotations, rng)
             start = annealing.start_at(annotations, w.argmax(1), z.argmax(1), K, L, priors)
             return annealing.anneal(
                 annotations,
@@ -370,6 +381,7 @@ class PGM(Model):
                 pseudo_labels=pseudo_labels,
                 temperature=self.temperature,
                 cooling=self.cooling,
+                ascent=self.ascent,
             )
 
         streams = [np.random.default_rng([self.seed, restart]) for restart in range(self.n_restarts)]
@@ -385,12 +397,27 @@ class PGM(Model):
     def _iterations(self) -> int:
         return self.max_iter or DEFAULT_ITERATIONS[self.inference]
 
+    def _first_beliefs(self, graph: Graph, annotations: Annotations, rng: np.random.Generator) -> Beliefs:
+        if self.start == "random":
+            return graph.start(*self._random_clusters(annotations, rng))
+        return graph.start_by_counts(*self._first_guess(annotations, rng))
+
+    def _first_clusters(self, annotations: Annotations, rng: np.random.Generator) -> tuple[Array, Array]:
+        """The same as tables of items and of annotators, for those who need no messages."""
+        if self.start == "random":
+            return self._random_clusters(annotations, rng)
+        theta, psi, z = self._first_guess(annotations, rng)
+        return assigned(annotations.counts.astype(np.float64), theta, psi), z
+
     def _first_guess(self, annotations: Annotations, rng: np.random.Generator) -> tuple[Array, Array, Array]:
         """Θ (K, P) of random items' labels and uniform ψ, to compare items with; annotators at random."""
         K, L = self.n_item_clusters, self.n_annotator_clusters
         theta = initial_theta(annotations, K, PAPER_PRIOR, rng)
-        z = rng.dirichlet(np.full(L, 0.3), size=annotations.n_annotators)
-        return theta, np.full(K, 1.0 / K), normalised(z)
+        return theta, np.full(K, 1.0 / K), random_clusters(annotations.n_annotators, L, rng)
+
+    def _random_clusters(self, annotations: Annotations, rng: np.random.Generator) -> tuple[Array, Array]:
+        w = random_clusters(annotations.n_items, self.n_item_clusters, rng)
+        return w, random_clusters(annotations.n_annotators, self.n_annotator_clusters, rng)
 
     def _concentrations(self, n_classes: int) -> Iterator[Concentration | None]:
         """α, γ and τ as they are computed with; None where none is given."""
