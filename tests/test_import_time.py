@@ -12,7 +12,7 @@ HEAVY = [
     *("torch", "transformers", "sentence_transformers", "typer", "rich", "plotly", "openTSNE", "dask"),
     *("distributed", "crowdkit", "cleanlab"),
 ]
-LIMIT_SECONDS = 0.5
+LIMIT_SECONDS = 0.35
 
 
 def run(code: str) -> str:
@@ -35,10 +35,14 @@ def test_importing_loads_nothing_heavy() -> None:
     assert heavy_modules_after("import dissensus; dir(dissensus); dissensus.__version__") == []
 
 
-def test_importing_takes_at_most_half_a_second() -> None:
+def test_importing_takes_no_time() -> None:
     code = "import time; start = time.perf_counter(); import dissensus; print(time.perf_counter() - start)"
     # The machine may be busy: the best of several says what the import itself costs.
     assert min(float(run(code)) for _ in range(5)) < LIMIT_SECONDS
+
+
+def test_a_finished_run_is_read_without_what_fits_models() -> None:
+    assert heavy_modules_after("from dissensus.annotators.kept import kept_verdicts") == ["numpy"]
 
 
 @pytest.mark.slow

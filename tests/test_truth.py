@@ -498,7 +498,7 @@ def test_a_model_of_a_population_refuses_the_question() -> None:
 
 def test_a_run_says_what_it_was_asked_and_why() -> None:
     run = refine(CROWD, estimate="truth", seed=3)
-    found = summary(run)
+    found = summary(run, ds.describe(run.annotations))
     assert (found["estimate"], found["chosen_by"], found["gold"]) == ("truth", "bounds", None)
     assert found["candidates"][0].keys() == {"model", "bound", "seconds"}
     named = refine(CROWD, "dawid-skene", {"smoothing": 1.0}, estimate="truth")
@@ -546,7 +546,7 @@ def test_gold_trains_and_its_accuracy_is_given_with_and_without() -> None:
     assert run.gold.cross_fitted.low <= run.gold.cross_fitted.value <= run.gold.cross_fitted.high
     assert share_right(run) == run.gold.cross_fitted.value
     assert (run.model.label_distributions_.argmax(axis=1) == truth).all()
-    assert summary(run)["gold"]["plain"]["value"] == run.gold.plain.value
+    assert summary(run, ds.describe(run.annotations))["gold"]["plain"]["value"] == run.gold.plain.value
 
 
 def test_items_without_labels_or_gold_are_not_judged() -> None:

@@ -111,11 +111,15 @@ class Findings:
         return width, width * np.sqrt((self.known.worth + 1) / (self.known.worth + 2))
 
 
-def findings(model: Model, annotations: Annotations) -> Findings:
-    """What must be done; verdicts on annotators where the model has draws that know them."""
+def findings(model: Model, annotations: Annotations, judged: AnnotatorVerdicts | None = None) -> Findings:
+    """What must be done; verdicts on annotators where the model has draws that know them.
+
+    ``judged`` are the verdicts where they are known already.
+    """
     known = model.intervals()
     if annotations.anonymous:
         return Findings(model, annotations, known, None, None, None)
-    judged = annotator_verdicts(annotations, model) if isinstance(model, HPGM) else None
+    if judged is None and isinstance(model, HPGM):
+        judged = annotator_verdicts(annotations, model)
     votes = Votes.of(annotations)
     return Findings(model, annotations, known, judged, votes, standing(votes))

@@ -232,7 +232,7 @@ class Reading(Columns):
 
     def read(self, file: Path, *, aloud: bool = True) -> Annotations:
         """The labels of a file; what the reader found worth a word is said, if ``aloud``."""
-        from dissensus.io import read_annotations
+        from dissensus.io.read import read_annotations
 
         with shown() as progress:
             progress(f"reading {file.name}", 0.0)

@@ -327,7 +327,7 @@ def _load(path: Path) -> Model | None:
 
 
 def _read_labels(path: Path) -> Annotations:
-    from dissensus.io import read_annotations
+    from dissensus.io.read import read_annotations
 
     annotations: Annotations = read_annotations(path)
     return annotations

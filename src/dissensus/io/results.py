@@ -11,7 +11,7 @@ import json
 import math
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus._version import __version__
-from dissensus.data.vocabulary import column, numbers
 from dissensus.errors import DataError
 from dissensus.io.atomic import atomic_directory, atomic_path, is_left_over
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 SUMMARY = "summary.json"
 SIGNATURE = {"made_by": "dissensus"}
 DIGESTS = "sha256"  # of the files beside the summary
+_PLAIN = frozenset({int, str, bool, type(None)})  # what JSON has as it is
 DIGITS = 6  # of the numbers in CSV files
 _FORMULA = r"^([=+\-@\t\r])"  # what a spreadsheet computes, where a cell's text begins with it
 _FOR_SPREADSHEETS: ContextVar[bool] = ContextVar("for_spreadsheets", default=False)
@@ -233,6 +233,8 @@ def without_formulas(table: pa.Table) -> pa.Table:
 def _rounded(table: pa.Table) -> pa.Table:
     import pyarrow as pa
 
+    from dissensus.data.vocabulary import column
+
     def rounded(values: pa.ChunkedArray) -> pa.Array:
         found = significant(_floats(values))
         return column(found, ~np.isnan(found))
@@ -244,6 +246,8 @@ def _rounded(table: pa.Table) -> pa.Table:
 
 def _floats(values: pa.ChunkedArray) -> NDArray[np.float64]:
     """Numbers as NumPy has them, NaN for null."""
+    from dissensus.data.vocabulary import numbers
+
     if values.null_count:
         return np.asarray(values.to_numpy())
     return numbers(values.combine_chunks())
@@ -274,5 +278,15 @@ def finite(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(inner) for inner in value]
+        return _finite_list(value)
     return value
+
+
+def _finite_list(values: Sequence[Any]) -> list[Any]:
+    """The same of a list; one of plain values, as the long ones are, is not looked at one by one."""
+    kinds = set(map(type, values))
+    if kinds <= _PLAIN:
+        return list(values)
+    if kinds <= _PLAIN | {float}:
+        return [None if type(one) is float and one - one != 0.0 else one for one in values]
+    return [finite(one) for one in values]

@@ -537,7 +537,7 @@ def as_annotations(data: Any, label_type: LabelType | None = None) -> Annotation
     """Annotations as they are, or read from a data frame or path."""
     if isinstance(data, Annotations):
         return data
-    from dissensus.io import read_annotations
+    from dissensus.io.read import read_annotations
 
     return read_annotations(data, label_type=label_type)
 

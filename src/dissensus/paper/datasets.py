@@ -20,7 +20,7 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, did_you_mean
-from dissensus.io import read_annotations
+from dissensus.io.read import read_annotations
 from dissensus.numerics import Array, row_shares
 
 PARTS = ("train", "dev", "test")

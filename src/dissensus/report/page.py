@@ -23,8 +23,9 @@ from typing import Any
 
 from dissensus._version import __version__
 from dissensus.annotators.findings import Findings, findings
+from dissensus.annotators.verdicts import AnnotatorVerdicts
 from dissensus.data.annotations import Annotations
-from dissensus.data.description import Description
+from dissensus.data.description import Description, describe
 from dissensus.errors import DataError
 from dissensus.execution.progress import Progress, ShowProgress, shown, silent
 from dissensus.io.atomic import atomic_path
@@ -69,6 +70,8 @@ def write_report(
     texts: Sequence[str] | str | None = None,
     anonymise: bool = False,
     held_out: Sequence[HeldOut | Mapping[str, Any]] | None = None,
+    verdicts: AnnotatorVerdicts | None = None,
+    description: Description | None = None,
     recovery: Any = None,
     selection: Any = None,
     command: str = "",
@@ -99,6 +102,9 @@ def write_report(
         Scores on hidden labels that a run already has (``Run.held_out``). None: the model, smoothed counts,
         FMM and Dawid–Skene are compared here, hiding ``test_size`` of the pairs; an empty sequence leaves it
         out.
+    verdicts, description
+        What :func:`dissensus.annotator_verdicts` and :func:`dissensus.describe` said of this model and these
+        labels; None: they are asked here.
     recovery
         What :func:`dissensus.recover` gave for this model.
     selection
@@ -153,6 +159,8 @@ def write_report(
             run,
             since,
             times,
+            verdicts,
+            description,
         )
         temporary.write_text(page(gather(request)), encoding="utf-8", errors="replace")
     return Path(path)
@@ -189,17 +197,18 @@ class Request:
     run: str = ""
     since: str | Path | None = None
     times: Any = None
+    verdicts: AnnotatorVerdicts | None = None
+    description: Description | None = None
 
 
 def gather(request: Request) -> dict[str, Any]:
     """The page's content, section by section."""
-    from dissensus.data.description import describe
-
     model, annotations = request.model, request.annotations
     check_match(model, annotations)
     request.progress("looking for groups", 0.0)
     own = grouping_of(model, annotations)
-    found, described = findings(model, annotations), describe(annotations)
+    found = findings(model, annotations, request.verdicts)
+    described = request.description or describe(annotations)
     shown, clusters = groups_shown(annotations, own, found.votes, request.seed)
     request.progress("gathering", 0.4)
     order = page_order(annotations, request.anonymise)

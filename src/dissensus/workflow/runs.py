@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from dissensus.annotators.kept import ANNOTATORS
 from dissensus.annotators.pseudonyms import pseudonymous
 from dissensus.data.annotations import Annotations
+from dissensus.data.description import Description, describe
 from dissensus.data.vocabulary import arrow_table
 from dissensus.errors import DataError
 from dissensus.evaluation.gold import judged_items, right_rows
@@ -126,17 +127,19 @@ def _write_fit(
     seconds, missing = dict(run.seconds), None
     tell("writing labels, annotators and the model", FITTED)
     with timed("write", seconds):
-        found = verdicts_of(run)
+        found, described = verdicts_of(run), describe(run.annotations)
         write_pieces(map(arrow_table, run.model.label_pieces()), folder / LABELS)
         if not run.annotations.anonymous:
             write_pieces([annotator_table(run, found)], folder / ANNOTATORS)
         run.model.save_apart(folder / MODEL)
     if looks is not None:
         with timed("report", seconds):
-            shown = {"command": notice["command"], "progress": tell, **looks}
+            known = {"verdicts": found, "description": described}
+            shown = {"command": notice["command"], "progress": tell, **known, **looks}
             missing = _too_large_for_a_page(run.annotations) or _try_page(run, folder / REPORT, shown)
     views = None if found is None else found.in_words()
-    content = summary(run) | {**notice, "views": views, "seconds": seconds, "report_missing": missing}
+    later = {"views": views, "seconds": seconds, "report_missing": missing}
+    content = summary(run, described) | {**notice, **later}
     return write_summary(folder, content)
 
 
@@ -214,10 +217,8 @@ def share_right(run: Refinement) -> float | None:
     return float(right_rows(run.annotations, run.model.label_distributions_, items).mean())
 
 
-def summary(run: Refinement) -> dict[str, Any]:
+def summary(run: Refinement, described: Description) -> dict[str, Any]:
     """Everything needed to know what was done, as plain values."""
-    from dissensus.data.description import describe
-
     found = run.model.convergence()
     return {
         "model": name_of(run.model),
@@ -237,7 +238,7 @@ def summary(run: Refinement) -> dict[str, Any]:
         "gold_accuracy": share_right(run),
         "gold": None if run.gold is None else run.gold.to_dict(),
         "columns": dict(run.annotations.columns_read),
-        "data": describe(run.annotations).to_dict(),
+        "data": described.to_dict(),
         "seconds": run.seconds,
     }
 
