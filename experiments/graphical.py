@@ -63,7 +63,7 @@ PAPER_SETS = (
 
 @dataclass(frozen=True)
 class Population:
-    """A dataset with many labels an item, and by how much PGM should beat FMM and the counts at R = 4."""
+    """A dataset with many labels per item, and by how much PGM should beat FMM and the counts at R = 4."""
 
     name: str
     below_fmm: float
@@ -144,7 +144,7 @@ def cluster_rows(one: PaperSet, annotations: Annotations) -> list[str]:
 
 
 def recovered(annotations: Annotations) -> Recovery:
-    """FMM and PGM of several sizes, shown two and four labels an item."""
+    """FMM and PGM of several sizes, shown two and four labels per item."""
     models = {
         "FMM": [FMM(K) for K in (6, 12)],
         "PGM bp": [PGM(K, L) for K, L in SIZES],

@@ -115,7 +115,7 @@ def scale_lines(name: str, splits: Sequence[Values]) -> list[str]:
 
 
 def recovered(labels: Annotations, shown: Sequence[int]) -> Values:
-    """KL to reserved labels from few labels an item, and the paired difference."""
+    """KL to reserved labels from few labels per item, and the paired difference."""
     chains: dict[str, Any] = {"n_chains": 2, "n_sweeps": 150}
     models = {"ordinal": ds.OrdinalHPGM(**chains), "nominal": ds.HPGM(**chains)}
     settings: dict[str, Any] = {"pool": max(shown), "min_reserved": RESERVED, "n_draws": 3, "n_jobs": 1}

@@ -1,7 +1,7 @@
 """Labelling replayed: does asking where it gains most reach with fewer labels what asking evenly does?
 
 Of every item a part of its labels is reserved; the others come in, one after the other, in a random order.
-Everything starts from two labels an item. *Even*: every item gets the same. *Plan*: half a label an item at a
+Everything starts from two labels per item. *Even*: every item gets the same. *Plan*: half a label each at a
 time, given out by ``plan_labels`` from a fit to what is there. *Oracle*: the same rule, told each item's
 actual KL from the reserved labels. On simulated crowds the truth is known, and what the plan promises is
 compared with it.
@@ -32,7 +32,7 @@ from experiments.common import command_line, write_files
 COMMAND = "python -m experiments.plan"
 FIT: dict[str, Any] = {"n_chains": 2, "n_sweeps": 100, "n_jobs": 1}
 SETS = {"nli_variation": (25, 16), "tweet_sensitivity": (6, 8)}  # labels reserved, and in the pool
-START, STEP, END, GOAL = 2, 0.5, 6, 0.65  # labels an item, and the share of them that should do
+START, STEP, END, GOAL = 2, 0.5, 6, 0.65  # labels per item, and the share of them that should do
 TARGETS = (0.3, 0.2)
 POSSIBLE, DRAWN, MOST_ASKED = (
     1_500,
@@ -89,13 +89,13 @@ def replay_of(labels: Annotations, reserved: int, pool: int, seed: int, n_items:
 
 
 def even(replay: Replay, seed: int) -> dict[float, float]:
-    """Mean KL by labels an item, every item having the same."""
+    """Mean KL by labels per item, every item having the same."""
     rounds = range(START, END + 1)
     return {R: float(replay.kl(replay.fit(np.full(len(replay.pool), R), seed)).mean()) for R in rounds}
 
 
 def adaptive(replay: Replay, seed: int, *, oracle: bool = False) -> dict[float, float]:
-    """Mean KL by labels an item, given out round after round."""
+    """Mean KL by labels per item, given out round after round."""
     M = len(replay.pool)
     taken, curve = np.full(M, START), dict[float, float]()
     while True:
@@ -183,7 +183,7 @@ def section(name: str, data: Path, n_items: int, splits: int) -> str:
     oracle = mean_curve([adaptive(one, s, oracle=True) for s, one in enumerate(replays)])
     rows = sorted({*same, *plan, *oracle})
     curves = table(
-        ("labels an item", "even", "plan", "oracle"),
+        ("labels per item", "even", "plan", "oracle"),
         [line(r, *(f"{c[r]:.4f}" if r in c else "" for c in (same, plan, oracle))) for r in rows],
     )
     goal, share = same[END], needed(plan, same[END]) / END
@@ -223,7 +223,7 @@ def promises(n: int) -> str:
         lines.append(line(target, *cells, f"{np.mean(inside):.0%}"))
     head = (
         "target width",
-        "labels an item at the stop",
+        "labels per item at the stop",
         "promised KL",
         "actual KL",
         "truth inside 90 % intervals",
@@ -237,7 +237,7 @@ SECTION = """## {name}
 
 {curves}
 
-The plan reaches the KL of {end} even labels an item ({goal:.4f}) with {share:.0%} of the labels (at most
+The plan reaches the KL of {end} even labels per item ({goal:.4f}) with {share:.0%} of the labels (at most
 {asked:.0%} asked: {held}); the oracle, which knows each item's error, with {oracle:.0%}. What can be had
 without knowing errors: on items drawn from a fit's posterior, where the exact posterior of every item is
 known, the same rule needs {bound:.0%}.

@@ -32,11 +32,11 @@ from experiments.common import Finished, Values, command_line, write_files
 
 COMMAND = "python -m experiments.ratings"
 SEEDS, SPLITS, MOST_LABELS = 30, 3, 4_000
-#: items, annotators, ratings an item, share of outliers, spread of the uses of the scale
+#: items, annotators, ratings per item, share of outliers, spread of the uses of the scale
 CROWDS: dict[str, tuple[int, int, int, float, float]] = {
     "500 ratings": (100, 12, 5, 0.0, 0.0),
     "with outliers and uses of the scale": (200, 20, 6, 0.05, 0.25),
-    "three ratings an item": (400, 30, 3, 0.03, 0.15),
+    "three ratings per item": (400, 30, 3, 0.03, 0.15),
 }
 REAL = ("judges/cebab_stars", "judges/summeval", "judges/lesion", "web_search", "anesthesia")
 
@@ -139,7 +139,7 @@ def a_million() -> Values:
 
 
 def planted_lines(finished: Finished) -> list[str]:
-    """One line a crowd."""
+    """One line per crowd."""
     rows = []
     for crowd in CROWDS:
         runs = [

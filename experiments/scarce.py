@@ -1,4 +1,4 @@
-"""The scarce-label regime: with R labels an item, does refining them help a learner, and why does it hurt?
+"""The scarce-label regime: with R labels per item, does refining them help a learner, and why does it hurt?
 
 Two questions, asked of jq1 and jq3 with 1, 2, 3, 5 and all labels of every training and dev item:
 
@@ -265,7 +265,7 @@ zero, a difference speaks for refining; "not worse" means that the default's int
 
 KL(labels not shown ‖ estimate). Smoothed counts have the best of 101 strengths in hindsight, FMM the best of
 three sizes and PGM the best of four settings, for every draw anew. S is how many labels the text is worth to
-the default guide; one label an item says nothing of it, and S is then its prior's mode.
+the default guide; one label per item says nothing of it, and S is then its prior's mode.
 
 {items}
 
@@ -327,7 +327,7 @@ def page(conditions: Sequence[Condition], images: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the page and its pictures, each whole or not at all."""
-    title = "Guided learning from few labels an item"
+    title = "Guided learning from few labels per item"
     parser = command_line(COMMAND, title, "docs/results/scarce.md", finished=True)
     parser.add_argument("--images", type=Path, default=Path("docs/images"), help="folder of the pictures")
     options = parser.parse_args(arguments)

@@ -76,7 +76,7 @@ def _of_class(kept: Annotations, hidden: Annotations, has: NDArray[np.bool_], se
 
 
 def lines(splits: Sequence[Values]) -> list[str]:
-    """One line a model."""
+    """One line per model."""
     item, rows = np.concatenate([one["item"] for one in splits]), []
     own = np.concatenate([one["sets"] for one in splits])
     for name, title in TITLES.items():

@@ -190,7 +190,7 @@ verdicts are and what to do with them: [annotators](../annotators.md). Fits here
 
 {n_planted} crowds of 60 annotators whose settings are drawn at random: with and without spammers (up to
 30 %); balanced and skewed classes (2 to 6); spammers that answer uniformly, by the class shares, with one
-class or as copy-cats; adversaries; groups of 5 to 50 %; 5 to 200 labels each, 3 to 8 labels an item;
+class or as copy-cats; adversaries; groups of 5 to 50 %; 5 to 200 labels each, 3 to 8 labels per item;
 accuracies around 0.7, 0.8 or 0.9.
 
 {calibration}

@@ -25,8 +25,9 @@ SKIPPED = "not slow and not data and not browser and not cluster and not torch a
 
 
 def requirements(versions: str) -> list[str]:
-    """What the core needs: the least version of each package, or any that is new enough."""
-    given = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    """What the core and its frames need: the least version of each package, or any that is new enough."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    given = [*project["dependencies"], *project["optional-dependencies"]["pandas"]]
     return [re.sub(">=", "==", line) if versions == "lowest" else line for line in given]
 
 

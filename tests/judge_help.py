@@ -14,7 +14,7 @@ def seen(rng: np.random.Generator, truth: np.ndarray, n_classes: int, accuracy: 
 
 
 def table(columns: dict[str, np.ndarray]) -> Annotations:
-    """Annotations of columns of answers, one an annotator, a row an item; −1: no answer."""
+    """Annotations of columns of answers, one an annotator, a row per item; −1: no answer."""
     names = np.repeat(list(columns), [len(column) for column in columns.values()])
     items = np.concatenate([np.arange(len(column)) for column in columns.values()])
     labels = np.concatenate(list(columns.values()))

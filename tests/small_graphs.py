@@ -73,7 +73,7 @@ class Truth:
 
 
 def enumerated(annotations: ds.Annotations, theta: Array, psi: Array, omega: Array) -> Truth:
-    """Sum over all K^M · L^N states; ψ and Ω may be of one row an item or annotator."""
+    """Sum over all K^M · L^N states; ψ and Ω may be of one row per item or annotator."""
     (K, L, P), M, N = theta.shape, annotations.n_items, annotations.n_annotators
     states = np.indices((K,) * M + (L,) * N).reshape(M + N, -1).T
     w, z = states[:, :M], states[:, M:]

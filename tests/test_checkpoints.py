@@ -494,8 +494,8 @@ def test_progress_tells_the_rate_and_the_time_left(monkeypatch: pytest.MonkeyPat
             break
     assert progress.words == [
         "iteration 1 of at most 10",
-        "iteration 2 of at most 10, 1,500,000 labels a second, at most 16 s left",
-        "iteration 3 of at most 10, 1,500,000 labels a second, at most 14 s left",
+        "iteration 2 of at most 10, 1,500,000 labels per second, at most 16 s left",
+        "iteration 3 of at most 10, 1,500,000 labels per second, at most 14 s left",
     ]
     assert progress.shares == [0.1, 0.2, 0.3]
 

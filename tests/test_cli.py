@@ -6,6 +6,8 @@ import csv
 import json
 import math
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,14 @@ from dissensus._version import __version__
 from dissensus.cli.app import in_shell_words
 from dissensus.cli.settings import parse_values
 from dissensus.models import FEATURE_MODELS, KIND_MODELS, MODELS
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_pandas() -> Iterator[None]:
+    """No command needs pandas, which is an extra: here it cannot be imported."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "pandas", None)
+        yield
 
 
 @pytest.fixture(scope="module")

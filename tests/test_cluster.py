@@ -122,7 +122,7 @@ def test_progress_is_told(client: Any, tmp_path: Path) -> None:
     with ds.resources(cluster=client, scratch=tmp_path, progress=progress):
         MODELS["fmm"]().fit(crowd())
     assert progress.words[0] == f"iteration 1 of at most {ITERATIONS}"
-    rate = r"iteration 3 of at most 7, [\d,]+ labels a second, at most \d+ s left"
+    rate = r"iteration 3 of at most 7, [\d,]+ labels per second, at most \d+ s left"
     assert re.fullmatch(rate, progress.words[2])
     np.testing.assert_allclose(progress.shares, np.arange(1, ITERATIONS + 1) / ITERATIONS, rtol=1e-15)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import dissensus as ds
 from cli_help import run
 from dissensus import errors
 from dissensus.errors import MissingExtraError, install_command, require
@@ -46,6 +47,13 @@ def test_a_missing_extra_names_the_command() -> None:
     with pytest.raises(MissingExtraError) as found:
         require("no_such_package_anywhere", "cluster")
     assert str(found.value).endswith(install_command("cluster"))
+
+
+def test_frames_of_pandas_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ds.MajorityVote().fit(ds.datasets.load("canteen"))
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match=r"pandas is needed .*\[pandas\]"):
+        model.to_frame()
 
 
 def test_every_extra_for_users_is_known() -> None:

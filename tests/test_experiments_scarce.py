@@ -19,7 +19,7 @@ from experiments.scarce import Condition, findings, page, pictures
 
 
 def crowd(n_items: int, seed: int) -> tuple[ds.Annotations, Any]:
-    """Ten labels an item; what people say follows from the features."""
+    """Ten labels per item; what people say follows from the features."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_items, 3))
     lean = np.exp(2 * X)

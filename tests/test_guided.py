@@ -665,14 +665,14 @@ def test_data_that_cannot_be() -> None:
     X, y = crowd(10)
     guided = ds.GuidedClassifier(ds.FMM(2), ds.SoftmaxRegression(0.1), project="soft")
     with pytest.raises(
-        DataError, match=r"\AX has 9 rows and y 10 items; give one row an item, in the order of"
+        DataError, match=r"\AX has 9 rows and y 10 items; give one row per item, in the order of"
     ):
         guided.fit(X[:9], y)
     with pytest.raises(DataError, match=r"\Ay is a ndarray of shape \(10, 3\); give Annotations"):
         guided.fit(X, y.counts)
-    with pytest.raises(DataError, match=r"\AX: one row an item is needed, features or texts; got str\Z"):
+    with pytest.raises(DataError, match=r"\AX: one row per item is needed, features or texts; got str\Z"):
         guided.fit("a text", y)
-    with pytest.raises(DataError, match=r"\AX: one row an item is needed, features or texts; got float\Z"):
+    with pytest.raises(DataError, match=r"\AX: one row per item is needed, features or texts; got float\Z"):
         guided.fit(3.0, y)
     with pytest.raises(DataError, match=r"\Adev must be a pair \(X, y\); got ndarray\Z"):
         guided.fit(X, y, dev=X)

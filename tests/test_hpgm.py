@@ -264,7 +264,7 @@ def test_arviz_gets_every_draw(fitted: ds.HPGM) -> None:
     assert abs(summary.loc["entropy", "r_hat"] - fitted.rhat_[fitted.quantities_.index("entropy")]) < 0.1
 
 
-# ---- one label an item, and very many labels ----------------------------------------------------------
+# ---- one label per item, and very many labels ----------------------------------------------------------
 
 
 def test_one_label_an_item_is_halfway_to_the_shrunk_counts() -> None:

@@ -35,9 +35,9 @@ def test_importing_loads_nothing_heavy() -> None:
     assert heavy_modules_after("import dissensus; dir(dissensus); dissensus.__version__") == []
 
 
-def test_importing_takes_no_time() -> None:
-    code = "import time; start = time.perf_counter(); import dissensus; print(time.perf_counter() - start)"
-    # The machine may be busy: the best of several says what the import itself costs.
+def test_importing_is_quick() -> None:
+    # Processor time, and the best of several: the machine may be busy with something else.
+    code = "import time; start = time.process_time(); import dissensus; print(time.process_time() - start)"
     assert min(float(run(code)) for _ in range(5)) < LIMIT_SECONDS
 
 

@@ -32,7 +32,7 @@ from dissensus.models.empirical import GRID
 
 @pytest.fixture(scope="module")
 def crowd() -> ds.Annotations:
-    """Twelve labels an item; three pairs are labelled twice, and two items have fewer annotators."""
+    """Twelve labels per item; three pairs are labelled twice, and two items have fewer annotators."""
     simulated = ds.simulate(
         40, 20, 3, n_item_clusters=3, n_annotator_clusters=2, labels_per_item=12, alpha=0.5
     ).annotations

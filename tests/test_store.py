@@ -296,7 +296,7 @@ def test_what_cannot_be_cut_says_what_memory_it_needs(
 def test_files_that_are_no_rows_of_labels_are_refused(tmp_path: Path) -> None:
     wide = tmp_path / "wide.csv"
     wide.write_text("item,ann,bob,eve\n" + "".join(f"{i},yes,no,yes\n" for i in range(20)))
-    with pytest.raises(DataError, match=r"wide\.csv: is not a table with one row a label .*dissensus import"):
+    with pytest.raises(DataError, match=r"wide\.csv: is not a table with one row per label .*import"):
         ds.pack(wide, tmp_path / "store")
     with pytest.raises(DataError, match="no such file"):
         ds.pack(tmp_path / "missing.csv", tmp_path / "store")

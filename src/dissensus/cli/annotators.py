@@ -27,7 +27,12 @@ def annotators(
         ),
     ] = None,
     interval: Annotated[
-        float, typer.Option("--interval", metavar="SHARE", help="Size of the intervals of information.")
+        float,
+        typer.Option(
+            "--interval",
+            metavar="SHARE",
+            help="Size of the credible intervals of the information, such as 0.9.",
+        ),
     ] = KEPT,
     seed: Seed = 0,
     jobs: Jobs = ALL_CORES,

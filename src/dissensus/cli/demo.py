@@ -1,6 +1,6 @@
 """``dissensus demo``: the main job on a crowd whose truth is known.
 
-Items and annotators are drawn from the paper's generative process, a few labels an item. The population's
+Items and annotators are drawn from the paper's generative process, a few labels per item. The population's
 distribution of every item is known, since the process is; the models see the labels alone. How close do raw
 counts, and each model, come to it?
 """
@@ -42,7 +42,12 @@ CROWD: dict[str, Any] = {
 def demo(
     context: typer.Context,
     output: Output,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Draws another crowd.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed", metavar="N", help="Seed of the random numbers: another seed draws another crowd."
+        ),
+    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Simulate a crowd whose truth is known, refine its labels, and show how close each model comes."""

@@ -39,18 +39,22 @@ def export_labels(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="csv, parquet, jsonl, huggingface, label-studio, weighted (the suffix tells otherwise).",
+            help="csv, parquet, jsonl, huggingface, label-studio, weighted (told by the suffix if left out).",
             autocompletion=format_names,
         ),
     ] = None,
     items: Annotated[
-        Path | None, typer.Option("--items", metavar="FILE", help="Table of items whose columns come along.")
+        Path | None,
+        typer.Option("--items", metavar="FILE", help="Table of items whose columns are written too."),
     ] = None,
     question: Annotated[
         str, typer.Option("--question", metavar="NAME", help="Label Studio: the name of the control.")
     ] = "label",
     to_name: Annotated[
-        str, typer.Option("--to-name", metavar="NAME", help="Label Studio: the object it labels.")
+        str,
+        typer.Option(
+            "--to-name", metavar="NAME", help="Label Studio: the name of the object that is labelled."
+        ),
     ] = "text",
     safe_csv: SafeCsv = False,
 ) -> None:

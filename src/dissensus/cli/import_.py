@@ -32,7 +32,7 @@ def import_export(
     reading: Reading,
     items_to: Annotated[
         Path | None,
-        typer.Option("--items-to", metavar="FILE", help="Write what the export says about items here."),
+        typer.Option("--items-to", metavar="FILE", help="File for what the export says about the items."),
     ] = None,
     safe_csv: SafeCsv = False,
 ) -> None:

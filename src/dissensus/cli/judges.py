@@ -37,8 +37,8 @@ def judges(
         typer.Option(
             "--judges",
             metavar="WHO",
-            help="Who is a judge: an id or pattern (repeatable), a column of --annotators, or COLUMN=VALUE "
-            "(found by itself: the column kind, or names of models).",
+            help="Who is a judge: an id or a pattern (repeatable), a column of --annotators, or COLUMN=VALUE "
+            "(if left out: the column kind decides, or ids that are names of language models).",
         ),
     ] = [],  # noqa: B006
     epsilon: Annotated[
@@ -46,23 +46,32 @@ def judges(
         typer.Option(
             "--epsilon",
             metavar="E",
-            help="Advantage granted for a judge's lower cost: 0.2 beside experts, 0.15 skilled, 0.1 a crowd.",
+            help="Advantage granted to a judge because it costs less: 0.2 beside experts, 0.15 beside skilled"
+            " people, 0.1 beside a crowd.",
         ),
     ] = 0.15,
     by: Annotated[
         str | None,
-        typer.Option("--by", metavar="COLUMN", help="Rates by this column of --items too."),
+        typer.Option(
+            "--by", metavar="COLUMN", help="Show the rates for each value of this column of --items too."
+        ),
     ] = None,
     model: Annotated[
         str,
         typer.Option(
-            "--model", "-m", metavar="NAME", help="Model of the humans' answers; hpgm knows how sure."
+            "--model",
+            "-m",
+            metavar="NAME",
+            help="Model of the humans' answers; hpgm also knows how sure they are.",
         ),
     ] = "fmm",
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Rows by judge: .csv, .jsonl, .parquet; everything: .json."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="File to write: a row for each judge as .csv, .jsonl or .parquet, or everything as .json.",
         ),
     ] = None,
     as_json: Json = False,

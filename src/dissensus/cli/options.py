@@ -85,13 +85,16 @@ def under(heading: str) -> Callable[..., Any]:
 _reading = under("Reading the file")
 _feature = under("Item features, for models that use them")
 _DUPLICATES = _reading(
-    "--duplicates", metavar="keep|first|last|error", help="When an annotator labels an item more than once."
+    "--duplicates",
+    metavar="keep|first|last|error",
+    help="What to do when an annotator labels an item more than once.",
 )
 
 LabelFile = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE", help="Labels: CSV, TSV, JSONL or Parquet (also gzipped), a tool's export, or a store."
+        metavar="FILE",
+        help="Labels: CSV, TSV, JSONL or Parquet (also gzipped), a tool's export, or a store.",
     ),
 ]
 
@@ -99,7 +102,8 @@ LabelFile = Annotated[
 LabelsOrRun = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE|RUN", help="Labels, or a finished run (its directory or model), not fitted again."
+        metavar="FILE|RUN",
+        help="Labels, or a finished run (its directory or model file), which is not fitted again.",
     ),
 ]
 
@@ -111,24 +115,33 @@ class Columns:
     item_column: Annotated[
         str | None,
         _reading(
-            "--item-column", metavar="NAME", help="Column of item ids (found by itself: item, task, …)."
+            "--item-column",
+            metavar="NAME",
+            help="Column of item ids (recognised by names such as item or task).",
         ),
     ] = None
     annotator_column: Annotated[
         str | None,
         _reading(
-            "--annotator-column", metavar="NAME", help="Column of annotator ids (annotator, worker, …)."
+            "--annotator-column",
+            metavar="NAME",
+            help="Column of annotator ids (recognised by names such as annotator or worker).",
         ),
     ] = None
     label_column: Annotated[
-        str | None, _reading("--label-column", metavar="NAME", help="Column of labels (label, answer, …).")
+        str | None,
+        _reading(
+            "--label-column",
+            metavar="NAME",
+            help="Column of labels (recognised by names such as label or answer).",
+        ),
     ] = None
     classes: Annotated[
         list[str],
         _reading(
             "--classes",
             metavar="A,B,…",
-            help="The label set in its order (or repeat the option, a label each); a scale as low<mid<high.",
+            help="The classes in their order (or repeat the option for each class); a scale as low<mid<high.",
         ),
     ] = field(default_factory=list)
     label_type: Annotated[
@@ -136,20 +149,25 @@ class Columns:
         _reading(
             "--label-type",
             metavar="TYPE",
-            help="nominal, ordinal, numeric, multi or pairwise (told from the labels if left out).",
+            help="nominal, ordinal, numeric, multi or pairwise (recognised from the labels if left out).",
         ),
     ] = None
     duplicates: Annotated[Literal["keep", "first", "last", "error"] | None, _DUPLICATES] = None
     format: Annotated[
-        str | None, _reading("--format", metavar="NAME", help="The format, where its content does not tell.")
+        str | None,
+        _reading(
+            "--format",
+            metavar="NAME",
+            help="Format of the file, if it cannot be recognised from the content.",
+        ),
     ] = None
     missing: Annotated[
         Literal["skip", "error"],
-        _reading("--missing", metavar="skip|error", help="Rows without a label: skipped, or refused."),
+        _reading("--missing", metavar="skip|error", help="What to do with rows that have no label."),
     ] = "skip"
     missing_words: Annotated[
         str,
-        _reading("--missing-words", metavar="NA,…", help="Labels that mean that there is none."),
+        _reading("--missing-words", metavar="NA,…", help="Words that mean that there is no label."),
     ] = ""
 
     def settings(self) -> dict[str, Any]:
@@ -177,49 +195,64 @@ class Reading(Columns):
     duplicates: Annotated[Literal["keep", "first", "last", "error"], _DUPLICATES] = "keep"
     items: Annotated[
         Path | None,
-        _reading("--items", metavar="FILE", help="Table of items: id and columns such as text or split."),
+        _reading(
+            "--items", metavar="FILE", help="Table of items: their ids, and columns such as text or split."
+        ),
     ] = None
     annotators: Annotated[
         Path | None,
-        _reading("--annotators", metavar="FILE", help="Table of annotators: id and what is known of them."),
+        _reading(
+            "--annotators",
+            metavar="FILE",
+            help="Table of annotators: their ids, and what is known about them.",
+        ),
     ] = None
     gold: Annotated[
-        Path | None, _reading("--gold", metavar="FILE", help="Table of reference labels: item, label.")
+        Path | None,
+        _reading(
+            "--gold", metavar="FILE", help="Table of known right labels, with the columns item and label."
+        ),
     ] = None
     item_text: Annotated[
         str | None,
         _reading(
-            "--item-text", metavar="NAME", help="Column of the items' text, of an export or a wide table."
+            "--item-text",
+            metavar="NAME",
+            help="Column with the text of the items, in an export or a wide table.",
         ),
     ] = None
     question: Annotated[
         str | None,
-        _reading("--question", metavar="NAME", help="Which question of an export that has several."),
+        _reading(
+            "--question", metavar="NAME", help="Which question to read from an export that has several."
+        ),
     ] = None
     several: Annotated[
         Literal["keep", "error"],
         _reading(
             "--several",
             metavar="keep|error",
-            help="Of an export: several answers of one annotator to one item.",
+            help="What to do when an export has several answers of one annotator to one item.",
         ),
     ] = "keep"
-    keep_rejected: Annotated[bool, _reading("--keep-rejected", help="Count rejected assignments too.")] = (
-        False
-    )
+    keep_rejected: Annotated[bool, _reading("--keep-rejected", help="Read rejected assignments too.")] = False
     separator: Annotated[
         str | None,
-        _reading("--separator", metavar="CHAR", help="Between the classes of an answer that is a set: a|b."),
+        _reading(
+            "--separator",
+            metavar="CHAR",
+            help="Character between the classes of an answer that is a set, as in a|b.",
+        ),
     ] = None
     encoding: Annotated[
-        str | None, _reading("--encoding", metavar="NAME", help="Of a text file that is not UTF-8.")
+        str | None, _reading("--encoding", metavar="NAME", help="Encoding of a text file that is not UTF-8.")
     ] = None
     layout: Annotated[
         Literal["long", "wide", "counts"] | None,
         _reading(
             "--layout",
             metavar="long|wide|counts",
-            help="One row for each label, a column for each annotator, or class counts.",
+            help="One row for each label, a column for each annotator, or counts of the classes.",
         ),
     ] = None
 
@@ -248,19 +281,26 @@ class ItemFeatures:
     """What is known of items beyond their labels: a text column to embed, or a file of features."""
 
     text_column: Annotated[
-        str | None, _feature("--text-column", metavar="NAME", help="Embed this column of --items.")
+        str | None,
+        _feature(
+            "--text-column", metavar="NAME", help="Column of --items with texts, which become features."
+        ),
     ] = None
     text_model: Annotated[
         str | None,
         _feature(
             "--text-model",
             metavar="NAME",
-            help="A sentence-transformers model or its path (one that needs no network if left out).",
+            help="A sentence-transformers model or its path (if left out, one that needs no network).",
         ),
     ] = None
     features: Annotated[
         Path | None,
-        _feature("--features", metavar="FILE", help="Features as .npy, .npz or .parquet, in rows by item."),
+        _feature(
+            "--features",
+            metavar="FILE",
+            help="Features as .npy, .npz or .parquet, with one row for each item.",
+        ),
     ] = None
 
     def attached(self, annotations: Annotations) -> Annotations:
@@ -282,10 +322,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, fo
 Force = Annotated[bool, typer.Option("--force", help="Write into a directory that dissensus did not make.")]
 SafeCsv = Annotated[
     bool,
-    typer.Option("--safe-csv", help="Neutralise texts in CSV files that spreadsheets would compute."),
+    typer.Option(
+        "--safe-csv", help="Put a quote before texts in CSV files that a spreadsheet would take for formulas."
+    ),
 ]
-Title = Annotated[str | None, _page("--title", metavar="TEXT", help="Of the page.")]
-Anonymise = Annotated[bool, _page("--anonymise", help="Numbers for annotators' ids, in all that is written.")]
+Title = Annotated[str | None, _page("--title", metavar="TEXT", help="Title of the page.")]
+Anonymise = Annotated[
+    bool, _page("--anonymise", help="Write numbers instead of the annotators' ids, everywhere.")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +339,10 @@ class Output:
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Directory to write (a name is made if left out)."
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Directory to write (if left out, it is named after the file).",
         ),
     ] = None
     force: Force = False

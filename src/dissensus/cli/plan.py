@@ -26,24 +26,31 @@ def plan(
     place: LabelsOrRun,
     reading: Reading,
     budget: Annotated[
-        int | None, typer.Option("--budget", metavar="N", help="Labels that can be paid for.")
+        int | None, typer.Option("--budget", metavar="N", help="Number of labels that can be paid for.")
     ] = None,
     target_interval: Annotated[
         float | None,
         typer.Option(
             "--target-interval",
             metavar="WIDTH",
-            help="Wanted width of intervals of an item's first class.",
+            help="Wanted width of the interval of each item's most probable class.",
         ),
     ] = None,
     target_alpha_width: Annotated[
         float | None,
         typer.Option("--target-alpha-width", metavar="WIDTH", help="Wanted width of the interval of α."),
     ] = None,
-    interval: Annotated[float, typer.Option("--interval", metavar="SHARE", help="Size of intervals.")] = 0.9,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="SHARE", help="Size of the intervals, such as 0.9.")
+    ] = 0.9,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write rows by item: .csv, .jsonl, .parquet."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="File to write, with a row for each item: .csv, .jsonl or .parquet.",
+        ),
     ] = None,
     seed: Seed = 0,
     jobs: Jobs = ALL_CORES,

@@ -29,22 +29,33 @@ def queue(
     reading: Reading,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="The labels of RUN; one of HPGM keeps them itself."),
+        typer.Argument(
+            metavar="[FILE]", help="The labels of RUN; a run of hpgm keeps them and needs no FILE."
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write it: .csv, .jsonl, .parquet, or tasks."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="File to write: a table (.csv, .jsonl, .parquet), or the tasks of --for.",
+        ),
     ] = None,
     budget: Annotated[
-        int | None, typer.Option("--budget", metavar="N", help="Labels that can be paid for, in all.")
+        int | None,
+        typer.Option("--budget", metavar="N", help="Number of labels that can be paid for, in all."),
     ] = None,
     each: Annotated[
-        int | None, typer.Option("--each", metavar="N", help="Annotators for an item that needs labels.")
+        int | None,
+        typer.Option("--each", metavar="N", help="Number of annotators for each item that needs labels."),
     ] = None,
     tool: Annotated[
         Literal["table", "label-studio", "argilla", "prodigy"],
         typer.Option(
-            "--for", metavar="TOOL", help="Tasks for label-studio, argilla or prodigy; a table otherwise."
+            "--for",
+            metavar="TOOL",
+            help="Write tasks for label-studio, argilla or prodigy instead of a table.",
         ),
     ] = "table",
     safe_csv: SafeCsv = False,

@@ -38,13 +38,17 @@ def rank(
     reading: Reading,
     page: Page,
     position: Annotated[
-        bool, typer.Option("--position/--no-position", help="Let annotators lean to the left or right.")
+        bool,
+        typer.Option("--position/--no-position", help="Let annotators prefer the left or the right answer."),
     ] = True,
     pair_effects: Annotated[
         bool,
-        typer.Option("--pair-effects/--no-pair-effects", help="Let a pair be unlike what its scores say."),
+        typer.Option(
+            "--pair-effects/--no-pair-effects",
+            help="Let a pair of answers differ from what their scores say.",
+        ),
     ] = True,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of draws and hidden answers.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random numbers.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Rank what was compared in pairs: scores and ranks with intervals, and how reliable annotators are."""

@@ -57,27 +57,51 @@ class Comparison:
         ),
     ] = field(default_factory=list)
     item_clusters: Annotated[
-        str, _compared("--item-clusters", "-k", metavar="6,12", help="Numbers tried; the best is shown.")
+        str,
+        _compared(
+            "--item-clusters",
+            "-k",
+            metavar="6,12",
+            help="Numbers of item clusters to try; the best is shown.",
+        ),
     ] = "6,12"
     annotator_clusters: Annotated[
-        str, _compared("--annotator-clusters", "-l", metavar="4,8", help="Likewise, of annotator clusters.")
+        str,
+        _compared(
+            "--annotator-clusters",
+            "-l",
+            metavar="4,8",
+            help="Numbers of annotator clusters to try; the best is shown.",
+        ),
     ] = "4,8"
     labels_shown: Annotated[
         str | None,
-        _compared("--labels-shown", "-r", metavar="1,2,4,8", help="Labels per item that a model sees."),
+        _compared(
+            "--labels-shown", "-r", metavar="1,2,4,8", help="Numbers of labels per item that a model sees."
+        ),
     ] = None
     pool: Annotated[
         int | None,
-        _compared("--pool", metavar="N", help="Labels per item that may be shown (8, or what there is)."),
+        _compared(
+            "--pool", metavar="N", help="Labels per item that may be shown (8, or as many as there are)."
+        ),
     ] = None
     min_reserved: Annotated[
         int | None,
-        _compared("--min-reserved", metavar="N", help="Labels per item kept back, at least (6, or less)."),
+        _compared(
+            "--min-reserved",
+            metavar="N",
+            help="Least number of labels per item that are kept back (6, or fewer).",
+        ),
     ] = None
     draws: Annotated[int, _compared("--draws", metavar="N", help="How often labels are drawn.")] = 5
     weight_by: Annotated[
         str | None,
-        _compared("--weight-by", metavar="labels|annotators", help="Whom the population's answer weighs."),
+        _compared(
+            "--weight-by",
+            metavar="labels|annotators",
+            help="Whether the population counts every label or every annotator alike.",
+        ),
     ] = None
     seed: Seed = 0
     jobs: Jobs = ALL_CORES

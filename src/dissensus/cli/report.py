@@ -31,26 +31,30 @@ def report(
     reading: Reading,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="The labels of RUN; one of HPGM keeps them itself."),
+        typer.Argument(
+            metavar="[FILE]", help="The labels of RUN; a run of hpgm keeps them and needs no FILE."
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The page (report.html in RUN if left out)."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The page to write (if left out: report.html in RUN)."
+        ),
     ] = None,
     title: Title = None,
     anonymise: Anonymise = False,
     text_column: Annotated[
-        str | None, _page("--text-column", metavar="NAME", help="The items' text.")
+        str | None, _page("--text-column", metavar="NAME", help="Column with the text of the items.")
     ] = None,
     projection: Annotated[
-        str, _page("--projection", metavar="pca|tsne", help="Of the map of items.")
+        str, _page("--projection", metavar="pca|tsne", help="How the map of items is made.")
     ] = "auto",
     since: Annotated[
         Path | None, _page("--since", metavar="RUN", help="An earlier run: say what changed since then.")
     ] = None,
     time_column: Annotated[
         str | None,
-        _page("--time-column", metavar="NAME", help="Column of FILE: when each label was given."),
+        _page("--time-column", metavar="NAME", help="Column of FILE that says when each label was given."),
     ] = None,
 ) -> None:
     """Write a fitted model as one page to look at: items, annotators, clusters, quality."""

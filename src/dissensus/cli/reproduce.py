@@ -30,33 +30,43 @@ class Evaluation:
         typer.Option("--data", metavar="DIR", help="Folder of the datasets, or of the authors' JSON files."),
     ] = None
     sets: Annotated[
-        str | None, typer.Option("--sets", metavar="NAME,…", help="Datasets (the paper's if left out).")
+        str | None,
+        typer.Option("--sets", metavar="NAME,…", help="Datasets (if left out, those of the paper)."),
     ] = None
     only: Annotated[
         str | None,
         typer.Option("--only", metavar="PART,…", help="table1, table2, table3, hidden, recover, gold."),
     ] = None
     repeats: Annotated[
-        int | None, typer.Option("--repeats", metavar="N", help="Trainings a column (10; the paper: 100).")
+        int | None,
+        typer.Option(
+            "--repeats", metavar="N", help="Number of trainings for each column (10; the paper has 100)."
+        ),
     ] = None
     embedding: Annotated[
         str | None,
         typer.Option("--embedding", metavar="MODEL", help="Sentence encoder (all-MiniLM-L6-v2, offline)."),
     ] = None
     quick: Annotated[
-        bool, typer.Option("--quick", help="The same with smaller grids and fewer repeats: ten minutes.")
+        bool, typer.Option("--quick", help="Smaller grids and fewer repeats; it takes ten minutes.")
     ] = False
     as_printed: Annotated[
         bool,
-        typer.Option("--as-printed", help="Also as the paper prints it: what each departure is worth."),
+        typer.Option(
+            "--as-printed", help="Also run it as the paper prints it, to see what each departure changes."
+        ),
     ] = False
     glove: Annotated[
         Path | None,
-        typer.Option("--glove", metavar="FILE", help="Word vectors of the CNN as printed (GloVe's)."),
+        typer.Option(
+            "--glove", metavar="FILE", help="GloVe's word vectors, for the CNN as the paper has it."
+        ),
     ] = None
     publish: Annotated[
         Path | None,
-        typer.Option("--publish", metavar="DIR", help="Write page, tables and figures here too, not cells."),
+        typer.Option(
+            "--publish", metavar="DIR", help="Write the page, tables and figures here too, without the cells."
+        ),
     ] = None
 
     def settings(self) -> dict[str, Any]:

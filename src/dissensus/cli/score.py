@@ -42,11 +42,17 @@ def score(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            "--metric", metavar="NAME", help="A measure by name; repeatable.", autocompletion=metric_names
+            "--metric", metavar="NAME", help="Name of a measure; repeatable.", autocompletion=metric_names
         ),
     ] = None,
     bootstrap: Annotated[
-        int, typer.Option("--bootstrap", metavar="N", min=0, help="Resamples for the intervals; 0: none.")
+        int,
+        typer.Option(
+            "--bootstrap",
+            metavar="N",
+            min=0,
+            help="Number of resamples for the intervals; 0 leaves them out.",
+        ),
     ] = 1000,
     as_json: Json = False,
 ) -> None:

@@ -54,32 +54,48 @@ class Grid:
     """A model, the values to try, and how cells are judged."""
 
     model: Annotated[
-        str, _search("--model", "-m", metavar="NAME", help="A model.", autocompletion=model_names)
+        str,
+        _search(
+            "--model",
+            "-m",
+            metavar="NAME",
+            help="The model whose settings are searched.",
+            autocompletion=model_names,
+        ),
     ] = "pgm"
     item_clusters: Annotated[
-        str | None, _search("--item-clusters", "-k", metavar="3:20", help="Numbers of item clusters.")
+        str | None, _search("--item-clusters", "-k", metavar="3:20", help="Numbers of item clusters to try.")
     ] = None
     annotator_clusters: Annotated[
         str | None,
-        _search("--annotator-clusters", "-l", metavar="3:20", help="Numbers of annotator clusters."),
+        _search("--annotator-clusters", "-l", metavar="3:20", help="Numbers of annotator clusters to try."),
     ] = None
     grid: Annotated[
         list[str],
-        _search("--grid", "-g", metavar="NAME=VALUES", help="Values of another setting; repeatable."),
+        _search("--grid", "-g", metavar="NAME=VALUES", help="Values to try of another setting; repeatable."),
     ] = field(default_factory=list)
     criterion: Annotated[
         str, _search("--criterion", metavar="NAME", help="held-out, dev, bic, icl, evidence, …")
     ] = "held-out"
     dev: Annotated[
-        Path | None, _search("--dev", metavar="FILE", help="Labels of other items, to judge by.")
+        Path | None,
+        _search("--dev", metavar="FILE", help="Labels of other items, by which settings are judged."),
     ] = None
     test_size: Annotated[
-        float, _search("--test-size", metavar="SHARE", help="Share of labels hidden (or dev items).")
+        float,
+        _search(
+            "--test-size",
+            metavar="SHARE",
+            help="Share of the labels that are hidden (or of the items, with --criterion dev).",
+        ),
     ] = 0.2
     repeats: Annotated[
-        int, _search("--repeats", metavar="N", help="Splits on which the best cells are tried.")
+        int, _search("--repeats", metavar="N", help="Number of splits on which the best settings are tried.")
     ] = 5
-    finalists: Annotated[int, _search("--finalists", metavar="N", help="Cells that are the best.")] = 10
+    finalists: Annotated[
+        int,
+        _search("--finalists", metavar="N", help="Number of the best settings that are tried on all splits."),
+    ] = 10
     inference: Inference = None
     restarts: Restarts = None
     seed: Seed = 0

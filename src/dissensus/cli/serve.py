@@ -21,16 +21,23 @@ def serve(
         Path, typer.Argument(metavar="RUN", help="A run's directory, or its model.safetensors.")
     ],
     label_studio: Annotated[
-        bool, typer.Option("--label-studio", help="Be an ML backend of Label Studio (the one tool so far).")
+        bool, typer.Option("--label-studio", help="Be an ML backend of Label Studio (the only tool so far).")
     ] = False,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", metavar="N", help="Port; 0 takes a free one.")] = 9090,
     question: Annotated[
         str,
-        typer.Option("--question", metavar="NAME", help="Name of the control, if the project does not tell."),
+        typer.Option(
+            "--question", metavar="NAME", help="Name of the control, if the project does not say it."
+        ),
     ] = "label",
     to_name: Annotated[
-        str, typer.Option("--to-name", metavar="NAME", help="The object it labels, likewise.")
+        str,
+        typer.Option(
+            "--to-name",
+            metavar="NAME",
+            help="Name of the object that is labelled, if the project does not say it.",
+        ),
     ] = "text",
 ) -> None:
     """Answer a labelling tool with the population's distributions until Ctrl-C."""

@@ -37,14 +37,20 @@ def model_names(incomplete: str) -> list[str]:
 
 
 Inference = Annotated[
-    str | None, _model("--inference", metavar="NAME", help="How the model is learned (pgm).")
+    str | None,
+    _model("--inference", metavar="NAME", help="How the model is learned (only pgm has a choice)."),
 ]
 Restarts = Annotated[
-    int | None, _model("--restarts", metavar="N", help="Fits from different starts; the best stays.")
+    int | None,
+    _model("--restarts", metavar="N", help="Number of fits from different starts; the best one is kept."),
 ]
-Seed = Annotated[int, _model("--seed", metavar="N", help="Replays a run.")]
+Seed = Annotated[
+    int,
+    _model("--seed", metavar="N", help="Seed of the random numbers: the same seed gives the same result."),
+]
 Jobs = Annotated[
-    int, _model("--jobs", "-j", metavar="N", help="Threads or processes; all cores if left out or -1.")
+    int,
+    _model("--jobs", "-j", metavar="N", help="Number of threads or processes (all cores if left out or -1)."),
 ]
 ALL_CORES = -1
 TestSize = Annotated[
@@ -52,7 +58,7 @@ TestSize = Annotated[
     _model(
         "--test-size",
         metavar="SHARE",
-        help="Share of labels hidden to judge the model by; 0: none, for a named model.",
+        help="Share of the labels hidden to judge the model by; with a named model it may be 0.",
     ),
 ]
 Estimate = Annotated[
@@ -60,7 +66,7 @@ Estimate = Annotated[
     _model(
         "--estimate",
         metavar="WHOSE",
-        help="The question: population (what it would answer), annotators (what known ones would), truth.",
+        help="What to estimate: the answers of a population, those of each of the annotators, or the truth.",
     ),
 ]
 Represent = Annotated[
@@ -68,17 +74,27 @@ Represent = Annotated[
     _model(
         "--represent",
         metavar="COLUMN=VALUE",
-        help="Whose population: annotators with this value in --annotators; repeatable.",
+        help="Whose population to estimate: annotators with this value in --annotators; repeatable.",
     ),
 ]
 Fast = Annotated[
-    bool, _model("--fast", help="Leave sampled models out: seconds instead of minutes, but no intervals.")
+    bool,
+    _model(
+        "--fast", help="Leave sampled models out: seconds instead of minutes, with approximate intervals."
+    ),
 ]
 Thorough = Annotated[
-    bool, _model("--thorough", help="Also try latent positions: often the best predictor, minutes longer.")
+    bool,
+    _model("--thorough", help="Also try the model latent: it often predicts best, and takes minutes longer."),
 ]
 SetOption = Annotated[
-    list[str], _model("--set", "-s", metavar="NAME=VALUE", help="Any setting of the model; repeatable.")
+    list[str],
+    _model(
+        "--set",
+        "-s",
+        metavar="NAME=VALUE",
+        help="Any setting of the model (dissensus models NAME lists them); repeatable.",
+    ),
 ]
 
 
@@ -92,15 +108,15 @@ class Settings:
             "--model",
             "-m",
             metavar="NAME",
-            help="A model (dissensus models lists them), or the best by held-out likelihood.",
+            help="A model (dissensus models lists them); auto takes the one that predicts best.",
             autocompletion=model_names,
         ),
     ] = "auto"
     item_clusters: Annotated[
-        int | None, _model("--item-clusters", "-k", metavar="K", help="Item clusters.")
+        int | None, _model("--item-clusters", "-k", metavar="K", help="Number of item clusters.")
     ] = None
     annotator_clusters: Annotated[
-        int | None, _model("--annotator-clusters", "-l", metavar="L", help="Annotator clusters.")
+        int | None, _model("--annotator-clusters", "-l", metavar="L", help="Number of annotator clusters.")
     ] = None
     inference: Inference = None
     restarts: Restarts = None
@@ -182,23 +198,25 @@ class Cluster:
         _machine(
             "--cluster",
             metavar="ADDRESS|local",
-            help="A Dask scheduler; local: --jobs processes on this machine.",
+            help="Address of a Dask scheduler; local starts --jobs processes on this machine.",
         ),
     ] = None
     tls_ca: Annotated[
         Path | None,
         _machine("--tls-ca", metavar="FILE", help="Certificate of the authority that the cluster trusts."),
     ] = None
-    tls_cert: Annotated[Path | None, _machine("--tls-cert", metavar="FILE", help="Our certificate.")] = None
-    tls_key: Annotated[Path | None, _machine("--tls-key", metavar="FILE", help="Our certificate's key.")] = (
-        None
-    )
+    tls_cert: Annotated[
+        Path | None, _machine("--tls-cert", metavar="FILE", help="Certificate of this program.")
+    ] = None
+    tls_key: Annotated[
+        Path | None, _machine("--tls-key", metavar="FILE", help="Key of that certificate.")
+    ] = None
     scratch: Annotated[
         Path | None,
         _machine(
             "--scratch",
             metavar="DIR",
-            help="Where messages go that are not in memory; all workers reach it.",
+            help="Directory for messages that do not fit in memory; all workers must reach it.",
         ),
     ] = None
 
@@ -237,19 +255,29 @@ class Machine(Cluster):
     memory: Annotated[
         str | None,
         _machine(
-            "--memory", metavar="SIZE", help="Memory to keep to, such as 8GB; what needs more is refused."
+            "--memory",
+            metavar="SIZE",
+            help="Memory that may be used, such as 8GB; what needs more is refused.",
         ),
     ] = None
     checkpoint: Annotated[
         Path | None,
-        _machine("--checkpoint", metavar="DIR", help="Keep the fit here; a run that was stopped goes on."),
+        _machine(
+            "--checkpoint",
+            metavar="DIR",
+            help="Directory that keeps the state of the fit; a run that was stopped goes on from there.",
+        ),
     ] = None
     checkpoint_every: Annotated[
-        int, _machine("--checkpoint-every", metavar="N", help="Iterations between two checkpoints.")
+        int, _machine("--checkpoint-every", metavar="N", help="Number of iterations between two checkpoints.")
     ] = 5
     precision: Annotated[
         Literal["double", "single"],
-        _machine("--precision", metavar="double|single", help="Of the messages; single takes half the room."),
+        _machine(
+            "--precision",
+            metavar="double|single",
+            help="Precision of the messages; single takes half the memory.",
+        ),
     ] = "double"
 
     def check(self) -> None:

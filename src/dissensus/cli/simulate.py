@@ -34,17 +34,21 @@ DIRICHLETS = ("alpha", "gamma", "tau")
 class Crowd:
     """The settings of :func:`dissensus.simulate`, under its own names."""
 
-    n_items: Annotated[int, _crowd("--n-items", metavar="M", help="Items.")] = 500
-    n_annotators: Annotated[int, _crowd("--n-annotators", metavar="N", help="Annotators.")] = 100
-    n_classes: Annotated[int, _crowd("--n-classes", metavar="P", help="Label classes.")] = 4
-    n_item_clusters: Annotated[int, _crowd("--item-clusters", "-k", metavar="K", help="Item clusters.")] = 5
+    n_items: Annotated[int, _crowd("--n-items", metavar="M", help="Number of items.")] = 500
+    n_annotators: Annotated[int, _crowd("--n-annotators", metavar="N", help="Number of annotators.")] = 100
+    n_classes: Annotated[int, _crowd("--n-classes", metavar="P", help="Number of classes.")] = 4
+    n_item_clusters: Annotated[
+        int, _crowd("--item-clusters", "-k", metavar="K", help="Number of item clusters.")
+    ] = 5
     n_annotator_clusters: Annotated[
-        int, _crowd("--annotator-clusters", "-l", metavar="L", help="Annotator clusters.")
+        int, _crowd("--annotator-clusters", "-l", metavar="L", help="Number of annotator clusters.")
     ] = 3
-    labels_per_item: Annotated[int, _crowd("--labels-per-item", metavar="R", help="Labels an item.")] = 5
+    labels_per_item: Annotated[
+        int, _crowd("--labels-per-item", metavar="R", help="Number of labels for each item.")
+    ] = 5
     load: Annotated[
         str,
-        _crowd("--load", metavar="even|long-tail", help="How the labels spread over the annotators."),
+        _crowd("--load", metavar="even|long-tail", help="How the labels are spread over the annotators."),
     ] = "even"
     alpha: Annotated[
         str, _crowd("--alpha", metavar="A[,A…]", help="Dirichlet of the label distributions.")
@@ -57,9 +61,13 @@ class Crowd:
     ] = "5"
     pairs: Annotated[
         Path | None,
-        _crowd("--pairs", metavar="FILE", help="Labels whose items, annotators and pairs are kept."),
+        _crowd(
+            "--pairs",
+            metavar="FILE",
+            help="File of labels: the same annotators label the same items, with new answers.",
+        ),
     ] = None
-    seed: Annotated[int, _crowd("--seed", metavar="N", help="Replays a simulation.")] = 0
+    seed: Annotated[int, _crowd("--seed", metavar="N", help="Seed of the random numbers.")] = 0
 
 
 @app.command(
@@ -120,22 +128,21 @@ def write_simulation(
 
 def population_table(simulation: Simulation) -> Any:
     """One row for each item: what the population would answer, and the cluster it was drawn from."""
-    import pandas as pd
-
+    from dissensus.data.vocabulary import arrow_table
     from dissensus.io.labels_file import label_columns
 
     labels, population = simulation.annotations, simulation.population
     best, n_labels = labels.classes[population.argmax(axis=1)], labels.counts.sum(axis=1)
     columns = label_columns(labels.items, best, labels.classes, population, n_labels)
-    return pd.DataFrame(columns | {"cluster": simulation.item_cluster})
+    return arrow_table(columns | {"cluster": simulation.item_cluster})
 
 
 def annotator_truth(simulation: Simulation) -> Any:
     """One row for each annotator: labels given, and the cluster it was drawn from."""
-    import pandas as pd
+    from dissensus.data.vocabulary import arrow_table
 
     labels = simulation.annotations
-    return pd.DataFrame(
+    return arrow_table(
         {
             "annotator": labels.annotators,
             "n_labels": labels.annotator_load,

@@ -19,12 +19,14 @@ from dissensus.cli.terminal import count, say, show_json
 def update(
     context: typer.Context,
     place: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run of the model hpgm.")],
-    file: Annotated[Path, typer.Argument(metavar="NEW", help="The labels to add; fit reads the same.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="NEW", help="The labels to add, in any form that fit reads.")
+    ],
     reading: Reading,
     page: Page,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Directory to write (RUN itself if left out)."),
+        typer.Option("--output", "-o", metavar="DIR", help="Directory to write (if left out: RUN itself)."),
     ] = None,
     as_json: Json = False,
 ) -> None:

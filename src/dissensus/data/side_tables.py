@@ -44,7 +44,7 @@ def checked_ids(table: pa.Table, what: str, place: Place) -> pa.Array:
 
 
 def aligned(table: pa.Table, ids: pa.Array, vocabulary: Vocabulary) -> tuple[pa.Table, int, int]:
-    """A side table with one row an id, in the vocabulary's order, null where it has no row.
+    """A side table with one row per id, in the vocabulary's order, null where it has no row.
 
     Returned with the number of its rows that name no known id and of known ids without a row.
     """
@@ -58,7 +58,7 @@ def aligned(table: pa.Table, ids: pa.Array, vocabulary: Vocabulary) -> tuple[pa.
 
 
 def gold_labels(table: pa.Table, place: Place) -> tuple[pa.Array, pa.Array, NDArray[np.intp]]:
-    """Items and labels of a gold table, one row an item, and the row each stood in.
+    """Items and labels of a gold table, one row per item, and the row each stood in.
 
     A row with a blank label says nothing and is passed over; an item may be repeated, but not with another
     label.

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dissensus.data.annotations import Annotations
-from dissensus.errors import bad_choice
+from dissensus.errors import bad_choice, require
 from dissensus.io.read import read_annotations
 
 #: What each data set is about, by name.
@@ -66,8 +66,7 @@ def load_dataset(name: str) -> tuple[Any, Any]:
     name
         One of :data:`DATASETS`.
     """
-    import pandas as pd
-
+    pd = require("pandas", "pandas")
     folder = path(name)
     frame = pd.read_csv(folder / "labels.csv")
     gold = folder / "gold.csv"

@@ -191,7 +191,7 @@ def _check_codes(**columns: ArrayLike) -> list[NDArray[Any]]:
 
 
 class Pairs(NamedTuple):
-    """The labels gathered by (item, annotator) pair: one row a pair, repeated labels in one row."""
+    """The labels gathered by (item, annotator) pair: one row per pair, repeated labels in one row."""
 
     item: Codes  # (pairs,)
     annotator: Codes  # (pairs,)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.rows import pairs_per_item, random_places, take_pairs
-from dissensus.errors import DataError, bad_parameter
+from dissensus.errors import DataError, bad_parameter, require
 from dissensus.evaluation.bootstrap import Interval, Resamples
 from dissensus.execution.progress import Clock, Progress, ShowProgress, shown
 from dissensus.execution.tasks import workers
@@ -340,7 +340,7 @@ class Recovery:
         return ", ".join(dict.fromkeys(f"{one.name} with {one.labels_shown}" for one in self.results))
 
     def rows(self, every: bool = False) -> list[dict[str, Any]]:
-        """One row a number of labels and group (its best model), or every model with ``every``."""
+        """One row per number of labels and group (its best model), or every model with ``every``."""
         shown = dict.fromkeys((one.labels_shown, one.name) for one in self.results)
         best = [self.best(name, labels_shown) for labels_shown, name in sorted(shown, key=lambda x: x[0])]
         return [
@@ -367,9 +367,7 @@ class Recovery:
         every
             Whether every model has a row, or the best of each group.
         """
-        import pandas as pd
-
-        return pd.DataFrame(self.rows(every))
+        return require("pandas", "pandas").DataFrame(self.rows(every))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, numbers per item apart."""

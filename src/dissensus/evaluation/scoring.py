@@ -108,7 +108,7 @@ def _refuse_repeats(items: Vocabulary, name: str) -> None:
     repeated = np.flatnonzero(counts.field("counts").to_numpy() > 1)
     if len(repeated):
         item, rows = counts[int(repeated[0])].as_py().values()
-        raise DataError(f"{name}: item {item!r} has {rows} rows; keep one row an item")
+        raise DataError(f"{name}: item {item!r} has {rows} rows; keep one row per item")
 
 
 def _probabilities(table: Table, columns: Sequence[str], name: str) -> Array:

@@ -14,6 +14,7 @@ from dissensus.params import n_cores, physical_memory
 
 # What each extra is for; the packages of an extra are read from what the installer wrote.
 EXTRAS = {
+    "pandas": "results as pandas data frames",
     "text": "sentence embeddings, LDL-NM, text classifiers (PyTorch)",
     "report": "maps of items in the report (t-SNE)",
     "guided": "classifiers taught by refined labels (scikit-learn)",

@@ -1,6 +1,6 @@
 """How much memory a fit takes, counted before it begins, and what stays on disk where that is too much.
 
-What is counted: the process itself, the fitted model (one row an item), tables of annotators, the labels laid
+What is counted: the process itself, the fitted model (a row per item), tables of annotators, the labels laid
 out for steps, messages, and what the steps hold while they run. Files that are mapped (a store's columns) are
 the system's to keep or drop, and are not counted.
 """

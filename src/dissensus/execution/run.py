@@ -160,5 +160,5 @@ class Ascent(Generic[State]):
         if done > first:
             seconds = (now - since) / (done - first)
             left = in_words(seconds * (self._max_iter - done))
-            words += f", {self._n_labels / seconds:,.0f} labels a second, at most {left} left"
+            words += f", {self._n_labels / seconds:,.0f} labels per second, at most {left} left"
         self._progress(words, done / self._max_iter)

@@ -3,7 +3,7 @@
 A text is looked up in the cache of its model; the model itself is loaded only if something is missing, and
 each batch is filed as soon as it is computed, so a killed run goes on where it was.
 
-The cache is one SQLite file a model, one row a text. SQLite brings what a cache shared by several runs needs:
+The cache is one SQLite file per model, one row per text. SQLite brings what a cache of several runs needs:
 a row is there whole or not at all, a killed run leaves every batch it had committed, and two runs may read
 and append at the same time. A vector is stored as the bytes of its float32 numbers under the SHA-256 of its
 text, with a digest of both: a vector that was damaged is computed anew. Nothing is unpickled.

@@ -36,7 +36,7 @@ class Adapter(Protocol):
     """A learner behind one signature."""
 
     def fit(self, X: Any, y: Annotations, targets: Array, dev: Dev | None) -> None:
-        """Fit it to the targets, one row an item of y."""
+        """Fit it to the targets, one row per item of y."""
 
     def label_distributions(self, X: Any, n_classes: int) -> Array:
         """(items, classes): what it predicts."""
@@ -138,7 +138,7 @@ def _weight_argument(learner: Any) -> str | None:
 def n_rows(X: Any, where: str = "X") -> int:
     """Rows of an array, a frame, a sparse matrix or a sequence of texts."""
     if isinstance(X, str) or not (getattr(X, "shape", ()) or isinstance(X, Sequence)):
-        raise DataError(f"{where}: one row an item is needed, features or texts; got {type(X).__name__}")
+        raise DataError(f"{where}: one row per item is needed, features or texts; got {type(X).__name__}")
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 

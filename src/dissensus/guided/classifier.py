@@ -267,7 +267,7 @@ class GuidedClassifier(Savable):
         return self.label_distributions(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """One class an item: the most probable one (the first in class order where several are).
+        """One class per item: the most probable one (the first in class order where several are).
 
         Parameters
         ----------

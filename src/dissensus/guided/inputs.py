@@ -15,12 +15,12 @@ from dissensus.models.base import as_annotations
 
 
 def matched(X: Any, y: Any, X_name: str = "X", y_name: str = "y") -> tuple[Any, Annotations]:
-    """X with one row an item of y, in their order, and y as Annotations."""
+    """X with one row per item of y, in their order, and y as Annotations."""
     labels = labels_of(y, y_name)
     rows = n_rows(X, X_name)
     if rows != len(labels):
         raise DataError(
-            f"{X_name} has {rows} rows and {y_name} {len(labels)} items; give one row an item, in the order "
+            f"{X_name} has {rows} rows and {y_name} {len(labels)} items; give one row per item, in the order "
             f"of {y_name}.items"
         )
     named = hasattr(X, "index") and hasattr(X, "iloc") and not _is_plain(y)
@@ -37,15 +37,15 @@ def labels_of(y: Any, name: str = "y") -> Annotations:
     if values.ndim != 1 or not len(values):
         raise DataError(
             f"{name} is a {type(y).__name__} of shape {values.shape}; give Annotations, a file or a frame of "
-            "labels by annotators, or one label an item"
+            "labels by annotators, or one label per item"
         )
     codes, classes = encode(values, "label")
-    # One label an item, and nobody known to have given it.
+    # One label per item, and nobody known to have given it.
     return Annotations.from_counts(np.eye(len(classes), dtype=np.int64)[codes], classes=classes)
 
 
 def _is_plain(y: Any) -> bool:
-    """Whether y is one label a row, so that rows have no ids."""
+    """Whether y is one label per row, so that rows have no ids."""
     return not isinstance(y, Annotations | str | os.PathLike) and not (
         hasattr(y, "column_names") or hasattr(y, "columns")
     )
@@ -69,5 +69,5 @@ def _by_id(X: Any, items: Vocabulary, name: str) -> Any:
             "index it by item id, or drop the index where rows are in the order of y.items"
         )
     if not index.is_unique:
-        raise DataError(f"{name}: its index names an item twice; keep one row an item")
+        raise DataError(f"{name}: its index names an item twice; keep one row per item")
     return take(X, place)

@@ -42,7 +42,7 @@ _FIXED_BY = {"item": "item", "annotator": "annotator", "label": "label", "text":
 _SHOWN = ("question", "unit", "sample", "object", "category", "prompt")
 _OPTIONS = {"item": "item", "annotator": "annotator", "label": "label", "gold": "label"}
 
-# Columns that describe an item in a table of one row an item.
+# Columns that describe an item in a table of one row per item.
 ITEM_SIDE = frozenset({"text", "sentence", "content", "message", "comment", "tweet", "title", "split", "url"})
 
 _ONE_ROW_AN_ITEM = ", or layout='wide' where each annotator has a column, 'counts' where each class has"

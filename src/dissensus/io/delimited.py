@@ -206,7 +206,7 @@ class DelimitedTable(FileTable):
         return DataError(f"{self.name}: cannot be read as a table ({reason}); save it again as CSV in UTF-8")
 
     def _no_rows(self) -> DataError:
-        return DataError(f"{self.name}: has a header and no rows; add one row a label")
+        return DataError(f"{self.name}: has a header and no rows; add one row per label")
 
     def _refuse_open_quote(self) -> None:
         """An odd number of quotes may mean one that never closes and swallows the rest of the file."""

@@ -1,4 +1,4 @@
-"""The columns of refined labels (``labels.csv``, ``to_frame``), one row an item.
+"""The columns of refined labels (``labels.csv``, ``to_frame``), one row per item.
 
 ``item``, ``label``, ``p_<class>`` for every class, ``entropy`` (nats), ``n_labels``; where a model knows how
 sure it is, before the entropy also ``low_<class>`` and ``high_<class>``, a credible interval of the class's

@@ -1,11 +1,11 @@
 """Three ways to lay labels out in a table.
 
 long
-    one row a label: item, annotator, label
+    one row per label: item, annotator, label
 wide
-    one row an item, one column an annotator, blank where there is no label
+    one row per item, one column per annotator, blank where there is no label
 counts
-    one row an item, one column a class; nobody knows who gave which label
+    one row per item, one column per class; nobody knows who gave which label
 
 In the last two, columns that describe the item (text, split, …) go into the item table.
 """
@@ -56,7 +56,7 @@ class Columns:
     item: str | None = None
     annotator: str | Sequence[str] | None = None
     label: str | Sequence[str] | None = None
-    text: str | None = None  # in a table of one row an item: the column of texts
+    text: str | None = None  # in a table of one row per item: the column of texts
 
     @property
     def named(self) -> bool:
@@ -65,7 +65,7 @@ class Columns:
 
 
 def item_column(table: Table, columns: Columns, layout: Layout) -> str:
-    """The column of item ids; in a table of one row an item, the first if it has ids or no name tells."""
+    """The column of item ids; in a table of one row per item, the first if it has ids or no name tells."""
     first = table.columns[0]
     telling = [first] if is_id(first) else table.columns
     if layout != "long" and columns.item is None and not has_column(telling, "item"):
@@ -190,7 +190,7 @@ def read_long(
     duplicates: Duplicates,
     missing: Missing = KEEP_BLANKS,
 ) -> Annotations:
-    """One row a label; rows whose label is missing are skipped, and counted, unless they are an error."""
+    """One row per label; rows whose label is missing are skipped, and counted, unless they are an error."""
     item = item_column(table, columns, "long")
     annotator = find_column(
         table.columns,
@@ -278,7 +278,7 @@ def read_wide(
     duplicates: Duplicates,
     missing: Missing = KEEP_BLANKS,
 ) -> Annotations:
-    """One column an annotator; blank cells carry no label, nor do words for none."""
+    """One column per annotator; blank cells carry no label, nor do words for none."""
     item = item_column(table, columns, "wide")
     text = _text_column(table, columns)
     annotators = _value_columns(table, item, columns.annotator, "annotator", text)
@@ -375,7 +375,7 @@ def _joined(pieces: Sequence[pa.Array], table: Table) -> pa.Array:
 
 
 def read_counts(table: Table, columns: Columns, classes: Sequence[Any] | None) -> Annotations:
-    """One column a class, in the order of their names unless ``classes`` gives another; blank is 0."""
+    """One column per class, in the order of their names unless ``classes`` gives another; blank is 0."""
     item, text = item_column(table, columns, "counts"), _text_column(table, columns)
     names = list(encode(_value_columns(table, item, columns.label, "class", text), "label")[1])
     if classes is not None:

@@ -168,7 +168,7 @@ def versions() -> dict[str, str]:
 
 
 def label_table(annotations: Annotations) -> pa.Table:
-    """One row a label: item, annotator, label; where nobody is named, one row an item with class counts."""
+    """One row per label: item, annotator, label; without annotators, one row per item with counts."""
     import pyarrow as pa
 
     if annotations.anonymous:
@@ -188,6 +188,14 @@ def write_csv(frame: Any, path: Path) -> None:
     import narwhals as nw
 
     write_pieces([nw.from_native(frame, eager_only=True).to_arrow()], path)
+
+
+def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """The same of rows by the names of their columns; a cell that a row lacks is empty."""
+    from dissensus.data.vocabulary import arrow_table
+
+    names = dict.fromkeys(name for row in rows for name in row)
+    write_pieces([arrow_table({name: [row.get(name) for row in rows] for name in names})], path)
 
 
 def write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:

@@ -21,7 +21,7 @@ _LOOKED_AT = 100  # rows that tell whether a column holds lists
 
 
 def label_column(table: Table, columns: Columns) -> str | None:
-    """The column of labels in a table of one row an answer, if it has one."""
+    """The column of labels in a table of one row per answer, if it has one."""
     given = one_column(columns.label) if not isinstance(columns.label, list | tuple) else None
     if given is None and not has_column(table.columns, "label"):
         return None
@@ -53,7 +53,7 @@ def read_sets(
     separator: str | None,
     missing: Missing = KEEP_BLANKS,
 ) -> tuple[Annotations, tuple[str, str]]:
-    """One row an answer, its label a list, a JSON list or a text with a separator; blanks are skipped."""
+    """One row per answer, its label a list, a JSON list or a text with a separator; blanks are skipped."""
     item = item_column(table, columns, "long")
     names, who, what = table.columns, one_column(columns.annotator), one_column(columns.label)
     annotator = find_column(names, "annotator", who, table.name, taken=[item])

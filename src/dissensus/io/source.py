@@ -232,7 +232,7 @@ def _refuse_bomb(name: str, size: int) -> None:
 def _refuse_what_is_no_table(source: Source) -> None:
     start = source.raw[:4]
     if not source.raw[:_FIRST_BLOCK].removeprefix(BOM).strip():
-        raise DataError(f"{source.name}: is empty; give a table with a header and one row a label")
+        raise DataError(f"{source.name}: is empty; give a table with a header and one row per label")
     if start.startswith(_ZIP_MAGIC):
         raise DataError(f"{source.name}: is a zip archive or a spreadsheet; save the table as CSV")
     if start.startswith(_UTF16):

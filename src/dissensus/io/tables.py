@@ -80,8 +80,7 @@ def open_table(
 
 def _sheet(path: str) -> Any:
     """The first sheet of an Excel file as a frame of texts, by the reader that pandas has."""
-    import pandas as pd
-
+    pd = require("pandas", "excel")
     require("openpyxl", "excel")
     try:
         return pd.read_excel(path, dtype=str, keep_default_na=False)
@@ -218,7 +217,7 @@ class ParquetTable(FileTable):
             ) from None
 
     def _no_rows(self) -> DataError:
-        return DataError(f"{self.name}: has columns and no rows; add one row a label")
+        return DataError(f"{self.name}: has columns and no rows; add one row per label")
 
     def _damaged(self) -> DataError:
         return DataError(f"{self.name}: the Parquet file is damaged or cut short; write it again")

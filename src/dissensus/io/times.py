@@ -20,7 +20,7 @@ MILLISECONDS = 1e11  # a larger number counts milliseconds, not seconds, since 1
 def read_times(path: Path, column: str, annotations: Annotations) -> NDArray[np.float64]:
     """(labels,): seconds since 1970 of each label, NaN where none is written.
 
-    The file has one row a label. Rows find their label by item, annotator and class; of labels that are
+    The file has one row per label. Rows find their label by item, annotator and class; of labels that are
     alike in all three, the first row is the first label.
     """
     if not path.is_file():

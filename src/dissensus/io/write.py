@@ -1,6 +1,6 @@
 """Refined labels on their way out: tables, a Hugging Face dataset, Label Studio predictions, weighted rows.
 
-Every writer starts from the same table, one row an item: item, label, ``p_<class>`` for every class, entropy,
+Every writer starts from the same table, a row per item: item, label, ``p_<class>`` for every class, entropy,
 n_labels. Files appear whole or not at all.
 """
 
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from dissensus.data.vocabulary import arrow_table
 from dissensus.errors import DataError, bad_parameter
 from dissensus.io.atomic import atomic_directory, atomic_path, atomic_paths
 from dissensus.io.labels_file import ENTROPY, ITEM, LABEL, N_LABELS, PROBABILITY, probability_columns
@@ -111,7 +112,10 @@ def weighted_rows(labels: Any, items: pa.Table | None = None) -> pa.Table:
 
 def _label_table(labels: Any) -> pa.Table:
     """The labels as an Arrow table, once it is certain that it holds what every writer needs."""
-    table = _arrow(labels.to_frame() if hasattr(labels, "label_distributions_") else labels)
+    if hasattr(labels, "label_distributions_"):
+        table = pa.concat_tables(map(arrow_table, labels.label_pieces()))
+    else:
+        table = _arrow(labels)
     missing = [name for name in (ITEM, LABEL) if name not in table.column_names]
     probabilities = probability_columns(table.column_names).values()
     if missing or not probabilities:

@@ -1,4 +1,4 @@
-"""One file a model, all behind one small interface.
+"""One file per model, all behind one small interface.
 
 ``MODELS`` names every model once: the command line, saved files and the contract tests all read it here.
 """

@@ -165,7 +165,7 @@ def annotators_given(pairs: Pairs, ways: Ways, leaning: bool) -> Ways:
     unit = max(float(crowd[0]), SMALLEST_UNIT)
     own[:, 0], crowd[0] = own[:, 0] / unit, 1.0
     squares = ((own - crowd) ** 2 + varying / [unit**2, 1, 1]).sum(axis=0)
-    # ρ² is left as it is: with few answers a pair EM moves it too slowly to make good what units would add.
+    # ρ² is left as it is: with few answers per pair EM moves it too slowly to make good what units would add.
     spread = ways.spread * [unit**2, 1, 1, 1, 1]
     spread[2:] = (squares + PRIOR[1] * PRIOR[0]) / (N + PRIOR[0])
     return replace(
@@ -365,12 +365,12 @@ class BradleyTerry(Model):
         }
 
     def label_pieces(self, interval: float | None = None, size: int = PIECE) -> Iterator[dict[str, Any]]:
-        """One row a thing, best first: item, score, low, high, rank_low, rank_high, n_labels."""
+        """One row per thing, best first: item, score, low, high, rank_low, rank_high, n_labels."""
         del size
         yield self.ranking(interval or 0.95)
 
     def to_frame(self, interval: float | None = None) -> Any:
-        """The ranking, one row a thing, best first.
+        """The ranking, one row per thing, best first.
 
         Parameters
         ----------

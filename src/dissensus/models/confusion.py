@@ -1,7 +1,7 @@
 """What Dawid–Skene and its relatives share: annotators with confusion matrices of their own.
 
 Item m has one true class t_m ~ Cat(ψ), and annotator n answers from a row of its matrix,
-y_mn ~ Cat(π_{n, t_m}). A shard's labels are a sparse matrix S with one row an item and one column a
+y_mn ~ Cat(π_{n, t_m}). A shard's labels are a sparse matrix S with one row per item and one column a
 (annotator, answer) cell, so both halves of EM are a product with it:
 
     log P(t_m = k | labels) = log ψ_k + Σ_cells S_m,(n,y) log π_nky + const                            (1)
@@ -219,7 +219,7 @@ class Crowd:
 
 
 def _by_cell(log_matrices: Array) -> Array:
-    """(N, K, P) with one row a cell, one column a true class."""
+    """(N, K, P) with one row per cell, one column per true class."""
     N, K, P = log_matrices.shape
     return np.ascontiguousarray(log_matrices.transpose(0, 2, 1)).reshape(N * P, K)
 

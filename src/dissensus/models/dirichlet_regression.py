@@ -190,7 +190,7 @@ class DirichletRegression(Model):
     def fit(self, annotations: Any, features: Any = None) -> Self:
         """Learn from labels and the features of their items.
 
-        ``features`` has one row an item, in the order of ``annotations.items``; without it, those that the
+        ``features`` has one row per item, in the order of ``annotations.items``; without it, those that the
         annotations carry are taken, or the embeddings of their ``text`` column.
         """
         return self._run_fit(annotations, features=features)

@@ -109,7 +109,7 @@ class Axes:
 
 
 def curves(series: Mapping[str, Points], title: str, x_name: str, y_name: str) -> str:
-    """The picture: one line a series, an error bar at every mark; series stand a little apart."""
+    """The picture: one line per series, an error bar at every mark; series stand a little apart."""
     axes = Axes.of(series)
     shifts = np.linspace(-6, 6, len(series)) if len(series) > 1 else np.zeros(1)
     drawn = [_frame(axes, x_name, y_name)]

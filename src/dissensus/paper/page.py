@@ -11,7 +11,7 @@ from typing import Any
 from dissensus._version import __version__
 from dissensus.execution.progress import in_words
 from dissensus.io.atomic import atomic_directory
-from dissensus.io.results import write_csv
+from dissensus.io.results import write_rows
 from dissensus.paper.answers import answers_text, contrasts, misses, tally
 from dissensus.paper.as_printed import printed_clusters_table, printed_table
 from dissensus.paper.figures import recovery_curve, scatter
@@ -142,17 +142,11 @@ def write_page(plan: Plan, directory: Path, command: str) -> list[str]:
     with atomic_directory(directory) as folder:
         (folder / "README.md").write_text(text + "\n", encoding="utf-8")
         for name, rows in draft.tables.items():
-            _write_rows(rows, folder / f"{name}.csv")
+            write_rows(rows, folder / f"{name}.csv")
         for name, figure in draft.figures.items():
             (folder / name).write_text(figure, encoding="utf-8")
         (folder / "cells.jsonl").write_text("".join(_cell_lines(findings)), encoding="utf-8")
         return sorted(file.name for file in folder.iterdir())
-
-
-def _write_rows(rows: list[Row], path: Path) -> None:
-    import pandas as pd
-
-    write_csv(pd.DataFrame(rows), path)
 
 
 def _cell_lines(findings: Findings) -> Iterator[str]:

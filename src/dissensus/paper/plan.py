@@ -44,7 +44,7 @@ PARTS = {
 }
 SEED = 0
 
-# Without --sets: the paper's data, two sets with many labels an item, and the two of Venanzi and co-authors.
+# Without --sets: the paper's data, two sets with many labels per item, and the two of Venanzi and co-authors.
 USUAL = {
     **dict.fromkeys(("jq1", "jq2", "jq3"), ("table1", "table2", "table3", "hidden")),
     **dict.fromkeys(("nli_variation", "tweet_sensitivity"), ("recover",)),

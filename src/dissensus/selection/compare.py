@@ -159,7 +159,7 @@ def choose_model(
 
     Candidates that cannot apply are left out: those with more clusters than there is anything to cluster,
     those that need annotators where the data have none, those that need more memory than there is, and, with
-    more than ``MANY_CLASSES`` classes, those with a table of answers an annotator. Where labels cannot tell
+    more than ``MANY_CLASSES`` classes, those with a table of answers per annotator. Where labels cannot tell
     models apart, the first candidate is taken and the table is empty; where there are very many, a seeded
     part of the items (as many as have ``MOST_LABELS`` labels) stands for all.
 
@@ -205,7 +205,7 @@ def _not_tried(models: Sequence[Model], annotations: Annotations) -> str:
 
 
 def _too_wide(model: Model, annotations: Annotations) -> bool:
-    """Whether the classes are too many for tables of answers an annotator, or drawn anew in every sweep."""
+    """Whether the classes are too many for tables of answers per annotator, or drawn anew in every sweep."""
     has_tables = model._sizes_are_bounds or isinstance(model, ConfusionModel)
     return has_tables and annotations.n_classes > MANY_CLASSES
 

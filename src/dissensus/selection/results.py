@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dissensus.errors import require
 from dissensus.params import described, plain, settings_words
 from dissensus.selection.search import Candidate, Outcome, Outcomes, rank
 
@@ -124,7 +125,7 @@ class Selection:
         return stability(self.cells)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a cell, best first; ``behind`` is its gap to the winner on the splits that both have."""
+        """One row per cell, best first; ``behind`` is its gap to the winner on the splits that both have."""
         return [
             {
                 **plain(cell.settings),
@@ -140,9 +141,7 @@ class Selection:
 
     def to_frame(self) -> Any:
         """The table of cells as a pandas data frame."""
-        import pandas as pd
-
-        return pd.DataFrame(self.rows())
+        return require("pandas", "pandas").DataFrame(self.rows())
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the fitted model, as plain values."""

@@ -41,8 +41,8 @@ from dissensus.io.results import (
     is_ours,
     output_directory,
     read_summary,
-    write_csv,
     write_pieces,
+    write_rows,
     write_summary,
 )
 from dissensus.models import name_of, title_of
@@ -106,7 +106,7 @@ def write_selection(
     )
     notice = {"command": command, "source": source, "search": found}
     with output_directory(directory) as folder, shown(progress) as tell:
-        write_csv(selection.to_frame(), folder / CELLS)
+        write_rows(selection.rows(), folder / CELLS)
         return _write_fit(run, folder, notice, looks, tell)
 
 
@@ -115,7 +115,7 @@ def write_recovery(
 ) -> dict[str, Any]:
     """Write a recovery's table, a row for every model and R, and everything behind it, all or none."""
     with output_directory(directory, force) as folder:
-        write_csv(recovery.to_frame(every=True), folder / "recovery.csv")
+        write_rows(recovery.rows(every=True), folder / "recovery.csv")
         content = {"command": command, "source": source, "recovery": recovery.to_dict()}
         return write_summary(folder, content)
 

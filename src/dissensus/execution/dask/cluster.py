@@ -67,7 +67,7 @@ def connected(cluster: Any, *, n_workers: int = -1, tls: Tls | None = None) -> I
 
 @contextmanager
 def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
-    """One process a worker, gone with us; one that dies is started again, however often.
+    """One process per worker, gone with us; one that dies is started again, however often.
 
     Whoever may send a scheduler work runs code as we do. So these processes listen on this machine alone, and
     to nobody who has not the certificate that is made here, in memory, for this one cluster.

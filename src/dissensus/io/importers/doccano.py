@@ -1,4 +1,4 @@
-"""doccano: a zip or a folder with one file a project member.
+"""doccano: a zip or a folder with one file per project member.
 
 The annotator is the name of the file. A project with shared annotations is exported as one ``all.jsonl``, in
 which nobody can tell any more who gave which label: that is refused.

@@ -267,6 +267,6 @@ def _refuse_export(path: Path) -> None:
 
 def _not_long(name: str, reason: str) -> DataError:
     return DataError(
-        f"{name}: is not a table with one row a label ({reason}); name its columns, or convert it first "
+        f"{name}: is not a table with one row per label ({reason}); name its columns, or convert it first "
         f"with: dissensus import {name} -o labels.parquet"
     )

@@ -77,7 +77,7 @@ def pack(
     Parameters
     ----------
     files
-        A path, or several: CSV, TSV, JSON lines or Parquet with one row a label, each also gzipped, or
+        A path, or several: CSV, TSV, JSON lines or Parquet with one row per label, each also gzipped, or
         directories of such files.
     store
         The directory to write. It appears, or changes, whole or not at all.
