@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -9,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import dissensus
 from dissensus.models import FEATURE_MODELS, KIND_MODELS, MODELS, model_class
 from dissensus.params import meanings
 from docs_help import DOCS
-from website import check, gallery, hooks
+from website import check, gallery, hooks, versions
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -72,6 +74,22 @@ def test_the_site_builds_without_a_broken_link_and_fetches_nothing(tmp_path: Pat
     assert "<math" in (tmp_path / "mathematics.html").read_text(encoding="utf-8")
     (tmp_path / "index.html").write_text('<script src="https://elsewhere.org/a.js"></script>')
     assert len(check.fetched(tmp_path)) == 1
+
+
+def test_each_version_keeps_its_pages(tmp_path: Path) -> None:
+    site, pages = tmp_path / "site", tmp_path / "pages"
+    site.mkdir()
+    for version in ("0.9.0", "0.10.0", "1.0.0rc1", "0.10.0"):
+        (site / "index.html").write_text(f"pages of {version}")
+        versions.add(site, pages, version)
+    listed = json.loads((pages / "versions.json").read_text())
+    assert [one["version"] for one in listed] == ["1.0.0rc1", "0.10.0", "0.9.0"]
+    assert [one["version"] for one in listed if "latest" in one["aliases"]] == ["0.10.0"]
+    assert "url=0.10.0/index.html" in (pages / "index.html").read_text()
+    assert (pages / "0.9.0" / "index.html").read_text() == "pages of 0.9.0"
+    versions.add(site, pages, "1.0.0")
+    assert versions.published(pages) == ["1.0.0", "1.0.0rc1", "0.10.0", "0.9.0"]
+    assert versions.this_version() == dissensus.__version__
 
 
 @pytest.mark.slow

@@ -25,8 +25,8 @@ from website.notebooks import printed  # noqa: E402
 
 GROUPS = {
     "Labels in and out": [
-        *("read_annotations", "Annotations", "describe", "pack", "open_annotations", "simulate"),
-        *("krippendorff_alpha", "fleiss_kappa"),
+        *("read_annotations", "Annotations", "describe", "write_labels", "pack", "open_annotations"),
+        *("simulate", "krippendorff_alpha", "fleiss_kappa"),
     ],
     "Models of a population": [
         "HPGM",

@@ -16,6 +16,7 @@ _HOMES = {
     "DissensusError": "errors",
     "Annotations": "data.annotations",
     "read_annotations": "io.read",
+    "write_labels": "io.write",
     "pack": "io.store.packing",
     "open_annotations": "io.store.opening",
     "describe": "data.description",

@@ -58,6 +58,12 @@ def queue(
             help="Write tasks for label-studio, argilla or prodigy instead of a table.",
         ),
     ] = "table",
+    control: Annotated[
+        str | None,
+        typer.Option(
+            "--control", metavar="NAME", help="Name of the question in that tool (if left out: label)."
+        ),
+    ] = None,
     safe_csv: SafeCsv = False,
     as_json: Json = False,
 ) -> None:
@@ -70,7 +76,7 @@ def queue(
     found = label_queue(saved.model, annotations, budget=budget, each=each)
     if output is not None:
         with for_spreadsheets(safe_csv):
-            _write(found, annotations, output, tool, reading)
+            _write(found, annotations, output, tool, control or reading.question, reading.item_text)
     if as_json:
         show_json(found.columns())
         return
@@ -88,13 +94,15 @@ def queue(
         say(f"Wrote {output}: {count(len(found), 'item')}")
 
 
-def _write(found: Any, annotations: Any, output: Path, tool: str, reading: Reading) -> None:
+def _write(
+    found: Any, annotations: Any, output: Path, tool: str, control: str | None, text_column: str | None
+) -> None:
     from dissensus.io.tasks import write_tasks
     from dissensus.io.write import write_table
     from dissensus.models.frames import make_frame
     from dissensus.report.items import texts_of
 
-    texts = texts_of(annotations, reading.item_text)
+    texts = texts_of(annotations, text_column)
     columns = found.columns() | ({} if texts is None else {"text": [texts[m] for m in found.code]})
     if tool == "table":
         write_table(make_frame(columns, "pyarrow"), output)
@@ -102,4 +110,4 @@ def _write(found: Any, annotations: Any, output: Path, tool: str, reading: Readi
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     plain = [{"text": None, **row, "item": str(row["item"]), "label": str(row["label"])} for row in rows]
     classes = [str(name) for name in annotations.classes]
-    write_tasks(plain, output, tool, classes, question=reading.question or "label")
+    write_tasks(plain, output, tool, classes, question=control or "label")

@@ -299,6 +299,8 @@ def _opened(frame: Any, name: str) -> nw.DataFrame[Any]:
     """The frame behind narwhals; a series or mapping keyed by id becomes two columns, a named index one."""
     import narwhals as nw
 
+    if hasattr(frame, "with_format"):
+        frame = _of_dataset(frame, name)
     if isinstance(frame, Mapping):
         frame = pa.table({"item": list(frame.keys()), "label": list(frame.values())})
     if hasattr(frame, "reset_index") and hasattr(frame, "index"):
@@ -313,6 +315,22 @@ def _opened(frame: Any, name: str) -> nw.DataFrame[Any]:
             f"{name} cannot be read from a {type(frame).__name__} object; give a path or a data frame"
         ) from None
     return opened.collect() if isinstance(opened, nw.LazyFrame) else opened
+
+
+def _of_dataset(dataset: Any, name: str) -> pa.Table:
+    """A Hugging Face dataset as an Arrow table; class numbers become the names that it declares, −1 none."""
+    if isinstance(dataset, Mapping):
+        splits = ", ".join(map(str, dataset))
+        raise DataError(
+            f"{name} has several splits ({splits}); give one of them, or the folder it is saved in"
+        )
+    table: pa.Table = dataset.with_format("arrow")[:]
+    for column, kind in dataset.features.items():
+        if hasattr(kind, "int2str"):
+            known = [*kind.names, None]  # the last is what −1 and null stand for
+            names = [known[-1 if number is None else number] for number in table[column].to_pylist()]
+            table = table.set_column(table.column_names.index(column), column, pa.array(names, pa.string()))
+    return table
 
 
 def _with_index(frame: Any) -> Any:

@@ -39,13 +39,24 @@ def write_labels(
     to_name: str = "text",
     model_version: str | None = None,
 ) -> Path:
-    """Write refined labels: a fitted model, or a frame as ``model.to_frame()`` gives it.
+    """Write refined labels into a file, or a dataset, for another tool.
 
-    ``format`` is one of :data:`OUTPUT_FORMATS`, told by the suffix if not given; ``weighted`` writes rows of
-    (item, label, weight) into the table format that the suffix names. ``items``, a frame with the ids in a
-    column ``item`` or in its first, adds its columns (text, say). ``question``, ``to_name`` and
-    ``model_version`` go into Label Studio predictions: the names of the control and of the object it labels,
-    and who predicts.
+    Parameters
+    ----------
+    labels
+        A fitted model, or a frame as ``model.to_frame()`` gives it.
+    path
+        The file to write; of a Hugging Face dataset, the folder.
+    format
+        ``"csv"``, ``"parquet"``, ``"jsonl"``, ``"huggingface"``, ``"label-studio"`` or ``"weighted"`` (rows
+        of item, label and weight, in the table format of the suffix); None takes what the suffix says.
+    items
+        A frame whose columns are written too, such as the text of each item. The ids are in its column
+        ``item``, or in its first.
+    question, to_name
+        Label Studio: the names of the control, and of the object that is labelled.
+    model_version
+        Label Studio: who predicts; None takes the name of the model.
     """
     path = Path(path)
     kind = format or _table_format(path)
