@@ -6,10 +6,14 @@ the ``"population"``, P(label | item); for known ``"annotators"``, P(label | ite
 
 Candidates that differ by less than two standard errors (paired over items) are tied. Among the tied, those
 whose answers contradict no unanimous item come first, and of these the one named first in ``CANDIDATES``.
+
+A candidate of very many iterations gets a first look of a few: if it is then far behind the best, it is not
+fitted to the end. docs/selection.md has the rule, and what it changes: nothing but the time.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -71,6 +75,11 @@ FOR_COMPARISON: Mapping[str, Mapping[str, Any]] = {
     "latent": {"n_chains": 1, "n_sweeps": 120},
 }
 
+# A first look at what takes by far the most iterations: hidden labels are foreseen nearly as in the end.
+FIRST_LOOK: Mapping[str, Mapping[str, Any]] = {"cbcc": {"max_iter": 20}}
+HOPELESS = 5.0  # standard errors behind the best, and
+FAR_BEHIND = 0.02  # nats: after the first look, no further iteration makes up for it
+
 ESTIMATES: dict[str, Rule] = {"estimate": choice("population", "annotators")}
 FALLBACK = "empirical"  # where nothing can be compared and the first candidate does not apply
 FEWEST_HIDDEN = 20  # hidden pairs that a choice needs
@@ -92,6 +101,7 @@ class HeldOut:
     contradicted: int = 0  # unanimous items whose common answer got less than 0.6
     logs: Array | None = None  # (2, hidden): log P of each label given item and annotator, and given item
     item: NDArray[np.int32] | None = None  # (hidden,): the hidden labels' items
+    whole: bool = True  # False: it was far behind at the first look, and the scores are of then
 
     @property
     def error(self) -> float | None:
@@ -112,6 +122,7 @@ class HeldOut:
             "n_hidden": self.n_hidden,
             "seconds": round(self.seconds, 3),
             "contradicted": self.contradicted,
+            "whole": self.whole,
         }
 
     def measure(self, estimate: str) -> float:
@@ -193,7 +204,8 @@ def choose_model(
     models = [build_model(name, settings, seed=seed, n_jobs=n_jobs) for name, settings in candidates]
     fitting = [model for model in models if applies(model, annotations)]
     sample = _sample(annotations, seed)
-    table = compare(sample, fitting, seed, test_size=test_size, n_jobs=n_jobs, progress=progress)
+    shared: dict[str, Any] = {"test_size": test_size, "n_jobs": n_jobs, "progress": progress}
+    table = compare(sample, fitting, seed, stop_for=estimate, **shared)
     found = _chosen(table, estimate)
     return replace(found, reason=found.reason + _not_tried(models, annotations))
 
@@ -239,9 +251,10 @@ def _cannot_compare(annotations: Annotations, test_size: float) -> str:
 
 
 def _chosen(table: list[HeldOut], estimate: str) -> Choice:
-    best = max(table, key=lambda row: row.measure(estimate))
-    behind = {id(row): best.ahead_of(row, estimate) for row in table}
-    tied = [row for row in table if behind[id(row)][0] <= TIED * behind[id(row)][1] or row is best]
+    whole = [row for row in table if row.whole]
+    best = max(whole, key=lambda row: row.measure(estimate))
+    behind = {id(row): best.ahead_of(row, estimate) for row in whole}
+    tied = [row for row in whole if behind[id(row)][0] <= TIED * behind[id(row)][1] or row is best]
     true = [row for row in tied if not row.contradicted]
     taken = (true or tied)[0]
     return Choice(taken.model, table, _reason(taken, best, tied, behind[id(taken)]))
@@ -266,12 +279,15 @@ def compare(
     *,
     test_size: float = 0.2,
     represent: Mapping[str, Any] | None = None,
+    stop_for: str | None = None,
     n_jobs: int = -1,
     progress: ShowProgress = None,
 ) -> list[HeldOut]:
     """Fit every model to one part of the labels and score it on the rest; empty if none can be hidden.
 
-    ``represent`` scores the rest's labels of those annotators alone (``{"kind": "human"}``).
+    ``represent`` scores the rest's labels of those annotators alone (``{"kind": "human"}``). ``stop_for`` is
+    a question, ``"population"`` or ``"annotators"``: models that a first look finds far behind the best by
+    its measure are not fitted to the end, and their rows say so.
     ``n_jobs`` models are fitted side by side, on one thread each; one at a time, on as many as they say.
     """
     with _beside(HIDING_BYTES * annotations.n_labels):
@@ -282,7 +298,7 @@ def compare(
         if not (kept.n_labels and hidden.n_labels):
             return []
         with shown(progress) as tell:
-            return _compared(kept, hidden, models, n_jobs, tell)
+            return _compared(kept, hidden, models, stop_for, n_jobs, tell)
 
 
 @contextmanager
@@ -302,26 +318,56 @@ def _beside(taken: int) -> Iterator[None]:
 
 
 def _compared(
-    kept: Annotations, hidden: Annotations, models: Sequence[Model], n_jobs: int, tell: Progress
+    kept: Annotations,
+    hidden: Annotations,
+    models: Sequence[Model],
+    stop_for: str | None,
+    n_jobs: int,
+    tell: Progress,
 ) -> list[HeldOut]:
     # On a cluster each fit has all of it to itself, and where memory is limited all of that.
     alone = current().client is not None or current().memory is not None
     n_at_once = 1 if alone else min(n_cores() if n_jobs == -1 else n_jobs, max(len(models), 1))
     done: list[str] = []
 
-    def trial(model: Model) -> HeldOut:
-        tell(f"held-out labels: {title_of(model)}", len(done) / len(models))
+    def trial(model: Model, look: Mapping[str, Any]) -> HeldOut:
+        tell(f"held-out labels: {title_of(model)}", min(len(done) / len(models), 1.0))
         started = time.perf_counter()
         # A copy, so that the candidate itself stays unfitted.
-        own = dict(FOR_COMPARISON.get(name_of(model), {}))
+        own = {**FOR_COMPARISON.get(name_of(model), {}), **look}
         if n_at_once > 1 and hasattr(model, "n_jobs"):
             own["n_jobs"] = 1
-        found = _scored(model, with_settings(model, own).fit(kept), kept, hidden)
-        done.append(repr(model))
-        return replace(found, seconds=time.perf_counter() - started)
+        fitted = with_settings(model, own).fit(kept)
+        whole = not look or fitted.stopped_ != "max_iter"
+        if whole:
+            done.append(repr(model))
+        found = _scored(model, fitted, kept, hidden)
+        return replace(found, seconds=time.perf_counter() - started, whole=whole)
 
+    looks = [_first_look(model) if stop_for else {} for model in models]
     with executor(n_at_once) as pool:
-        return pool.map(trial, models)
+        table = pool.map(lambda number: trial(models[number], looks[number]), range(len(models)))
+        again = [] if stop_for is None else _hopeful(table, stop_for)
+        for number, row in zip(again, pool.map(lambda number: trial(models[number], {}), again), strict=True):
+            table[number] = replace(row, seconds=row.seconds + table[number].seconds)
+    return table
+
+
+def _first_look(model: Model) -> Mapping[str, Any]:
+    """The settings of a first look; none for a model that stops no later by itself."""
+    look = FIRST_LOOK.get(name_of(model), {})
+    return look if all((getattr(model, name) or math.inf) > value for name, value in look.items()) else {}
+
+
+def _hopeful(table: Sequence[HeldOut], estimate: str) -> list[int]:
+    """Which of the rows of a first look are not far behind the best row."""
+    best = max(table, key=lambda row: row.measure(estimate))
+    hopeful = []
+    for number, row in enumerate(table):
+        behind, error = best.ahead_of(row, estimate)
+        if not row.whole and behind <= max(HOPELESS * error, FAR_BEHIND):
+            hopeful.append(number)
+    return hopeful
 
 
 def _scored(model: Model, fitted: Model, kept: Annotations, hidden: Annotations) -> HeldOut:
