@@ -776,9 +776,13 @@ def test_what_is_read_as_it_is_and_worth_a_word(write: Callable[..., Path]) -> N
     text = HEADER + "a,ann,yes\nA,ann,Yes \nb,ann,no\n"
     annotations = ds.read_annotations(write(text))
     assert annotations.n_items == annotations.n_classes == 3
+    alike, correct = (
+        "differ from another only by white space or case",
+        "if they are the same, correct the file",
+    )
     assert annotations.notes == (
-        "2 items differ from another only by white space or case (such as 'A' and 'a')",
-        "2 labels differ from another only by white space or case (such as 'Yes ' and 'yes')",
+        f"2 items {alike} (such as 'A' and 'a'); {correct}",
+        f"2 labels {alike} (such as 'Yes ' and 'yes'); {correct}",
         "there is one annotator only: 'ann'",
     )
     assert ds.read_annotations(write(HEADER + "a,b,x\na,c,x\n")).notes == ("there is one class only: 'x'",)

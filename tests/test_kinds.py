@@ -233,6 +233,15 @@ def test_spreadsheets_and_several_missing_columns(tmp_path: Path) -> None:
         ds.read_annotations(odd)
 
 
+def test_sets_written_as_texts_are_offered() -> None:
+    votes = pd.DataFrame({"item": list("aabb"), "annotator": list("xyxy"), "label": ["p;q", "q", "q;p", "p"]})
+    note = "labels such as 'p;q' may be sets; if so, say separator=';'"
+    assert note in ds.read_annotations(votes).notes
+    # one such label may be a name, and so may those whose parts are no labels
+    for labels in (["p;q", "q", "p", "p"], ["p;q", "q", "r;s", "p"]):
+        assert not any("may be sets" in one for one in ds.read_annotations(votes.assign(label=labels)).notes)
+
+
 def test_words_for_no_answer_are_offered_and_taken(tmp_path: Path) -> None:
     stars = pd.DataFrame(
         {"item": list("aabbcc"), "annotator": list("xyxyxy"), "label": ["1", "2", "3", "4", "5", "none"]}

@@ -33,6 +33,8 @@ from dissensus.cli.settings import (
 from dissensus.cli.terminal import amounts, count, note, say, show_json, show_table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dissensus.data.annotations import Annotations
     from dissensus.workflow.refine import Refinement
 
@@ -72,6 +74,8 @@ def fit(
 
     with machine.reading():
         annotations = page.hidden(features.attached(reading.read(file)))
+    if not page.anonymise:
+        _say_models(annotations, file)
     with machine.in_use(settings.jobs) as used:
         run = refine(
             annotations,
@@ -101,6 +105,19 @@ def fit(
         return
     _show(run, summary)
     say_written(directory, summary["files"])
+
+
+def _say_models(annotations: Annotations, file: Path) -> None:
+    """Where some annotators seem to be language models: how they count, and what else could be done."""
+    from dissensus.annotators.judges.who import models_by_name
+
+    found = models_by_name(annotations)
+    if 0 < len(found) < annotations.n_annotators:
+        who = f"{count(len(found), 'annotator')} with the name of a language model ({found[0]}, for one)"
+        note(
+            f"{who} {'counts' if len(found) == 1 else 'count'} as people do; to compare them with people: "
+            f"dissensus judges {file}; to leave the vote to people: --annotators TABLE --represent kind=human"
+        )
 
 
 def _say_differing(annotations: Annotations) -> None:

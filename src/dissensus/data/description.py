@@ -155,7 +155,7 @@ class Description:
     def _balance_lines(self) -> list[str]:
         if not self.class_counts:
             return []
-        counts = list(self.class_counts.items())
+        counts = [(_shown(name), count) for name, count in self.class_counts.items()]
         if self.label_type != "ordinal":  # a scale is shown in its order
             counts.sort(key=lambda entry: -entry[1])
         width = max(len(name) for name, _ in counts[:_MOST_CLASSES])
@@ -165,6 +165,11 @@ class Description:
         ]
         more = [f"  … and {len(counts) - _MOST_CLASSES} more"] if len(counts) > _MOST_CLASSES else []
         return ["class shares", *lines, *more]
+
+
+def _shown(name: str) -> str:
+    """A class as it is, in quotation marks where white space at its ends would not be seen."""
+    return name if name == name.strip() else repr(name)
 
 
 def describe(annotations: Annotations) -> Description:

@@ -36,6 +36,7 @@ LABEL_TYPES: tuple[LabelType, ...] = get_args(LabelType)
 MOST_GRADES = 15  # different numbers that are still taken for classes
 WINNERS = ("left", "tie", "right")  # the classes of pairwise labels, in this order
 SETS_BEGIN = "["  # how a set of classes is written
+SEPARATORS = ("|", ";", ",")  # that people put between the classes of a set
 
 _FEWEST = 3  # classes that can have an order worth speaking of
 _LOOKED_AT = 20_000  # items that tell whether numbers are grades
@@ -177,7 +178,7 @@ def _orders(P: int) -> NDArray[np.int64]:
 
 
 def _offers(annotations: Annotations) -> tuple[str, ...]:
-    """The order that words of a known scale may have, and words for no answer: offered, not assumed."""
+    """The order of a known scale, words for no answer, and sets written as texts: offered, not assumed."""
     names = [str(name) for name in annotations.classes]
     nothing, order, notes = words_for_nothing(names), known_order(names), []
     if nothing:
@@ -187,7 +188,18 @@ def _offers(annotations: Annotations) -> tuple[str, ...]:
         )
     if order is not None:
         notes.append(f"the labels look like a scale; if they are ordered, say classes={'<'.join(order)!r}")
+    for mark in SEPARATORS:
+        several = look_like_sets(names, mark)
+        if several:
+            notes.append(f"labels such as {quoted(several[0])} may be sets; if so, say separator={mark!r}")
     return tuple(notes)
+
+
+def look_like_sets(names: list[str], mark: str) -> list[str]:
+    """The labels that the mark cuts into other labels, where there are two of them or more."""
+    several = [name for name in names if mark in name]
+    parts = {part.strip() for name in several for part in name.split(mark)}
+    return several if len(several) > 1 and parts <= set(names) else []
 
 
 def words_for_nothing(names: list[str]) -> list[str]:

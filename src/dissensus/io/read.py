@@ -211,7 +211,10 @@ def lookalike_notes(vocabulary: Vocabulary) -> list[str]:
 def lookalike_words(n: int, what: str, example: Sequence[str]) -> str:
     """How many ids look like another, with two that do."""
     such = " and ".join(map(quoted, example))
-    return f"{n:,} {what}s differ from another only by white space or case (such as {such})"
+    return (
+        f"{n:,} {what}s differ from another only by white space or case (such as {such}); "
+        "if they are the same, correct the file"
+    )
 
 
 def _check(layout: Any, columns: Columns) -> None:

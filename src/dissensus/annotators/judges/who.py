@@ -50,8 +50,7 @@ def find_judges(annotations: Annotations, judges: Any = None) -> tuple[Bools, st
 def _unasked(annotations: Annotations) -> tuple[Bools, str]:
     if KIND in _columns(annotations):
         return _by_column(annotations, KIND)
-    names = [str(name).casefold() for name in annotations.annotators]
-    mask = np.array([FAMILIES.search(name) is not None for name in names])
+    mask = _named_like_models(annotations)
     if not mask.any():
         raise DataError(
             "nobody says who is a judge: give an annotator table with a column 'kind' (human or llm), "
@@ -106,6 +105,17 @@ def _by_ids(annotations: Annotations, judges: Iterable[Any]) -> tuple[Bools, str
             raise ParameterError(f"judges= names {quoted(one)}, who gave no label")
         mask |= fits
     return mask, "by name"
+
+
+def models_by_name(annotations: Annotations) -> list[str]:
+    """Annotators whose names are those of language models, where no column ``kind`` says who is one."""
+    if annotations.anonymous or KIND in _columns(annotations):
+        return []
+    return [str(name) for name in annotations.annotators[_named_like_models(annotations)]]
+
+
+def _named_like_models(annotations: Annotations) -> Bools:
+    return np.array([FAMILIES.search(str(name).casefold()) is not None for name in annotations.annotators])
 
 
 def has_judges(annotations: Annotations) -> bool:
