@@ -234,7 +234,7 @@ def plan_labels(
     target_alpha_width
         How narrow the interval of Krippendorff's α should become.
     interval
-        Size of the credible intervals.
+        Size of the credible intervals, such as 0.9.
     """
     posterior = _checked(model, budget, target_interval, target_alpha_width)
     now, after = losses(posterior.share_draws_)
@@ -347,7 +347,7 @@ def design_study(
     labels_each
         Numbers of labels for each item to compare.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
     posterior = _checked(model, budget, None, None)
     rng = np.random.default_rng([seed, 1 << 25])

@@ -65,7 +65,7 @@ class LabelQueue:
     labelled_by: NDArray[Any]  # who labelled it already: ask others
 
     def columns(self) -> dict[str, Any]:
-        """The arrays by name, as a table has them."""
+        """The arrays by name, as columns of a table."""
         names = ("item", "action", "n_more", "reason", "label", "share", "n_labels", "labelled_by")
         return {name: getattr(self, name) for name in names}
 

@@ -67,7 +67,7 @@ class AnnotatorSkills:
     correction
         (N, P): that class, for every answer.
     interval
-        Size of the intervals.
+        Size of the intervals, such as 0.9.
     frame_kind
         The kind of data frame that results come in.
     """
@@ -140,13 +140,13 @@ def annotator_skills(
     annotations
         The labels.
     interval
-        Size of the intervals.
+        Size of the intervals, such as 0.9.
     item_prior
         What the model was fitted with (gold labels, for example).
     folds
         How many more fits are made, each without a part of the items.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
     if not isinstance(model, ConfusionModel):
         raise ParameterError(f"{type(model).__name__} has no confusion matrices; take one of one true class")

@@ -199,9 +199,9 @@ def annotator_verdicts(
     interval
         Size of the intervals of information.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     """
     check_rules("annotator_verdicts", _RULES, seed=seed, n_jobs=n_jobs, interval=interval)
     if isinstance(annotations, Model):

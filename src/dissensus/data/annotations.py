@@ -94,17 +94,17 @@ class Annotations:
     class_vocabulary
         Class names by code.
     item_table
-        What is known about items, one row each in the order of the codes; None without.
+        What is known about items, one row each in the order of the codes; None if there is no table.
     annotator_table
-        The same of annotators.
+        The same for annotators.
     gold
-        (items,): code of the right class, −1 where it is not known; None without gold.
+        (items,): code of the right class, −1 where it is not known; None if there are no gold labels.
     anonymous
         Whether the source named no annotators (class counts).
     frame_kind
         The kind of data frame that results come in.
     notes
-        What the reader found worth a word.
+        What the user should know about how the labels were read.
     label_type
         What kind of answer a label is: nominal, ordinal, numeric, multi or pairwise.
     columns_read
@@ -497,7 +497,7 @@ class Annotations:
         return column_of(self.item_table, name, "item")
 
     def annotator_column(self, name: str) -> NDArray[Any]:
-        """A column of the annotator table, one value an annotator.
+        """A column of the annotator table, one value for each annotator.
 
         Parameters
         ----------
@@ -614,7 +614,7 @@ class Annotations:
         test_size
             Share of the (item, annotator) pairs that is hidden.
         seed
-            Seed of all that is random. The same seed gives the same bits.
+            Seed of the random numbers. The same seed gives the same result, to the last bit.
         """
         if not 0 < test_size < 1:
             raise bad_parameter("split_labels", "test_size", "a float > 0 and < 1", test_size)
@@ -639,7 +639,7 @@ class Annotations:
         shares
             Name and share of each part, such as ``{"train": 0.8, "test": 0.2}``; None takes the column.
         seed
-            Seed of all that is random. The same seed gives the same bits.
+            Seed of the random numbers. The same seed gives the same result, to the last bit.
         column
             The column of the item table that names the parts.
         """

@@ -93,14 +93,14 @@ def simulate(
         Dirichlet parameter of the answers of each pair of clusters: a number, or a list with one for each
         class.
     gamma
-        The same of the sizes of the item clusters.
+        The same for the sizes of the item clusters.
     tau
-        The same of the sizes of the annotator clusters.
+        The same for the sizes of the annotator clusters.
     pairs
         Annotations whose items, annotators and pairs are kept while each label is drawn anew; what else
         decides who labels what must then be left out.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
     _check(locals())
     rng = np.random.default_rng(seed)

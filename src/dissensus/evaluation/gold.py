@@ -63,7 +63,7 @@ def gold_accuracy(model: Any, annotations: Annotations, *, folds: int = FOLDS, s
     folds
         Parts of the gold labels, each of which is left out once.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
     items = judged_items(annotations)
     plain = with_settings(model, {}).fit(annotations).label_distributions_

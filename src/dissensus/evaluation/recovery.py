@@ -256,7 +256,7 @@ class Recovery:
     results
         Every model of every group, in the order given.
     counts
-        The same of plain counts, for every number of labels shown.
+        The same for plain counts, for every number of labels shown.
     floor
         The KL that remains because reserved labels are few.
     pool
@@ -430,7 +430,7 @@ def recover(
     weight_by
         ``"labels"`` or ``"annotators"`` for every model that has the setting; None leaves each as it is.
     smoothing
-        Added to both sides of the KL.
+        What is added to both sides of the KL divergence.
     n_boot
         Resamples of items and draws behind the 95 % intervals.
     n_jobs, executor, progress, seed

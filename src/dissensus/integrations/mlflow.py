@@ -14,7 +14,7 @@ KINDS = {"HUMAN": "human", "LLM_JUDGE": "llm", "AI_JUDGE": "llm", "CODE": "code"
 
 
 def log_to_mlflow(directory: str | Path, run_name: str | None = None) -> str:
-    """Log a finished run of dissensus (``dissensus fit``) to MLflow; the id of the MLflow run.
+    """Log a finished run of dissensus (``dissensus fit``) to MLflow; gives the id of the MLflow run.
 
     Settings become parameters, scores and counts become metrics, and the files become artifacts: tables,
     model and page. Inside ``mlflow.start_run()`` the active run is used, otherwise a new one.

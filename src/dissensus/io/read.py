@@ -86,7 +86,7 @@ def read_annotations(
         What stands between the classes of an answer that is a set, such as ``"|"``. Lists are sets without
         it; with ``label_type="multi"`` so are all labels of one annotator to one item together.
     encoding
-        Of a text file that is not UTF-8, such as ``"latin-1"``.
+        Encoding of a text file that is not UTF-8, such as ``"latin-1"``.
     duplicates
         When an annotator labels an item more than once: keep all, the first, the last, or refuse.
     layout

@@ -56,7 +56,7 @@ class FineTunedEncoder(Learner):
     progress
         True or False, a function that is told (what, share done), or None: a bar on a terminal.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
     _rules = {

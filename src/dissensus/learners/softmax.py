@@ -73,7 +73,7 @@ class SoftmaxRegression(Learner):
         The sentence encoder for items that have a text and no features: a name or a path, as in
         :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
     _rules = {

@@ -166,7 +166,7 @@ class TextCNN(Learner):
         Threads of PyTorch; None leaves its own number. The same seed and number of threads give the same
         result.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
     _rules = {

@@ -207,7 +207,7 @@ class BradleyTerry(Model):
     tol
         The fit stops when the objective per label changes by at most this much (nats).
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
     _rules = {
@@ -344,7 +344,7 @@ class BradleyTerry(Model):
         Parameters
         ----------
         interval
-            Size of the intervals.
+            Size of the intervals, such as 0.9.
         """
         draws = self.score_draws()
         draws = draws - draws.mean(axis=1, keepdims=True)

@@ -113,9 +113,9 @@ class CBCC(ConfusionModel):
     n_restarts
         How many fits from random starts there are; the best one is kept.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {

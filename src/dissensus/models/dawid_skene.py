@@ -63,7 +63,7 @@ class DawidSkene(ConfusionModel):
     tol
         The fit stops when the objective per label changes by at most this much (nats).
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {
@@ -156,7 +156,7 @@ class OneCoin(DawidSkene):
     tol
         The fit stops when the objective per label changes by at most this much (nats).
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
     def _anchor(self, counts: Array) -> Array:

@@ -133,9 +133,9 @@ class FMM(Model):
         ``"soft"`` averages the clusters' distributions by an item's posterior; ``"hard"`` takes that of
         its most likely cluster.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {

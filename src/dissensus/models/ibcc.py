@@ -89,7 +89,7 @@ class IBCC(ConfusionModel):
     tol
         The fit stops when the objective per label changes by at most this much (nats).
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {

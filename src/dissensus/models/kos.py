@@ -61,9 +61,9 @@ class KOS(VoteModel):
         How annotators count in the population: by the number of their ``"labels"``, or all alike
         (``"annotators"``).
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {**VoteModel._rules, "max_iter": integer(1), "seed": SEED}

@@ -61,7 +61,7 @@ class OrdinalHPGM(HPGM):
         How annotators count in the population: by the number of their ``"labels"``, or all alike
         (``"annotators"``).
     represent
-        Whose population it is, by columns of the annotator table: ``{"country": "DE"}``. The labels of
+        Whose population is estimated, by columns of the annotator table: ``{"country": "DE"}``. The labels of
         others still inform about the items.
     max_sampled
         Of more labels than this, a random part of the items is sampled; the others get what its draws say
@@ -73,9 +73,9 @@ class OrdinalHPGM(HPGM):
         The sentence encoder for items that have a text and no features: a name or a path, as in
         :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
     _label_types = ("ordinal",)

@@ -266,7 +266,7 @@ class NumericRatings(Model):
     n_sweeps
         Sweeps of the sampler; ``"auto"`` takes as many as suit the data.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
     _rules = {

@@ -103,7 +103,7 @@ class Wawa(VoteModel):
         How annotators count in the population: by the number of their ``"labels"``, or all alike
         (``"annotators"``).
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
     def __init__(self, *, estimate: str = "truth", weight_by: str = "labels", n_jobs: int = -1) -> None:
@@ -134,7 +134,7 @@ class ZeroBasedSkill(VoteModel):
         How annotators count in the population: by the number of their ``"labels"``, or all alike
         (``"annotators"``).
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {**VoteModel._rules, "max_iter": integer(1)}
@@ -181,7 +181,7 @@ class BWA(VoteModel):
         How annotators count in the population: by the number of their ``"labels"``, or all alike
         (``"annotators"``).
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {

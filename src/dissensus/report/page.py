@@ -92,10 +92,10 @@ def write_report(
     path
         The file to write.
     title
-        Of the page; the model's name without one.
+        Title of the page; if it is left out, the name of the model.
     texts
-        The items' texts, one an item, or the column of the item table that has them. Without either, a column
-        called ``text`` (or the like) is taken.
+        The texts of the items, one for each, or the column of the item table that has them. Without either, a
+        column called ``text`` (or the like) is taken.
     anonymise
         Numbers in place of annotator ids, in random order; rare values of side columns are lumped together.
     held_out
@@ -122,7 +122,7 @@ def write_report(
     seed
         Seed of all that is random.
     progress
-        True or False, a function told (what, share done), or None: a bar on a terminal.
+        True or False, a function that is told (what, share done), or None: a bar on a terminal.
     """
     known = as_annotations(annotations)
     title = title or f"{title_of(model)}: {known.n_items:,} items"

@@ -33,9 +33,9 @@ def project_2d(
     n_iter
         Iterations of the optimisation.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
-        Threads; −1 takes all cores. The picture depends on it.
+        Number of threads; −1 takes all cores. The picture depends on it.
     """
     rows = _checked(embeddings)
     if not perplexity > 0:
@@ -69,9 +69,9 @@ def plot_2d(
 ) -> Any:
     """A scatter plot of (rows, 2) points, coloured by label class, cluster or any other column.
 
-    ``colour`` has one value a row; many different numbers get a scale, anything else a colour each.
-    ``hover`` has one text a row. With ``path`` the plot is written as one self-contained HTML file that needs
-    no network. Returns the plotly figure.
+    ``colour`` has one value for each row; many different numbers get a scale, anything else a colour each.
+    ``hover`` has one text for each row. With ``path`` the plot is written as one self-contained HTML file
+    that needs no network. Returns the plotly figure.
 
     Parameters
     ----------

@@ -179,7 +179,7 @@ def choose_model(
     annotations
         The labels to choose for.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     estimate
         What models are compared by: ``"population"``, labels given the item, or ``"annotators"``, labels
         given item and annotator.
@@ -188,7 +188,7 @@ def choose_model(
     test_size
         Share of the (item, annotator) pairs that is hidden.
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     progress
         True or False, a function that is told (what, share done), or None: a bar on a terminal.
     """

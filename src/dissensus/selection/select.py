@@ -95,16 +95,16 @@ def select(
     directory
         Where finished trials are kept. The same call finds them there and runs only what is missing.
     n_jobs, executor
-        Processes (−1: one a core), or an executor of your own; inside :func:`dissensus.resources` with a
-        cluster, its workers. The result is the same for all of them.
+        Number of processes (−1: one for each core), or an executor of your own; inside
+        :func:`dissensus.resources` with a cluster, its workers. The result is the same for all of them.
     progress
-        True or False, a function told (what, share done), or None: a bar on a terminal.
+        True or False, a function that is told (what, share done), or None: a bar on a terminal.
     annotations
         Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     refit
         Whether the winner is fitted to all labels (``Selection.model``).
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
     started = time.perf_counter()
     data = as_annotations(annotations)

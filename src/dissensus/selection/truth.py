@@ -64,11 +64,11 @@ def choose_truth(
     annotations
         The labels to fit.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     item_prior
         (items, classes): what is known beforehand, as by :func:`dissensus.gold_prior`.
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     progress
         True or False, a function that is told (what, share done), or None: a bar on a terminal.
     """

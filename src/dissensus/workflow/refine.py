@@ -87,9 +87,9 @@ def refine(
     ``estimate`` is the question: what the ``"population"`` would answer about an item, or known
     ``"annotators"``; models are compared by the answer asked for. Or which class is right, ``"truth"``: then
     gold labels train too, and ``"auto"`` is :func:`dissensus.choose_truth`. ``fast`` leaves sampled models
-    out: seconds instead of minutes, but no intervals. ``represent`` says whose population it is, by a column
-    of the annotator table: ``{"kind": "human"}``; ``"auto"`` then takes the model that can (hpgm), and
-    hidden labels are those of the annotators represented. ``test_size`` is the share of (item, annotator)
+    out: seconds instead of minutes, with approximate intervals. ``represent`` says whose population it is, by
+    a column of the annotator table: ``{"kind": "human"}``; ``"auto"`` then takes the model that can (hpgm),
+    and hidden labels are those of the annotators represented. ``test_size`` is the share of (item, annotator)
     pairs hidden for the comparison; 0 leaves it out for a named model.
 
     Parameters
@@ -103,15 +103,15 @@ def refine(
     estimate
         The question: ``"population"``, ``"annotators"`` or ``"truth"``.
     represent
-        Whose population it is, by columns of the annotator table.
+        Whose population is estimated, by columns of the annotator table.
     fast
         Whether sampled models are left out.
     thorough
         Whether latent positions, often the best predictor and by far the slowest, are tried too.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     test_size
         Share of the (item, annotator) pairs that is hidden for the comparison.
     progress

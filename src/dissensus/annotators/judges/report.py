@@ -52,7 +52,7 @@ class JudgeReport:
     n_items
         Items that are listed for each judge.
     notes
-        What is worth a word.
+        What the user should know.
     """
 
     answers: Answers
@@ -68,7 +68,7 @@ class JudgeReport:
 
     @property
     def judges(self) -> list[str]:
-        """Their ids."""
+        """Ids of the judges."""
         return [str(self.answers.annotations.annotators[judge]) for judge in self.answers.judges]
 
     @property
@@ -193,7 +193,7 @@ def judge_report(
     level: float = 0.95,
     n_items: int = MOST_ITEMS,
 ) -> JudgeReport:
-    """Judges beside humans: may one replace a human, how does it differ, how many votes is the panel.
+    """Judges beside humans: may one replace a human, how does it differ, how many votes is the panel worth?
 
     ``judges`` says who is one: a column of the annotator table, ``"column=value"``, a pattern of ids, or
     ids; the rest are humans. Without it the column ``kind`` does (human or llm), or the annotators' names.

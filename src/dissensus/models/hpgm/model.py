@@ -81,10 +81,10 @@ class Chain:
 
 
 class HPGM(Posterior):
-    """Clusters of items and annotators, everyone with ways of their own, sampled by Gibbs: the default model.
+    """The default: items and annotators in clusters, everyone with ways of their own, sampled by Gibbs.
 
-    It says how sure it is: intervals are read off draws of the posterior. Names that are one voice
-    (data/copies.py) count once. ``rhat_`` and ``effective_draws_`` tell whether the chains agree;
+    It says how sure it is: intervals are read off draws of the posterior. Annotators who
+    are copies of one voice count once. ``rhat_`` and ``effective_draws_`` tell whether the chains agree;
     ``quantities_`` names what they are about. With ``use_features``, a regression of labels on features
     (DirichletRegression, every item's own labels left out) tells how many labels of each class above the
     usual the features are worth.
@@ -104,7 +104,7 @@ class HPGM(Posterior):
         How annotators count in the population: by the number of their ``"labels"``, or all alike
         (``"annotators"``).
     represent
-        Whose population it is, by columns of the annotator table: ``{"country": "DE"}``. The labels of
+        Whose population is estimated, by columns of the annotator table: ``{"country": "DE"}``. The labels of
         others still inform about the items.
     max_sampled
         Of more labels than this, a random part of the items is sampled; the others get what its draws say
@@ -116,9 +116,9 @@ class HPGM(Posterior):
         The sentence encoder for items that have a text and no features: a name or a path, as in
         :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {

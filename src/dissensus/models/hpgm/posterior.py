@@ -87,7 +87,7 @@ class Posterior(Sampled):
         Parameters
         ----------
         interval
-            Size of the credible intervals.
+            Size of the credible intervals, such as 0.9.
         """
         view, found = self.cluster_view(), self.annotator_draws()
         assert view.annotators is not None
@@ -108,7 +108,7 @@ class Posterior(Sampled):
         Parameters
         ----------
         interval
-            Size of the credible intervals.
+            Size of the credible intervals, such as 0.9.
         """
         drawn = np.stack([draw.confusion.astype(np.float32) for draw in self.annotator_draws()])
         low, high = np.quantile(drawn, ends(interval), axis=0)

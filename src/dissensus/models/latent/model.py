@@ -55,7 +55,7 @@ class Chain:
 
 
 class LatentPositions(Sampled):
-    """Items and annotators at places, labels by how the two go together, sampled: the best predictor.
+    """Items and annotators have places, and answers depend on both; sampled, often the best predictor.
 
     Parameters
     ----------
@@ -68,9 +68,9 @@ class LatentPositions(Sampled):
     n_sweeps
         Sweeps of each chain. The first two fifths are forgotten, and every third of the others is kept.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {

@@ -112,7 +112,7 @@ class LDLNM(Model):
         Threads of PyTorch; None leaves its own number. The same seed and number of threads give the same
         result.
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
     _rules = {
@@ -433,7 +433,7 @@ class LDLNM(Model):
         tol
             It ends when no row's objective moves by more than this.
         seed
-            Seed of all that is random. The same seed gives the same bits.
+            Seed of the random numbers. The same seed gives the same result, to the last bit.
         """
         self._check_weights()
         from dissensus.learners.torch_tools import threads

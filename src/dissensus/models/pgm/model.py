@@ -102,9 +102,9 @@ class PGM(Model):
         Dirichlet parameter of the answers of a pair of clusters: a number, or a list with one for each
         class. None is 2, as in the paper, or learned by empirical Bayes with ``"vb"``.
     gamma
-        The same of the sizes of the item clusters.
+        The same for the sizes of the item clusters.
     tau
-        The same of the sizes of the annotator clusters.
+        The same for the sizes of the annotator clusters.
     m_step
         ``"product"`` multiplies the beliefs of item and annotator (the paper's M-step); ``"pairwise"``
         uses the belief of each pair (that of exact EM).
@@ -141,9 +141,9 @@ class PGM(Model):
         How annotators count in the population: by the number of their ``"labels"``, or all alike
         (``"annotators"``).
     seed
-        Seed of all that is random. The same seed gives the same bits.
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
-        Threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
     _rules = {
