@@ -408,10 +408,14 @@ def test_sizes_are_searched_with_the_common_search(tmp_path: Path):
     grid = {"item_size": [2, 4], "annotator_size": [2, 3]}
     found = ds.select(estimator, parts["train"], grid, **settings)
     assert len(found.cells) == 4
+    record = tmp_path / "search.jsonl"
+    whole = record.read_text().splitlines(keepends=True)
+    record.write_text("".join(whole[:2]))  # killed after one of the four, which were trained in one program
     again = ds.select(estimator, parts["train"], grid, **settings)
     assert [(cell.settings, cell.score) for cell in again.cells] == [
         (cell.settings, cell.score) for cell in found.cells
     ]
+    assert len(record.read_text().splitlines()) == len(whole)
     started_at = {"seed": found.winner.seeds[0]}
     best = ds.LDLNM(**(SMALL | {"epochs": 2, "n_networks": 1} | found.params | started_at))
     score = DevDistributions(parts["dev"])(best, parts["train"], 0)

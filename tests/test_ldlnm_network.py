@@ -32,6 +32,7 @@ from dissensus.models.ldlnm.network import (  # noqa: E402
     pair_distributions,
     softsign,
 )
+from dissensus.models.ldlnm.together import laid_side_by_side, places, train_each  # noqa: E402
 from dissensus.models.ldlnm.training import (  # noqa: E402
     Adam,
     Schedule,
@@ -295,6 +296,36 @@ def test_training_lowers_the_loss_and_keeps_each_networks_best_epoch():
     np.testing.assert_array_equal(trained.epoch, trained.trace.argmin(axis=0))
     np.testing.assert_allclose(loss(trained.weights), trained.trace.min(axis=0), rtol=1e-6)
     assert trained.stopped == "max_iter"
+
+
+@pytest.mark.parametrize("form", [{}, {"direct": True}, {"fusion": "sum"}])
+def test_networks_of_many_sizes_train_in_one_program_as_each_would_alone(form: dict[str, object]):
+    sizes = [(2, 2, 4), (4, 4, 4), (3, 3, 4)] if form.get("fusion") else [(2, 5, 4), (4, 3, 4), (3, 1, 4)]
+    shapes = [Shape(6, 5, 3, *size, **form) for size in sizes]  # type: ignore[arg-type]
+    data = training_data(shapes[0])
+    how = schedule(epochs=40, patience=3, learning_rate=0.03, weight_decay=1e-4, dropout=0.5)
+    # Some of what is learned from these targets holds for others; learned by heart, they mislead.
+    unlike = 0.6 * data.targets + 0.4 * torch.roll(data.targets, 5, dims=0)
+
+    def loss(weights: Weights) -> torch.Tensor:
+        everything = Batch(data.x, torch.from_numpy(data.item), data.annotator, unlike)
+        return loss_terms(forward(weights, everything).logits, unlike, 3).sum(dim=-1).mean(dim=1)
+
+    def starts() -> list[Weights]:
+        return [Weights.orthogonal(shape, torch.Generator().manual_seed(7)) for shape in shapes]
+
+    together = train_each(laid_side_by_side(starts()), data, how, loss, 2)
+    alone = [train(start, data, how, loss, 2) for start in starts()]
+    assert together.stopped == "patience"
+    if "direct" not in form:  # the direct path learns by heart at once
+        assert len(set(together.epoch.tolist())) > 1  # one ended and left, and the others went on
+    for row, (shape, one) in enumerate(zip(shapes, alone, strict=True)):
+        assert together.epoch[row] == one.epoch[0]
+        held = places(shape, together.weights.shape)
+        mine = together.weights.flat[row].clone()
+        np.testing.assert_allclose(mine[held], one.weights.flat[0], atol=1e-4)
+        mine[held] = 0
+        assert not mine.any()  # what a network does not have stays zero
 
 
 def test_patience_ends_training():

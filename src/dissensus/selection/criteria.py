@@ -8,9 +8,9 @@ subtracted. Information criteria of mixtures hide nothing, and weigh a fit again
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,6 +20,23 @@ from dissensus.errors import DataError, bad_parameter
 from dissensus.params import plain
 
 Criterion = Callable[[Any, Annotations, int], float]
+
+
+@runtime_checkable
+class GroupCriterion(Protocol):
+    """A criterion that judges several estimators in one go, where that is cheaper than one by one."""
+
+    def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
+        """As of any criterion."""
+        ...
+
+    def groups(self, estimators: Sequence[Any]) -> list[list[int]]:
+        """Places of the estimators that are judged in one go; each place once."""
+        ...
+
+    def scores(self, estimators: Sequence[Any], annotations: Annotations, seed: int) -> list[float]:
+        """The score of each estimator of a group."""
+        ...
 
 
 @dataclass(frozen=True)

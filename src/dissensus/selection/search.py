@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,7 +30,7 @@ from dissensus.execution.progress import Clock, Progress
 from dissensus.execution.tasks import Workers, workers
 from dissensus.io.atomic import atomic_path, take_lock
 from dissensus.params import key_of, plain, settings_words, stream_seed, trial_copy
-from dissensus.selection.criteria import Criterion
+from dissensus.selection.criteria import Criterion, GroupCriterion
 
 Settings = dict[str, Any]
 Grid = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -116,13 +117,26 @@ class SearchData:
     criterion: Criterion
 
 
-def run_trial(data: SearchData, trial: Trial) -> Outcome:
-    """Fit and judge one candidate."""
-    candidate = trial.candidate
-    estimator = trial_copy(candidate.estimator, trial.fit_seed, candidate.settings)
+Group = tuple[
+    Trial, ...
+]  # trials of one repeat that are judged at a time: one, unless the criterion takes several
+
+
+def run_group(data: SearchData, group: Group) -> list[Outcome]:
+    """Fit and judge the candidates of a group."""
+    estimators = [
+        trial_copy(trial.candidate.estimator, trial.fit_seed, trial.candidate.settings) for trial in group
+    ]
+    split_seed, criterion = group[0].split_seed, data.criterion
     started = time.perf_counter()
-    score = float(data.criterion(estimator, data.annotations, trial.split_seed))
-    return Outcome(trial.fit_seed, score, time.perf_counter() - started)
+    if isinstance(criterion, GroupCriterion):
+        scores = criterion.scores(estimators, data.annotations, split_seed)
+    else:
+        scores = [criterion(estimators[0], data.annotations, split_seed)]
+    seconds = (time.perf_counter() - started) / len(group)
+    return [
+        Outcome(trial.fit_seed, float(score), seconds) for trial, score in zip(group, scores, strict=True)
+    ]
 
 
 def rank(score: float, settings: Mapping[str, Any]) -> tuple[bool, float, int]:
@@ -155,7 +169,7 @@ class Search:
         """Every candidate on the first split, then the finalists on the others."""
         first = self._missing(self.candidates, range(1))
         clock = Clock(self.progress, self._weight(first) + self._weight_of_final())
-        n_tasks = len(self.candidates)
+        n_tasks = len(self._groups(self.candidates))
         with workers(self.data, n_tasks, n_jobs=self.n_jobs, executor=self.executor) as pool:
             self._run(first, pool, clock)
             final = self._missing(self._finalists(), range(1, self.repeats))
@@ -163,21 +177,37 @@ class Search:
             self._run(final, pool, clock)
         return self.done
 
-    def _run(self, trials: Sequence[Trial], pool: Workers, clock: Clock) -> None:
+    def _run(self, groups: Sequence[Group], pool: Workers, clock: Clock) -> None:
         # Big fits first: the last to finish is then a small one, and no core waits long for it.
-        ordered = sorted(trials, key=lambda trial: -size_of(trial.candidate.settings))
-        for trial, outcome in pool.completed(run_trial, ordered):
-            self.done[trial.candidate.key][trial.repeat] = outcome
-            self.record(_line(trial, outcome))
-            clock.tick(self._weight([trial]), self._words(trial))
+        ordered = sorted(groups, key=lambda group: -self._weight([group]))
+        for group, outcomes in pool.completed(run_group, ordered):
+            for trial, outcome in zip(group, outcomes, strict=True):
+                if not self._is_done(trial):
+                    self.done[trial.candidate.key][trial.repeat] = outcome
+                    self.record(_line(trial, outcome))
+            clock.tick(self._weight([group]), self._words(group[-1]))
 
-    def _missing(self, candidates: Iterable[Candidate], repeats: Iterable[int]) -> list[Trial]:
-        wanted = [(candidate, repeat) for candidate in candidates for repeat in repeats]
-        return [
-            Trial(candidate, repeat, self.seed + repeat, stream_seed(self.seed, candidate.key, repeat))
-            for candidate, repeat in wanted
-            if repeat not in self.done[candidate.key]
+    def _missing(self, candidates: Sequence[Candidate], repeats: Iterable[int]) -> list[Group]:
+        """Groups with a trial that is not done. A group is the same whatever was finished before a kill."""
+        groups = [
+            tuple(self._trial(candidate, repeat) for candidate in some)
+            for some in self._groups(candidates)
+            for repeat in repeats
         ]
+        return [group for group in groups if not all(map(self._is_done, group))]
+
+    def _groups(self, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
+        """One candidate each, unless the criterion judges several at a time."""
+        if not isinstance(self.data.criterion, GroupCriterion):
+            return [[candidate] for candidate in candidates]
+        places = self.data.criterion.groups([candidate.estimator for candidate in candidates])
+        return [[candidates[place] for place in some] for some in places]
+
+    def _trial(self, candidate: Candidate, repeat: int) -> Trial:
+        return Trial(candidate, repeat, self.seed + repeat, stream_seed(self.seed, candidate.key, repeat))
+
+    def _is_done(self, trial: Trial) -> bool:
+        return trial.repeat in self.done[trial.candidate.key]
 
     def _finalists(self) -> list[Candidate]:
         """The best of each group on the first split; of equals, the smaller."""
@@ -192,10 +222,10 @@ class Search:
 
     # ---- telling how far it is ------------------------------------------------------------------------
 
-    def _weight(self, trials: Iterable[Trial]) -> float:
+    def _weight(self, groups: Iterable[Group]) -> float:
         """Expected cost: half of an average fit's is the same for all sizes, the rest grows with the size."""
         average = self._average_size
-        return sum(average + size_of(trial.candidate.settings) for trial in trials)
+        return sum(average + size_of(trial.candidate.settings) for group in groups for trial in group)
 
     def _weight_of_final(self) -> float:
         """Of the finalists' further trials, while it is not known who they will be."""
@@ -203,7 +233,7 @@ class Search:
         n_cells = min(len(self.candidates), n_groups * (self.finalists or len(self.candidates)))
         return 2 * self._average_size * n_cells * (self.repeats - 1)
 
-    @property
+    @cached_property
     def _average_size(self) -> float:
         return float(np.mean([size_of(candidate.settings) for candidate in self.candidates]))
 

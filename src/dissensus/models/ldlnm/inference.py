@@ -30,6 +30,7 @@ from dissensus.models.ldlnm.network import (
     pair_distributions,
     shape_of,
     side_by_side,
+    softmax,
     unprojected_logits,
 )
 from dissensus.numerics import Array, row_shares
@@ -37,7 +38,7 @@ from dissensus.numerics import Array, row_shares
 if TYPE_CHECKING:
     from dissensus.models.ldlnm.model import LDLNM
 
-CELLS = 1 << 21  # numbers in the largest array of a step
+CELLS = 1 << 19  # numbers in the largest array of a step: as many as a cache holds
 HALVINGS = 40  # how often a step is shortened before a row counts as settled
 
 
@@ -98,7 +99,7 @@ def distributions_by_place(w: Weights, x: Tensor, z_A: Tensor, places: Tensor, h
     parts = []
     for i, a in places.split(size, dim=1):  # type: ignore[no-untyped-call]
         logits = head_logits(w, ours[:, i] + theirs[:, a], head) + direct[:, i]
-        parts.append(logits.softmax(dim=-1).mean(dim=0))
+        parts.append(softmax(logits).mean(dim=0))
     return torch.cat(parts)
 
 
@@ -131,7 +132,7 @@ def ensemble(
         logits = (
             head_logits(w, halves, head, dropout, noise) if projected else unprojected_logits(w, halves, head)
         ).view(S, len(some), N, P)
-        guesses = (logits + direct_logits(w, some, head)[:, :, None]).softmax(dim=-1).mean(dim=0)
+        guesses = softmax(logits + direct_logits(w, some, head)[:, :, None]).mean(dim=0)
         if reduce == "mode":
             guesses = torch.nn.functional.one_hot(guesses.argmax(dim=-1), P).to(guesses.dtype)
         parts.append(torch.einsum("inp,n->ip", guesses, chances))

@@ -12,7 +12,7 @@ features are dropped at random, and a direct path leads from the features to the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -265,17 +265,25 @@ class LDLNM(Model):
         from dissensus.learners.torch_tools import threads
         from dissensus.models.ldlnm.training import fit_network
 
-        if self.fusion == "sum" and self.annotators and self.item_size != self.annotator_size:
-            raise ParameterError(
-                "LDLNM with fusion='sum' adds item and annotator embeddings, which must be of one size; "
-                f"got item_size={self.item_size} and annotator_size={self.annotator_size}"
-            )
+        self._check_fusion()
         x = features_of(annotations, self.embedding, given=features)
         targets = None if item_distributions is None else check_distributions(item_distributions, "targets")
         with threads(self.n_threads) as n_threads:
             self.n_threads_ = np.asarray(n_threads)
             fit_network(self, annotations, x, dev, targets)
             self._settle_items()
+
+    def _check_fusion(self) -> None:
+        if self.fusion == "sum" and self.annotators and self.item_size != self.annotator_size:
+            raise ParameterError(
+                "LDLNM with fusion='sum' adds item and annotator embeddings, which must be of one size; "
+                f"got item_size={self.item_size} and annotator_size={self.annotator_size}"
+            )
+
+    def _begin(self, annotations: Annotations) -> None:
+        """Checks, and whose labels they are, where the network is trained beside those of other models."""
+        self._remember(self._checked(annotations))
+        self._check_fusion()
 
     def _check_annotators(self, known: Annotations) -> None:
         if self.annotators:
@@ -490,20 +498,43 @@ def _features_by_id(new: Annotations, fitted: LDLNM) -> NDArray[np.float32]:
 # ---- what a search over network sizes is judged by -------------------------------------------------------
 
 
+TOGETHER = 12  # networks in one program: more gain little, and outgrow the processor's cache
+
+
+def _tile(model: LDLNM) -> tuple[int, ...]:
+    """Sorts a grid so that neighbours are near in both sizes: three of the one, four of the other."""
+    return model.latent_size, model.item_size // 3, model.annotator_size, model.item_size
+
+
 @dataclass(frozen=True)
 class DevDistributions:
     """−KL(empirical ‖ predicted) of dev items, predicted from their features alone.
 
     A criterion for :func:`dissensus.select`: the network is fitted on the annotations given, its epoch and
-    the cell are chosen on ``dev``, as the paper chose its sizes.
+    the cell are chosen on ``dev``, as the paper chose its sizes. Cells that differ in sizes alone are trained
+    in one program, some at a time. All labels are used; the seed of a trial is of the batches
+    and of dropout, which cells of one seed share, and the estimator's own seed of its initial weights.
     """
 
     dev: Annotations
 
     def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
-        """Fit on the annotations and score the dev items; all labels are used, so the seed splits nothing."""
-        del seed
-        return -divergence(estimator.fit(annotations, dev=self.dev), self.dev)
+        """Fit on the annotations and score the dev items."""
+        return self.scores([estimator], annotations, seed)[0]
+
+    def groups(self, estimators: Sequence[Any]) -> list[list[int]]:
+        """Which of the estimators are judged at a time: those of like sizes, so that little is padded."""
+        places = range(len(estimators))
+        order = sorted(places, key=lambda place: _tile(estimators[place]))
+        return [order[start : start + TOGETHER] for start in places[::TOGETHER]]
+
+    def scores(self, estimators: Sequence[Any], annotations: Annotations, seed: int) -> list[float]:
+        """What each of the estimators is worth, judged at a time."""
+        require("torch", "text")
+        from dissensus.models.ldlnm.together import fit_all
+
+        fitted = fit_all(estimators, annotations, self.dev, seed)
+        return [-divergence(model, self.dev) for model in fitted]
 
 
 def divergence(model: Any, part: Annotations) -> float:

@@ -21,7 +21,7 @@ All tensors have a leading axis S: networks that train side by side on the same 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -41,7 +41,7 @@ HEADS = {"label": 0, "item": 1, "annotator": 2}
 
 def softsign(v: Tensor) -> Tensor:
     """φ(v) = v / (1 + |v|)."""
-    return v * shrinkage(v)
+    return v / v.abs().add_(1)
 
 
 def shrinkage(v: Tensor) -> Tensor:
@@ -130,6 +130,17 @@ class Weights:
                     matrix.copy_(torch.nn.init.orthogonal_(fresh, generator=generator))
         return weights
 
+    def rows(self, stay: NDArray[np.bool_]) -> Weights:
+        """Some of the networks."""
+        return self._of(self.flat[torch.from_numpy(stay)])
+
+    def split(self, size: int) -> list[Weights]:
+        """All networks, so many at a time."""
+        return [self._of(some) for some in self.flat.split(size)]  # type: ignore[no-untyped-call]
+
+    def _of(self, flat: Tensor) -> Weights:
+        return Weights(replace(self.shape, networks=len(flat)), flat)
+
     def to(self, device: torch.device) -> Weights:
         """The same weights on a device."""
         return Weights(self.shape, self.flat.to(device))
@@ -179,13 +190,23 @@ def forward(w: Weights, batch: Batch, masks: Masks = None) -> Pass:
     z_E = z_E if masks is None else z_E.mul_(masks[1])
     logits = torch.baddbmm(w["b_y"], z_E, w["W_y"])
     if w.shape.direct:
-        logits[..., : 2 * w.shape.classes] += per_label(torch.matmul(batch.x, w["D"].mT), batch)
+        logits[..., : 2 * w.shape.classes] += per_label(_for_all(batch.x, w["D"]), batch)
     return Pass(item, item_s, annotator, annotator_s, z_P, projected_s, z_E, encoded_s, logits)
 
 
 def item_embedding(w: Weights, x: Tensor) -> Tensor:
     """z_I of equation (1), (S, items, item size)."""
-    return torch.matmul(x, w["W_I"].mT) + w["b_I"]
+    return _for_all(x, w["W_I"]) + w["b_I"]
+
+
+def _for_all(x: Tensor, W: Tensor) -> Tensor:
+    """x Wᵀ of every network, (S, items, rows of W), in one product: their W stand below each other."""
+    return (x @ W.flatten(0, 1).T).view(len(x), len(W), W.shape[1]).transpose(0, 1)
+
+
+def _for_all_back(out: Tensor, x: Tensor, into: Tensor) -> None:
+    """outᵀ x of every network, (S, columns of out, features), in one product, written into ``into``."""
+    into.copy_((out.transpose(0, 1).flatten(1).T @ x).view_as(into))
 
 
 def _projection(w: Weights, batch: Batch, item: Tensor, annotator: Tensor) -> Tensor:
@@ -209,6 +230,12 @@ def per_item(per_label: Tensor, batch: Batch) -> Tensor:
         return per_label
     sums = per_label.new_zeros(per_label.shape[0], len(batch.x), per_label.shape[2])
     return sums.index_add_(1, batch.place, per_label)
+
+
+def softmax(logits: Tensor) -> Tensor:
+    """σ over the last axis: torch's own is several times slower where that axis is short."""
+    chances = (logits - logits.amax(dim=-1, keepdim=True)).exp_()
+    return chances.div_(chances.sum(dim=-1, keepdim=True))
 
 
 def by_head(columns: Tensor, classes: int) -> Tensor:
@@ -242,7 +269,7 @@ def gradient(
     """
     P = w.shape.classes
     # ∂L/∂logits = σ(logits) − t for each head
-    out = by_head(done.logits, P).softmax(dim=-1).sub_(by_head(batch.targets, P)).div_(len(batch.targets))
+    out = softmax(by_head(done.logits, P)).sub_(by_head(batch.targets, P)).div_(len(batch.targets))
     out = (out if head_weights is None else out.mul_(head_weights)).flatten(-2)
     torch.bmm(done.encoded.mT, out, out=into["W_y"])
     torch.sum(out, dim=1, keepdim=True, out=into["b_y"])
@@ -258,7 +285,7 @@ def gradient(
     _into_embeddings(w, batch, done, back, into)
     if w.shape.direct:
         direct = per_item(out[..., : 2 * P], batch)
-        torch.bmm(direct.mT, batch.x.expand(len(direct), -1, -1), out=into["D"])
+        _for_all_back(direct, batch.x, into["D"])
 
 
 def _into_embeddings(w: Weights, batch: Batch, done: Pass, back: Tensor, into: Weights) -> None:
@@ -274,7 +301,7 @@ def _into_embeddings(w: Weights, batch: Batch, done: Pass, back: Tensor, into: W
         torch.bmm(done.annotator.mT, back, out=into["W_P"][:, J:])
         into_A = torch.bmm(back, w["W_P"][:, J:].mT).mul_(done.annotator_s.square())
     into["W_A"].zero_().index_add_(1, batch.annotator, into_A)
-    torch.bmm(into_I.mT, batch.x.expand(len(into_I), -1, -1), out=into["W_I"])
+    _for_all_back(into_I, batch.x, into["W_I"])
     torch.sum(into_I, dim=1, keepdim=True, out=into["b_I"])
 
 
@@ -313,8 +340,9 @@ def head_logits(
     P, place = w.shape.classes, HEADS[head]
     z_P = softsign(softsign(halves) @ w["W_P"] + w["b_P"] if w.shape.sums else halves)
     z_P = _dropped(z_P, dropout, noise)
-    z_E = _dropped(softsign(z_P @ w["W_E"] + w["b_E"] + z_P), dropout, noise)
-    return z_E @ w["W_y"][..., place * P : (place + 1) * P] + w["b_y"][..., place * P : (place + 1) * P]
+    z_E = _dropped(softsign(torch.baddbmm(w["b_E"] + z_P, z_P, w["W_E"])), dropout, noise)
+    of_head = slice(place * P, (place + 1) * P)
+    return torch.baddbmm(w["b_y"][..., of_head], z_E, w["W_y"][..., of_head])
 
 
 def unprojected_logits(w: Weights, summed: Tensor, head: str) -> Tensor:
@@ -333,7 +361,7 @@ def direct_logits(w: Weights, x: Tensor, head: str) -> Tensor:
     P, place = w.shape.classes, HEADS[head]
     if not w.shape.direct or head == "annotator":
         return x.new_zeros(1, 1, P).expand(1, len(x), P)
-    return torch.matmul(x, w["D"][:, place * P : (place + 1) * P].mT)
+    return _for_all(x, w["D"][:, place * P : (place + 1) * P])
 
 
 def _dropped(z: Tensor, rate: float, noise: torch.Generator | None) -> Tensor:
@@ -343,7 +371,7 @@ def _dropped(z: Tensor, rate: float, noise: torch.Generator | None) -> Tensor:
 def pair_distributions(w: Weights, x: Tensor, z_A: Tensor, head: str) -> Tensor:
     """(pairs, P): the networks' mean distribution of each (item, annotator) pair; z_A is (S, pairs, ·)."""
     logits = head_logits(w, item_half(w, x) + annotator_half(w, z_A), head) + direct_logits(w, x, head)
-    return logits.softmax(dim=-1).mean(dim=0)
+    return softmax(logits).mean(dim=0)
 
 
 # ---- a model's networks ----------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from dissensus.models.ldlnm.network import (
     item_half,
     shape_of,
     side_by_side,
+    softmax,
 )
 from dissensus.numerics import Array, row_shares
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from dissensus.models.ldlnm.model import LDLNM
 
 WATCHED = 16  # annotators asked for each dev item after every epoch
+NETWORKS_JUDGED = 3  # at a time
 SMOOTHING = 1e-5  # added to both sides of the KL that chooses the epoch
 
 DevLoss = Callable[[Weights], Tensor]
@@ -89,6 +91,7 @@ class Adam:
     def __init__(self, flat: Tensor, rate: float, decay: float, decayed: int) -> None:
         self.flat, self.rate, self.decay, self.decayed = flat, rate, decay, decayed
         self.first, self.second, self.steps = torch.zeros_like(flat), torch.zeros_like(flat), 0
+        self.root = torch.empty_like(flat)
 
     def step(self, gradient: Tensor, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
         """One step down the gradient, in place."""
@@ -97,9 +100,18 @@ class Adam:
             gradient[:, : self.decayed].add_(self.flat[:, : self.decayed], alpha=self.decay)
         self.first.lerp_(gradient, 1 - beta1)
         self.second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        # θ ← θ − rate · m̂ / (√v̂ + ε), with m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ)
-        root = self.second.sqrt().mul_((1 - beta2**self.steps) ** -0.5).add_(eps)
-        self.flat.addcdiv_(self.first, root, value=-self.rate / (1 - beta1**self.steps))
+        # θ ← θ − rate · m̂ / (√v̂ + ε), with m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ): with c = √(1 − β₂ᵗ),
+        # θ ← θ − rate · c / (1 − β₁ᵗ) · m / (√v + c ε)
+        c = (1 - beta2**self.steps) ** 0.5
+        # torch's square root of an exact 0 takes six times as long as that of any other number
+        root = torch.add(self.second, 1e-24, out=self.root).sqrt_().add_(c * eps)
+        self.flat.addcdiv_(self.first, root, value=-self.rate * c / (1 - beta1**self.steps))
+
+    def rows(self, stay: NDArray[np.bool_], flat: Tensor) -> Adam:
+        """The optimiser of some of the networks, whose weights are ``flat``."""
+        some, chosen = Adam(flat, self.rate, self.decay, self.decayed), torch.from_numpy(stay)
+        some.first, some.second, some.steps = self.first[chosen], self.second[chosen], self.steps
+        return some
 
 
 @torch.inference_mode()
@@ -114,18 +126,33 @@ def train(
     rng = np.random.default_rng(seed)
     noise = torch.Generator(device=data.x.device).manual_seed(seed)
     adam = Adam(weights.flat, schedule.learning_rate, schedule.weight_decay, weights.shape.decayed)
-    slope = Weights.zeros(weights.shape, data.x.device)
     best = _Best(weights)
     for epoch in range(schedule.epochs):
-        for batch in epoch_batches(data, schedule, rng):
-            seen, masks = _dropped(batch, schedule, noise), _masks(weights, batch, schedule, noise)
-            gradient(weights, seen, forward(weights, seen, masks), slope, masks, data.head_weights)
-            adam.step(slope.flat)
+        learn_epoch(weights, adam, data, schedule, rng, noise)
         if dev_loss is not None:
             best.see(epoch, dev_loss(weights))
             if schedule.patience is not None and epoch - best.epoch.max() >= schedule.patience:
                 return best.trained("patience")
     return best.trained("max_iter")
+
+
+def learn_epoch(
+    weights: Weights,
+    adam: Adam,
+    data: TrainingSet,
+    schedule: Schedule,
+    rng: np.random.Generator,
+    noise: torch.Generator,
+    *,
+    same_dropout: bool = False,
+) -> None:
+    """One pass over the labels, in place; each network has dropout of its own, or all have the same."""
+    slope = Weights.zeros(weights.shape, data.x.device)
+    networks = 1 if same_dropout else weights.shape.networks
+    for batch in epoch_batches(data, schedule, rng):
+        seen, masks = _dropped(batch, schedule, noise), _masks(networks, weights, batch, schedule, noise)
+        gradient(weights, seen, forward(weights, seen, masks), slope, masks, data.head_weights)
+        adam.step(slope.flat)
 
 
 @dataclass
@@ -210,10 +237,12 @@ def _dropped(batch: Batch, schedule: Schedule, noise: torch.Generator) -> Batch:
     return batch._replace(x=batch.x * dropout_factors(batch.x.shape, schedule.feature_dropout, noise))
 
 
-def _masks(weights: Weights, batch: Batch, schedule: Schedule, noise: torch.Generator) -> Masks:
+def _masks(
+    networks: int, weights: Weights, batch: Batch, schedule: Schedule, noise: torch.Generator
+) -> Masks:
     if not schedule.dropout:
         return None
-    shape = (2, weights.shape.networks, len(batch.targets), weights.shape.latent_size)
+    shape = (2, networks, len(batch.targets), weights.shape.latent_size)
     both = dropout_factors(shape, schedule.dropout, noise)
     return both[0], both[1]
 
@@ -229,24 +258,35 @@ def fit_network(
     if dev is None and model.dev_size:
         train_on, progress = _without_some_items(annotations, x, model)
     device = pick_device(model.device)
-    model.features_, model.feature_scale_ = x, np.asarray(_scale(x) if model.rescale else 1.0)
-    model.annotator_load_ = np.asarray(train_on.annotator_load)
-    model.prior_distribution_ = train_on.counts.sum(axis=0) / train_on.n_labels
+    describe(model, train_on, x)
     loss = None if progress is None else dev_loss(model, progress, annotations, device)
     trained = train(
         Weights.orthogonal(shape_of(model), torch.Generator().manual_seed(model.seed)).to(device),
         training_set(model, train_on, x, targets, device),
-        _schedule(model),
+        schedule_of(model),
         loss,
         model.seed,
     )
+    remember(model, trained)
+
+
+def describe(model: LDLNM, annotations: Annotations, x: NDArray[np.float32]) -> None:
+    """What the model knows of its data before anything is learned."""
+    model.features_, model.feature_scale_ = x, np.asarray(_scale(x) if model.rescale else 1.0)
+    model.annotator_load_ = np.asarray(annotations.annotator_load)
+    model.prior_distribution_ = annotations.counts.sum(axis=0) / annotations.n_labels
+
+
+def remember(model: LDLNM, trained: Trained) -> None:
+    """Everything learned, put on the model."""
     model.weights_, model.epoch_ = to_numpy(trained.weights.flat), trained.epoch
     model.trace_, model.stopped_ = trained.trace.mean(axis=1), trained.stopped
     model.annotator_embeddings_ = side_by_side(trained.weights["W_A"])
     model.known_annotators_ = model.annotator_load_ > 0
 
 
-def _schedule(model: LDLNM) -> Schedule:
+def schedule_of(model: LDLNM) -> Schedule:
+    """How the model is trained."""
     return Schedule(
         model.epochs,
         model.patience,
@@ -346,10 +386,11 @@ def distribution_loss(model: LDLNM, x: NDArray[np.float32], gold: Array, device:
         theirs = annotator_half(w, w["W_A"].index_select(1, drawn.flatten()))
         halves = (item_half(w, rows)[:, :, None] + theirs.view(len(theirs), *drawn.shape, -1)).flatten(1, 2)
         logits = head_logits(w, halves, model.head).view(len(theirs), *drawn.shape, -1)
-        guess = (logits + direct_logits(w, rows, model.head)[:, :, None]).softmax(dim=-1).mean(dim=2)
+        guess = softmax(logits + direct_logits(w, rows, model.head)[:, :, None]).mean(dim=2)
         return (truth * (truth.log() - (guess + SMOOTHING).log())).sum(dim=-1).mean(dim=-1)
 
-    return loss
+    # A few networks at a time: what a network has of 16 annotators for every dev item fills a cache.
+    return lambda w: torch.cat([loss(some) for some in w.split(NETWORKS_JUDGED)])
 
 
 def _watched_annotators(model: LDLNM, n_items: int) -> Tensor:
