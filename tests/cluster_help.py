@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,7 @@ MODELS: dict[str, Callable[..., Model]] = {
 WITH_MESSAGES = [name for name in MODELS if name.startswith("pgm")]
 
 
+@cache
 def crowd(seed: int = 0) -> ds.Annotations:
     """4,000 labels: 400 items, some with one label and one with very many; 60 annotators, nine classes.
 

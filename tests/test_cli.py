@@ -235,7 +235,11 @@ def test_the_same_seed_gives_the_same_labels(crowd: Path) -> None:
 def test_every_model_runs(crowd: Path, model: str) -> None:
     np.save("features.npy", np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32))
     words = ["--model", model, "-o", model, "--test-size", 0, "--features", "features.npy", "--no-report"]
-    quick = {"ldlnm": ["--set", "epochs=2"], "hpgm": ["--set", "n_sweeps=20"]}
+    quick = {
+        "ldlnm": ["--set", "epochs=2"],
+        "hpgm": ["--set", "n_sweeps=20"],
+        "latent": ["--set", "n_sweeps=20"],
+    }
     words += quick.get(model, [])
     run("fit", crowd / "annotations.csv", *words)
     assert json.loads(Path(model, "summary.json").read_text())["model"] == model
@@ -477,7 +481,8 @@ def test_annotators_names_those_who_do_not_look() -> None:
     rows = [f"{m},a{n:02d},{'xy'[(m + (rng.random() < 0.1)) % 2]}" for m in range(120) for n in range(12)]
     rows += [f"{m},coin,{'xy'[rng.integers(2)]}" for m in range(120)]
     write_votes(Path("votes.csv"), "\n".join(rows) + "\n")
-    run("fit", "votes.csv", "-o", "judged", "--model", "hpgm", "--test-size", 0, "--no-report")
+    short = ["--set", "n_chains=2", "--set", "n_sweeps=100", "--test-size", 0, "--no-report"]
+    run("fit", "votes.csv", "-o", "judged", "--model", "hpgm", *short)
     text = run("annotators", "judged", "-o", "who.csv").stdout
     verdicts = {row["annotator"]: row["verdict"] for row in read_csv(Path("who.csv"))}
     assert verdicts["coin"] == "spam"

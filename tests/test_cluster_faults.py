@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from sizes import usually
 
 __all__ = ["small_shards"]
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("small_shards")]
-KILLS = usually(3, verify=10)
+KILLS = usually(2, verify=10)
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +217,8 @@ def test_a_lost_scheduler_is_one_line_and_the_fit_goes_on(tmp_path: Path) -> Non
     assert str(lost.value).endswith("with a checkpoint directory the fit goes on where it was")
     assert "\n" not in str(lost.value)
     assert [path.name for path in (tmp_path / "run").glob("dissensus-messages-*")] == []
-    with scheduler_and_worker(tmp_path / "second") as (address, _):
+    second = usually(nullcontext((None, None)), verify=scheduler_and_worker(tmp_path / "second"))
+    with second as (address, _):
         progress = Counting()
         with ds.resources(cluster=address, progress=progress, **settings):
             assert differing(MODELS["pgm-bp"]().fit(crowd()), alone) == []
@@ -237,7 +238,7 @@ if __name__ == "__main__":
     blocks.SHARD_LABELS = {SHARD}
     told = lambda *words: progress(*words)
     with ds.resources(cluster="local", n_workers=2, scratch=sys.argv[1], progress=told) as found:
-        progress = Killing(found.client, seed=1, kills=2)
+        progress = Killing(found.client, seed=1, kills=1)
         MODELS["pgm-bp"]().fit(crowd())
     print(len(progress.dead))
 """
@@ -254,5 +255,5 @@ def test_a_dying_worker_and_a_closing_cluster_print_nothing(tmp_path: Path) -> N
         check=False,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
     )
-    assert (done.stdout, done.stderr, done.returncode) == ("2\n", "", 0)
+    assert (done.stdout, done.stderr, done.returncode) == ("1\n", "", 0)
     assert list((tmp_path / "scratch").iterdir()) == []

@@ -139,6 +139,7 @@ LONG = {
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("page", [pytest.param(page, marks=LONG.get(page, [])) for page in WHOLE])
 def test_the_page_runs_and_prints_what_it_says(
@@ -149,6 +150,7 @@ def test_the_page_runs_and_prints_what_it_says(
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize("page", [pytest.param(page, marks=LONG.get(page, [])) for page in PREPARED])
 def test_the_code_of_the_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

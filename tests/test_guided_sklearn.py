@@ -87,12 +87,9 @@ def test_sparse_features_go_through_guide_and_learner() -> None:
     texts = [" ".join(["some", *np.array(["red", "green", "blue", "grey"])[row > 0]]) for row in X]
     tfidf = TfidfVectorizer().fit_transform(texts)
     assert sparse.issparse(tfidf)
-    default = ds.GuidedClassifier()
-    of_sparse = default.fit(tfidf, Y).predict_proba(tfidf)
-    of_dense = ds.GuidedClassifier().fit(tfidf.toarray(), Y).predict_proba(tfidf.toarray())
-    np.testing.assert_allclose(of_sparse, of_dense, rtol=1e-6)
     pipeline = make_pipeline(TfidfVectorizer(), ds.GuidedClassifier()).fit(texts, Y)
-    np.testing.assert_allclose(pipeline.predict_proba(texts), of_sparse, rtol=1e-5)
+    of_dense = ds.GuidedClassifier().fit(tfidf.toarray(), Y).predict_proba(tfidf.toarray())
+    np.testing.assert_allclose(pipeline.predict_proba(texts), of_dense, rtol=1e-5)
 
 
 @pytest.mark.parametrize("columns", [True, False])

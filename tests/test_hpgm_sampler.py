@@ -17,7 +17,7 @@ from dissensus.models.hpgm import sampler
 from dissensus.models.hpgm.sampler import Data, Priors, State
 from sizes import usually
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
 
 TIGHT = Priors(
     r=(4.0, 1.0),

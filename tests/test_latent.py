@@ -91,6 +91,7 @@ def test_the_posterior_of_the_loadings_and_its_slope() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 def test_geweke_places_loadings_and_scales_come_from_their_prior_when_labels_are_drawn_along() -> None:
     """Draws of the prior, and a chain that draws labels and sweeps in turn, must look alike (Geweke 2004)."""
     M, N, P, d, b = 3, 3, 2, 1, 1

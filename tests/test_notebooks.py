@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import nbformat
 import pytest
 
+import dissensus as ds
 from website.notebooks import FOLDER, executed, printed
 
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-SHORT = "3-judges-beside-humans"
 
 
 def test_every_notebook_was_run_to_its_end() -> None:
@@ -24,12 +25,16 @@ def test_every_notebook_was_run_to_its_end() -> None:
         assert not [one for cell in cells for one in cell.outputs if one.output_type == "error"]
 
 
-@pytest.mark.slow
+def test_every_name_that_a_notebook_takes_from_the_library_is_there() -> None:
+    for path in NOTEBOOKS:
+        cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+        names = {name for source in cells for name in re.findall(r"\bds\.(\w+)", source)}
+        assert names
+        assert [name for name in names if not hasattr(ds, name)] == []
+
+
+@pytest.mark.verify
 @pytest.mark.filterwarnings("ignore")  # of the packages that run notebooks
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, marks=[] if path.stem == SHORT else [pytest.mark.verify]) for path in NOTEBOOKS],
-    ids=lambda path: path.stem,
-)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_holds(path: Path) -> None:
     assert printed(executed(path)) == printed(nbformat.read(path, as_version=4))

@@ -439,7 +439,7 @@ def test_the_papers_encoder_is_left_out_where_it_cannot_be_had(monkeypatch: pyte
     assert paper_encoder() == "paraphrase-MiniLM-L6-v2"
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_as_printed_from_the_command_line(crowds: Path, tmp_path: Path) -> None:
     words = ["reproduce", "--data", str(crowds), "--sets", "jq1", "--only", "table2", "--quick"]
     run(*words, "--as-printed", "-o", str(tmp_path))

@@ -64,7 +64,19 @@ def test_formulas_become_mathml_or_an_error() -> None:
         hooks.mathml(r"\nosuchthing x", "inline")
 
 
-@pytest.mark.slow
+def test_links_between_pages_lead_somewhere() -> None:
+    """The small version of the build below, which follows links to headings too."""
+    broken = {
+        f"{page.relative_to(DOCS)}: {target}"
+        for page in DOCS.rglob("*.md")
+        for target in re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    }
+    # The pages of the reference are made by the build.
+    assert {line for line in broken if ": reference/" not in line} == set()
+
+
+@pytest.mark.verify
 def test_the_site_builds_without_a_broken_link_and_fetches_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -92,7 +104,14 @@ def test_each_version_keeps_its_pages(tmp_path: Path) -> None:
     assert versions.this_version() == dissensus.__version__
 
 
-@pytest.mark.slow
+def test_the_pictures_of_the_gallery_are_there() -> None:
+    page = (DOCS / "gallery.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"images/gallery/([\w-]+\.svg)", page))
+    assert shown == {file.name for file in (DOCS / "images" / "gallery").glob("*.svg")}
+    assert len(shown) >= 5
+
+
+@pytest.mark.verify
 def test_the_gallery_makes_its_pictures(tmp_path: Path) -> None:
     pictures = gallery.main(tmp_path)
     assert len(pictures) >= 5

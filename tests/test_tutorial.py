@@ -10,6 +10,7 @@ from docs_help import DOCS, run_page
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 def test_the_tutorial_runs_and_shows_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_page(DOCS / "tutorial.md") > 10

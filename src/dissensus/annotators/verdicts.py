@@ -66,7 +66,7 @@ MOST_ITEMS, FEW_PEOPLE = 0.5, 0.1  # who contradicts on so many items and is of 
 MUCH_WORSE = 0.5  # of the usual accuracy on gold labels
 INTERVAL = 0.9
 FEWEST_DRAWS, MOST_NUMBERS = 12, 1_000_000  # draws that are asked, and numbers of π in them
-_RULES = {"seed": SEED, "n_jobs": integer(-1), "interval": real(0.0, 1.0, open_low=True)}
+RULES = {"seed": SEED, "n_jobs": integer(-1), "interval": real(0.0, 1.0, open_low=True)}
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def annotator_verdicts(
     n_jobs
         Number of threads; −1 takes all cores. The result does not depend on it.
     """
-    check_rules("annotator_verdicts", _RULES, seed=seed, n_jobs=n_jobs, interval=interval)
+    check_rules("annotator_verdicts", RULES, seed=seed, n_jobs=n_jobs, interval=interval)
     if isinstance(annotations, Model):
         annotations, model = None, annotations
     known = None if annotations is None else as_annotations(annotations)

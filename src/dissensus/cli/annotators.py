@@ -65,9 +65,11 @@ def _verdicts(
     kept = kept_verdicts(place) if interval == KEPT else None
     if kept is not None:
         return kept
-    from dissensus.annotators.verdicts import annotator_verdicts
+    from dissensus.annotators.verdicts import RULES, annotator_verdicts
+    from dissensus.params import check_rules
     from dissensus.workflow.runs import posterior_of
 
+    check_rules("annotator_verdicts", RULES, seed=seed, n_jobs=jobs, interval=interval)  # before a long fit
     model, labels = posterior_of(place, reading.read, seed=seed, n_jobs=jobs)
     found = annotator_verdicts(labels, model, interval=interval)
     return found.columns(), found.in_words()
