@@ -119,7 +119,7 @@ computed by that command. Equations: [the mathematics](../mathematics.md), secti
 ## Describing the labels that were seen
 
 FMM on the training items, with the paper's number of clusters K: KL(empirical ‖ distribution of the item's
-most likely cluster), 1e-5 added to both sides, mean of {n_seeds} seeds. It always falls as K grows: it says
+most likely cluster), 1e-5 added to both sides, mean of {n_seeds} seeds. It tends to fall as K grows: it says
 how well the fit climbs, not how well it generalises.
 
 {description}

@@ -4,11 +4,11 @@
 
 The source tree is copied, the line is changed in the copy, and the test files that are about that line run
 against it. A mutant is killed where one of them fails, or where they do not come to an end in ``PATIENCE``
-seconds; it survives where all pass. The unchanged copy is run first: its tests must pass. Faults are of the
-kind that a slip of the hand makes: a sign, an index, a term left out, two names exchanged. The first nine are
-those that an audit of the paper's equations had seeded and no test noticed then. ``--finished`` keeps every
-trial as it ends, and a later run goes on there; a trial counts as long as neither its source file nor its
-tests have changed.
+seconds of processor time; it survives where all pass. The unchanged copy is run first: its tests must pass.
+Faults are of the kind that a slip of the hand makes: a sign, an index, a term left out, two names exchanged.
+The first nine are those that an audit of the paper's equations had seeded and no test noticed then.
+``--finished`` keeps every trial as it ends, and a later run goes on there; a trial counts as long as neither
+its source file nor its tests have changed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from experiments.common import Finished, Values, write_files
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "dissensus"
-PATIENCE = 300  # seconds; a fault may turn a loop endless, and that is noticed too
+PATIENCE = 300  # processor seconds; a fault may turn a loop endless, and that is noticed too
 
 
 @dataclass(frozen=True)
@@ -438,17 +439,15 @@ def outcome(tree: Path, tests: str) -> Values:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not verify"]
     command += [f"tests/{file}" for file in files.split()] + (["-k", words] if words else [])
     environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
-    except subprocess.TimeoutExpired:
+    done = subprocess.run(
+        ["prlimit", f"--cpu={PATIENCE}", *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return {"outcome": "endless"}
     if done.returncode not in (0, 1):
         raise SystemExit(f"pytest could not run {tests}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -487,8 +486,8 @@ def check_places(mutants: Sequence[Mutant]) -> None:
 
 def check_unchanged(mutants: Sequence[Mutant], tree: Path, finished: Finished) -> None:
     """Tests that fail on the source as it is say nothing about a fault."""
-    source = sorted(SOURCE.rglob("*.py"))
     for tests in dict.fromkeys(mutant.tests for mutant in mutants):
+        source = sorted({SOURCE / mutant.file for mutant in mutants if mutant.tests == tests})
         found = finished.measured(key("unchanged", tests, source), partial(outcome, tree, tests))
         if found["outcome"] != "pass":
             raise SystemExit(f"{tests}: {found['outcome']} on the unchanged source")

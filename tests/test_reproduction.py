@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from dissensus.paper import measures, printed
 from dissensus.paper.answers import Contrast, answers_text, sentence
 from dissensus.paper.cells import Cell, FinishedCells
 from dissensus.paper.datasets import find_sets, load
-from dissensus.paper.findings import blend_weight
+from dissensus.paper.findings import Findings, blend_weight
 from dissensus.paper.plan import PARTS, Plan, Scale
 from dissensus.paper.run import Reproduction, paper_encoder, reproduce, request
 
@@ -179,7 +179,12 @@ class TestWholeRun:
         text = (output[0] / "README.md").read_text(encoding="utf-8")
         for part in ("Table 1", "Table 2", "Table 3: KL", "Table 3: accuracy", "RQ1", "RQ2", "RQ3"):
             assert part in text
-        for title in ("PD", "LDL-NM without annotators", "CBCC as guide", "FineTunedEncoder, seeds averaged"):
+        for title in (
+            "PD",
+            "LDL-NM without annotators",
+            "CBCC, soft, on embeddings",
+            "LDL-NM, defaults, seeds averaged",
+        ):
             assert re.search(rf"^\| {re.escape(title)} \|", text, re.MULTILINE)
         for figure in re.findall(r"\]\((\S+\.svg)\)", text):
             assert (output[0] / figure).read_text(encoding="utf-8").startswith("<svg")
@@ -226,7 +231,9 @@ class TestWholeRun:
         self, output: tuple[Path, Reproduction]
     ) -> None:
         row = next(
-            row for row in rows_of(output[0]) if (row["column"], row["measure"]) == ("encoder_ensemble", "kl")
+            row
+            for row in rows_of(output[0])
+            if (row["column"], row["measure"]) == ("ldlnm_default_ensemble", "kl")
         )
         files = [(output[0] / name).with_suffix(".npz") for name in row["cells"].split()]
         assert len(files) == 2
@@ -477,6 +484,17 @@ def test_a_difference_inside_its_interval_is_a_tie(ends: tuple[float, float, flo
     assert contrast(*ends).verdict == verdict
 
 
+def test_columns_of_one_kind_are_compared_over_the_seeds_that_both_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    three = [[1.0, 2.0], [3.0, 4.0], [50.0, 60.0]]
+    runs = {"bp": three, "fmm": [[0.0, 1.0], [1.0, 1.0]], "ldlnm": [[0.0, 1.0]]}
+    monkeypatch.setattr(Findings, "_kl_of_runs", lambda self, name, key: np.array(runs[key]))
+    findings = Findings(None)  # type: ignore[arg-type]
+    assert findings.difference("jq1", "bp", "fmm").tolist() == [2.0 - 0.5, 3.0 - 1.0]
+    assert findings.difference("jq1", "bp", "ldlnm").tolist() == [18.0 - 0.0, 22.0 - 1.0]
+
+
 def test_a_pair_on_several_datasets_is_one_sentence() -> None:
     some = [contrast(-0.2, -0.3, -0.1), contrast(0.0, -0.1, 0.1, "jq2"), contrast(-0.2, -0.3, -0.1, "jq3")]
     assert sentence(some) == "test KL: PGM (bp) against FMM is better on jq1, jq3; a tie on jq2."
@@ -619,17 +637,35 @@ def test_whatever_decides_a_cell_is_in_its_identity(crowds: Path, tiny: Scale, t
     of_others = changed(data=replace(data, features_fingerprint="of another encoder"))
     assert on_features <= of_others
     assert not of_others & cells("pd", "fmm", "bp", "describe", "bp-search", "bp-hidden", "recovery")
-    assert cells("pd", "fmm", "bp") <= changed(scale=replace(tiny, cnn={"epochs": 3}))
-    assert cells("ldlnm", "ldlnm-search") <= changed(scale=replace(tiny, ldlnm={"epochs": 4}))
-    assert cells("ldlnm") <= changed(scale=replace(tiny, repeats=3))
-    assert cells("bp-search", "annealing-search") <= changed(scale=replace(tiny, item_clusters=(2, 4)))
-    assert cells("fmm-search") <= changed(scale=replace(tiny, fmm_clusters=(2, 4)))
-    assert cells("bp-search") <= changed(scale=replace(tiny, search_repeats=2, finalists=2))
-    assert cells("ldlnm-search") <= changed(scale=replace(tiny, search_patience=7))
-    assert cells("bp-hidden") <= changed(scale=replace(tiny, hidden_splits=3))
-    assert cells("recovery") <= changed(scale=replace(tiny, draws=3))
-    assert cells("encoder") <= changed(scale=replace(tiny, encoder={"epochs": 2}))
-    assert cells("encoder") <= changed(scale=replace(tiny, embedding="another"))
+    searches = cells("bp-search", "vb-search", "annealing-search")
+    decided: dict[str, tuple[Any, set[str]]] = {
+        "cnn": ({"epochs": 3}, cells("pd", "fmm", "bp")),
+        "ldlnm": ({"epochs": 4}, cells("ldlnm", "ldlnm-search", "ldlnm_default")),
+        "encoder": ({"epochs": 2}, cells("encoder")),
+        "embedding": ("another", cells("encoder")),
+        "repeats": (3, cells("ldlnm", "ldlnm_alone")),
+        "item_clusters": ((2, 4), searches),
+        "annotator_clusters": ((3,), searches),
+        "fmm_clusters": ((2, 4), cells("fmm-search")),
+        "communities": ((4,), cells("cbcc-search")),
+        "search_repeats": (2, searches | cells("fmm-search", "ldlnm-search")),
+        "finalists": (2, searches | cells("fmm-search", "ldlnm-search")),
+        "search_patience": (7, cells("ldlnm-search")),
+        "sizes": ((4,), cells("ldlnm-search", "ldlnm_alone-search")),
+        "seeds": (3, cells("bp-clusters", "fmm-clusters-paper", "bp-clusters-printed-rounds")),
+        "hidden_splits": (3, cells("bp-hidden", "counts-hidden")),
+        "draws": (3, cells("recovery")),
+        "labels_shown": ((3,), cells("recovery")),
+        "recovery_fmm": ((3,), cells("recovery")),
+        "recovery_pgm": (((3, 2),), cells("recovery")),
+        "evaluations": (4, cells("ldlnm-printed-everything")),
+    }
+    # The others: more cells of the same kind, the labels themselves, or what is made of finished cells.
+    elsewhere = {"name", "own_repeats", "as_printed", "max_items", "n_boot", "glove", "printed_embedding"}
+    assert {field.name for field in fields(Scale)} == elsewhere | set(decided)
+    for ingredient, (value, own) in decided.items():
+        assert own, ingredient
+        assert own <= changed(scale=replace(tiny, **{ingredient: value})), ingredient
     printed = changed(data=replace(data, as_printed=replace(data, features_fingerprint="the paper's")))
     assert cells("ldlnm-printed-encoder") == set() != printed  # it is known with the paper's encoder alone
     assert printed <= {path for path in before if "/ldlnm-printed-" in path}

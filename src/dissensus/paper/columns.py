@@ -43,7 +43,7 @@ class Column:
 
     title: str
     kind: str  # the measure
-    repeats: str = "repeats"  # the scale's number of repeats, or "one" where there is no chance in it
+    repeats: str = "repeats"  # the scale's number of repeats, or "one": no chance in it, or too dear
     search: str | None = None  # the search whose choice it takes
     weight: float = 10.0  # processor seconds of one run, roughly
     of: str | None = None  # the column whose cells hold this one too …
@@ -86,15 +86,13 @@ FURTHER_COLUMNS = {
         )
         for key, guide in GUIDES.items()
     },
-    "cbcc": Column("CBCC as guide", "guided", search="cbcc"),
-    "vb": Column("PGM (vb) as guide", "guided", search="vb", weight=12),
     "guided": Column("GuidedClassifier, defaults", "guided_default", repeats="own_repeats", weight=30),
     "softmax": Column("SoftmaxRegression", "learner", repeats="one", weight=2),
     "ldlnm_default": Column("LDL-NM, defaults", "ldlnm_default", repeats="own_repeats", weight=40),
     "ldlnm_default_alone": Column(
         "LDL-NM, defaults, without annotators", "ldlnm_default", repeats="own_repeats", weight=30
     ),
-    "encoder": Column("FineTunedEncoder", "learner", repeats="own_repeats", weight=140),
+    "encoder": Column("FineTunedEncoder", "learner", repeats="one", weight=140),
 }
 
 COLUMNS = PAPER_COLUMNS | FURTHER_COLUMNS

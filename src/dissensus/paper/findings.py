@@ -113,10 +113,23 @@ class Findings:
 
     def test_kl(self, name: str, key: str) -> Array:
         """(test items,): KL of every item under a column, the mean over its runs."""
+        return np.asarray(self._kl_of_runs(name, key).mean(axis=0))
+
+    def difference(self, name: str, first: str, second: str) -> Array:
+        """(test items,): KL of every item under the first column minus that under the second.
+
+        Runs of one kind have the same seeds, and those that both columns have are compared.
+        """
+        one, other = (self._kl_of_runs(name, key) for key in (first, second))
+        if COLUMNS[first].kind == COLUMNS[second].kind:
+            shared = min(len(one), len(other))
+            one, other = one[:shared], other[:shared]
+        return np.asarray(one.mean(axis=0) - other.mean(axis=0))
+
+    def _kl_of_runs(self, name: str, key: str) -> Array:
+        """(runs, test items)."""
         gold = self.gold(name, "test")
-        return np.asarray(
-            np.mean([kl_rows(gold, run) for run in self.predictions(name, key, "test")], axis=0)
-        )
+        return np.stack([kl_rows(gold, run) for run in self.predictions(name, key, "test")])
 
     def search_seconds(self, name: str, key: str) -> float:
         """Processor seconds of the search that a column builds on."""
@@ -130,7 +143,6 @@ WEIGHTS = np.linspace(0.0, 1.0, 21)  # of the first of two that are blended
 
 # Key in the tables -> title, and the columns whose predictions are averaged.
 ENSEMBLES = {
-    "encoder_ensemble": ("FineTunedEncoder, seeds averaged", ("encoder",)),
     "ldlnm_default_ensemble": ("LDL-NM, defaults, seeds averaged", ("ldlnm_default",)),
     "blend": ("FineTunedEncoder and LDL-NM, blended", ("encoder", "ldlnm_default")),
 }

@@ -56,15 +56,15 @@ whether a model describes the population is told by the labels it has not seen, 
 TABLE_3 = """Trained on the training items, chosen on the dev items, reported on the test items, from text
 alone; 1e-5 added to both sides of the KL. Ours first, with the standard error over repeats, then the paper's
 figure; the sign between them says how they compare. PD is a CNN on words taught the raw label distributions.
-FMM, PGM and CBCC are the paper's workflow: training labels snapped to the guide's clusters, the same CNN
-taught, its predictions snapped to the most likely cluster (annotator sum outside, S = 1). These are trained
-{repeats} times with other seeds around one fitted guide. LDL-NM is the paper's network, its layers' sizes
-chosen on dev, its best epoch on dev kept, trained once and evaluated {repeats} times with dropout left on.
-The columns below the line are trained {own} times (SoftmaxRegression, in which there is no chance, once); an
-ensemble averages the predictions of these runs. "Soft, on embeddings" are the guides fairly compared: they
-refine and project softly, around softmax regression on the sentence embeddings that LDL-NM sees. With dropout
-on, LDL-NM averages over a mask for every annotator, and without annotators it has one mask: the two are
-compared with dropout off."""
+FMM and PGM are the paper's workflow: training labels snapped to the guide's clusters, the same CNN taught,
+its predictions snapped to the most likely cluster (annotator sum outside, S = 1). These are trained {repeats}
+times with other seeds around one fitted guide. LDL-NM is the paper's network, its layers' sizes chosen on
+dev, its best epoch on dev kept, trained once and evaluated {repeats} times with dropout left on. The columns
+below the line are trained {own} times (SoftmaxRegression, in which there is no chance, and FineTunedEncoder,
+which is dear, once); an ensemble averages the predictions of these runs. "Soft, on embeddings" are the guides
+fairly compared: they refine and project softly, around softmax regression on the sentence embeddings that
+LDL-NM sees. With dropout on, LDL-NM averages over a mask for every annotator, and without annotators it has
+one mask: the two are compared with dropout off."""
 
 EXCEPTIONS = """Cells of the paper's columns whose mean is above the printed KL or below the printed
 accuracy."""
@@ -85,7 +85,8 @@ search (the paper does not print its own). {encoder} {glove}"""
 PRINTED_CLUSTERS = """The KL of Table 2 at the paper's K × L, mean of {seeds} seeds."""
 
 ANSWERS = """Differences of the first model's loss and the second's on the same test items, hidden labels or
-reserved labels, with 95 % bootstrap intervals over items (items and draws, where labels are drawn). A
+reserved labels, with 95 % bootstrap intervals over items (items and draws, where labels are drawn), the
+trained networks taken as they are. Columns of one kind are compared over the training seeds that both have. A
 difference whose interval holds zero is a tie. Each interval is of 95 % by itself; nothing is corrected for
 the number of comparisons, so of twenty pairs without any difference about one would not be called a tie."""
 
@@ -96,7 +97,7 @@ of the search."""
 RECOVER = """As in [recovery](../../recovery.md): R labels of each item shown, the others kept back, {draws}
 draws; KL(labels kept back ‖ estimate). The best of several sizes is taken in hindsight for every model, and
 so is the smoothing of the counts. "Worth" is the number of raw labels per item that the counts need for the
-same KL."""
+same KL. What the default of `dissensus fit` reaches, chosen without hindsight: [default](../default.md)."""
 
 GOLD = """The share of items whose most likely class is the reference label, all labels shown. K and L are
 those of the search on dev, which looks at labels and not at gold."""
