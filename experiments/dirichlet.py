@@ -9,6 +9,7 @@ Run as ``python -m experiments.dirichlet [--data DIR] [-o FILE]``; it writes the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from experiments.common import write_page
 COMMAND = "python -m experiments.dirichlet"
 PAPER = 2.0
 GRID = {"alpha": (1.1, 1.5, 2.0, 3.0), "gamma": (1.1, 2.0, 5.0), "tau": (1.1, 2.0, 5.0)}
-SEARCHED = {"test_size": 0.2, "repeats": 3, "finalists": 4, "seed": 0}
+SEARCHED: dict[str, Any] = {"test_size": 0.2, "repeats": 3, "finalists": 4, "seed": 0}
 FRESH = range(100, 105)  # seeds of the splits on which the winner is judged
 
 PAGE = """# The Dirichlet parameters, searched
@@ -83,7 +84,7 @@ def compared(name: str, labels: Annotations) -> tuple[str, list[str]]:
     return told, [line(name, one, *_moved(found.cells, one)) for one in GRID]
 
 
-def _moved(cells: list[CellScores], moved: str) -> list[str]:
+def _moved(cells: Sequence[CellScores], moved: str) -> list[str]:
     """−log P on the first split at the smallest value of a setting, at the paper's, and at the largest."""
     ends = min(GRID[moved]), PAPER, max(GRID[moved])
     wanted = [dict.fromkeys(GRID, PAPER) | {moved: value} for value in ends]
