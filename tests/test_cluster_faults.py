@@ -18,10 +18,11 @@ import pytest
 
 import dissensus as ds
 from cluster_help import ITERATIONS, MODELS, SHARD, Counting, crowd, differing, small_shards
-from dissensus.errors import ClusterError, DataError
+from dissensus.errors import ClusterError, DataError, MessagesLostError
 from dissensus.execution.dask import blocks as remote
 from dissensus.execution.dask import cluster as dask_cluster
 from dissensus.execution.dask.cluster import connected
+from dissensus.models import base
 from sizes import usually
 
 __all__ = ["small_shards"]
@@ -81,13 +82,15 @@ def test_killed_workers_change_nothing(
     alone = refit(name).fit(crowd())
     monkeypatch.setattr(remote, "SMALL", 0 if name == "dawid-skene" else remote.SMALL)
     progress = Killing(client, seed=len(name), kills=KILLS)
-    with ds.resources(cluster=client, scratch=tmp_path, progress=progress):
+    # Messages are lost with their worker: every iteration has a checkpoint to go on from.
+    kept = {"scratch": tmp_path / "scratch", "checkpoint": tmp_path / "run", "checkpoint_every": 1}
+    with ds.resources(cluster=client, progress=progress, **kept):
         survived = refit(name).fit(crowd())
     assert differing(survived, alone) == []
     assert len(progress.dead) == KILLS
     assert len(progress.words) == KILLS + 2
     assert not any(map(alive, progress.dead))
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
 def test_all_workers_killed_at_once_change_nothing(client: Any, tmp_path: Path) -> None:
@@ -98,6 +101,28 @@ def test_all_workers_killed_at_once_change_nothing(client: Any, tmp_path: Path) 
         assert differing(MODELS["pgm-bp"]().fit(crowd()), alone) == []
     assert len(progress.dead) == 2
     assert not any(map(alive, progress.dead))
+
+
+def test_messages_lost_before_any_checkpoint_are_computed_anew(client: Any, tmp_path: Path) -> None:
+    alone = MODELS["pgm-pairwise"]().fit(crowd())
+    progress = Killing(client, seed=1, kills=1)
+    with ds.resources(cluster=client, scratch=tmp_path, progress=progress):
+        assert differing(MODELS["pgm-pairwise"]().fit(crowd()), alone) == []
+    assert len(progress.words) == ITERATIONS + 1  # the first one twice
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_messages_that_are_lost_again_and_again_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = []
+
+    def lost(self: ds.PGM, annotations: Any, run: Any, **given: Any) -> None:
+        tries.append(1)
+        raise MessagesLostError("lost")
+
+    monkeypatch.setattr(ds.PGM, "_fit", lost)
+    with pytest.raises(ClusterError, match=r"^the cluster's workers died again and again"):
+        MODELS["pgm-bp"]().fit(crowd())
+    assert len(tries) == base.LOSSES
 
 
 # ---- a step that fails --------------------------------------------------------------------------------
@@ -253,7 +278,7 @@ def test_a_dying_worker_and_a_closing_cluster_print_nothing(tmp_path: Path) -> N
         text=True,
         timeout=120,
         check=False,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
     )
     assert (done.stdout, done.stderr, done.returncode) == ("1\n", "", 0)
     assert list((tmp_path / "scratch").iterdir()) == []

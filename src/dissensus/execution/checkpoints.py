@@ -150,15 +150,17 @@ Print = list[int]  # how many bytes a file has, and their checksum
 
 def _put_block(block: BlockState, stem: str) -> dict[str, Print]:
     """A print of each array; files get a second name where the disk allows it, arrays are written."""
-    arrays = block.arrays if isinstance(block, FiledState) else tuple(arrays_of(block))
-    target = FiledState(stem, arrays)
-    for name in arrays:
-        if isinstance(block, FiledState):
+    if isinstance(block, FiledState):
+        target = FiledState(stem, block.arrays)
+        for name in block.arrays:
             _copy(block.file(name), target.file(name))
-        else:
+    else:
+        arrays = arrays_of(block)
+        target = FiledState(stem, tuple(arrays))
+        for name, array in arrays.items():
             with target.file(name).open("wb") as file:
-                np.lib.format.write_array(file, arrays_of(block)[name], allow_pickle=False)
-    return {name: _print(target.file(name)) for name in arrays}
+                np.lib.format.write_array(file, array, allow_pickle=False)
+    return {name: _print(target.file(name)) for name in target.arrays}
 
 
 def _print(file: Path) -> Print:

@@ -45,7 +45,7 @@ def planned(
     """What a fit may keep in so much memory, or an error that says what it would need.
 
     ``name`` is the model's. ``n_threads`` are those that work on blocks: here, or all of a cluster's
-    ``n_workers`` processes, whose messages are on disk in any case.
+    ``n_workers`` processes, which keep the messages of some blocks each.
     """
     least = least_bytes(needs, n_threads, n_workers)
     if least > memory:
@@ -59,8 +59,10 @@ def planned(
     in_process = (memory - least) // max(n_workers, 1)
     if layouts > in_process:
         return Plan(0.0 if needs.message_bytes else 1.0, in_process // needs.layout_bytes)
-    if n_workers or not needs.message_bytes:
-        return Plan(0.0 if needs.message_bytes else 1.0)
+    if not needs.message_bytes:
+        return Plan()
+    if n_workers:
+        return Plan(min(1.0, (memory - least - n_workers * layouts) / needs.message_bytes))
     # While rounds go on, messages of two of them are there and the model is not; at the end those of one are.
     room = memory - PROCESS_BYTES - layouts - n_threads * needs.working
     return Plan(min(1.0, room / needs.message_bytes, 2 * (room - needs.fixed) / needs.message_bytes))

@@ -34,9 +34,11 @@ from dissensus.execution.messages import InMemory, MessageStorage, OnDisk
 from dissensus.execution.progress import PROGRESS, ShowProgress, shown
 from dissensus.execution.run import Run
 from dissensus.execution.scratch import alone_in, scratch_below
-from dissensus.execution.threads import Executor, executor, one_blas_thread
+from dissensus.execution.threads import Executor, one_blas_thread
+from dissensus.execution.threads import executor as executor_here
 from dissensus.params import Rule, check_rules, choice, integer, n_bytes, n_cores, physical_memory
 
+EVERY_ON_A_CLUSTER = 20  # iterations between two checkpoints, where none are asked for
 PRECISIONS = {"double": np.float64, "single": np.float32}
 
 
@@ -66,12 +68,18 @@ class Resources:
             if self.checkpoint is not None:
                 checkpoints = _once(lambda: self._checkpoints(annotations, identity, stack))
             place = self.scratch or self.checkpoint
-            on_disk = self.client is not None or plan.share_in_memory < 1
-            scratch = stack.enter_context(scratch_below(place)) if on_disk else None
-            storage = self._storage(scratch, plan)
             progress = None if self.progress is False else stack.enter_context(shown(self.progress))
-            executor = stack.enter_context(self._executor(n_jobs, plan, scratch))
-            yield Run(executor, annotations.n_labels, storage, checkpoints, self.checkpoint_every, progress)
+            every = self.checkpoint_every
+            if self.client is not None:
+                scratch = stack.enter_context(scratch_below(place))
+                storage, executor = stack.enter_context(self._on_cluster(plan, scratch))
+                if checkpoints is None and needs is not None and needs.message_bytes:
+                    # A worker that is lost takes its messages along: the fit then goes on from these.
+                    checkpoints, every = (lambda: scratch / "checkpoints"), EVERY_ON_A_CLUSTER
+            else:
+                storage = self._storage(place, plan, stack)
+                executor = stack.enter_context(executor_here(n_jobs, plan.labels_laid_out))
+            yield Run(executor, annotations.n_labels, storage, checkpoints, every, progress)
 
     def has_room(self, needs: Needs) -> bool:
         """Whether a fit with one thread keeps to the memory allowed, or to what the machine has."""
@@ -82,25 +90,24 @@ class Resources:
         """Bytes of a message's number."""
         return np.dtype(PRECISIONS[self.precision]).itemsize
 
-    def _storage(self, scratch: Path | None, plan: Plan) -> MessageStorage:
-        """Messages stay in memory, but for those that would not fit, or that others must reach."""
+    def _storage(self, place: Path | None, plan: Plan, stack: ExitStack) -> MessageStorage:
+        """Messages stay in memory, but for those that would not fit."""
         dtype = PRECISIONS[self.precision]
-        if scratch is None:
+        if plan.share_in_memory == 1:
             return InMemory(dtype)
-        return OnDisk(scratch, dtype, 0.0 if self.client is not None else plan.share_in_memory)
+        return OnDisk(stack.enter_context(scratch_below(place)), dtype, plan.share_in_memory)
 
     @contextmanager
-    def _executor(self, n_jobs: int, plan: Plan, scratch: Path | None) -> Iterator[Executor]:
-        if self.client is None or scratch is None:
-            with executor(n_jobs, plan.labels_laid_out) as local:
-                yield local
-            return
+    def _on_cluster(self, plan: Plan, scratch: Path) -> Iterator[tuple[MessageStorage, Executor]]:
+        """Messages stay with the workers, as far as there is room; steps run where they are."""
         from dissensus.execution.dask.blocks import Dask
+        from dissensus.execution.dask.held import InWorkers
 
+        held = InWorkers(self.client, scratch, PRECISIONS[self.precision], plan.share_in_memory)
+        remote = Dask(self.client, scratch, plan.labels_laid_out, held)
         with one_blas_thread():
-            remote = Dask(self.client, scratch, plan.labels_laid_out)
             try:
-                yield remote
+                yield held, remote
             finally:
                 remote.close()
 
@@ -124,7 +131,7 @@ class Resources:
             return Plan()
         if self.memory is None:
             refuse_beyond(name, needs, annotations.n_labels, physical_memory())
-            return Plan()
+            return Plan() if self.client is None else Plan(self._share_with_workers(needs))
         if self.client is None:
             n_threads = n_cores() if n_jobs == -1 else n_jobs
             return planned(name, needs, annotations.n_labels, self.memory, n_threads=n_threads)
@@ -135,6 +142,13 @@ class Resources:
         return planned(
             name, needs, annotations.n_labels, self.memory, n_threads=n_threads, n_workers=len(workers)
         )
+
+    def _share_with_workers(self, needs: Needs) -> float:
+        """The share of the blocks whose messages workers keep where no limit is named: half their memory."""
+        from dissensus.execution.dask.cluster import memory_of_workers
+
+        room = memory_of_workers(self.client) // 2
+        return min(1.0, room / needs.message_bytes) if needs.message_bytes else 1.0
 
 
 @dataclass(frozen=True)

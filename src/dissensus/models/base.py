@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.data.kinds import LabelType
 from dissensus.data.vocabulary import Codes, Vocabulary, numbers_of
-from dissensus.errors import DataError, NotFittedError, bad_parameter
+from dissensus.errors import DataError, MessagesLostError, NotFittedError, bad_parameter, workers_died
 from dissensus.execution.memory import Needs
 from dissensus.execution.resources import Identity, current
 from dissensus.execution.run import Run
@@ -31,6 +31,7 @@ Array = NDArray[np.float64]
 
 VOCABULARIES = ("item", "annotator", "class")
 COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "prior_worth_", "n_labels_", "trace_")
+LOSSES = 20  # of messages with their workers, before a fit is given up
 PIECE = 1 << 16  # items whose refined labels are put together at a time,
 PIECE_CELLS = 1 << 21  # and cells of theirs (one for each item and class)
 SCORE_ROWS = 1 << 16  # label rows scored at a time
@@ -104,11 +105,20 @@ class Model(Savable):
         with self._twin() as twin:
             twin._remember(known)
             with resources.run(known, identity, needs, getattr(self, "n_jobs", 1)) as run:
-                twin._fit(known, run, **given)
+                twin._fit_through_losses(known, run, **given)
             if "prior_worth_" in self._common_arrays:
                 twin.prior_worth_ = np.asarray(worth_of_shares(known))
             twin._lay_out()
         return self
+
+    def _fit_through_losses(self, annotations: Annotations, run: Run, **given: Any) -> None:
+        """Fit; where a cluster's worker took messages with it, go on from the last checkpoint."""
+        for _ in range(LOSSES):
+            try:
+                return self._fit(annotations, run, **given)
+            except MessagesLostError:
+                continue
+        raise workers_died()
 
     def _lay_out(self) -> None:
         """Fitted arrays in C order, as a file gives them back: a loaded model then computes the same bits."""

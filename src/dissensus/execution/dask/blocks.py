@@ -25,6 +25,7 @@ from dissensus.data.annotations import Annotations, Origin
 from dissensus.data.blocks import Block, Codes, Labels, blocks_of, labels_of
 from dissensus.errors import DataError, system_words
 from dissensus.execution.dask.cluster import completed, running_workers, tell_workers
+from dissensus.execution.dask.held import HeldState, InWorkers, Rounds, drop_others
 from dissensus.execution.messages import cannot_keep, read_array, write_array
 from dissensus.execution.threads import Layout, Result, in_one_order, one_blas_thread
 from dissensus.io.source import not_reached
@@ -107,15 +108,19 @@ class BlockRange:
     most_labels: int | None  # of which a worker keeps layouts in memory; None: of all
     blocks: Sequence[Block]
     own: Sequence[tuple[Any, ...]]
+    rounds: Rounds | None = None  # whose messages the driver holds
 
 
 class Dask:
     """The threads of a cluster's workers."""
 
-    def __init__(self, client: Any, scratch: Path, most_labels: int | None = None) -> None:
+    def __init__(
+        self, client: Any, scratch: Path, most_labels: int | None = None, held: InWorkers | None = None
+    ) -> None:
         self.client = client
         self.scratch = scratch
         self.most_labels = most_labels
+        self.held = held  # messages that stay with the workers
         self._seals: set[str] = set()
 
     def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
@@ -132,6 +137,8 @@ class Dask:
         """No worker keeps labels of a fit that is over."""
         for seal in self._seals:
             tell_workers(self.client, forget_labels, seal)
+        if self.held is not None:
+            self.held.close()
 
 
 class RemoteWork:
@@ -146,22 +153,25 @@ class RemoteWork:
     def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
         """``step(layout, own, **common)`` of every block, in their order."""
         own: list[tuple[Any, ...]] = [(one,) for one in each] or [()] * len(self.blocks)
-        cuts = self._cuts()
+        holders = [_holder(one) for one in own]
+        cuts, dask = self._cuts(holders), self._dask
+        rounds = None if dask.held is None else dask.held.rounds()
         # How blocks are put together does not reach the result.
         ranges = [
-            BlockRange(self.source, self._layout, self._dask.most_labels, self.blocks[a:b], own[a:b])
+            BlockRange(self.source, self._layout, dask.most_labels, self.blocks[a:b], own[a:b], rounds)
             for a, b in itertools.pairwise(cuts)
         ]
-        near = [first / len(self.blocks) for first in cuts[:-1]]
+        where = [holders[first] or first / len(self.blocks) for first in cuts[:-1]]
         with self._filed(in_one_order(common)) as shared:
-            for _, results in completed(self._dask.client, run_blocks, ranges, lambda: (step, shared), near):
+            for _, results in completed(dask.client, run_blocks, ranges, lambda: (step, shared), where):
                 yield from results
 
-    def _cuts(self) -> list[int]:
-        """Before which blocks a call begins, and the number of blocks."""
+    def _cuts(self, holders: Sequence[str | None]) -> list[int]:
+        """Before which blocks a call begins, and the number of blocks; a call's blocks have one holder."""
         n, n_threads = len(self.blocks), sum(running_workers(self._dask.client).values())
         n_calls = min(n, CALLS_A_THREAD * n_threads)
-        return [n * call // n_calls for call in range(n_calls + 1)]
+        evenly = {n * call // n_calls for call in range(n_calls + 1)}
+        return sorted(evenly | {b for b in range(1, n) if holders[b] != holders[b - 1]})
 
     @contextmanager
     def _filed(self, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -177,11 +187,19 @@ class RemoteWork:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _holder(own: tuple[Any, ...]) -> str | None:
+    """The worker that has a block's messages; None where everybody reaches them."""
+    parts = own[0] if own and isinstance(own[0], tuple) else own
+    return next((part.worker for part in parts if isinstance(part, HeldState)), None)
+
+
 # ---- on a worker --------------------------------------------------------------------------------------
 
 
 def run_blocks(these: BlockRange, step: Callable[..., Any], common: dict[str, Any]) -> list[Any]:
     """The step's result for every block of these."""
+    if these.rounds is not None:
+        drop_others(these.rounds)
     laid_out = _laid_out(these)
     common = {
         name: read_array(Path(value.path)) if isinstance(value, FiledTable) else value

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dissensus.errors import ClusterError, bad_parameter, require
-from dissensus.params import n_cores
+from dissensus.errors import ClusterError, MessagesLostError, bad_parameter, require, workers_died
+from dissensus.params import n_cores, physical_memory
 
 WAIT_SECONDS = 60.0  # for a worker, before there is nobody to do the work
 CONNECT_SECONDS = 15.0
 TELL_SECONDS = 5.0  # for workers to hear that they may forget something
+RETURN_SECONDS = 10.0  # for a worker that died to be started again
 PATIENCE = 0.5  # seconds between two looks at whether anybody works on a call
 TRIES = 6  # how often open calls are sent before the cluster is given up
 QUIET = logging.CRITICAL  # of the cluster's own words, what reaches the terminal
@@ -150,6 +151,16 @@ def running_workers(client: Any) -> dict[str, int]:
     )
 
 
+def memory_of_workers(client: Any) -> int:
+    """Bytes that all workers together may use; those without a limit have what this machine has, together."""
+    try:
+        workers = client.scheduler_info(n_workers=-1)["workers"]
+    except Exception as error:
+        raise _lost(client, error) from error
+    limits: list[int] = [worker["memory_limit"] for worker in workers.values()]
+    return sum(limits) + (physical_memory() if 0 in limits else 0)
+
+
 def tell_workers(client: Any, what: Callable[[str], None], about: str) -> None:
     """Every worker calls ``what(about)`` beside its tasks; whoever does not hear of it is left alone."""
     if client.status != "running":
@@ -166,21 +177,23 @@ def completed(
     function: Callable[..., Any],
     calls: Sequence[Any],
     shared: Callable[[], tuple[Any, ...]],
-    near: Sequence[float] | None = None,
+    where: Sequence[float | str] | None = None,
 ) -> Iterator[tuple[int, Any]]:
     """The number of every call with ``function(call, *shared())``, as they finish.
 
-    ``near`` says of every call how far along the row of workers it should rather run, because others like it
-    have run there; the calls are then completed in their order.
+    ``where`` says of every call how far along the row of workers it should rather run, because others like it
+    have run there, or the address of the one worker that can run it, because it has what the call needs; the
+    calls are then completed in their order.
     """
     left = dict(enumerate(calls))
     for _ in range(TRIES):
-        workers, open_calls = sorted(running_workers(client)), _OpenCalls(client, in_order=near is not None)
+        workers, open_calls = sorted(running_workers(client)), _OpenCalls(client, in_order=where is not None)
+        _check_holders(client, {place for place in where or () if isinstance(place, str)}, workers)
         try:
             given = shared()
             for number, call in left.items():
-                where = {} if near is None else _rather_on(workers[int(near[number] * len(workers))])
-                open_calls.send(number, function, call, *given, **where)
+                place = {} if where is None else _place(where[number], workers)
+                open_calls.send(number, function, call, *given, **place)
             for number, result in open_calls.results():
                 del left[number]
                 yield number, result
@@ -190,14 +203,29 @@ def completed(
                 raise
         finally:
             open_calls.release()
-    raise ClusterError(
-        "the cluster's workers died again and again, out of memory perhaps; give them more of it, or "
-        "fewer threads"
-    )
+    raise workers_died()
 
 
-def _rather_on(worker: str) -> dict[str, Any]:
-    return {"workers": [worker], "allow_other_workers": True}
+def _place(where: float | str, workers: Sequence[str]) -> dict[str, Any]:
+    """Where Dask shall run a call: on one worker alone, or rather on one than on others."""
+    if isinstance(where, float):
+        return {"workers": [workers[int(where * len(workers))]], "allow_other_workers": True}
+    return {"workers": [where], "allow_other_workers": False}
+
+
+def _check_holders(client: Any, holders: set[str], workers: Sequence[str]) -> None:
+    """Are the workers there that alone can run some calls?
+
+    If not, what they had is lost. A worker is given a moment to be started again, so that the work that
+    follows is shared by as many as before.
+    """
+    lost = holders.difference(workers)
+    if not lost:
+        return
+    deadline = time.monotonic() + RETURN_SECONDS
+    while len(running_workers(client)) < len(holders) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    raise MessagesLostError(f"the worker {min(lost)} was lost, and messages with it; run the same again")
 
 
 class _OpenCalls:
