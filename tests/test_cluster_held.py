@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from cluster_help import MODELS, Counting, crowd, differing, least_memory, small_shards
+from cluster_help import MODELS, Counting, crowd, differing, least_memory, small_shards, stored
 from dissensus.errors import MessagesLostError
 from dissensus.execution.dask import held
 from dissensus.execution.dask.cluster import connected, memory_of_workers
 from dissensus.execution.messages import MemoryState
+from dissensus.models import base
 from dissensus.params import PROCESS_BYTES, physical_memory
 
 __all__ = ["small_shards"]
@@ -69,6 +70,38 @@ def test_what_does_not_fit_goes_to_disk(client: Any, tmp_path: Path) -> None:
 
 def test_workers_without_a_limit_have_the_machine(client: Any) -> None:
     assert memory_of_workers(client) == physical_memory()
+
+
+# ---- new labels ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fmm", "dawid-skene", "pgm-bp"])
+def test_new_labels_are_worked_on_where_fits_are(name: str, client: Any, tmp_path: Path) -> None:
+    fitted, new = MODELS[name](n_jobs=1).fit(crowd()), stored(renamed(crowd(seed=1)), tmp_path)
+    alone = fitted.transform(new)
+    with ds.resources(cluster=client, scratch=tmp_path / "scratch", progress=False):
+        assert differing(fitted.transform(new), alone) == []
+    assert differing(fitted.set_params(n_jobs=2).transform(new), alone) == []
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def renamed(labels: ds.Annotations) -> ds.Annotations:
+    """The same labels of items that nobody has seen, by annotators of whom some are known."""
+    names = [f"new {item}" for item in labels.items[labels.item]]
+    people = labels.annotators[labels.annotator]
+    return ds.Annotations.from_arrays(np.array(names), people, labels.classes[labels.label])
+
+
+def test_chances_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "SCORE_ROWS", 500)
+    known = crowd()
+    fitted = MODELS["pgm-bp"](n_jobs=1).fit(known)
+    pairs = known.items[known.item], known.annotators[known.annotator]
+    alone = fitted.predict_proba(*pairs)
+    np.testing.assert_array_equal(fitted.set_params(n_jobs=2).predict_proba(*pairs), alone)
+    np.testing.assert_allclose(
+        np.log(alone[np.arange(known.n_labels), known.label]).mean(), fitted.score(known)
+    )
 
 
 # ---- names --------------------------------------------------------------------------------------------

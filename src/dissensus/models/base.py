@@ -7,8 +7,9 @@ user calls is here, once.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from dissensus.errors import DataError, MessagesLostError, NotFittedError, bad_p
 from dissensus.execution.memory import Needs
 from dissensus.execution.resources import Identity, current
 from dissensus.execution.run import Run
-from dissensus.execution.threads import one_blas_thread
+from dissensus.execution.threads import executor
 from dissensus.io.arrays import Arrays, Header, Savable, pack_ids, unpack_ids
 from dissensus.models.clusters import ClusterView
 from dissensus.models.frames import by_id, make_frame, table_by_id
@@ -105,20 +106,11 @@ class Model(Savable):
         with self._twin() as twin:
             twin._remember(known)
             with resources.run(known, identity, needs, getattr(self, "n_jobs", 1)) as run:
-                twin._fit_through_losses(known, run, **given)
+                through_losses(partial(twin._fit, known, run, **given))
             if "prior_worth_" in self._common_arrays:
                 twin.prior_worth_ = np.asarray(worth_of_shares(known))
             twin._lay_out()
         return self
-
-    def _fit_through_losses(self, annotations: Annotations, run: Run, **given: Any) -> None:
-        """Fit; where a cluster's worker took messages with it, go on from the last checkpoint."""
-        for _ in range(LOSSES):
-            try:
-                return self._fit(annotations, run, **given)
-            except MessagesLostError:
-                continue
-        raise workers_died()
 
     def _lay_out(self) -> None:
         """Fitted arrays in C order, as a file gives them back: a loaded model then computes the same bits."""
@@ -191,11 +183,14 @@ class Model(Savable):
         moved = copy.copy(self)
         moved._remember(known)
         moved.class_vocabulary_ = self.class_vocabulary_
-        with one_blas_thread():
-            moved._transform(self._in_own_classes(known), self)
+        resources, own = current(), self._in_own_classes(known)
+        identity = Identity(f"{type(self).__name__}-transform", self.get_params(deep=False))
+        needs = self._needs(own, resources.itemsize)
+        with resources.run(own, identity, needs, getattr(self, "n_jobs", 1)) as run:
+            through_losses(partial(moved._transform, own, self, run))
         return moved
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
         raise NotImplementedError
 
     def fit_predict(self, annotations: Any, true_labels: Any = None) -> Any:
@@ -293,12 +288,21 @@ class Model(Savable):
         """
         self._check_fitted()
         item = _codes_of(items, self.item_vocabulary_)
-        if annotators is None:
-            return self._item_distributions(item)
-        annotator = _codes_of(annotators, self.annotator_vocabulary_)
-        if len(item) != len(annotator):
+        annotator = None if annotators is None else _codes_of(annotators, self.annotator_vocabulary_)
+        if annotator is not None and len(item) != len(annotator):
             raise DataError(f"{len(item)} items and {len(annotator)} annotators do not pair up")
-        return self._pair_distributions(item, annotator)
+        chances = np.empty((len(item), len(self.classes_)))
+
+        def fill(rows: slice) -> None:
+            chances[rows] = (
+                self._item_distributions(item[rows])
+                if annotator is None
+                else self._pair_distributions(item[rows], annotator[rows])
+            )
+
+        with executor(getattr(self, "n_jobs", 1)) as local:
+            local.map(fill, list(_batches(len(item))))
+        return chances
 
     def _item_distributions(self, item: Codes) -> Array:
         """P(label | item) by item code; −1 stands for an item never seen."""
@@ -550,6 +554,25 @@ def as_annotations(data: Any, label_type: LabelType | None = None) -> Annotation
     from dissensus.io.read import read_annotations
 
     return read_annotations(data, label_type=label_type)
+
+
+def through_losses(step: Callable[[], None]) -> None:
+    """A fit, which goes on from its last checkpoint where a worker of a cluster took messages with it."""
+    for _ in range(LOSSES):
+        try:
+            step()
+        except MessagesLostError:
+            continue
+        return
+    raise workers_died()
+
+
+def fresh_rows(new: Annotations, item: Codes, annotator: Codes) -> Annotations:
+    """The labels with an item or an annotator (codes of the fit, by those of ``new``) that is new (−1)."""
+    fresh = np.empty(new.n_labels, dtype=bool)
+    for rows in _batches(new.n_labels):
+        fresh[rows] = (item[new.item[rows]] < 0) | (annotator[new.annotator[rows]] < 0)
+    return new if fresh.all() else new.take_rows(fresh)
 
 
 def in_classes(known: Annotations, own: Vocabulary) -> Annotations:

@@ -391,7 +391,7 @@ class BradleyTerry(Model):
         ends = {"reliability_low": reliability - reach, "reliability_high": reliability + reach}
         return {"reliability": reliability, **ends, "leaning": self.own_[:, 1], "ties": self.own_[:, 2]}
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
         """Scores stay; pairs of things of the fit are answered by them, with effects from their labels."""
         sides, things = sides_of(new)
         code = fitted.thing_vocabulary_.codes(things)

@@ -29,7 +29,7 @@ from dissensus.errors import bad_parameter
 from dissensus.execution.memory import Needs, block_labels
 from dissensus.execution.run import Run
 from dissensus.execution.threads import Work
-from dissensus.models.base import Model
+from dissensus.models.base import Model, fresh_rows
 from dissensus.models.clusters import ClusterView
 from dissensus.models.frames import by_id, table_by_id
 from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, softmax_rows, winners
@@ -453,13 +453,12 @@ class ConfusionModel(Model):
         columns = dict(zip(self.classes_.tolist(), by_answer.T, strict=True))
         return table_by_id(ids, columns, self.columns_, self.frame_kind_)
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
         """Fitted annotators keep their matrices and fitted items their posteriors; labels between two of
         them are taken to be those of the fit. New annotators start from the population's matrix."""
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
         annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
-        fresh = (item[new.item] < 0) | (annotator[new.annotator] < 0)
-        crowd = Crowd.of(new.take_rows(fresh), Run())
+        crowd = Crowd.of(fresh_rows(new, item, annotator), run)
         w, psi, matrices, population = fitted._states()
         known = np.vstack([w, psi])[item]
         if self.unseen < 1.0:  # in what is known of fitted items it is already

@@ -265,7 +265,7 @@ class DirichletRegression(Model):
             self.item_means_, annotations.counts, float(self.concentration_)
         )
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
         """Items of the fit keep what their features said there; the others' features are asked."""
         place = fitted.item_vocabulary_.codes(new.item_vocabulary)
         self.item_means_ = fitted.item_means_[place]

@@ -79,6 +79,6 @@ class EmpiricalDistribution(Model):
         smoothed = np.where(labelled, annotations.counts + self.smoothing_, self.prior_distribution_)
         self.label_distributions_ = row_shares(smoothed)
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
         self.smoothing_ = fitted.smoothing_
         self._smooth(new)

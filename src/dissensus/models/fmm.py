@@ -239,5 +239,5 @@ class FMM(Model):
         one = np.ones(1)
         return ClusterView(self.item_clusters_, None, self.theta_[:, None], self.psi_, one, one, self.theta_)
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
-        self._assign(Run().over(new, counts_of))
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+        self._assign(run.over(new, counts_of))

@@ -215,8 +215,8 @@ class GLAD(ConfusionModel):
         chance = (4 * crowd + right) / (4 + load)
         return self._coins(np.log(chance) - np.log1p(-np.minimum(chance, 1 - 1e-12)), P)
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
-        super()._transform(new, fitted)
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+        super()._transform(new, fitted, run)
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
         annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
         self.ease_ = np.append(fitted.ease_, fitted.ease_.mean())[item]

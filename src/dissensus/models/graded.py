@@ -377,7 +377,7 @@ class GradedResponse(Model):
         lenient = (self.crowd_[thresholds] - self.own_[:, thresholds]).mean(axis=1)
         return {"leniency": lenient, "slope": self.own_[:, thresholds.stop], "guesses": self.guesses_}
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
         """Known annotators keep their ways, others are as the crowd; items are placed by their labels."""
         self._locate(new, fitted.annotator_vocabulary_.codes(new.annotator_vocabulary))
         code = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)

@@ -151,8 +151,8 @@ class MACE(ConfusionModel):
         knows = normalised(own.knowing)
         return matrices(knows[:, :1], knows[:, 1:] * normalised(own.strategy))
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
-        super()._transform(new, fitted)
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+        super()._transform(new, fitted, run)
         P = self.confusion_.shape[1]
         # π_nkk − mean of π_npk over p ≠ k is θ_n, for any k; what is left of a column is (1 − θ_n) ξ_n
         off = (self.confusion_.sum(axis=1) - np.einsum("nkk->nk", self.confusion_)) / max(P - 1, 1)

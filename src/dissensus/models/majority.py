@@ -49,7 +49,7 @@ class MajorityVote(Model):
         labelled = annotations.counts.any(axis=1, keepdims=True)
         self.label_distributions_ = np.where(labelled, winners(annotations.counts), self.prior_distribution_)
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
         self._vote(new)
 
     @property

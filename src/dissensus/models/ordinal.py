@@ -169,8 +169,8 @@ class OrdinalHPGM(HPGM):
         """HPGM's columns about annotators, and leniency, slope and guesses on the scale."""
         return super().annotator_frame(interval) | self.graded_[0].annotator_frame()
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
-        super()._transform(new, fitted)
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+        super()._transform(new, fitted, run)
         clear, sides = (one.transform(new) for one in fitted.graded_)
         self.graded_ = clear, sides
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)

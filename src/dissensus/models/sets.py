@@ -153,7 +153,7 @@ class LabelSets(Model):
             chances = {f"p_{name}": self.class_shares_[rows, c] for c, name in enumerate(names)}
             yield {"item": ids[rows], "label": labels[rows], **chances, "n_labels": self.n_labels_[rows]}
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
         """Items are answered from their own sets, shrunk to what the crowd of the fit gives."""
         table, _ = membership(self.class_vocabulary_)
         self._shrink(new.counts @ table, new.counts.sum(axis=1))

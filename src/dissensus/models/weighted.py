@@ -74,8 +74,8 @@ class VoteModel(ConfusionModel):
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         return normalised(SMOOTHING * fitted.crowd_confusion_ + counts)
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
-        super()._transform(new, fitted)
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+        super()._transform(new, fitted, run)
         self.weights_ = self._weights_of(new, fitted)
 
     def _weights_of(self, new: Annotations, fitted: Self) -> Array:

@@ -492,7 +492,7 @@ class HPGM(Posterior):
 
     # ---- new items and annotators ---------------------------------------------------------------------
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
         """Items and annotators of the fit keep what is known of them; new ones are sampled given the draws.
 
         Labels between an item and an annotator of the fit are taken to be those of the fit.

@@ -208,7 +208,7 @@ class LatentPositions(Sampled):
             total[known] = row_shares(found)
         return total
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
         """Items of the fit without new labels keep what is known of them; the others are drawn anew.
 
         Labels between an item and an annotator of the fit are taken to be those of the fit.

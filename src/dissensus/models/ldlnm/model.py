@@ -293,7 +293,7 @@ class LDLNM(Model):
         """Distributions of the items at hand, and of one never seen."""
         self.label_distributions_ = self.label_distributions(self.features_)
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
         from dissensus.learners.torch_tools import threads
         from dissensus.models.ldlnm.inference import embed_new_annotators
 

@@ -32,7 +32,7 @@ from dissensus.data.vocabulary import Codes
 from dissensus.errors import bad_parameter
 from dissensus.execution.memory import Needs, block_labels
 from dissensus.execution.run import Run
-from dissensus.models.base import Model
+from dissensus.models.base import Model, fresh_rows
 from dissensus.models.clusters import ClusterView
 from dissensus.models.fmm import assigned, initial_theta, random_clusters
 from dissensus.models.pgm import annealing
@@ -480,7 +480,7 @@ class PGM(Model):
 
     # ---- new items and annotators ---------------------------------------------------------------------
 
-    def _transform(self, new: Annotations, fitted: Self) -> None:
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
         """Beliefs about ``new``'s items and annotators, Θ, ψ and Ω kept.
 
         Items and annotators of the fit bring their beliefs along; labels between two of them are taken to
@@ -488,13 +488,12 @@ class PGM(Model):
         """
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
         annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
-        fresh = (item[new.item] < 0) | (annotator[new.annotator] < 0)
         potentials = Potentials(
             safe_log(fitted.theta_),
             safe_log(np.vstack([fitted.item_clusters_, fitted.psi_])[item]),
             safe_log(np.vstack([fitted.annotator_clusters_, fitted.omega_])[annotator]),
         )
-        graph = Graph.of(new.take_rows(fresh), Run(), keep_cavities=False)
+        graph = Graph.of(fresh_rows(new, item, annotator), run, keep_cavities=False)
         start = graph.start(np.exp(potentials.log_psi), np.exp(potentials.log_omega))
         beliefs = graph.settle(start, potentials, rounds=50, tol=1e-9 * max(new.n_labels, 1))
         self.item_clusters_, self.annotator_clusters_ = beliefs.w, beliefs.z
