@@ -280,6 +280,8 @@ class _OpenCalls:
         while True:
             try:
                 return future.result(timeout=PATIENCE)
+            except UnboundLocalError as error:  # so distributed's sync() ends for a call that was cancelled
+                raise CancelledError from error
             except TimeoutError:
                 if future.status == "error":  # by now, whichever of the two has raised
                     return future.result()
