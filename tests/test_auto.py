@@ -76,6 +76,7 @@ def test_every_candidate_is_in_the_table_once() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_features_bring_a_candidate_that_uses_them() -> None:
     labels = simulate(40, 12, 3).annotations
     features = np.random.default_rng(0).normal(size=(40, 4))

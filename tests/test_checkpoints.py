@@ -110,7 +110,7 @@ def test_each_restart_has_checkpoints_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_finished_fit_is_not_done_again(tmp_path: Path) -> None:
-    for name in MODELS:
+    for name in usually(["fmm", "cbcc", "pgm-pairwise"], verify=[*MODELS]):
         first = run(tmp_path, MODELS[name]())
         progress = Counting()
         assert differing(run(tmp_path, MODELS[name](), progress), first) == []
@@ -501,10 +501,11 @@ def test_progress_tells_the_rate_and_the_time_left(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_compared_differs_between_models_and_seeds() -> None:
-    found = [build().fit(crowd()) for build in MODELS.values()]
+    builders = [MODELS[name] for name in usually(["fmm", "one-coin", "pgm-bp", "pgm-vb"], verify=[*MODELS])]
+    found = [build().fit(crowd()) for build in builders]
     found.append(MODELS["fmm"]().set_params(seed=1).fit(crowd()))
-    assert len({model.label_distributions_.tobytes() for model in found}) == len(MODELS) + 1
-    assert len({model.trace_.tobytes() for model in found}) == len(MODELS) + 1
+    assert len({model.label_distributions_.tobytes() for model in found}) == len(builders) + 1
+    assert len({model.trace_.tobytes() for model in found}) == len(builders) + 1
 
 
 def test_a_place_that_cannot_be_made_is_not_taken_for_another_run(tmp_path: Path) -> None:

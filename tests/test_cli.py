@@ -475,6 +475,7 @@ def test_report_makes_the_page_of_a_run_again(crowd: Path) -> None:
     assert Path("report.html").is_file()
 
 
+@pytest.mark.slow
 def test_annotators_names_those_who_do_not_look() -> None:
     # Twelve who err on every tenth item, and one who answers by coin.
     rng = np.random.default_rng(0)

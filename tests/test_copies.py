@@ -187,6 +187,7 @@ def test_who_is_represented_stays_so_when_labels_are_added():
     np.testing.assert_array_equal(model.annotator_weights_ > 0, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("represent", "words"),
     [

@@ -508,6 +508,7 @@ def test_a_guide_that_reads_features_gets_them() -> None:
     np.testing.assert_array_equal(np.stack(guided.guide_.seen), X)
 
 
+@pytest.mark.slow
 def test_a_loaded_one_goes_on_like_the_one_that_was_saved(tmp_path: Path) -> None:
     X, y = crowd()
     whole = ds.PGM(K, 2).fit(y)
@@ -592,6 +593,7 @@ def test_cross_val_score_is_the_hand_loop() -> None:
     np.testing.assert_allclose(cross_val_score(workflow, X, y, cv=3), by_hand, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_grid_search_picks_by_kl_and_reaches_into_guide_and_learner() -> None:
     X, y = crowd()
     guided = ds.GuidedClassifier(ds.FMM(), ds.SoftmaxRegression())

@@ -83,6 +83,7 @@ def test_cross_validated_predictions_learn_from_all_labels() -> None:
     np.testing.assert_array_equal(cross_val_predict(GUIDED, X, Y, cv=3), expected)
 
 
+@pytest.mark.slow
 def test_sparse_features_go_through_guide_and_learner() -> None:
     texts = [" ".join(["some", *np.array(["red", "green", "blue", "grey"])[row > 0]]) for row in X]
     tfidf = TfidfVectorizer().fit_transform(texts)

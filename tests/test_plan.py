@@ -142,6 +142,7 @@ def test_what_cannot_be_planned(crowd, model):
         ds.plan_labels(model, target_interval=0.0)
 
 
+@pytest.mark.slow
 def test_more_labels_make_narrower_intervals_about_as_foreseen():
     # labels that the plan asks for come in; the loss then stated is about the one that was promised
     whole = planted(5, n_annotators=30, labels_each=80, labels_per_item=12, spammers=0.0).annotations
@@ -164,6 +165,7 @@ def test_the_pages_print_what_they_say(page):
 # ---- the commands -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.fixture
 def place(crowd, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -205,6 +207,7 @@ def test_a_run_is_judged_planned_shown_and_updated(place):
     assert "has all 60 labels already" in run("update", "run", "new.csv", code=2).stderr
 
 
+@pytest.mark.slow
 def test_labels_of_named_people_are_not_added_to_a_run_that_knows_numbers(place):
     settings = ["--set", "n_sweeps=20", "--set", "n_chains=1", "--test-size", 0, "--no-report"]
     run("fit", "old.csv", "-m", "hpgm", *settings, "--anonymise", "-o", "hidden")
@@ -225,6 +228,7 @@ def test_equal_views_are_asked_in_turn():
     assert "".join(_whom(found)) == "abcde"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_updated_is_said_in_a_line(place):
     run("fit", "old.csv", "-m", "majority", "--test-size", 0, "--no-report", "-o", "votes")
     for words in (["update", "votes", "new.csv"], ["plan", "votes", "--budget", 3], ["annotators", "votes"]):

@@ -318,7 +318,7 @@ def test_a_long_trace_is_thinned_and_keeps_its_ends(fitted: Model) -> None:
 def test_every_model_has_a_page(name: str, sample: ds.Annotations, tmp_path: Path) -> None:
     from dissensus.models import build_model
 
-    model = build_model(name, {"n_sweeps": 40} if name == "hpgm" else {}).fit(sample)
+    model = build_model(name, {"n_sweeps": 40} if name in ("hpgm", "latent") else {}).fit(sample)
     content = data_of(write_report(model, sample, tmp_path / "page.html", held_out=[]))
     assert content["strip"][0]["title"].startswith("Agreement")
     assert len(content["items"]["p"]) == sample.n_items * sample.n_classes

@@ -47,6 +47,7 @@ def read(folder: Path) -> ds.Annotations:
 
 @pytest.mark.data
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", datasets())
 def test_every_sentence_of_every_page_is_true(name: str, data_dir: Path) -> None:
     labels = read(data_dir / name)
@@ -323,6 +324,8 @@ def test_sides_by_hand() -> None:
     np.testing.assert_allclose(found.chance, [0.5, 0.5, 1 / 6, 0.5 * 2 / 3 + 0.5 * 1 / 3])
 
 
+@pytest.mark.slow
+@pytest.mark.no_cover
 def test_intervals_of_gaps_are_those_of_items_drawn_again() -> None:
     labels = two_camps(True, n_items=150, seed=3)
     inside = np.isin(np.arange(6), [3, 4, 5])

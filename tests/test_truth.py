@@ -404,6 +404,7 @@ def test_the_bound_of_mace_by_hand() -> None:
     assert math.log(0.5) - 0.5 < model.trace_[-1] < math.log(0.5)
 
 
+@pytest.mark.slow
 def test_glad_finds_crowd_kits_maximum() -> None:
     """Both climb the same log-posterior; crowd-kit stops a little below."""
     peers = pytest.importorskip("crowdkit.aggregation")
@@ -603,6 +604,7 @@ def test_no_objective_falls_on_real_data(data_dir: Path) -> None:
         assert np.diff(trace).min() >= -1e-9 * np.abs(trace).max(), (dataset, name)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_on_zencrowd_annotators_err_together(data_dir: Path) -> None:
     annotations = read_dataset(data_dir / "zencrowd")
