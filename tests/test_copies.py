@@ -187,7 +187,6 @@ def test_who_is_represented_stays_so_when_labels_are_added():
     np.testing.assert_array_equal(model.annotator_weights_ > 0, expected)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("represent", "words"),
     [
@@ -201,6 +200,7 @@ def test_nobody_to_represent_is_an_error_with_a_remedy(represent, words):
         ds.HPGM(represent=represent, **FAST).fit(two_groups(n_items=20))
 
 
+@pytest.mark.slow
 def test_the_command_line_represents_a_group(tmp_path):
     labels = two_groups(n_items=40)
     names, given = labels.annotators[labels.annotator], labels.classes[labels.label]

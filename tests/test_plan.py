@@ -165,7 +165,6 @@ def test_the_pages_print_what_they_say(page):
 # ---- the commands -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.fixture
 def place(crowd, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -180,6 +179,7 @@ def place(crowd, tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_run_is_judged_planned_shown_and_updated(place):
     text = run("annotators", "run", "-o", "who.csv").stdout
     assert "typical" in text

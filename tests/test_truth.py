@@ -604,7 +604,6 @@ def test_no_objective_falls_on_real_data(data_dir: Path) -> None:
         assert np.diff(trace).min() >= -1e-9 * np.abs(trace).max(), (dataset, name)
 
 
-@pytest.mark.slow
 @pytest.mark.data
 def test_on_zencrowd_annotators_err_together(data_dir: Path) -> None:
     annotations = read_dataset(data_dir / "zencrowd")
@@ -618,6 +617,7 @@ def test_on_zencrowd_annotators_err_together(data_dir: Path) -> None:
     assert right[0] > right[1] + 0.05
 
 
+@pytest.mark.slow
 def test_the_page_runs() -> None:
     page = (Path(__file__).resolve().parents[1] / "docs" / "truth.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
