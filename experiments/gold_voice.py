@@ -23,14 +23,14 @@ from experiments.common import Finished, Values, command_line, write_files
 
 COMMAND = "python -m experiments.gold_voice"
 SETS = (
-    "barzan_ac2",
-    "bluebirds",
-    "face_sentiment",
-    "rte",
     "snow_wsd",
-    "tweet_possent",
-    "weather_sentiment_amt",
     "weather_sentiment_cf",
+    "bluebirds",
+    "barzan_ac2",
+    "face_sentiment",
+    "weather_sentiment_amt",
+    "rte",
+    "tweet_possent",
 )
 SPLITS = 2
 VOICE = "the gold labels"

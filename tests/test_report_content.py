@@ -156,6 +156,26 @@ def test_gold_by_hand() -> None:
     assert gold_content(model, ds.Annotations.from_arrays(*zip(*rows, strict=True))) is None
 
 
+def test_a_model_that_gold_has_trained_is_judged_by_fits_that_did_not_see_it() -> None:
+    """Gold by chance: the model gives every item its gold class, and the page says how often it would."""
+    rng = np.random.default_rng(3)
+    rows = [(f"i{m:02d}", f"a{n}", "xy"[rng.integers(2)]) for m in range(60) for n in range(5)]
+    gold = {"item": [f"i{m:02d}" for m in range(60)], "label": rng.choice(["x", "y"], 60)}
+    labels = ds.Annotations.from_arrays(*zip(*rows, strict=True), gold=gold)
+    plain, trained = (
+        ds.DawidSkene().fit(labels),
+        ds.DawidSkene().fit(labels, item_prior=ds.gold_prior(labels)),
+    )
+    found = gold_content(trained, labels, seed=4)
+    assert found is not None
+    assert found["crossed"]
+    assert found["model"][0] == ds.gold_accuracy(ds.DawidSkene(), labels, seed=4).cross_fitted.value < 0.75
+    assert np.trace(found["confusion"]) < 45
+    untrained = gold_content(plain, labels)
+    assert untrained is not None
+    assert not untrained["crossed"]
+
+
 def test_annotators_are_held_against_gold_with_intervals(tmp_path: Path) -> None:
     rows = [(f"i{m}", who, "x" if m % 4 or who == "b" else "y") for m in range(8) for who in "ab"]
     gold = {"item": [f"i{m}" for m in range(8)], "label": ["x"] * 8}

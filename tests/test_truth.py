@@ -227,6 +227,71 @@ def test_variances_and_precisions_are_maxima(which: str) -> None:
         assert hll.score(counts, moved, anchor) < top
 
 
+def test_the_design_effect_is_one_of_independent_labels_and_all_of_copied_ones() -> None:
+    """Items of 4 labels: all four alike are worth one; independent ones are worth what they are."""
+    rng = np.random.default_rng(0)
+    gold = np.eye(2, dtype=bool)[np.repeat([0, 1], 400)]
+    chance = np.where(gold[:, 0], 0.8, 0.3)
+    copied = np.where((rng.random(800) < chance)[:, None], [4, 0], [0, 4]).astype(float)
+    assert hll.design_effect(copied, gold) == pytest.approx(4.0, rel=0.01)
+    first = rng.binomial(4, chance)
+    apart = np.stack([first, 4 - first], axis=1).astype(float)
+    assert hll.design_effect(apart, gold) == pytest.approx(1.0, abs=0.08)
+    assert hll.design_effect(copied[:1], gold[:1]) == 1.0  # of one item nothing is known
+
+
+def test_the_design_effect_by_hand() -> None:
+    """Three items of class 0 with 2, 2 and 4 labels, one of class 1, which tells nothing."""
+    counts = np.array([[2.0, 0.0], [1.0, 1.0], [1.0, 3.0], [0.0, 5.0]])
+    gold = np.eye(2, dtype=bool)[[0, 0, 0, 1]]
+    # shares 1, ½, ¼ around ½; both classes alike
+    apart = 2 * (2 * 0.5**2 + 2 * 0.0 + 4 * 0.25**2)
+    assert hll.design_effect(counts, gold) == pytest.approx(apart / (2 * 2 * 0.25))
+
+
+@pytest.mark.parametrize(("agrees", "trusted"), [(True, 1e4), (False, 30.0)])
+def test_votes_count_for_much_where_gold_agrees_with_them(agrees: bool, trusted: float) -> None:
+    """The strength of the votes' matrix, and that the answer is gold's labels and so much of it."""
+    rng = np.random.default_rng(1)
+    gold = np.eye(2, dtype=bool)[rng.integers(2, size=300)]
+    right = 0.9 if agrees else 0.6
+    label = np.where(rng.random(300) < right, gold.argmax(axis=1), 1 - gold.argmax(axis=1))
+    counts = np.eye(2)[label]
+    votes = np.array([[900.0, 100.0], [100.0, 900.0]]) + gold.T @ counts
+    found = hll.with_gold(votes, counts, gold)
+    said = gold.T @ counts / hll.design_effect(counts, gold)
+    rest = found - said
+    np.testing.assert_allclose(rest, rest.sum(axis=1)[:, None] * [[0.9, 0.1], [0.1, 0.9]], rtol=1e-9)
+    strength = rest[0].sum()
+    assert strength > trusted if agrees else strength < trusted
+
+    def likelihood(s: float) -> float:
+        prior = s * np.array([[0.9, 0.1], [0.1, 0.9]])
+        return sum(log_beta(a + g) - log_beta(a) for a, g in zip(prior, said, strict=True))
+
+    assert all(likelihood(strength) >= likelihood(s) - 1e-9 for s in np.geomspace(1, 1e5, 61))
+
+
+def test_gold_mends_a_class_that_votes_swallow() -> None:
+    """A third of the items is of class 2, which annotators call 1 more often than not: gold for a tenth."""
+    rng = np.random.default_rng(9)
+    truth = rng.integers(3, size=600)
+    rows = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.55, 0.35]])
+    said = np.array([[rng.choice(3, p=rows[t]) for _ in range(6)] for t in truth])
+    m, _ = np.indices(said.shape)
+    n = (m + np.arange(6)) % 20
+    annotations = crowd(list(zip(m.ravel(), n.ravel(), said.ravel(), strict=True)), 3)
+    prior = np.ones((600, 3))
+    prior[:60] = np.eye(3)[truth[:60]]
+    without = ds.LogLinear().fit(annotations)
+    trained = ds.LogLinear().fit(annotations, item_prior=prior)
+    right = [(model.predict()[60:] == truth[60:]).mean() for model in (without, trained)]
+    assert right[1] > right[0] + 0.03
+    # equal numbers say nothing
+    nothing = ds.LogLinear().fit(annotations, item_prior=np.ones((600, 3)))
+    np.testing.assert_allclose(nothing.posterior_, without.posterior_, rtol=1e-8)
+
+
 # ---- what holds for all --------------------------------------------------------------------------------
 
 EXACT: dict[str, dict[str, Any]] = {

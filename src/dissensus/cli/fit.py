@@ -163,7 +163,7 @@ def _say_gold(run: Refinement, share_right: float | None) -> None:
             f"{plain.value:.1%} without gold"
         )
     elif share_right is not None:
-        say(f"Gold labels: {share_right:.1%} right")
+        say(f"Gold labels: {share_right:.1%} right; they trained nothing (--estimate truth learns from them)")
 
 
 def _held_out_rows(run: Refinement) -> tuple[list[list[Any]], int]:

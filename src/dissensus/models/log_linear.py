@@ -25,6 +25,20 @@ and with n_nkp = Σ_m q(t_m = k) [y_mn = p], t_nk = Σ_p n_nkp, s_k = Σ_m q(t_m
 the evidence; but no step lowers it: the items, the variances and the precisions are its exact maxima with the
 rest held fixed, and C, u, b, e take a Newton step, shortened until F does not fall.
 
+**Gold.** Where the classes of some items are known, the crowd's matrix need not be taken from votes alone.
+With g_kp the labels p on gold items of class k, V the votes' matrix of the other items, rows of sum 1,
+
+    C0 is that of  g_kp / d + s V_kp,     s = arg max Σ_k ln B(s V_k + g_k/d) / B(s V_k),              (4)
+
+so that votes count for little where gold contradicts them, and gold for little where it does not. Labels of
+one item go together: d is how much more they spread between the items of a class than independent ones would,
+
+    d = Σ_m n_m Σ_p (y_mp/n_m − ḡ_kp)² / Σ_k (I_k − 1) Σ_p ḡ_kp (1 − ḡ_kp),     not below 1,           (5)
+
+over gold items, with y_mp of their n_m labels p, I_k of them of class k, and ḡ_k their shares of labels. In
+the class shares a gold item counts as ten, ψ ~ Dir(1 + 9 I): it is drawn like the others and known for sure,
+where the classes of the others are guessed, all with the same error.
+
 A class that nobody gave to item m is also damped: its ψ_k is multiplied by ``unseen`` to the power of the
 item's labels. Where a class is rare, matrices alone would give it to items for which no annotator named it.
 """
@@ -35,6 +49,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.execution.run import Run
@@ -44,6 +59,7 @@ from dissensus.models.confusion import (
     ConfusionModel,
     Crowd,
     Expected,
+    gold_signs,
     log_chances,
     shares,
     votes,
@@ -55,6 +71,8 @@ from dissensus.params import choice, integer, real
 ANCHOR = 100.0  # precision of C around C0
 FIRST_DEVIATIONS = np.array([1.0, 1.0, 0.5])  # τ of u, b and e
 LEARNED_FROM = 2  # iterations with the first precisions
+GOLD_ITEMS = 10.0  # items that one with gold counts for in the class shares
+STRENGTHS = np.geomspace(1.0, 1e5, 61)  # s (4) that are tried, in labels
 STEPS_OF_NEW = 10  # towards an annotator's own answers, the crowd's held fixed
 HALVINGS = 8  # of a step that would lower F, at most
 
@@ -148,8 +166,9 @@ def _shortened(counts: Array, own: Answering, anchor: Array, steps: dict[str, Ar
         moved = replace(own, **{name: getattr(own, name) + step / 2**halving for name, step in steps.items()})
         # (1) does not see a constant in a row of C, and without one it is nearer to C0
         moved = replace(moved, C=moved.C - moved.C.mean(axis=1, keepdims=True))
-        if score(counts, moved, anchor) >= before:
-            return moved
+        with np.errstate(over="ignore", invalid="ignore"):  # much too far: no number, and no better
+            if score(counts, moved, anchor) >= before:
+                return moved
     return own
 
 
@@ -172,10 +191,35 @@ def with_precisions(own: Answering) -> Answering:
     return replace(own, precisions=np.array(learned))
 
 
-def anchored(counts: Array) -> Array:
-    """C0: the row-centred logarithm of the crowd's matrix (P, P), one label spread over each row."""
-    logs = np.log(normalised(counts + 1.0 / len(counts)))
+def anchored(matrix: Array) -> Array:
+    """C0: the row-centred logarithm of the crowd's matrix (P, P)."""
+    logs = np.log(normalised(matrix))
     return np.asarray(logs - logs.mean(axis=1, keepdims=True))
+
+
+# ---- gold ----------------------------------------------------------------------------------------------
+
+
+def design_effect(counts: Array, gold: NDArray[np.bool_]) -> float:
+    """d (5) of labels (items, P) on gold items, whose class is told by ``gold`` (items, P)."""
+    n, members = counts.sum(axis=1, keepdims=True), gold.sum(axis=0)
+    means = normalised(gold.T @ counts)
+    apart = float((n * (normalised(counts) - means[gold.argmax(axis=1)]) ** 2).sum())
+    independent = float(np.maximum(members - 1, 0) @ (means * (1 - means)).sum(axis=1))
+    return max(1.0, apart / independent) if independent > 0 else 1.0
+
+
+def with_gold(votes: Array, counts: Array, gold: NDArray[np.bool_]) -> Array:
+    """(P, P): the crowd's matrix by votes, in labels, and by gold where it contradicts them (4)."""
+    labelled = gold.any(axis=1) & (counts.sum(axis=1) > 0)
+    if not labelled.any():
+        return votes
+    counts, gold = counts[labelled].astype(np.float64), gold[labelled]
+    said = gold.T @ counts
+    others = normalised(votes - said)
+    said /= design_effect(counts, gold)
+    strength = max(STRENGTHS, key=lambda s: gain(s * others, said))
+    return np.asarray(said + strength * others)
 
 
 # ---- the model -----------------------------------------------------------------------------------------
@@ -239,7 +283,14 @@ class LogLinear(ConfusionModel):
         crowd = Crowd.of(annotations, run)
         given = self._known_before(item_prior, annotations)
         log_given = log_chances(given)
-        anchor = anchored(crowd.guessed(votes, given).counts.sum(axis=0))
+        class_prior = np.ones(annotations.n_classes)
+        # the crowd's matrix, one label spread over each row
+        matrix = crowd.guessed(votes, given).counts.sum(axis=0) + 1.0 / len(class_prior)
+        if item_prior is not None:
+            gold = gold_signs(given, annotations) > 0
+            matrix = with_gold(matrix, annotations.counts, gold)
+            class_prior += (GOLD_ITEMS - 1.0) * gold.sum(axis=0)
+        anchor = anchored(matrix)
         ascent = run.ascent(State)
         state = ascent.resumed
         if state is None:
@@ -247,16 +298,16 @@ class LogLinear(ConfusionModel):
             state = State(expected, self._start(expected.counts, anchor))
         for iteration in ascent.iterations(self.max_iter, self.tol):
             expected, own = state.expected, state.answering
-            classes = gain(np.ones_like(expected.item_mass), expected.item_mass)
+            classes = gain(class_prior, expected.item_mass)
             objective = expected.entropy + classes + score(expected.counts, own, anchor)
             # M: logits, their variances, and how far annotators are from the crowd
             own = with_variances(expected.counts, newton(expected.counts, own, anchor))
             own = with_precisions(own) if iteration >= LEARNED_FROM else own
             # E: the items' classes
-            log_psi = expected_log(1.0 + expected.item_mass)
+            log_psi = expected_log(class_prior + expected.item_mass)
             following = State(crowd.expect(expected_logs(own), log_psi, log_given), own)
             state = ascent.advance(state, objective, following)
-        own, log_psi = state.answering, expected_log(1.0 + state.expected.item_mass)
+        own, log_psi = state.answering, expected_log(class_prior + state.expected.item_mass)
         self.posterior_ = crowd.posterior(expected_logs(own), log_psi, log_given)
         self.psi_ = normalised(np.exp(log_psi))
         self.confusion_ = np.exp(log_matrices(own))

@@ -9,7 +9,7 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.evaluation.bootstrap import Interval, bootstrap_mean
-from dissensus.evaluation.gold import judged_items, right_rows
+from dissensus.evaluation.gold import cross_fitted, judged_items, right_rows
 from dissensus.evaluation.sentences import gold_sentence
 from dissensus.models.base import Model
 from dissensus.numerics import Array
@@ -17,19 +17,28 @@ from dissensus.numerics import Array
 Z = 1.96
 
 
-def gold_content(model: Model, annotations: Annotations) -> dict[str, Any] | None:
-    """How often the most frequent label and the model's are right, by class; None without gold."""
+def gold_content(model: Model, annotations: Annotations, seed: int = 0) -> dict[str, Any] | None:
+    """How often the most frequent label and the model's are right, by class; None without gold.
+
+    A model that gold has trained gives every gold item its class for sure. Then each item is judged by a fit
+    that saw the gold of others alone; where it was sure without gold, that changes nothing.
+    """
     items = judged_items(annotations)
     if not len(items) or annotations.gold is None:
         return None
     gold, P = annotations.gold[items], annotations.n_classes
-    tables = {"raw": annotations.counts.astype(np.float64), "model": model.label_distributions_}
+    chances = model.label_distributions_
+    crossed = model.finds_truth and bool((chances[items, gold] == 1.0).all())
+    if crossed:
+        chances = cross_fitted(model, annotations, seed=seed)
+    tables = {"raw": annotations.counts.astype(np.float64), "model": chances}
     right = {name: right_rows(annotations, table, items) for name, table in tables.items()}
     found = {name: list(bootstrap_mean(rows)) for name, rows in right.items()}
-    confusion = np.bincount(gold * P + model.label_distributions_[items].argmax(axis=1), minlength=P * P)
+    confusion = np.bincount(gold * P + chances[items].argmax(axis=1), minlength=P * P)
     low, high = found["raw"][1:]
     return {
         "n": len(items),
+        "crossed": crossed,
         **found,
         "words": gold_sentence(right["raw"], "The most frequent label", (low, high)),
         "classes": np.bincount(gold, minlength=P),

@@ -212,7 +212,7 @@ def gather(request: Request) -> dict[str, Any]:
     shown, clusters = groups_shown(annotations, own, found.votes, request.seed)
     request.progress("gathering", 0.4)
     order = page_order(annotations, request.anonymise)
-    gold = gold_content(model, annotations)
+    gold = gold_content(model, annotations, request.seed)
     named = _names_in_order(annotations, request.anonymise, order)
     return {
         "title": request.title,

@@ -16,7 +16,8 @@ function showGold() {
   })));
   const matrix = h("table", { class: "heat", id: "gold-confusion" }, h("caption", {}, "Items by gold class (rows) and the model’s label (columns)"),
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Gold"), ...classes.map((name) => h("th", { scope: "col" }, ...breakable(name))))), h("tbody", {}, ...cells));
+  const how = gold.crossed ? " (each item by a fit that saw the gold of others alone)" : "";
   const link = h("a", { href: "#items", "data-preset": "wrong" }, "Show the items where gold differs");
-  section("gold", "Gold labels", `On ${whole(gold.n)} items with gold the most frequent label is right on ${ends(gold.raw)} and the model’s on ${ends(gold.model)}; 95 % intervals, ties counted in part.`,
+  section("gold", "Gold labels", `On ${whole(gold.n)} items with gold the most frequent label is right on ${ends(gold.raw)} and the model’s on ${ends(gold.model)}${how}; 95 % intervals, ties counted in part.`,
     h("p", {}, link), h("div", { class: "columns" }, offered("gold-classes", "Right, by gold class", table), offered("gold-confusion", "Gold class and model’s label", matrix)));
 }
