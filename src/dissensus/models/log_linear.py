@@ -209,7 +209,7 @@ def design_effect(counts: Array, gold: NDArray[np.bool_]) -> float:
     return max(1.0, apart / independent) if independent > 0 else 1.0
 
 
-def with_gold(votes: Array, counts: Array, gold: NDArray[np.bool_]) -> Array:
+def with_gold(votes: Array, counts: NDArray[Any], gold: NDArray[np.bool_]) -> Array:
     """(P, P): the crowd's matrix by votes, in labels, and by gold where it contradicts them (4)."""
     labelled = gold.any(axis=1) & (counts.sum(axis=1) > 0)
     if not labelled.any():
