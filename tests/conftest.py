@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# An example may take its time: the machine may be busy with something else.
+settings.register_profile("patient", settings(), deadline=None)
+settings.load_profile("patient")
 
 
 def find_data() -> Path | None:
