@@ -316,6 +316,30 @@ def test_variants_find_planted_clusters(
     assert annotators > 0.95
 
 
+@pytest.mark.parametrize("inference", ["bp", "vb"])
+def test_a_fit_to_many_labels_begins_where_a_fit_to_a_sample_ended(
+    planted: Simulation, inference: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"inference": inference, "seed": 3}
+    usual = ds.PGM(4, 3, **settings).fit(planted.annotations)
+    monkeypatch.setattr("dissensus.models.pgm.model.MANY_LABELS", 3_000)
+    monkeypatch.setattr("dissensus.models.pgm.model.SAMPLED", 2)
+    sampled, again = (ds.PGM(4, 3, n_jobs=n, **settings).fit(planted.annotations) for n in (1, 2))
+    assert min(agreement(planted, sampled)) > 0.95
+    assert len(sampled.trace_) < len(usual.trace_)
+    assert sampled.trace_[-1] > usual.trace_[-1] - sampled.tol * planted.annotations.n_labels
+    for name in (*ds.PGM._arrays, "label_distributions_", "trace_"):
+        assert getattr(sampled, name).tobytes() == getattr(again, name).tobytes(), name
+
+
+def test_a_sample_that_misses_most_labels_is_not_begun_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    lone = ds.Annotations.from_arrays(["a"] * 40, range(40), [0, 1] * 20)
+    usual = ds.PGM(2, 2).fit(lone)
+    monkeypatch.setattr("dissensus.models.pgm.model.MANY_LABELS", 40)
+    monkeypatch.setattr("dissensus.models.pgm.model.SAMPLED", 10**9)
+    np.testing.assert_allclose(ds.PGM(2, 2).fit(lone).trace_[-1], usual.trace_[-1], rtol=1e-3)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("inference", ["bp", "vb", "annealing"])
 def test_nothing_is_found_once_labels_are_dealt_out_anew(planted: Simulation, inference: str) -> None:
