@@ -19,8 +19,10 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError, DissensusError, ParameterError
+from dissensus.selection.compare import applies
 from dissensus.selection.results import Selection
 from dissensus.selection.search import FILE
+from dissensus.selection.sizes import fits
 from sizes import usually
 
 pytestmark = pytest.mark.slow
@@ -129,6 +131,39 @@ def test_planted_clusters_are_worth_having() -> None:
     assert found.params["n_annotator_clusters"] == 2
     assert found.gains["FMM"].mean > 2 * found.gains["FMM"].error > 0
     assert found.gains["counts"].mean > 2 * found.gains["counts"].error > 0
+
+
+def test_sizes_that_do_not_fit_the_labels_are_not_tried() -> None:
+    # 12 items, 4 annotators, 3 classes and 48 labels: K ≤ 12, L ≤ 4, and 2 K L ≤ 48
+    labels = ds.simulate(12, 4, 3, labels_per_item=4, seed=0).annotations
+    grid = {"n_item_clusters": [2, 8, 20], "n_annotator_clusters": [1, 3, 5]}
+    found = ds.select(ds.PGM(max_iter=3), labels, grid, repeats=1, references={}, n_jobs=1)
+    tried = {
+        (cell.settings["n_item_clusters"], cell.settings["n_annotator_clusters"]) for cell in found.cells
+    }
+    assert tried == {(2, 1), (2, 3), (8, 1), (8, 3)}
+    assert found.n_too_large == 5
+    assert found.to_dict()["n_too_large"] == 5
+
+
+@pytest.mark.parametrize(
+    ("K", "L", "fitting"), [(12, 2, True), (13, 1, False), (12, 3, False), (1, 5, False), (6, 4, True)]
+)
+def test_what_fits_is_said_in_one_place(K: int, L: int, fitting: bool) -> None:
+    labels = ds.simulate(12, 4, 3, labels_per_item=4, seed=0).annotations
+    settings = {"n_item_clusters": K, "n_annotator_clusters": L}
+    assert fits(settings, labels) is fitting
+    assert applies(ds.PGM(**settings), labels) is fitting
+    assert applies(ds.HPGM(**settings), labels)  # its sizes are upper bounds
+
+
+def test_a_grid_of_which_nothing_fits_is_tried_as_it_is() -> None:
+    labels = ds.simulate(12, 4, 3, labels_per_item=4, seed=0).annotations
+    found = ds.select(
+        ds.FMM(max_iter=3), labels, {"n_item_clusters": [30]}, repeats=1, references={}, n_jobs=1
+    )
+    assert [cell.settings for cell in found.cells] == [{"n_item_clusters": 30}]
+    assert found.n_too_large == 0
 
 
 def test_of_equals_the_smaller_wins(crowd: ds.Annotations) -> None:

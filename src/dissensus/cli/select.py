@@ -195,6 +195,9 @@ def _show(selection: Selection, criterion: str) -> None:
     ]
     title = f"The best of {count(len(selection.cells), 'cell')} by {criterion} (nats, higher is better)"
     show_table(title, ["settings", "score", "± error", "splits", "seconds"], best, best=0)
+    if selection.n_too_large:
+        left_out = count(selection.n_too_large, "cell")
+        say(f"Not tried: {left_out} with more clusters than the items, annotators or labels bear")
     for name, gain in selection.gains.items():
         say(f"Better than the best {name} by {cell(gain.mean)} ± {cell(gain.error)}")
     wins = "; ".join(f"{_short(name)} on {n}" for name, n in selection.stability.wins.items())

@@ -3,6 +3,7 @@
 ::
 
     compare.py    models against each other on hidden labels; what "auto" tries
+    sizes.py      numbers of clusters that fit the labels
     select.py     every cell of a grid of settings, and what its winner is held against
     search.py     the cells, the trials that are run, and a record that survives a kill
     criteria.py   what a trial is judged by

@@ -32,11 +32,12 @@ from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
 from dissensus.execution.threads import executor
 from dissensus.features.items import COLUMN, carries_features
-from dissensus.models import CLUSTER_SETTINGS, build_model, name_of, title_of
+from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model, contradicted
 from dissensus.models.confusion import ConfusionModel
 from dissensus.numerics import Array
 from dissensus.params import Rule, check_rules, choice, n_cores, size_words, with_settings
+from dissensus.selection.sizes import fits
 
 #: What is tried: the name of a model and the settings to try it with, in the order in which ties are broken.
 CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
@@ -168,7 +169,7 @@ def choose_model(
 ) -> Choice:
     """The candidate that best predicts hidden labels (not fitted yet), how each did, and the reason.
 
-    Candidates that cannot apply are left out: those with more clusters than there is anything to cluster,
+    Candidates that cannot apply are left out: those with more clusters than fit the labels (``sizes.py``),
     those that need annotators where the data have none, those that need more memory than there is, and, with
     more than ``MANY_CLASSES`` classes, those with a table of answers per annotator. Where labels cannot tell
     models apart, the first candidate is taken and the table is empty; where there are very many, a seeded
@@ -399,9 +400,7 @@ def applies(model: Model, annotations: Annotations) -> bool:
     used = current()
     if not used.has_room(model._needs(annotations, used.itemsize)):
         return False
-    return model._sizes_are_bounds or all(
-        getattr(model, setting, 1) <= getattr(annotations, size) for setting, size in CLUSTER_SETTINGS.items()
-    )
+    return model._sizes_are_bounds or fits(model.get_params(deep=False), annotations)
 
 
 def _has_features(annotations: Annotations) -> bool:

@@ -94,6 +94,8 @@ class Selection:
         The seed of the search.
     seconds
         Seconds of this run; what an earlier one had finished is not in it.
+    n_too_large
+        Cells of the grid that were not tried, as they have more clusters than fit the labels.
     """
 
     estimator: Any  # as it was given
@@ -103,6 +105,7 @@ class Selection:
     model: Any  # the winner, fitted to all labels (None if it was not asked for)
     seed: int
     seconds: float  # of this run; what an earlier one had finished is not in it
+    n_too_large: int = 0  # cells with more clusters than fit the labels: not tried
 
     @property
     def winner(self) -> CellScores:
@@ -160,6 +163,7 @@ class Selection:
                 "tied": [plain(cell.settings) for cell in self.stability.tied],
             },
             "cells": self.rows(),
+            "n_too_large": self.n_too_large,
             "seconds": round(self.seconds, 3),
         }
 

@@ -42,6 +42,7 @@ from dissensus.selection.search import (
     cells_of,
     open_journal,
 )
+from dissensus.selection.sizes import fits, fitting_cells
 
 References = Mapping[str, Sequence[Any]]
 
@@ -76,6 +77,7 @@ def select(
         the grid says nothing. It is left as it is.
     grid
         Setting name → values to try (``{"n_item_clusters": range(3, 21)}``), or a list of such mappings.
+        Cells with more clusters than fit the labels (``sizes.py``) are not tried.
     criterion
         ``"held-out"``: log P(label | item, annotator) of hidden pairs (``"held-out-items"``: given the item
         alone); ``"dev"``: the same of items kept out of the fit, half of their labels folded in
@@ -110,7 +112,10 @@ def select(
     data = as_annotations(annotations)
     judge = criterion_of(criterion, dev=None if dev is None else as_annotations(dev), test_size=test_size)
     _check(estimator, repeats, finalists)
-    cells = [Candidate("", cell, with_settings(estimator, cell)) for cell in cells_of(grid)]
+    asked = cells_of(grid)
+    cells = [
+        Candidate("", cell, with_settings(estimator, cell)) for cell in fitting_cells(estimator, asked, data)
+    ]
     others = reference_candidates(estimator, data, judge, references)
     _check_settings([*cells, *others])
     with shown(progress) as tell:
@@ -130,6 +135,7 @@ def select(
         model,
         seed,
         time.perf_counter() - started,
+        len(asked) - len(cells),
     )
 
 
@@ -227,8 +233,8 @@ def _comparable(criterion: Criterion) -> tuple[str, ...]:
 def _mixtures(annotations: Annotations) -> tuple[Any, list[Settings]]:
     from dissensus.models.fmm import FMM
 
-    sizes = [size for size in FMM_SIZES if size <= max(annotations.n_items, 1)]
-    return FMM(), [{"n_item_clusters": size} for size in sizes]
+    sizes = [{"n_item_clusters": size} for size in FMM_SIZES]
+    return FMM(), [one for one in sizes if fits(one, annotations)] or sizes[:1]
 
 
 def _counts() -> tuple[Any, list[Settings]]:
