@@ -15,6 +15,7 @@ from dissensus.errors import DataError, DissensusError, ModelFileError
 from dissensus.metrics import kl
 from dissensus.models.hpgm.draws import spaced
 from dissensus.models.hpgm.sampler import hinted
+from dissensus.models.sampled import split_rhat
 from sizes import usually
 
 pytestmark = pytest.mark.slow
@@ -49,9 +50,9 @@ def test_it_is_nearer_to_the_population_than_counts_and_mixtures(fitted: ds.HPGM
 
 def test_nine_in_ten_intervals_hold_the_truth(fitted: ds.HPGM) -> None:
     known = fitted.intervals(0.9)
-    truth = CROWD.population_by_load
+    truth = CROWD.population  # that the annotators are a sample of
     covered = ((known.low <= truth) & (truth <= known.high)).mean()
-    assert 0.80 < covered < 0.97
+    assert 0.80 < covered < 0.98
     narrow = fitted.intervals(0.5)
     assert ((known.high - known.low) >= (narrow.high - narrow.low)).all()
 
@@ -62,7 +63,7 @@ def test_coverage_over_many_crowds() -> None:
     for seed in range(usually(3, verify=20)):
         crowd = ds.simulate(200, 40, 4, labels_per_item=6, seed=100 + seed)
         known = ds.HPGM().fit(crowd.annotations).intervals(0.9)
-        truth = crowd.population_by_load
+        truth = crowd.population
         covered.append(((known.low <= truth) & (truth <= known.high)).mean())
     assert 0.86 < np.mean(covered) < 0.94
 
@@ -109,8 +110,13 @@ def test_a_fit_that_was_stopped_goes_on_with_the_same_bits(stop: int, brief: ds.
 
 def test_chains_that_do_not_agree_say_so(fitted: ds.HPGM) -> None:
     assert fitted.rhat_.shape == fitted.effective_draws_.shape == (len(fitted.quantities_),)
-    expected = "agreement of chains" if fitted.rhat_.max() <= 1.1 else "number of sweeps"
-    assert fitted.stopped_ == expected
+    by_chain = fitted.share_draws_.reshape(4, -1, 160, 3)
+    each = [max(split_rhat(by_chain[:, :, m, p]) for p in range(3)) for m in range(160)]
+    np.testing.assert_allclose(fitted.share_rhat_, each, rtol=1e-6)
+    assert fitted.settled_items_ == np.mean(np.array(each) <= 1.1)
+    most = sorted(each)[143]  # 144 of 160 items, nine in ten, have no more
+    assert fitted.convergence()["item shares"] == pytest.approx(most, abs=1e-3)
+    assert fitted.stopped_ == ("agreement of chains" if most <= 1.1 else "number of sweeps")
 
 
 def test_new_items_get_nearly_the_answers_they_would_have_had(fitted: ds.HPGM) -> None:
@@ -158,6 +164,24 @@ def test_draws_that_are_kept_are_evenly_spaced(n: int, size: int) -> None:
 def test_an_interval_is_a_share(fitted: ds.HPGM, interval: Any) -> None:
     with pytest.raises(DissensusError, match="'interval' parameter of to_frame must be a float"):
         fitted.to_frame(interval=interval)
+
+
+@pytest.mark.parametrize(
+    ("item_kinds", "n_items", "expected"),
+    [(None, 99, False), (None, 100, True), ("few", 100, False), ("many", 1, True)],
+)
+def test_kinds_of_items_are_many_from_25_a_cluster_on(
+    item_kinds: str | None, n_items: int, expected: bool
+) -> None:
+    assert ds.HPGM(4, item_kinds=item_kinds)._has_many_kinds(n_items) == expected
+
+
+def test_many_kinds_use_more_clusters_and_are_less_sure() -> None:
+    few, many = (ds.HPGM(item_kinds=kinds, **SHORT).fit(LABELS) for kinds in ("few", "many"))
+    used = few.quantities_.index("item clusters")
+    assert many.trace_draws_[:, :, used].mean() > few.trace_draws_[:, :, used].mean() + 3
+    widths = [(known.high - known.low).mean() for known in (few.intervals(), many.intervals())]
+    assert widths[0] < widths[1]
 
 
 # ---- labels that come later ---------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.special import gammaln
+from scipy.stats import chisquare
 
 from dissensus.models import sampled
 from dissensus.models.hpgm import sampler
@@ -235,6 +236,74 @@ def test_joint_distribution_from_both_sides(expected: tuple[np.ndarray, np.ndarr
     assert geweke(expected, usually(1000, verify=4000), 12) < 4.5
 
 
+# ---- simulation-based calibration ------------------------------------------------------------------------
+
+
+def calibration_data() -> Data:
+    """Eight items, five annotators, three labels an item."""
+    item = np.repeat(np.arange(8), 3)
+    annotator = (item + np.tile([0, 1, 3], 8)) % 5
+    return Data.of(item, annotator, np.zeros(24, dtype=np.int64), 8, 5, 3, 3)
+
+
+def uncertain(data: Data, state: State, rng: np.random.Generator) -> np.ndarray:
+    """What a fit is uncertain about, label-invariant: concentrations, λ, clusters, and the item's answer."""
+    together = float(state.w[0] == state.w[1]), float(state.z[0] == state.z[1])
+    kinds = len(np.unique(state.w)), len(np.unique(state.z))
+    return np.array([
+        state.r, state.s, state.q, state.a, state.gamma, state.tau, state.lam, state.phi0[0],
+        state.own.sum(), *together, *kinds, answer(data, state, rng),
+    ])  # fmt: skip
+
+
+def answer(data: Data, state: State, rng: np.random.Generator) -> float:
+    """Y_0 of the first class, (1 − λ) mean_n π_{n w_0} + λ ρ_0, with π and ρ drawn given the state."""
+    mine = (state.w[data.item] == state.w[0]) & ~state.own
+    given = np.zeros((data.N, data.P))
+    np.add.at(given, (data.annotator[mine], data.label[mine]), 1)
+    pi = dirichlet(state.r * state.theta[state.w[0], state.z] + given, rng)
+    own = np.bincount(data.label[(data.item == 0) & state.own], minlength=data.P)
+    rho = dirichlet(state.q * state.phi[state.w[0]] + own, rng)
+    return float((1 - state.lam) * pi[:, 0].mean() + state.lam * rho[0])
+
+
+def ranks(n: int, n_burn: int, thin: int, n_draws: int, seed: int) -> np.ndarray:
+    """(n, quantities): the place of what labels were made with among the draws given these labels.
+
+    Uniform on 0 … n_draws where the draws are of the posterior (Talts et al. 2018). Chance decides ties.
+    """
+    found = []
+    for i in range(n):
+        rng = np.random.default_rng([seed, i])
+        made = prior_state(calibration_data(), 3, 2, TIGHT, rng)
+        data = labels_of(calibration_data(), made, rng)
+        state = prior_state(data, 3, 2, TIGHT, rng)
+        draws = []
+        for sweep in range(n_burn + thin * n_draws):
+            state = sampler.sweep(state, data, rng, TIGHT)
+            if sweep >= n_burn and (sweep - n_burn) % thin == 0:
+                draws.append(uncertain(data, state, rng))
+        # π and ρ of the made state given its labels: as good a draw of them as those the labels came from
+        truth, drawn = uncertain(data, made, rng), np.array(draws)
+        ties = (drawn == truth).sum(axis=0)
+        found.append((drawn < truth).sum(axis=0) + rng.integers(ties + 1))
+    return np.array(found)
+
+
+def uniformity(found: np.ndarray, n_draws: int, n_bins: int) -> np.ndarray:
+    """(quantities,): p-values of a chi-square test that ranks are uniform."""
+    bins = found * n_bins // (n_draws + 1)
+    counts = np.stack([np.bincount(column, minlength=n_bins) for column in bins.T])
+    return np.asarray(chisquare(counts, axis=1).pvalue)
+
+
+def test_what_labels_were_made_with_is_a_draw_like_any_other() -> None:
+    """14 chi-squares; the least p-value, times 14 (Bonferroni), must not be small."""
+    n, n_burn, thin, n_draws, n_bins = usually((30, 30, 8, 9, 5), verify=(400, 100, 15, 19, 20))
+    values = uniformity(ranks(n, n_burn, thin, n_draws, 7), n_draws, n_bins)
+    assert values.min() * len(values) > 0.01, values.round(4)
+
+
 # ---- one fault a conditional distribution: each must be caught ----------------------------------------
 
 
@@ -387,3 +456,8 @@ def test_split_rhat_and_effective_size() -> None:
         slow[:, t] += 0.8 * slow[:, t - 1]
     assert sampled.effective_size(slow) == pytest.approx(16_000 * 0.2 / 1.8, rel=0.2)
     assert sampled.split_rhat(noise + np.arange(4)[:, None]) > 1.3
+    # by hand: halves (0, 2), (4, 6), (0, 2), (4, 6) have variance 2 within, means 1, 5, 1, 5 and 16/3 between
+    steps = np.array([[0.0, 2.0, 4.0, 6.0]] * 2)
+    assert sampled.split_rhat(steps) == pytest.approx(np.sqrt(1 / 2 + 16 / 3 / 2))
+    both = sampled.split_rhats(np.stack([steps, np.ones((2, 4))], axis=2))
+    np.testing.assert_allclose(both, [np.sqrt(1 / 2 + 16 / 3 / 2), 1.0])

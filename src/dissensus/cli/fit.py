@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dissensus.data.annotations import Annotations
+    from dissensus.models.base import Model
     from dissensus.workflow.refine import Refinement
 
 
@@ -140,17 +141,29 @@ def _show(run: Refinement, summary: dict[str, Any]) -> None:
         title = f"Mean log-probability of {hidden} (nats, higher is better)"
         show_table(title, ["model", "given item and annotator", "given item", "seconds"], rows, best)
     say(f"Model: {run.model}; stopped by {run.model.stopped_}")
-    from dissensus.models.base import SETTLED
-
-    apart = {name: value for name, value in run.model.convergence().items() if value > SETTLED}
-    if apart:
-        worst = ", ".join(f"{name} {value:.1f}" for name, value in list(apart.items())[:3])
-        note(f"the chains do not agree on everything (split-R̂ {worst}); answers are averages over them")
+    _say_convergence(run.model)
     if run.reason:
         say(f"Why: {run.reason}")
     if getattr(run.model, "estimate", "truth") != "truth":
         say("It supposes one true class an item: the shares are the answers of its crowd (--estimate truth)")
     _say_gold(run, summary["gold_accuracy"])
+
+
+def _say_convergence(model: Model) -> None:
+    """On how many items the chains of a sampled model agree, and what to do where these are few."""
+    from dissensus.models import name_of
+    from dissensus.models.sampled import MOST, Sampled
+
+    if not isinstance(model, Sampled):
+        return
+    settled = f"The chains agree on the shares of {model.settled_items_:.0%} of the items (split-R̂ up to 1.1)"
+    if model.settled_items_ >= MOST:
+        say(settled)
+    else:
+        note(
+            f"{settled}; the intervals of the others hold what the chains say in all. Longer chains: "
+            f"--model {name_of(model)} --set n_sweeps=1000"
+        )
 
 
 def _say_gold(run: Refinement, share_right: float | None) -> None:

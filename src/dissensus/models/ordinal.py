@@ -63,6 +63,10 @@ class OrdinalHPGM(HPGM):
     represent
         Whose population is estimated, by columns of the annotator table: ``{"country": "DE"}``. The labels of
         others still inform about the items.
+    item_kinds
+        ``"few"``: items are of a few kinds, and clusters of items that are not needed stay empty: clusters to
+        read. ``"many"``: items differ without steps; clusters are of about even weight beforehand, and
+        intervals are wider. None is ``"many"`` from 25 items for each cluster on.
     max_sampled
         Of more labels than this, a random part of the items is sampled; the others get what its draws say
         of them.
@@ -134,6 +138,7 @@ class OrdinalHPGM(HPGM):
             n_chains=min(self.n_chains, 2),
             n_sweeps=min(self.n_sweeps or SHORT, SHORT),
             weight_by=self.weight_by,
+            item_kinds=self.item_kinds,
             seed=self.seed,
             n_jobs=self.n_jobs,
         )

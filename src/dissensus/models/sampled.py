@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,8 @@ from dissensus.models.base import LEAST_SHARE, SETTLED, Intervals, Model, contra
 from dissensus.numerics import Array
 
 TINY = 1e-12
+ANSWERS = "item shares"  # the name under which :meth:`Sampled.convergence` speaks of the answers
+MOST = 0.9  # of the items: on so many the chains must agree
 
 
 class Sampled(Model):
@@ -22,6 +24,7 @@ class Sampled(Model):
     share_draws_: NDArray[np.float32]  # (D, M, P): the population's answers, chain after chain
     trace_draws_: Array  # (chains, draws, quantities): each of ``quantities_`` in every draw
     rhat_: Array  # split-R̂ of each of ``quantities_``
+    share_rhat_: Array  # (items sampled,): the largest split-R̂ of a class's share, of each item
     effective_draws_: Array  # how many independent draws of each there are
 
     def intervals(self, interval: float = 0.9, items: slice = slice(None)) -> Intervals:
@@ -36,18 +39,32 @@ class Sampled(Model):
         return Intervals(np.minimum(low, mean), np.maximum(high, mean), sure, worth)
 
     def convergence(self) -> dict[str, float]:
-        """Split-R̂ of each of ``quantities_``: up to 1.1 the chains agree on it."""
+        """Split-R̂, first of the answers: up to 1.1 the chains agree.
+
+        ``"item shares"`` is what nine in ten items do not exceed with any class's share (``share_rhat_``).
+        The others are those of ``quantities_``, about how the answers come about.
+        """
         self._check_fitted()
-        return dict(zip(self.quantities_, np.round(self.rhat_, 3).tolist(), strict=True))
+        answers = {ANSWERS: round(most_items(self.share_rhat_), 3)}
+        return answers | dict(zip(self.quantities_, np.round(self.rhat_, 3).tolist(), strict=True))
+
+    @property
+    def settled_items_(self) -> float:
+        """Share of the sampled items on all of whose class shares the chains agree (split-R̂ up to 1.1)."""
+        self._check_fitted()
+        return float((self.share_rhat_ <= SETTLED).mean())
 
     def _judge_chains(self, traces: Array) -> None:
-        """Keep (chains, draws, quantities), and whether the chains agree."""
+        """Keep (chains, draws, quantities), and whether the chains agree on these and on ``share_draws_``."""
         self.trace_draws_ = traces
         by_quantity = traces.transpose(2, 0, 1)
         self.rhat_ = np.array([split_rhat(values) for values in by_quantity])
         self.effective_draws_ = np.array([effective_size(values) for values in by_quantity])
+        by_chain = self.share_draws_.reshape(len(traces), -1, *self.share_draws_.shape[1:])
+        self.share_rhat_ = split_rhats(by_chain).max(axis=1)
         self.trace_ = by_quantity[0].ravel()
-        self.stopped_ = "agreement of chains" if self.rhat_.max() <= SETTLED else "number of sweeps"
+        agreed = most_items(self.share_rhat_) <= SETTLED
+        self.stopped_ = "agreement of chains" if agreed else "number of sweeps"
 
     def _heed_unanimous(self, counts: NDArray[np.int64]) -> None:
         """What all of five or more annotators say of an item gets 0.6 at least.
@@ -74,18 +91,29 @@ def ends(interval: float) -> list[float]:
 # ---- do the chains agree? ------------------------------------------------------------------------------
 
 
-def split_rhat(chains: Array) -> float:
-    """Split-R̂ of (chains, draws): √(pooled variance / variance within half chains); 1 where they agree.
+def split_rhats(chains: NDArray[np.floating[Any]]) -> Array:
+    """Split-R̂ of each quantity of (chains, draws, …): √(pooled variance / variance within half chains).
 
-    Fewer than four draws cannot show that they do: infinite.
+    1 where the chains agree. Fewer than four draws cannot show that they do: infinite.
     """
     half = chains.shape[1] // 2
     if half < 2:
-        return float("inf")
-    parts = np.concatenate([chains[:, :half], chains[:, -half:]])
-    within = parts.var(axis=1, ddof=1).mean()
-    between = parts.mean(axis=1).var(ddof=1)
-    return float(np.sqrt((half - 1) / half + between / within)) if within > 0 else 1.0
+        return np.full(chains.shape[2:], np.inf)
+    parts = [chains[:, :half], chains[:, -half:]]
+    within = np.mean([part.var(axis=1, ddof=1, dtype=np.float64).mean(axis=0) for part in parts], axis=0)
+    means = np.concatenate([part.mean(axis=1, dtype=np.float64) for part in parts])
+    ratio = means.var(axis=0, ddof=1) / np.where(within > 0, within, np.inf)
+    return np.where(within > 0, np.sqrt((half - 1) / half + ratio), 1.0)
+
+
+def split_rhat(chains: Array) -> float:
+    """Split-R̂ of one quantity, (chains, draws)."""
+    return float(split_rhats(chains[:, :, None])[0])
+
+
+def most_items(rhats: Array) -> float:
+    """What nine in ten items do not exceed."""
+    return float(np.quantile(rhats, MOST, method="lower")) if len(rhats) else 1.0
 
 
 def effective_size(chains: Array) -> float:

@@ -7,7 +7,7 @@ learned. FMM, smoothed counts, Dawid–Skene's matrices, CBCC and PGM are limits
 
 The answer about an item is the mean of the population's answer over the draws of several chains; its interval
 is what the draws have between two quantiles. Numbers of clusters are upper bounds: clusters that are not
-needed stay empty, and nothing has to be searched.
+needed stay empty (with many kinds of items all are used), and nothing has to be searched.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ from dissensus.models.hpgm.draws import (
 from dissensus.models.hpgm.posterior import Posterior
 from dissensus.models.hpgm.sampler import (
     FEW_GROUPS,
+    MANY_KINDS,
+    PRIORS,
     TINY,
     Data,
     State,
@@ -56,6 +58,7 @@ from dissensus.params import ANY, NONE, SEED, Rule, choice, integer
 Floats = NDArray[np.float32]
 
 LONG, SHORT, MANY_LABELS = 300, 150, 10_000  # sweeps of a chain on few labels, and on as many or more
+ITEMS_A_CLUSTER = 25  # items for each cluster from which on these are points of a grid
 THIN = 3  # sweeps from one draw that is kept to the next
 MOST_SHARES = 8_000_000  # numbers of the population's answers that a fit keeps, over all draws
 MOST_WHOLE = 12_000_000  # numbers that it keeps of whole draws, to foresee labels by
@@ -106,6 +109,10 @@ class HPGM(Posterior):
     represent
         Whose population is estimated, by columns of the annotator table: ``{"country": "DE"}``. The labels of
         others still inform about the items.
+    item_kinds
+        ``"few"``: items are of a few kinds, and clusters of items that are not needed stay empty: clusters to
+        read. ``"many"``: items differ without steps; clusters are of about even weight beforehand, and
+        intervals are wider. None is ``"many"`` from 25 items for each cluster on.
     max_sampled
         Of more labels than this, a random part of the items is sampled; the others get what its draws say
         of them.
@@ -128,6 +135,7 @@ class HPGM(Posterior):
         "n_sweeps": integer(10) | NONE,
         "weight_by": choice("labels", "annotators"),
         "represent": REPRESENT | NONE,
+        "item_kinds": choice("few", "many") | NONE,
         "max_sampled": integer(1),
         "use_features": choice(False, True),
         "embedding": ANY,
@@ -136,7 +144,8 @@ class HPGM(Posterior):
     }
     _last_arrays = tuple(f"last_{name}_" for name in State.__dataclass_fields__)
     _drawn = ("share_draws_", "trace_draws_", *Posterior._draw_arrays, *_last_arrays, "learned_rows_")
-    _arrays = (*_drawn, "annotator_weights_", "rhat_", "effective_draws_", "hint_weights_", "hint_usual_")
+    _judged = ("rhat_", "share_rhat_", "effective_draws_")
+    _arrays = (*_drawn, *_judged, "annotator_weights_", "hint_weights_", "hint_usual_")
     _needs_annotators = True
     _sizes_are_bounds = True
 
@@ -154,6 +163,7 @@ class HPGM(Posterior):
         n_sweeps: int | None = None,
         weight_by: str = "labels",
         represent: Mapping[str, Any] | None = None,
+        item_kinds: str | None = None,
         max_sampled: int = 300_000,
         use_features: bool = False,
         embedding: str | None = None,
@@ -166,6 +176,7 @@ class HPGM(Posterior):
         self.n_sweeps = n_sweeps
         self.weight_by = weight_by
         self.represent = represent
+        self.item_kinds = item_kinds
         self.max_sampled = max_sampled
         self.use_features = use_features
         self.embedding = embedding
@@ -374,6 +385,11 @@ class HPGM(Posterior):
         if not self.represent:  # others than those represented may be the ones who agree
             self._heed_unanimous(counts)
 
+    def _has_many_kinds(self, n_items: int) -> bool:
+        if self.item_kinds is not None:
+            return self.item_kinds == "many"
+        return n_items >= ITEMS_A_CLUSTER * self.n_item_clusters
+
     def _sample(self, data: Data, weights: Array, run: Run, last: Sequence[State], number: int) -> Chain:
         """One chain, from its start (or where it ended ``last``) on; sweep i has a stream of its own."""
         K, L = min(self.n_item_clusters, data.M), min(self.n_annotator_clusters, data.N)
@@ -383,6 +399,7 @@ class HPGM(Posterior):
             n_burn = n_sweeps // 4
             n_kept = -(-(n_sweeps - n_burn) // THIN)
         n_shares, n_whole = self._sizes(n_kept, data.M, data.N, data.P, K, L)
+        priors = MANY_KINDS if self._has_many_kinds(data.M) else PRIORS
         ascent = run.ascent(Chain, f"chain-{number}")
         chain = ascent.resumed
         if chain is None:
@@ -391,7 +408,7 @@ class HPGM(Posterior):
             rng = np.random.default_rng([self.seed, number])
             groups, spread = K if number % 2 else FEW_GROUPS, number // 2 % 2 == 1
             chain = Chain(
-                last[number] if last else start(data, K, L, rng, n_groups=groups, spread=spread),
+                last[number] if last else start(data, K, L, rng, priors, n_groups=groups, spread=spread),
                 np.zeros((data.M, data.P)),
                 np.zeros(data.P),
                 np.zeros((n_shares, data.M, data.P), np.float32),
@@ -400,7 +417,7 @@ class HPGM(Posterior):
             )
         for i in ascent.iterations(n_sweeps, tol=-1.0):
             rng = np.random.default_rng([self.seed, number, i])
-            chain = replace(chain, state=sweep(chain.state, data, rng))
+            chain = replace(chain, state=sweep(chain.state, data, rng, priors))
             kept, rest = divmod(i - n_burn, THIN)
             if i >= n_burn and not rest:
                 self._gather(chain, kept, n_kept, data, weights, rng)

@@ -14,6 +14,11 @@ annotators.
     y_e   ~ ρ_m if o_e, else π_{n, w_m}
 
 with r, s, q ~ Gamma(1, 0.1), a ~ Gamma(2, 0.8), γ, τ ~ Gamma(1, 0.3) (shape, rate) and λ ~ Beta(1, 9).
+Where there are many items, γ ~ Gamma(300, 10) (``MANY_KINDS``): near 30, so that the clusters of items are of
+about even weight. What people say of items varies from item to item without steps; with a small γ a few large
+clusters take all items, what varies within them is lost, and intervals are too narrow however long the chains
+run. Clusters of even weight are the points of a grid over what people may say.
+
 Limits: r → ∞, λ = 0 is PGM; with L = 1 FMM; K = 1, λ = 1 smoothed counts; small r gives every annotator a
 matrix of their own, as in Dawid and Skene.
 
@@ -173,6 +178,7 @@ class Priors:
 
 
 PRIORS = Priors()
+MANY_KINDS = Priors(gamma=(300.0, 10.0))
 
 
 @dataclass(frozen=True, eq=False)

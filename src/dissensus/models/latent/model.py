@@ -82,7 +82,7 @@ class LatentPositions(Sampled):
         "n_jobs": integer(-1),
     }
     _drawn = ("share_draws_", "trace_draws_", "x_draws_", "a_draws_", "W_draws_", "learned_rows_")
-    _arrays = (*_drawn, "annotator_weights_", "rhat_", "effective_draws_")
+    _arrays = (*_drawn, "annotator_weights_", "rhat_", "share_rhat_", "effective_draws_")
     _needs_annotators = True
     quantities_ = ("log-likelihood", "entropy", "share of the first class")
 
