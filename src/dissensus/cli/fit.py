@@ -150,18 +150,14 @@ def _show(run: Refinement, summary: dict[str, Any]) -> None:
 
 
 def _say_convergence(model: Model) -> None:
-    """On how many items the chains of a sampled model agree, and what to do where these are few."""
+    """On how few items the chains of a sampled model agree, where they do not on most, and what to do."""
     from dissensus.models import name_of
     from dissensus.models.sampled import MOST, Sampled
 
-    if not isinstance(model, Sampled):
-        return
-    settled = f"The chains agree on the shares of {model.settled_items_:.0%} of the items (split-R̂ up to 1.1)"
-    if model.settled_items_ >= MOST:
-        say(settled)
-    else:
+    if isinstance(model, Sampled) and model.settled_items_ < MOST:
         note(
-            f"{settled}; the intervals of the others hold what the chains say in all. Longer chains: "
+            f"the chains agree on the shares of {model.settled_items_:.0%} of the items (split-R̂ up to 1.1), "
+            "and the intervals of the others hold what the chains say in all; longer chains: "
             f"--model {name_of(model)} --set n_sweeps=1000"
         )
 
