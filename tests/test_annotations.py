@@ -16,6 +16,7 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.rows import canonical_rows
 from dissensus.data.vocabulary import Vocabulary
 from dissensus.errors import DataError, DissensusError, ParameterError
+from sizes import usually
 
 # item, annotator, label; the pair (i1, bob) has two labels
 ROWS = [("i2", "ann", "y"), ("i1", "bob", "x"), ("i2", "cat", "x"), ("i1", "ann", "x"), ("i1", "bob", "y")]
@@ -52,6 +53,7 @@ def test_rows_are_sorted_by_item_annotator_label() -> None:
 
 
 @pytest.mark.slow
+@settings(max_examples=usually(30, verify=300))
 @given(triples, st.randoms(use_true_random=False))
 def test_permuted_rows_give_the_identical_object(rows: list[tuple[str, str, str]], random: Any) -> None:
     shuffled = random.sample(rows, len(rows))
@@ -106,6 +108,7 @@ def test_one_label_of_a_repeated_pair_by_policy(policy: Any, label: str) -> None
     assert annotations.notes == (f"1 repeat is left out: the {policy} label of a pair counts",)
 
 
+@settings(max_examples=usually(30, verify=300))
 @given(triples)
 def test_policies_agree_with_a_dictionary(rows: list[tuple[str, str, str]]) -> None:
     last = {(item, annotator): label for item, annotator, label in rows}
@@ -127,6 +130,7 @@ def test_repeats_can_be_an_error_that_names_the_second() -> None:
 # ---- views --------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=usually(30, verify=300))
 @given(triples)
 def test_views_agree_with_counting(rows: list[tuple[str, str, str]]) -> None:
     annotations = build(rows)
@@ -173,7 +177,7 @@ def test_items_are_indexed_like_an_array() -> None:
     assert annotations[:0].n_pairs == 0
 
 
-@settings(max_examples=50)
+@settings(max_examples=usually(25, verify=200))
 @given(triples, st.integers(0, 5), st.sampled_from([0.2, 0.5]))
 def test_hidden_pairs_take_all_their_labels(rows: list[Any], seed: int, share: float) -> None:
     annotations = build(rows)

@@ -100,6 +100,7 @@ def test_information_is_minus_the_expected_curvature() -> None:
         assert (left + right - (left - right) ** 2) / 4 == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_planted_scores_bad_raters_and_cover_of_scores_and_ranks() -> None:
     scores, ranks = [], []
     for seed in range(usually(6, verify=30)):

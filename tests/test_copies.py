@@ -161,6 +161,7 @@ def two_groups(seed=0, n_items=200, each=5):
     return labels.with_tables(annotators={"annotator": labels.annotators, "group": groups})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["a", "b"])
 def test_the_answer_of_a_group_is_nearer_to_that_group(group):
     labels = two_groups()

@@ -37,6 +37,7 @@ def test_majority_vote_gives_what_crowd_kit_gives(birds: tuple[pd.DataFrame, pd.
     assert ours.probas_.columns.name == "label"
 
 
+@pytest.mark.slow
 def test_unsmoothed_dawid_skene_has_crowd_kits_labels_and_errors_laid_out_alike() -> None:
     rng = np.random.default_rng(0)
     task, worker = np.repeat(np.arange(40), 5), np.tile(np.arange(5), 40)
@@ -152,6 +153,7 @@ def with_our_imports(code: str) -> str:
     return code.replace("from crowdkit.datasets", "from dissensus.datasets").replace("relevance-2", "birds")
 
 
+@pytest.mark.slow
 def test_the_examples_of_crowd_kit_run_with_their_imports_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -266,6 +266,7 @@ def test_a_truncated_or_lengthened_file_is_refused(content: bytes, tmp_path: Pat
     assert "not a whole safetensors file" in refusal(path)
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_goes_unnoticed(model: ds.FMM, content: bytes, tmp_path: Path) -> None:
     path, rng = tmp_path / "m.safetensors", np.random.default_rng(0)
     expected, survivors = everything(model), 0

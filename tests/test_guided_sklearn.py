@@ -93,6 +93,7 @@ def test_sparse_features_go_through_guide_and_learner() -> None:
     np.testing.assert_allclose(pipeline.predict_proba(texts), of_dense, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [True, False])
 def test_a_saved_one_knows_its_columns(columns: bool, tmp_path: Path) -> None:
     texts = ["red" if row[0] > 0 else "blue" for row in X]

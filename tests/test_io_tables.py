@@ -28,6 +28,7 @@ import dissensus as ds
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, DissensusError, ParameterError
 from dissensus.io import delimited
+from sizes import usually
 
 HEADER = "item,annotator,label\n"
 ROWS = [
@@ -119,7 +120,11 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6
 
 
 @pytest.mark.slow
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=usually(25, verify=200),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+)
 @given(
     rows=st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=12),
     suffix=st.sampled_from(list(FORMATS)),
@@ -183,7 +188,7 @@ def test_records_survive_being_cut_into_blocks(
 ) -> None:
     """Line breaks and quotes at every place relative to the blocks that Arrow reads."""
     rng = random.Random(letters)
-    for _ in range(100):
+    for _ in range(usually(30, verify=300)):
         monkeypatch.setattr(delimited, "_BLOCK", rng.choice([40, 64, 100, 200]))
         fields_ = [
             "".join(rng.choices(letters, k=rng.randrange(9))) + "z" for _ in range(3 * rng.randrange(1, 30))

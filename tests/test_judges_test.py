@@ -167,6 +167,7 @@ def test_many_humans_with_few_items_are_served_by_the_pooled_test():
     assert not ds.judge_report(crowd_of_many(0, 0.6), "gpt").rows()[0]["pooled_passed"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [usually(100, verify=1000)])
 def test_the_pooled_test_keeps_its_level(n):
     # A judge exactly as good as the average human (0.8): the difference is 0, so ε = 0 is the edge.

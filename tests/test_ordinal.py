@@ -167,6 +167,7 @@ def test_how_annotators_part_is_an_eigenvector() -> None:
     assert abs(float(found @ vectors[:, -1])) / np.linalg.norm(found) == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_the_order_helps_and_the_pool_is_no_worse(tmp_path: Path) -> None:
     labels, _ = scale(1)
     kept, hidden = labels.split_labels(0.2, 0)
@@ -199,6 +200,7 @@ def test_the_weights_are_the_maximum_over_a_grid() -> None:
         )
 
 
+@pytest.mark.slow
 def test_copies_count_once_in_the_pool() -> None:
     """Three more names for one annotator: the answers stay near those without them."""
     labels, _ = scale(3, n_items=80, n_annotators=8)

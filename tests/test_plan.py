@@ -157,6 +157,7 @@ def test_more_labels_make_narrower_intervals_about_as_foreseen():
     assert 0.4 < now / plan.loss_after.mean() < 2.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["annotators", "plan"])
 def test_the_pages_print_what_they_say(page):
     assert run_page(DOCS / f"{page}.md", console=False) == 1

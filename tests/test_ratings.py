@@ -37,6 +37,7 @@ def crowd(
     return Annotations.from_arrays(item, who, y, label_type="numeric"), planted
 
 
+@pytest.mark.slow
 def test_what_was_planted_is_found_and_intervals_cover() -> None:
     inside, errors, plain = [], [], []
     for seed in range(usually(8, verify=40)):
@@ -75,6 +76,7 @@ def test_the_posterior_of_an_item_is_what_sums_over_a_grid_say() -> None:
         assert variance[m] == pytest.approx(chance @ (grid - chance @ grid) ** 2, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_geweke_the_sampler_leaves_the_joint_as_it_is() -> None:
     """Draws of unknowns from the prior, with data drawn anew after each sweep, keep the prior's moments.
 

@@ -23,6 +23,7 @@ def block(after: str, language: str) -> str:
     return found.group(1)
 
 
+@pytest.mark.slow
 def test_the_python_example_prints_what_the_readme_says(tmp_path: Path) -> None:
     finished = subprocess.run(
         [sys.executable, "-c", block("## Ten lines of Python", "python")],

@@ -417,6 +417,7 @@ def test_bad_input_is_one_line_and_writes_nothing(crowds: Path, tmp_path: Path) 
     assert not place.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
     [

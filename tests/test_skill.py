@@ -110,6 +110,7 @@ CHANCES = ("OneCoin", "DawidSkene", "CBCC", "IBCC", "EBCC", "LogLinear", "GLAD",
 SHARES = ("Wawa", "ZeroBasedSkill", "BWA", "KOS")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", usually(("LogLinear", "DawidSkene", "Wawa"), verify=CHANCES + SHARES))
 def test_labels_shuffled_over_the_items_give_nobody_a_skill(name: str) -> None:
     """The negative control: 95 % intervals miss 0 for five annotators of a hundred, no more.

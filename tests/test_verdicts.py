@@ -246,6 +246,7 @@ def test_spammers_and_adversaries_are_told_apart(crowd, fitted):
     assert (frame["information_low"] <= frame["information_high"]).all()
 
 
+@pytest.mark.slow
 def test_labels_shuffled_among_items_tell_nothing(crowd):
     known, rng = crowd.annotations, np.random.default_rng(5)
     label = known.label.copy()
@@ -257,6 +258,7 @@ def test_labels_shuffled_among_items_tell_nothing(crowd):
     assert set(found.verdict) <= {"spam", "too few labels"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(usually(1, verify=5)))
 def test_nobody_spams_in_a_clean_crowd(seed):
     labels = ds.simulate(seed=seed).annotations
@@ -292,6 +294,7 @@ def test_two_views_on_brexit(data_dir):
     assert found.in_words().startswith("two views of about the same weight (3 and 3 annotators)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_lone_coin_tosser_is_found(seed):
     """Though clusters of items may split by what the coin says of them."""

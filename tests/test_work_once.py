@@ -78,6 +78,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, ...]]:
     return counted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
 def test_nothing_is_fitted_twice(
     crowd: Path, tmp_path: Path, fits: Counter[tuple[str, ...]], command: list[Any]
@@ -95,6 +96,7 @@ def test_the_count_sees_a_second_fit(fits: Counter[tuple[str, ...]]) -> None:
     assert list(fits.values()) == [2]
 
 
+@pytest.mark.slow
 def test_annotators_are_judged_once_for_table_and_page(
     crowd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
