@@ -567,6 +567,20 @@ class Annotations:
         codes = np.arange(self.n_items)[index]
         return self.take_items(np.atleast_1d(codes))
 
+    def rows_of_items(self, codes: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """For each label of the given items, in the order given: its item's place in ``codes``, and its row.
+
+        Parameters
+        ----------
+        codes
+            Codes of items.
+        """
+        starts, stops = self.item_pointers[codes], self.item_pointers[codes + 1]
+        lengths = stops - starts
+        place = np.repeat(np.arange(len(codes), dtype=np.int32), lengths)
+        first = np.concatenate([[0], np.cumsum(lengths)])[:-1]
+        return place, np.arange(len(place)) - np.repeat(first - starts, lengths)
+
     def take_items(self, codes: NDArray[Any]) -> Self:
         """The labels of the given items, in the order given; other vocabularies stay.
 
@@ -576,11 +590,7 @@ class Annotations:
             Codes of the items to keep, in the new order.
         """
         codes = np.asarray(codes, dtype=np.int64)
-        starts, stops = self.item_pointers[codes], self.item_pointers[codes + 1]
-        lengths = stops - starts
-        item = np.repeat(np.arange(len(codes), dtype=np.int32), lengths)
-        first = np.concatenate([[0], np.cumsum(lengths)])[:-1]
-        rows = np.arange(len(item)) - np.repeat(first - starts, lengths)
+        item, rows = self.rows_of_items(codes)
         return replace(
             self,
             item=item,

@@ -150,7 +150,8 @@ class Resamples:
     """Draws and items, both a sample and both moving a mean over them: each resampled ``n_boot`` times.
 
     Two sets of numbers weighed by the same resamples are compared pairwise: the interval of their difference
-    is that of the difference of their numbers.
+    is that of the difference of their numbers. Therefore how often each item is in each resample is counted
+    once and kept, which ``bootstrap_mean``, asked once and about any number of items, has no need of.
     """
 
     n_draws: int
@@ -179,6 +180,4 @@ class Resamples:
         blocks = np.array_split(np.arange(self.n_boot), -(-self.n_boot // RESAMPLES_AT_ONCE))
         # mean of a resample = Σ_d u_d Σ_m v_m x_dm / (D M)
         sums = [((self._items[b] @ rows.T) * self._draws[b]).sum(axis=1) for b in blocks]
-        edge = (1 - self.level) / 2
-        low, high = np.quantile(np.concatenate(sums) / rows.size, [edge, 1 - edge])
-        return Interval(float(rows.mean()), float(low), float(high))
+        return _interval(float(rows.mean()), np.concatenate(sums) / rows.size, self.level)
