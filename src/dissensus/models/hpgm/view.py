@@ -39,18 +39,19 @@ def item_beliefs(
     Averages over draws are steadier with these than with the drawn w (Rao and Blackwell).
     """
     K, P = q_phi.shape
-    prior, counts = rows.reshape(-1, K), annotator_counts(data, w, own, K).reshape(-1, K)
-    totals = annotator_totals(data, w, own, K)
+    counts, totals = annotator_counts(data, w, own, K), annotator_totals(data, w, own, K)
     logits = np.log(psi) + own_scores(data, q_phi, own)
+    # log (r Θ_{k z_n y} + n_nky) / (r + n_nk), once for all labels of a class that an annotator gave
+    chances = np.log((rows + counts) / (sizes + totals)[:, None]).reshape(-1, K)
+    prior, counts = rows.reshape(-1, K), counts.reshape(-1, K)
     for first, last, labels in pieces(data):
         e = labels[~own[labels]]
         n, cell, here = data.annotator[e], data.annotator[e] * P + data.label[e], w[data.item[e]]
-        # Σ_n log (r Θ_{k z_n y} + n_nky) / (r + n_nk), counted without item m itself
-        others, all_others, each = counts[cell], totals[n], np.arange(len(e))
-        others[each, here] -= 1
-        all_others[each, here] -= 1
-        ratio = (prior[cell] + others) / (sizes[n] + all_others)
-        logits[first:last] += adder(data.item[e] - first, last - first) @ np.log(ratio)
+        # Σ_n of it, counted without item m itself: in the cluster where m is, a label less
+        rest = prior[cell, here] + (counts[cell, here] - 1)
+        scores = chances[cell]
+        scores[np.arange(len(e)), here] = np.log(rest / (sizes[n, here] + (totals[n, here] - 1)))
+        logits[first:last] += adder(data.item[e] - first, last - first) @ scores
     return shares_of(logits)
 
 
