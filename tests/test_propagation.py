@@ -269,6 +269,15 @@ def test_damping_slows_the_messages_down() -> None:
     assert damped.change > 2 * plain.change
 
 
+def test_a_damped_message_is_the_geometric_mean_of_the_new_and_the_old() -> None:
+    """At first messages say nothing, so what one round says of z counts 1 − damping times."""
+    annotations, parameters = loopy(LOOPY["complete, 3 × 3"][0], 3)
+    graph, potentials = graph_of(annotations), logs(*parameters)
+    plain, damped = (settled(graph, potentials, rounds=1, damping=damping) for damping in (0.0, 0.2))
+    expected = np.exp(potentials.log_omega + 0.8 * (np.log(plain.z) - potentials.log_omega))
+    np.testing.assert_allclose(damped.z, expected / expected.sum(axis=1, keepdims=True), rtol=EXACT)
+
+
 def test_damped_trees_are_exact() -> None:
     rows, parameters = tree("random", 4)
     annotations = crowd(rows, 4, 4, 3)
