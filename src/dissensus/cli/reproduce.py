@@ -40,7 +40,7 @@ class Evaluation:
     repeats: Annotated[
         int | None,
         typer.Option(
-            "--repeats", metavar="N", help="Number of trainings for each column (10; the paper has 100)."
+            "--repeats", metavar="N", help="Number of trainings for each column (5; the paper has 100)."
         ),
     ] = None
     embedding: Annotated[
