@@ -106,6 +106,10 @@ LabelsOrRun = Annotated[
         help="Labels, or a finished run (its directory or model file), which is not fitted again.",
     ),
 ]
+LabelsOfRun = Annotated[
+    Path | None,
+    typer.Argument(metavar="[FILE]", help="The labels of RUN; a run of hpgm keeps them and needs no FILE."),
+]
 
 
 @dataclass(frozen=True, kw_only=True)

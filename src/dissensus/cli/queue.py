@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from dissensus.cli.app import app, example
-from dissensus.cli.options import Json, Reading, SafeCsv, unbundled
+from dissensus.cli.options import Json, LabelsOfRun, LabelsOrRun, Reading, SafeCsv, unbundled
 from dissensus.cli.terminal import count, say, show_json, show_table
 
 SHOWN = 10  # items
@@ -23,16 +23,9 @@ SHOWN = 10  # items
 )
 @unbundled
 def queue(
-    place: Annotated[
-        Path, typer.Argument(metavar="FILE|RUN", help="Labels to fit, a finished run, or a saved model.")
-    ],
+    place: LabelsOrRun,
     reading: Reading,
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[FILE]", help="The labels of RUN; a run of hpgm keeps them and needs no FILE."
-        ),
-    ] = None,
+    file: LabelsOfRun = None,
     output: Annotated[
         Path | None,
         typer.Option(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dissensus.cli.app import app, example, last_result
-from dissensus.cli.options import Anonymise, Reading, Title, unbundled, under
+from dissensus.cli.options import Anonymise, LabelsOfRun, LabelsOrRun, Reading, Title, unbundled, under
 from dissensus.cli.terminal import say
 
 _page = under("The page")
@@ -25,16 +25,9 @@ _page = under("The page")
 )
 @unbundled
 def report(
-    place: Annotated[
-        Path, typer.Argument(metavar="FILE|RUN", help="Labels to fit, a finished run, or a saved model.")
-    ],
+    place: LabelsOrRun,
     reading: Reading,
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[FILE]", help="The labels of RUN; a run of hpgm keeps them and needs no FILE."
-        ),
-    ] = None,
+    file: LabelsOfRun = None,
     output: Annotated[
         Path | None,
         typer.Option(
