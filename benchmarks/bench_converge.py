@@ -2,8 +2,8 @@
 
 Labels are simulated (crowds.py), as for bench_scale. Both fits have the same seed and end by the same
 tolerance; the seconds of the second hold those of its sample. At least 2.5 times fewer processor seconds are
-asked for at 10⁷ labels. Another start ends at another maximum, sometimes a higher one and sometimes a lower:
-the mean objective is not to be lower by more than random starts differ among themselves.
+asked for at 10⁷ labels, and that no seed ends lower by more than the tolerance. (Another start ends at another
+maximum: at 10⁶ labels a seed was seen to end lower by 0.00005 nats a label.)
 
     python benchmarks/bench_converge.py [--labels 10000000] [--seeds 3] [--folder DIR]
 """
@@ -71,9 +71,9 @@ def main() -> int:
                     flush=True,
                 )
     missed = verdict("times fewer processor seconds", float(np.median(ratios)), LEAST_RATIO, at_least=True)
-    gain, spread = float(np.mean(after) - np.mean(before)), float(np.std(before))
-    print(f"{gain:+.6f} nats a label on average; random starts differ by {spread:.6f}")
-    return missed | verdict("nats a label", gain, -max(spread, ds.PGM().tol), at_least=True)
+    gains, tol = np.subtract(after, before), ds.PGM().tol
+    print(f"{gains.mean():+.6f} nats a label on average; random starts differ by {np.std(before):.6f}")
+    return missed | verdict("least gain, in tolerances", float(gains.min()) / tol, -1.0, at_least=True)
 
 
 if __name__ == "__main__":
