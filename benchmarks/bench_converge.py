@@ -2,8 +2,8 @@
 
 Labels are simulated (crowds.py), as for bench_scale. Both fits have the same seed and end by the same
 tolerance; the seconds of the second hold those of its sample. At least 2.5 times fewer processor seconds are
-asked for at 10⁷ labels, and that no seed ends lower by more than the tolerance. (Another start ends at another
-maximum: at 10⁶ labels a seed was seen to end lower by 0.00005 nats a label.)
+asked for at 10⁷ labels, and that no seed ends lower by more than the tolerance. (Another start ends at
+another maximum: at 10⁶ labels a seed was seen to end lower by 0.00005 nats a label.)
 
     python benchmarks/bench_converge.py [--labels 10000000] [--seeds 3] [--folder DIR]
 """
