@@ -8,6 +8,7 @@ arrays; on disk every round has a folder of its own, which goes with the last on
 from __future__ import annotations
 
 import shutil
+import threading
 import uuid
 import weakref
 from collections.abc import Sequence
@@ -22,6 +23,9 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError, system_words
 
 Array = NDArray[np.float64]
+
+# NumPy parses a file's header as Python, and Python 3.11 fails now and then where two threads parse at once.
+_opening = threading.Lock()
 
 
 class BlockState(Protocol):
@@ -129,7 +133,9 @@ def read_array(path: Path) -> Array:
     """An array from its file."""
     try:
         # Mapped, not read: a block looks at its messages once, and the system has just written them.
-        return np.asarray(np.lib.format.open_memmap(path, mode="r").view(np.ndarray))
+        with _opening:
+            mapped = np.lib.format.open_memmap(path, mode="r")
+        return np.asarray(mapped.view(np.ndarray))
     except (OSError, ValueError, EOFError) as error:
         raise DataError(
             f"{path}: the messages of a round cannot be read ({system_words(error)}); run again, with "
