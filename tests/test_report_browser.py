@@ -146,7 +146,9 @@ def test_the_strip_and_the_steps_stand_at_the_top_and_every_section_is_there(vis
     titles = visit.page.locator("main > section > h2").all_inner_texts()
     assert titles == ["Items", "Annotators", "Groups", "Labels", "Map", "Model"]
     visit.page.click("#comparison summary")
-    assert visit.page.locator("#held-out tbody tr").count() == 4
+    rows = visit.page.locator("#held-out tbody tr")
+    rows.first.wait_for()  # the table is drawn once its section is open
+    assert rows.count() == 4
     assert "±" in visit.page.locator("#held-out tbody tr").first.inner_text()
     visit.page.click("#search summary")
     assert visit.page.locator("#surface td.best").inner_text() == "-0.800"
