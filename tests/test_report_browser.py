@@ -316,6 +316,7 @@ def test_side_columns_and_pairs_of_annotators(visit: Visit) -> None:
     table = visit.page.locator("#annotators [aria-label='reads_on'] table")
     assert table.locator("tbody th").all_inner_texts() == ["screen", "phone"]
     visit.page.click("#matrix summary")
+    visit.page.locator("#agreement-matrix rect").first.wait_for()
     assert visit.page.locator("#agreement-matrix rect").count() > 300
     assert "% of" in visit.page.locator("#agreement-matrix rect title").first.text_content()
 

@@ -153,3 +153,11 @@ def test_models_without_matrices_are_refused() -> None:
         annotator_skills(ds.FMM(3).fit(annotations), annotations)
     with pytest.raises(ParameterError, match="'interval' parameter of annotator_skills"):
         annotator_skills(ds.Wawa().fit(annotations), annotations, interval=0.0)
+
+
+def test_a_data_frame_is_taken_as_it_is() -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame({"item": list("aabbcc"), "annotator": list("xyxyxy"), "label": list("ppqqpq")})
+    found = ds.refine(frame, "dawid-skene", estimate="truth", test_size=0, progress=False)
+    assert ds.annotator_skills(found.model, frame).annotators.tolist() == ["x", "y"]

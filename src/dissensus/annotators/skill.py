@@ -32,6 +32,7 @@ from scipy.special import betaincinv, stdtrit
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import ParameterError, bad_parameter
+from dissensus.models.base import as_annotations
 from dissensus.models.confusion import ConfusionModel
 from dissensus.models.frames import make_frame
 from dissensus.numerics import Array, normalised, ones
@@ -122,7 +123,7 @@ class AnnotatorSkills:
 
 def annotator_skills(
     model: Any,
-    annotations: Annotations,
+    annotations: Any,
     *,
     interval: float = 0.95,
     item_prior: Any = None,
@@ -138,7 +139,7 @@ def annotator_skills(
     model
         A model of one true class, fitted to the same labels.
     annotations
-        The labels.
+        The labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     interval
         Size of the intervals, such as 0.9.
     item_prior
@@ -153,6 +154,7 @@ def annotator_skills(
     rule = real(0.0, 1.0, open_low=True)
     if not rule.holds(interval):
         raise bad_parameter("annotator_skills", "interval", rule.words, interval)
+    annotations = as_annotations(annotations)
     told = _counted(annotations, model.posterior_)
     E, right = np.maximum(told.load, 1.0), np.einsum("nkk->n", told.counts)
     corrected, correction = _corrected(told.halves)

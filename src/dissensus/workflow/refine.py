@@ -15,7 +15,7 @@ from dissensus.evaluation.gold import GoldAccuracy, gold_accuracy, judged_items
 from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
 from dissensus.models import MODELS, build_model, model_class, name_of, title_of
-from dissensus.models.base import Model
+from dissensus.models.base import Model, as_annotations
 from dissensus.models.confusion import gold_prior
 from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
 from dissensus.selection.compare import (
@@ -69,7 +69,7 @@ class Refinement:
 
 
 def refine(
-    annotations: Annotations,
+    annotations: Any,
     model: str = "auto",
     settings: Mapping[str, Any] | None = None,
     *,
@@ -95,7 +95,7 @@ def refine(
     Parameters
     ----------
     annotations
-        The labels.
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
     model
         Name of a model, or ``"auto"``.
     settings
@@ -120,6 +120,7 @@ def refine(
     if not 0 <= test_size < 1:
         raise bad_parameter("refine", "test_size", "a float >= 0 and < 1", test_size)
     check_rules("refine", QUESTIONS, estimate=estimate)
+    annotations = as_annotations(annotations)
     if model == "auto":
         _refuse_unanswerable(annotations, estimate)
     _refuse_wide(annotations)
