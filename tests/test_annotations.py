@@ -322,6 +322,22 @@ def test_gold_finds_its_items_and_says_what_it_leaves_out() -> None:
     assert annotations.notes == ("1 gold label is for items that are not in the data and is left out",)
 
 
+def test_a_gold_label_one_slip_away_from_a_class_is_refused() -> None:
+    animals = Annotations.from_arrays(["i", "j"], ["a", "a"], ["cat", "dog"])
+    for slip in ("kat", "Cat", "cta", "ct", "cats", "c at"):
+        with pytest.raises(
+            DataError, match=f"gold says '{slip}' for 2 items, a class that no annotator used"
+        ):
+            animals.with_tables(gold=pa.table({"item": ["i", "j"], "label": [slip, slip]}))
+    for other in ("bird", "cow", ""):
+        animals.with_tables(gold=pa.table({"item": ["i"], "label": [other]}))
+    declared = Annotations.from_arrays(["i"], ["a"], ["cat"], classes=["cat", "kat"])
+    assert declared.with_tables(gold=pa.table({"item": ["i"], "label": ["kat"]})).gold.tolist() == [1]
+    for used, gold in (("a", "b"), ("no", "on"), ("level 1", "level 2"), ("15", "16"), (3, 4), ("yes", "no")):
+        graded = Annotations.from_arrays(["i"], ["a"], [used])
+        assert graded.with_tables(gold=pa.table({"item": ["i"], "label": [gold]})).n_classes == 2
+
+
 def test_gold_may_bring_a_class_unless_the_classes_were_declared() -> None:
     gold = pa.table({"item": ["i1"], "label": ["a"]})
     annotations = build(gold=gold)
@@ -329,7 +345,9 @@ def test_gold_may_bring_a_class_unless_the_classes_were_declared() -> None:
     assert rows_of(annotations) == sorted(ROWS)
     assert annotations.gold is not None
     assert annotations.gold.tolist() == [0, -1]
-    assert annotations.notes == ("gold has classes that no annotator used: 'a'",)
+    assert annotations.notes == (
+        "gold has classes that no annotator used: 'a' (1); annotators used 'x', 'y'",
+    )
     with pytest.raises(DataError, match="gold table row 0: label 'a' is not in the label set"):
         build(gold=gold, classes=["y", "x"])
     assert list(build(classes=["y", "x"]).with_tables(gold=gold).classes) == ["y", "x", "a"]

@@ -79,6 +79,30 @@ def test_true_labels_are_the_second_argument(birds: tuple[pd.DataFrame, pd.Serie
         ds.HPGM().fit_predict(frame, gold)
 
 
+def test_true_labels_that_no_annotator_used_are_told() -> None:
+    frame = pd.DataFrame(
+        {"task": [1, 1, 2, 2], "worker": list("abab"), "label": ["cat", "cat", "dog", "cat"]}
+    )
+    with pytest.raises(
+        DataError, match="gold says 'kat' for 1 item, a class that no annotator used; if it means"
+    ):
+        ds.DawidSkene().fit_predict(frame, {1: "kat"})
+    with pytest.warns(UserWarning, match="no annotator used: 'bird' \\(1\\); annotators used 'cat', 'dog'"):
+        ds.DawidSkene().fit_predict(frame, {1: "bird"})
+
+
+def test_gold_beside_a_frame() -> None:
+    frame, gold = ds.datasets.load_dataset("birds")
+    known = ds.read_annotations(frame, gold=gold.rename_axis("task").reset_index())
+    expected = ds.gold_accuracy(ds.DawidSkene(), known, folds=2)
+    assert ds.gold_accuracy(ds.DawidSkene(), frame, gold=gold, folds=2) == expected
+    with pytest.raises(DataError, match="no item has labels and a gold class to judge by; give gold="):
+        ds.gold_accuracy(ds.DawidSkene(), frame)
+    by_table = gold.rename_axis("task").reset_index()
+    runs = [ds.refine(frame, "dawid-skene", estimate="truth", gold=told) for told in (gold, by_table)]
+    assert runs[0].gold == runs[1].gold == ds.gold_accuracy(ds.DawidSkene(), known)
+
+
 def test_alpha_of_a_frame_is_crowd_kits(birds: tuple[pd.DataFrame, pd.Series[Any]]) -> None:
     frame, _ = birds
     assert ds.krippendorff_alpha(frame) == pytest.approx(alpha_krippendorff(frame), abs=1e-12)

@@ -12,7 +12,9 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone, is_classifier
+from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import StratifiedKFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -20,6 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dissensus as ds
 from dissensus.errors import DataError
+from dissensus.features.items import features_of
 from dissensus.guided.inputs import labels_of
 
 M, P, K = 60, 3, 3
@@ -112,10 +115,10 @@ def test_y_may_be_a_file_a_frame_or_one_label_an_item(tmp_path: Path) -> None:
         {"item": Y.items[Y.item], "annotator": Y.annotators[Y.annotator], "label": Y.classes[Y.label]}
     )
     frame.to_csv(tmp_path / "votes.csv", index=False)
-    first = GUIDED.fit(X, Y).predict_proba(X)
+    first, named = GUIDED.fit(X, Y).predict_proba(X), pd.DataFrame(X, index=Y.items).iloc[::-1]
     for y in (frame, tmp_path / "votes.csv", str(tmp_path / "votes.csv")):
-        np.testing.assert_array_equal(GUIDED.fit(X, y).predict_proba(X), first)
-        assert GUIDED.score(X, y) == GUIDED.score(X, Y)
+        np.testing.assert_array_equal(GUIDED.fit(named, y).predict_proba(X), first)
+        assert GUIDED.score(named, y) == GUIDED.score(X, Y)
     one_each = labels_of(MAJORITY)
     np.testing.assert_array_equal(one_each.counts.sum(axis=1), 1)
     np.testing.assert_array_equal(np.asarray(one_each), MAJORITY)
@@ -169,6 +172,70 @@ def test_an_index_of_other_items_is_refused() -> None:
         GUIDED.fit(pd.DataFrame(X, index=[*Y.items[:-1], "i61"]), Y)
     with pytest.raises(DataError, match=r"\Adev X: its index has no row"):
         GUIDED.fit(X, Y, dev=(strangers, Y))
+
+
+TEXTS = pd.Series({"b10": "rain", "b9": "sun", "a1": "rain", "c2": "sun"}, name="text")
+VOTES = pd.DataFrame(
+    {"item": list(TEXTS.index) * 2, "annotator": ["u"] * 4 + ["v"] * 4, "label": ["wet", "dry"] * 4}
+)
+
+
+def test_rows_without_a_name_beside_labels_without_an_order_are_refused(tmp_path: Path) -> None:
+    """The items of a frame are sorted, so the rows of a list would silently be others' rows."""
+    VOTES.to_csv(tmp_path / "votes.csv", index=False)
+    said = r"\AX does not say which row is which item of y; index it by item id \(a pandas"
+    X_too = (
+        TEXTS.to_numpy(),
+        TEXTS.tolist(),
+        TEXTS.reset_index(drop=True),
+        np.eye(4),
+        sparse.csr_array(np.eye(4)),
+    )
+    fitted = words_to_votes().fit(TEXTS, VOTES)
+    for unnamed in X_too:
+        for y in (VOTES, tmp_path / "votes.csv"):
+            with pytest.raises(DataError, match=said):
+                words_to_votes().fit(unnamed, y)
+            with pytest.raises(DataError, match=said):
+                fitted.score(unnamed, y)
+            with pytest.raises(DataError, match=r"\Adev X does not say which row is which item of dev y"):
+                words_to_votes().fit(TEXTS, VOTES, dev=(unnamed, y))
+    assert fitted.predict(["rain", "sun"]).tolist() == ["wet", "dry"]
+    assert fitted.predict(TEXTS).tolist() == ["wet", "dry", "wet", "dry"]
+
+
+def words_to_votes() -> ds.GuidedClassifier:
+    words = make_pipeline(TfidfVectorizer(), LogisticRegression(C=100.0))
+    return ds.GuidedClassifier(ds.EmpiricalDistribution(), words)
+
+
+def test_one_column_of_texts_is_texts() -> None:
+    fitted = words_to_votes().fit(TEXTS.to_frame(), VOTES)
+    np.testing.assert_array_equal(
+        fitted.predict_proba(TEXTS.to_frame()), words_to_votes().fit(TEXTS, VOTES).predict_proba(TEXTS)
+    )
+    assert fitted.predict(np.array([["rain"], ["sun"]])).tolist() == ["wet", "dry"]
+    by_column = make_pipeline(
+        ColumnTransformer([("words", TfidfVectorizer(), "text")]), LogisticRegression(C=100.0)
+    )
+    chosen = ds.GuidedClassifier(ds.EmpiricalDistribution(), by_column).fit(TEXTS.to_frame(), VOTES)
+    assert chosen.predict(TEXTS.to_frame()).tolist() == ["wet", "dry", "wet", "dry"]
+
+
+def test_features_by_row_are_refused_beside_labels_without_an_order() -> None:
+    with pytest.raises(DataError, match="item_prior= has one row for each item, and a file or a frame"):
+        ds.DawidSkene().fit(VOTES, item_prior=np.ones((4, 2)))
+    with pytest.raises(DataError, match="features= has one row for each item, and a file or a frame"):
+        ds.DirichletRegression().fit(VOTES, features=np.eye(4))
+
+
+def test_features_that_name_their_items_are_put_in_order() -> None:
+    labels = ds.read_annotations(VOTES)
+    named = pd.DataFrame({"x": [10.0, 9.0, 1.0, 2.0]}, index=TEXTS.index)
+    carried = features_of(ds.with_features(labels, named))
+    assert labels.items.tolist() == ["a1", "b10", "b9", "c2"]
+    assert carried.tolist() == [[1.0], [10.0], [9.0], [2.0]]
+    assert features_of(labels, given=named).tolist() == carried.tolist()
 
 
 # ---- scikit-learn's own checks ----------------------------------------------------------------------------

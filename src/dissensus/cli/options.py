@@ -314,6 +314,12 @@ class ItemFeatures:
         from dissensus.features.items import embed_items, read_features, with_features
 
         if self.features is not None:
+            if self.features.suffix == ".npy":
+                first = ", ".join(map(str, annotations.items[:3]))
+                note(
+                    f"{self.features}: its rows are taken in the order of the items, which are sorted "
+                    f"({first}, …); a .npz or .parquet file says whose row is whose"
+                )
             return with_features(annotations, read_features(self.features, annotations))
         return embed_items(annotations, self.text_column or "", model=self.text_model)
 

@@ -39,6 +39,7 @@ from dissensus.data.side_tables import (
     gold_labels,
     repeats_note,
     side_table,
+    unused_notes,
 )
 from dissensus.data.vocabulary import (
     Codes,
@@ -337,16 +338,13 @@ class Annotations:
         if not new_classes:
             encode(label, "label", order=self.class_vocabulary, place=lambda row: place(int(rows[row])))
         codes, classes = self.class_vocabulary.extended(label)
-        unseen = classes.take(np.setdiff1d(np.arange(len(classes)), codes))
+        unseen = unused_notes(label, classes, codes)
         gold, strangers = gold_codes(item, label, self.item_vocabulary, classes)
         notes = counted(
             (strangers, "{} {are} for items that are not in the data and {are} left out", "gold label")
         )
-        if len(unseen):
-            notes = (f"gold has classes that no annotator used: {', '.join(map(quoted, unseen[:5]))}", *notes)
-        return replace(
-            self, label=codes[self.label], class_vocabulary=classes, gold=gold, notes=(*self.notes, *notes)
-        )
+        notes = (*self.notes, *unseen, *notes)
+        return replace(self, label=codes[self.label], class_vocabulary=classes, gold=gold, notes=notes)
 
     def with_label_type(self, label_type: LabelType) -> Self:
         """The same labels as another kind of answer: nominal, ordinal, numeric, multi or pairwise.

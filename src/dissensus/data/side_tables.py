@@ -14,8 +14,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dissensus.data.vocabulary import Codes, Place, Vocabulary, blank_ids, encode, places, quoted, to_arrow
+from dissensus.data.vocabulary import (
+    Codes,
+    Place,
+    Vocabulary,
+    blank_ids,
+    encode,
+    one_slip_away,
+    places,
+    quoted,
+    to_arrow,
+)
 from dissensus.errors import DataError, ParameterError, bad_parameter
+
+MOST_NAMED = 5  # classes that a note lists
 
 
 def side_table(given: Any, name: str, n_columns: int = 1) -> pa.Table:
@@ -122,6 +134,28 @@ def with_values(table: pa.Table | None, wanted: Mapping[str, Any], what: str) ->
 def several(value: Any) -> list[str]:
     """One value, or those of a list, as texts."""
     return [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
+
+
+def unused_notes(gold: pa.Array, classes: Vocabulary, used: Codes) -> tuple[str, ...]:
+    """A note on gold classes that no annotator used; one that looks like a typing error is refused.
+
+    ``used`` are the codes of the annotators' classes among all ``classes``.
+    """
+    counts, known = np.bincount(classes.codes(gold), minlength=len(classes)), classes.take(np.sort(used))
+    unused = np.setdiff1d(np.arange(len(classes)), used).tolist()
+    for code in unused:
+        meant = one_slip_away(classes[code], known)
+        if meant is not None:
+            who = counted((int(counts[code]), "{}", "item"))[0]
+            raise DataError(
+                f"gold says {quoted(classes[code])} for {who}, a class that no annotator used; if it means "
+                f"{quoted(meant)}, correct the gold labels, otherwise list all classes in classes="
+            )
+    if not unused:
+        return ()
+    named = ", ".join(f"{quoted(classes[code])} ({counts[code]:,})" for code in unused[:MOST_NAMED])
+    others = ", ".join(map(quoted, known[:MOST_NAMED])) + ", …" * (len(known) > MOST_NAMED)
+    return (f"gold has classes that no annotator used: {named}; annotators used {others}",)
 
 
 def counted(*findings: tuple[int, str, str]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from dissensus.errors import DataError
 
 Codes = NDArray[np.int32]
 _LONGEST_SHOWN = 60
+_SHORTEST_NAME = 3  # letters from which on one wrong letter looks like a slip
 MOST_TEXT = (1 << 31) - 1  # bytes that Arrow's plain strings can count
 _SPACE, _BEYOND_ASCII = 32, 128  # bytes up to the first are blank or control, from the second on Unicode
 Place = Callable[[int], str]  # where a row stands in its source, in words
@@ -153,6 +154,37 @@ def lookalikes(vocabulary: Vocabulary) -> list[list[str]]:
 def folded(name: str) -> str:
     """An id without its white space and case."""
     return "".join(name.split()).casefold()
+
+
+def one_slip_away(name: Any, names: Iterable[Any]) -> Any:
+    """The first of the names that this one may be a typing error of, or None.
+
+    It differs by white space or case, or by one letter too many, too few, wrong or swapped with the next.
+    Names of one or two letters, and digits, differ on purpose.
+    """
+    if not isinstance(name, str):
+        return None
+    return next((one for one in names if isinstance(one, str) and _one_slip(folded(name), folded(one))), None)
+
+
+def _one_slip(a: str, b: str) -> bool:
+    start = _same_start(a, b)
+    a, b, whole = a[start:], b[start:], max(len(a), len(b))
+    end = _same_start(a[::-1], b[::-1])
+    a, b = a[: len(a) - end], b[: len(b) - end]
+    if whole < _SHORTEST_NAME or any(map(str.isdigit, a + b)):
+        return not a + b
+    return max(len(a), len(b)) <= 1 or (len(a) == 2 and a == b[::-1])
+
+
+def _same_start(a: str, b: str) -> int:
+    """How many letters both begin with."""
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def _same_start(a: str, b: str) -> int:
+    """How many letters both begin with."""
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def may_look_alike(ids: pa.Array) -> bool:

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
+from dissensus.errors import DataError
 from dissensus.evaluation.bootstrap import Interval, bootstrap_mean
 from dissensus.metrics import accuracy_rows
+from dissensus.models.base import as_annotations, with_gold
 from dissensus.models.confusion import gold_prior
 from dissensus.numerics import Array
 from dissensus.params import with_settings
@@ -51,7 +53,9 @@ def right_rows(annotations: Annotations, chances: Array, items: NDArray[np.intp]
     return accuracy_rows(np.asarray(annotations.gold)[items], chances[items])
 
 
-def gold_accuracy(model: Any, annotations: Annotations, *, folds: int = FOLDS, seed: int = 0) -> GoldAccuracy:
+def gold_accuracy(
+    model: Any, annotations: Any, *, gold: Any = None, folds: int = FOLDS, seed: int = 0
+) -> GoldAccuracy:
     """Plain and cross-fitted accuracy of a model with these settings (the one given is left alone).
 
     Parameters
@@ -59,13 +63,21 @@ def gold_accuracy(model: Any, annotations: Annotations, *, folds: int = FOLDS, s
     model
         A model that looks for one true class; its settings are used, it is not changed.
     annotations
-        Labels with gold.
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
+    gold
+        The right class of some items, where the labels do not carry it: a mapping or a pandas Series from
+        item to class, or a frame or path with one row for each item.
     folds
         Parts of the gold labels, each of which is left out once.
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
+    annotations = as_annotations(annotations)
+    if gold is not None:
+        annotations = with_gold(annotations, gold)
     items = judged_items(annotations)
+    if not len(items):
+        raise DataError("no item has labels and a gold class to judge by; give gold=")
     plain = with_settings(model, {}).fit(annotations).label_distributions_
     crossed = cross_fitted(model, annotations, folds=folds, seed=seed)
     values = [bootstrap_mean(right_rows(annotations, table, items)) for table in (plain, crossed)]

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
-from dissensus.data.vocabulary import Vocabulary
+from dissensus.data.vocabulary import Vocabulary, quoted
 from dissensus.errors import DataError
 from dissensus.features.embedding import embed
 
@@ -36,9 +36,10 @@ def with_features(annotations: Annotations, features: Any) -> Annotations:
     annotations
         The labels.
     features
-        (items, features), in the order of ``annotations.items``.
+        (items, features), in the order of ``annotations.items``; a pandas frame whose index names the items
+        is put in that order.
     """
-    rows = check_features(features, annotations.n_items)
+    rows = check_features(_in_items_order(features, annotations), annotations.n_items)
     column = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
     table = annotations.item_table
     if table is None:
@@ -77,7 +78,7 @@ def carries_features(annotations: Annotations) -> bool:
 def features_of(annotations: Annotations, model: str | None = None, *, given: Any = None) -> Features:
     """(items, features): those given, those the annotations carry, or else the embeddings of their text."""
     if given is not None:
-        return check_features(given, annotations.n_items)
+        return check_features(_in_items_order(given, annotations), annotations.n_items)
     table = annotations.item_table
     if table is not None and COLUMN in table.column_names:
         column = table.column(COLUMN).combine_chunks()
@@ -88,6 +89,36 @@ def features_of(annotations: Annotations, model: str | None = None, *, given: An
         f"the items have neither features nor a column {TEXT!r}; pass features=, or an item table "
         "with a text column, or attach them with dissensus.with_features"
     )
+
+
+def by_item(X: Any, items: Vocabulary, name: str) -> Any:
+    """The rows of a pandas Series or frame in the order of the items that its index names.
+
+    None where nothing names them: there is no index, or it is whole numbers of which none is an item, and
+    only counts rows.
+    """
+    index = getattr(X, "index", None)
+    if not hasattr(X, "iloc") or index is None or index.nlevels != 1:
+        return None
+    if index.inferred_type not in ("string", "integer", "mixed"):
+        return None
+    if not index.is_unique:
+        raise DataError(f"{name}: its index names an item twice; keep one row per item")
+    place = Vocabulary(index.astype(str), "item").codes([str(one) for one in items])
+    if (place < 0).all() and index.inferred_type == "integer":
+        return None
+    if (place < 0).any():
+        absent = items[int(np.flatnonzero(place < 0)[0])]
+        raise DataError(
+            f"{name}: its index has no row for item {quoted(absent)} ({int((place < 0).sum())} missing); "
+            "index it by item id, or drop the index where rows are in the order of y.items"
+        )
+    return X.iloc[place]
+
+
+def _in_items_order(features: Any, annotations: Annotations) -> Any:
+    placed = by_item(features, annotations.item_vocabulary, "features")
+    return features if placed is None else placed
 
 
 def read_features(path: str | Path, items: Any = None) -> Features:
@@ -121,9 +152,17 @@ def as_features(X: Any, model: str | None = None) -> Features:
     """An (items, features) array from numbers, or from texts by embedding them."""
     if isinstance(X, str):
         raise DataError(f"X is one text, {X!r}; put it in a list")
+    X = texts_of_column(X)
     if is_text(X):
         return embed(list(X), model=model)
     return check_features(X, None, "X")
+
+
+def texts_of_column(X: Any) -> Any:
+    """The texts of a frame or an array of one column of texts; anything else as it is."""
+    if len(getattr(X, "shape", ())) != 2 or X.shape[1] != 1 or not is_text(X):
+        return X
+    return X.iloc[:, 0] if hasattr(X, "iloc") else np.asarray(X)[:, 0]
 
 
 def is_text(X: Any) -> bool:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, bad_parameter
 from dissensus.execution.threads import executor
-from dissensus.features.items import as_features, is_text
+from dissensus.features.items import as_features, is_text, texts_of_column
 from dissensus.learners.base import Dev
 from dissensus.numerics import Array
 
@@ -64,12 +64,12 @@ class DistributionAdapter:
     def fit(self, X: Any, y: Annotations, targets: Array, dev: Dev | None) -> None:
         """Fit it to the targets."""
         del y
-        self.learner.fit(X, targets, dev=dev)
+        self.learner.fit(texts_of_column(X), targets, dev=dev)
 
     def label_distributions(self, X: Any, n_classes: int) -> Array:
         """(items, classes): what it predicts."""
         del n_classes
-        return np.asarray(self.learner.label_distributions(X))
+        return np.asarray(self.learner.label_distributions(texts_of_column(X)))
 
 
 @dataclass
@@ -110,8 +110,10 @@ class WeightedAdapter:
         return chances
 
     def _inputs(self, X: Any) -> Any:
-        whole = hasattr(self.learner, "steps") or hasattr(X, "tocsr") or not is_text(X)
-        return X if whole else as_features(X)
+        steps = getattr(self.learner, "steps", None)
+        if steps:  # one that begins by cutting texts into words reads texts, others choose their columns
+            return texts_of_column(X) if hasattr(steps[0][1], "build_analyzer") else X
+        return as_features(X) if not hasattr(X, "tocsr") and is_text(X) else X
 
 
 def weighted_rows(targets: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:

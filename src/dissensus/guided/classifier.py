@@ -41,7 +41,8 @@ class GuidedClassifier(Savable):
     its own distributions either way and cannot project. Guide and learner have seeds of their own.
 
     X has one row for each item, features (sparse ones too) or texts, in the order of ``y.items``; a pandas
-    frame whose index names the items is put in their order. y is :class:`Annotations`, a file or a frame of
+    Series or frame whose index names the items is put in their order, and must name them where y is a frame
+    or a file. y is :class:`Annotations`, a file or a frame of
     labels by annotators, or one label for each item.
 
     Parameters

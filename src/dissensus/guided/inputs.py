@@ -8,14 +8,19 @@ from typing import Any
 import numpy as np
 
 from dissensus.data.annotations import Annotations
-from dissensus.data.vocabulary import Vocabulary, encode, quoted
+from dissensus.data.vocabulary import encode
 from dissensus.errors import DataError
-from dissensus.guided.adapters import n_rows, take
+from dissensus.features.items import by_item
+from dissensus.guided.adapters import n_rows
 from dissensus.models.base import as_annotations
 
 
 def matched(X: Any, y: Any, X_name: str = "X", y_name: str = "y") -> tuple[Any, Annotations]:
-    """X with one row per item of y, in their order, and y as Annotations."""
+    """X with one row per item of y, in their order, and y as Annotations.
+
+    Only Annotations have an order of items that a caller can know; beside a frame or a file of labels, the
+    index of X must name the items.
+    """
     labels = labels_of(y, y_name)
     rows = n_rows(X, X_name)
     if rows != len(labels):
@@ -23,8 +28,16 @@ def matched(X: Any, y: Any, X_name: str = "X", y_name: str = "y") -> tuple[Any, 
             f"{X_name} has {rows} rows and {y_name} {len(labels)} items; give one row per item, in the order "
             f"of {y_name}.items"
         )
-    named = hasattr(X, "index") and hasattr(X, "iloc") and not _is_plain(y)
-    return (_by_id(X, labels.item_vocabulary, X_name) if named else X), labels
+    if _is_plain(y):
+        return X, labels
+    placed = by_item(X, labels.item_vocabulary, X_name)
+    if placed is None and not isinstance(y, Annotations):
+        raise DataError(
+            f"{X_name} does not say which row is which item of {y_name}; index it by item id (a pandas "
+            f"Series or DataFrame), or read {y_name} with read_annotations and give the rows in the order of "
+            "its items"
+        )
+    return (X if placed is None else placed), labels
 
 
 def labels_of(y: Any, name: str = "y") -> Annotations:
@@ -49,25 +62,3 @@ def _is_plain(y: Any) -> bool:
     return not isinstance(y, Annotations | str | os.PathLike) and not (
         hasattr(y, "column_names") or hasattr(y, "columns")
     )
-
-
-def _by_id(X: Any, items: Vocabulary, name: str) -> Any:
-    """The rows of a frame in the order of the items that its index names.
-
-    Where the index is whole numbers and none of them is an item, it only counts rows, and they stay.
-    """
-    index = X.index
-    if not (index.inferred_type in ("string", "integer", "mixed") and index.nlevels == 1):
-        return X
-    place = Vocabulary(index.astype(str), "item").codes([str(one) for one in items])
-    if (place < 0).all() and index.inferred_type == "integer":
-        return X
-    if (place < 0).any():
-        absent = items[int(np.flatnonzero(place < 0)[0])]
-        raise DataError(
-            f"{name}: its index has no row for item {quoted(absent)} ({int((place < 0).sum())} missing); "
-            "index it by item id, or drop the index where rows are in the order of y.items"
-        )
-    if not index.is_unique:
-        raise DataError(f"{name}: its index names an item twice; keep one row per item")
-    return take(X, place)

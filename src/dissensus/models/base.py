@@ -7,7 +7,8 @@ user calls is here, once.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -32,6 +33,7 @@ Array = NDArray[np.float64]
 
 VOCABULARIES = ("item", "annotator", "class")
 COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "prior_worth_", "n_labels_", "trace_")
+BY_ROW = ("features", "item_prior", "item_distributions")  # what ``fit`` takes with one row for each item
 LOSSES = 20  # of messages with their workers, before a fit is given up
 PIECE = 1 << 16  # items whose refined labels are put together at a time,
 PIECE_CELLS = 1 << 21  # and cells of theirs (one for each item and class)
@@ -99,6 +101,7 @@ class Model(Savable):
 
     def _run_fit(self, annotations: Any, **given: Any) -> Self:
         """Check, fit on ``n_jobs`` threads, and remember whose labels they were."""
+        _refuse_unordered(annotations, given)
         known = self._checked(annotations)
         resources = current()
         needs = self._needs(known, resources.itemsize, **given)
@@ -228,14 +231,14 @@ class Model(Savable):
             )
         from dissensus.models.confusion import gold_prior
 
-        pairs = dict(true_labels.items())
         known = as_annotations(annotations, self._reads_as)
-        if pairs and not set(pairs) & set(known.items.tolist()):
+        keys = list(true_labels.keys())
+        if keys and not set(keys) & set(known.items.tolist()):
             raise DataError(
                 "true_labels maps items to their right class, and none of its keys is an item (the first is "
-                f"{next(iter(pairs))!r}); weights of annotators cannot be given, Wawa learns them"
+                f"{keys[0]!r}); weights of annotators cannot be given, Wawa learns them"
             )
-        known = known.with_tables(gold={"item": list(pairs), "label": list(pairs.values())})
+        known = with_gold(known, true_labels)
         return self.fit(known, item_prior=gold_prior(known))  # type: ignore[call-arg]
 
     # ---- what it knows --------------------------------------------------------------------------------
@@ -556,6 +559,34 @@ def as_annotations(data: Any, label_type: LabelType | None = None) -> Annotation
     from dissensus.io.read import read_annotations
 
     return read_annotations(data, label_type=label_type)
+
+
+def with_gold(known: Annotations, gold: Any) -> Annotations:
+    """The labels with gold: a mapping or a pandas Series from item to class, or a frame or path of them.
+
+    A class that no annotator used, or an item without labels, is told by a warning: whoever gives gold here
+    does not see the notes of the labels.
+    """
+    if hasattr(gold, "items") and not hasattr(gold, "columns"):
+        pairs = dict(gold.items())
+        told = known.with_tables(gold={"item": list(pairs), "label": list(pairs.values())})
+    else:
+        from dissensus.io.read import with_side_tables
+
+        told = with_side_tables(known, None, None, gold, ("item", "annotator"), True)
+    for note in told.notes[len(known.notes) :]:
+        warnings.warn(note, stacklevel=4)
+    return told
+
+
+def _refuse_unordered(data: Any, given: Mapping[str, Any]) -> None:
+    """Rows for items in an order that only Annotations have."""
+    rows = next((name for name in BY_ROW if given.get(name) is not None), None)
+    if rows is not None and not isinstance(data, Annotations):
+        raise DataError(
+            f"{rows}= has one row for each item, and a file or a frame of labels does not say in which "
+            "order; read it with read_annotations, and put the rows in the order of its items"
+        )
 
 
 def through_losses(step: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ from dissensus.evaluation.gold import GoldAccuracy, gold_accuracy, judged_items
 from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
 from dissensus.models import MODELS, build_model, model_class, name_of, title_of
-from dissensus.models.base import Model, as_annotations
+from dissensus.models.base import Model, as_annotations, with_gold
 from dissensus.models.confusion import gold_prior
 from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
 from dissensus.selection.compare import (
@@ -75,6 +75,7 @@ def refine(
     *,
     estimate: str = "population",
     represent: Mapping[str, Any] | None = None,
+    gold: Any = None,
     fast: bool = False,
     thorough: bool = False,
     seed: int = 0,
@@ -104,6 +105,9 @@ def refine(
         The question: ``"population"``, ``"annotators"`` or ``"truth"``.
     represent
         Whose population is estimated, by columns of the annotator table.
+    gold
+        The right class of some items: a mapping or a pandas Series from item to class, or a frame or path
+        with one row for each item. It trains with ``estimate="truth"``; otherwise it only judges.
     fast
         Whether sampled models are left out.
     thorough
@@ -121,6 +125,8 @@ def refine(
         raise bad_parameter("refine", "test_size", "a float >= 0 and < 1", test_size)
     check_rules("refine", QUESTIONS, estimate=estimate)
     annotations = as_annotations(annotations)
+    if gold is not None:
+        annotations = with_gold(annotations, gold)
     if model == "auto":
         _refuse_unanswerable(annotations, estimate)
     _refuse_wide(annotations)
