@@ -182,11 +182,6 @@ def _same_start(a: str, b: str) -> int:
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-def _same_start(a: str, b: str) -> int:
-    """How many letters both begin with."""
-    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
 def may_look_alike(ids: pa.Array) -> bool:
     """False where the bytes alone tell: no white space, no capital letter, nothing beyond ASCII."""
     _, text = text_of(ids)
