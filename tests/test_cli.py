@@ -483,6 +483,7 @@ def test_annotators_names_those_who_do_not_look() -> None:
     rng = np.random.default_rng(0)
     rows = [f"{m},a{n:02d},{'xy'[(m + (rng.random() < 0.1)) % 2]}" for m in range(120) for n in range(12)]
     rows += [f"{m},coin,{'xy'[rng.integers(2)]}" for m in range(120)]
+    rows += [f"{m},harsh,{'xy'[m % 2] if m % 8 else 'y'}" for m in range(120)]  # y for every fourth x
     write_votes(Path("votes.csv"), "\n".join(rows) + "\n")
     short = ["--set", "n_chains=2", "--set", "n_sweeps=100", "--test-size", 0, "--no-report"]
     run("fit", "votes.csv", "-o", "judged", "--model", "hpgm", *short)
@@ -490,7 +491,10 @@ def test_annotators_names_those_who_do_not_look() -> None:
     verdicts = {row["annotator"]: row["verdict"] for row in read_csv(Path("who.csv"))}
     assert verdicts["coin"] == "spam"
     assert {verdict for who, verdict in verdicts.items() if who != "coin"} == {"typical"}
-    assert "12 typical" in text
+    assert "13 typical" in text
+    first = next(line for line in text.splitlines() if "typical" in line and "%" in line)
+    assert "harsh" in first
+    assert "y +1" in first  # 15 of 120 items, less or more what chance made the others say
     found = json.loads(run("annotators", "judged", "--json").stdout)
     assert dict(zip(found["annotator"], found["verdict"], strict=True)) == verdicts
 

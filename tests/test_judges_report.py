@@ -264,12 +264,22 @@ def test_a_newcomers_table_goes_through_in_one_command(tmp_path):
     shown = run("judges", file, "-o", tmp_path / "judges.csv").stdout
     assert "5 judges (by their names" in shown
     assert "independent votes" in shown
+    assert "bias (judge" in shown
     lines = (tmp_path / "judges.csv").read_text().splitlines()
     assert len(lines) == 6
     run("judges", file, "-o", tmp_path / "judges.json")
     everything = json.loads((tmp_path / "judges.json").read_text())
     assert [row["judge"] for row in everything["judges"]] == [f"judge{i}" for i in range(5)]
     assert json.loads(run("judges", file, "--json").stdout) == everything
+
+
+def test_a_judge_that_likes_one_answer_is_seen():
+    # Of 8 items the judge calls 7 good; each of the two humans, who agree, 4.
+    humans = {"h1": [0, 0, 0, 0, 1, 1, 1, 1], "h2": [0, 0, 0, 0, 1, 1, 1, 1]}
+    (row,) = ds.judge_report(table(humans | {"gpt": [0, 1, 1, 1, 1, 1, 1, 1]})).rows()
+    assert (row["bias_of"], row["bias"]) == ("1", pytest.approx(3 / 8))
+    spread = np.std([0, 1, 1, 1, 0, 0, 0, 0], ddof=1) / np.sqrt(8)
+    assert row["bias_error"] == pytest.approx(1.959964 * spread, rel=1e-6)
 
 
 def test_a_finished_run_has_the_same_judges_as_its_file(tmp_path):

@@ -209,6 +209,22 @@ def test_a_run_is_judged_planned_shown_and_updated(place):
 
 
 @pytest.mark.slow
+def test_a_run_remembers_how_its_labels_were_read(place):
+    for name in ("old", "new"):
+        header, *rows = Path(f"{name}.csv").read_text().splitlines()
+        assert header == "item,annotator,label"
+        asked = [f"{row},{row.split(',')[0]}" for row in rows]
+        Path(f"{name}-asked.csv").write_text("\n".join(["item,annotator,q1,q2", *asked]) + "\n")
+    settings = ["--set", "n_sweeps=20", "--set", "n_chains=1", "--test-size", 0, "--no-report"]
+    run("fit", "old-asked.csv", "-m", "hpgm", *settings, "--label-column", "q1", "-o", "asked")
+    assert json.loads(Path("asked/summary.json").read_text())["reading"] == {"label_column": "q1"}
+    run("report", "asked", "old-asked.csv", "-o", "page.html")
+    assert "60 labels added" in run("update", "asked", "new-asked.csv", "--no-report").stdout
+    assert json.loads(Path("asked/summary.json").read_text())["reading"] == {"label_column": "q1"}
+    assert ds.load("asked/model.safetensors").n_labels_.sum() == 1200
+
+
+@pytest.mark.slow
 def test_labels_of_named_people_are_not_added_to_a_run_that_knows_numbers(place):
     settings = ["--set", "n_sweeps=20", "--set", "n_chains=1", "--test-size", 0, "--no-report"]
     run("fit", "old.csv", "-m", "hpgm", *settings, "--anonymise", "-o", "hidden")

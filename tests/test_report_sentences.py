@@ -13,7 +13,7 @@ import dissensus as ds
 from conftest import find_data
 from dissensus.evaluation import sentences
 from dissensus.evaluation.sentences import Sentence
-from dissensus.evaluation.sides import Votes, agreement_gap, clash, most_frequent, side_of, standing
+from dissensus.evaluation.sides import Votes, agreement_gap, clash, leaning, most_frequent, side_of, standing
 from dissensus.report.items import texts_of
 from dissensus.report.page import Request, gather
 from report_sample import canteen
@@ -97,6 +97,25 @@ def check_strip(content: dict[str, Any], labels: ds.Annotations, checker: Checke
     checker.share(cards["Items with a clear answer"][0].replace(NB, " "), clear)
     (n,) = cards["Items to adjudicate"]
     assert int(n.replace(",", "")) == sum(flags & 4 > 0 for flags in content["items"]["flags"].tolist())
+
+
+def test_leaning_by_hand() -> None:
+    # a, b and c on items 1 to 4; c says y where a and b say x, on items 1 and 2; d is alone on item 5
+    said = {"a": "xxyy", "b": "xxyy", "c": "yyyy"}
+    rows = [(f"{m + 1}", who, what) for who, answers in said.items() for m, what in enumerate(answers)]
+    item, who, label = zip(*rows, ("5", "d", "x"), strict=True)
+    labels = ds.Annotations.from_arrays(item, who, label)
+    found = leaning(Votes.of(labels))
+    # c: y on 4 of 4 items where the others say it on 2; a: the others of its items say y on ½, ½, 1, 1
+    np.testing.assert_allclose(found.value[:3], [0.25, 0.25, 0.5])
+    assert [labels.classes[one] for one in found.of[:3]] == ["x", "x", "y"]
+    apart = np.array([1.0, 1.0, 0.0, 0.0])
+    np.testing.assert_allclose(found.error[2], 1.96 * apart.std(ddof=1) / 2)
+    assert np.isnan(found.value[3])
+    assert found.of[3] == -1
+    grades = leaning(Votes.of(labels), np.array([1.0, 3.0]))
+    np.testing.assert_allclose(grades.value[:3], [-0.5, -0.5, 1.0])
+    assert (grades.of == -1).all()
 
 
 def test_sentences_of_planted_groups_and_columns_are_true() -> None:

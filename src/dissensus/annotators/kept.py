@@ -15,6 +15,9 @@ COLUMNS = (
     "verdict",
     "probability",
     "agreement",
+    "bias_of",
+    "bias",
+    "bias_error",
     "information",
     "information_low",
     "information_high",
@@ -24,7 +27,8 @@ COLUMNS = (
     "view",
     "evidence",
 )
-WORDS, WHOLE = ("annotator", "verdict", "evidence"), ("n_labels", "view")  # the other columns are numbers
+WORDS = ("annotator", "verdict", "bias_of", "evidence")
+WHOLE = ("n_labels", "view")  # the other columns are numbers
 FILE_NAMES = {"agreement": "model_agreement"}  # with the population; that with the others has the short name
 
 

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from dissensus.annotators.evidence import Accounts, informative, weigh
+from dissensus.annotators.judges.answers import class_values
 from dissensus.annotators.kept import COLUMNS
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
@@ -38,7 +39,7 @@ from dissensus.evaluation.sentences import (
     standing_sentence,
     view_sentence,
 )
-from dissensus.evaluation.sides import Standing, Votes, standing
+from dissensus.evaluation.sides import Standing, Votes, leaning, standing
 from dissensus.models.base import Model, as_annotations
 from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.draws import Draws, annotator_draws
@@ -101,6 +102,13 @@ class AnnotatorVerdicts:
         Labels of each annotator.
     agreement
         Chance that a label of theirs equals one of the population.
+    bias_of
+        The class whose share in their answers differs most from that in the others' answers to the same
+        items; empty where classes are ordered, and ``bias`` is the difference of mean grades.
+    bias
+        That difference: above 0, they give the class more often, or give higher grades, than the others.
+    bias_error
+        Half of its 95 % interval, over items.
     information
         Nats that a label of theirs tells about the item.
     information_low
@@ -132,6 +140,9 @@ class AnnotatorVerdicts:
     annotator: NDArray[Any]
     n_labels: NDArray[np.int64]
     agreement: Array  # chance that a label of theirs equals one of the population
+    bias_of: NDArray[Any]  # the class that they give more or less often than the others; empty: grades
+    bias: Array  # how much more often, or higher
+    bias_error: Array  # half of its 95 % interval
     information: Array  # nats that a label of theirs tells about the item, and its interval
     information_low: Array
     information_high: Array
@@ -343,6 +354,7 @@ class _Judge:
             annotator=model.annotators_,
             n_labels=self.load,
             agreement=agreement,
+            **bias_columns(model.training_labels(), self.votes),
             information=(1 - spam) * told.mean(axis=0),
             information_low=low,
             information_high=high,
@@ -408,6 +420,15 @@ class _Judge:
         usual = right.sum() / max(n.sum(), 1)
         # P(accuracy < usual / 2), accuracy ~ Beta(1 + right, 1 + wrong)
         return np.asarray(np.where(n > 0, betainc(1 + right, 1 + n - right, MUCH_WORSE * usual), 0.0))
+
+
+def bias_columns(annotations: Annotations, votes: Votes | None = None) -> dict[str, Any]:
+    """What every annotator gives more often, or how much higher grades, than the others; by columns."""
+    values = class_values(annotations) if annotations.label_type == "ordinal" else None
+    found = leaning(Votes.of(annotations) if votes is None else votes, values)
+    names = [str(name) for name in annotations.classes]
+    of = np.array([names[c] if c >= 0 else "" for c in found.of], dtype=object)
+    return {"bias_of": of, "bias": found.value, "bias_error": found.error}
 
 
 def decided(spam: Array, even: Array, minority: Array, error: Array) -> tuple[NDArray[Any], Array]:

@@ -80,12 +80,36 @@ def _show(columns: dict[str, Any], words: str) -> None:
     order = ("typical", "minority view", "systematic error", "spam", "too few labels")
     say("; ".join(f"{verdicts.count(one):,} {one}" for one in order if one in verdicts))
     say(f"Views: {words}")
-    rows = []
-    for verdict in ("spam", "systematic error", "minority view"):
-        for n in [n for n, one in enumerate(verdicts) if one == verdict][:SHOWN]:
-            chance = f"{columns['probability'][n]:.0%}"
-            known = (str(columns["annotator"][n]), verdict, chance, int(columns["n_labels"][n]))
-            rows.append([*known, str(columns["evidence"][n])])
-    if rows:
-        title = f"Up to {SHOWN} of each kind that is not typical"
-        show_table(title, ["annotator", "verdict", "probability", "labels", "evidence"], rows)
+    rows = [
+        [
+            str(columns["annotator"][n]), verdicts[n], _chance(columns["probability"][n]),
+            int(columns["n_labels"][n]), f"{columns['agreement'][n]:.0%}",
+            bias_words(columns["bias_of"][n], columns["bias"][n], columns["bias_error"][n]),
+            str(columns["evidence"][n]),
+        ]
+        for one in (*reversed(order[1:4]), order[0], order[4])
+        for n in _most_biased(columns, [n for n, verdict in enumerate(verdicts) if verdict == one])[:SHOWN]
+    ]  # fmt: skip
+    title = f"Annotators (up to {SHOWN} of each verdict, the most biased first)"
+    names = ["annotator", "verdict", "probability", "labels", "agreement", "bias", "evidence"]
+    show_table(title, names, rows)
+    say("Agreement: chance of the same answer as the population; bias: beside the others on the same items")
+
+
+def _most_biased(columns: dict[str, Any], who: list[int]) -> list[int]:
+    """Largest bias first, as far as it is beyond its error; those without one last."""
+    beyond = {n: abs(columns["bias"][n]) - columns["bias_error"][n] for n in who}
+    return sorted(who, key=lambda n: -beyond[n] if beyond[n] == beyond[n] else float("inf"))
+
+
+def _chance(share: float) -> str:
+    return "–" if share != share else f"{share:.0%}"
+
+
+def bias_words(of: str, bias: float, error: float) -> str:
+    """A bias with its 95 % interval: of the share of a class, or of grades."""
+    if bias != bias:
+        return "–"
+    if not of:
+        return f"{bias:+.2f}" + ("" if error != error else f" ± {error:.2f}")
+    return f"{of} {bias:+.0%}" + ("" if error != error else f" ± {error:.0%}")

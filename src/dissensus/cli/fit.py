@@ -33,8 +33,6 @@ from dissensus.cli.settings import (
 from dissensus.cli.terminal import amounts, count, note, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dissensus.data.annotations import Annotations
     from dissensus.models.base import Model
     from dissensus.workflow.refine import Refinement
@@ -76,7 +74,7 @@ def fit(
     with machine.reading():
         annotations = page.hidden(features.attached(reading.read(file)))
     if not page.anonymise:
-        _say_models(annotations, file)
+        _say_models(annotations, f"{file}{reading.words()}")
     with machine.in_use(settings.jobs) as used:
         run = refine(
             annotations,
@@ -96,6 +94,7 @@ def fit(
                 directory,
                 command=command_line(context),
                 source=str(file),
+                reading=reading.given(),
                 force=output.force,
                 page=page.settings(file.name, features.text_column),
             )
@@ -108,7 +107,7 @@ def fit(
     say_written(directory, summary["files"])
 
 
-def _say_models(annotations: Annotations, file: Path) -> None:
+def _say_models(annotations: Annotations, file: str) -> None:
     """Where some annotators seem to be language models: how they count, and what else could be done."""
     from dissensus.annotators.judges.who import models_by_name
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dissensus.cli.annotators import bias_words
 from dissensus.cli.app import app, example
 from dissensus.cli.options import Json, LabelsOrRun, Reading, unbundled
 from dissensus.cli.terminal import count, note, say, show_json, show_table
@@ -146,12 +147,14 @@ def _show_test(found: JudgeReport) -> None:
             f"{row['pooled_difference']:+.3f} ({row['pooled_low']:+.3f} – {row['pooled_high']:+.3f})",
             "yes" if row["pooled_passed"] else "no",
             f"{row['disagreement']:.3f}, humans {row['human_disagreement']:.3f}",
+            bias_words(row["bias_of"], row["bias"], row["bias_error"]),
         ]
         for row in found.rows()
     ]
     columns = [
         "judge", "winning rate", "advantage", "may replace", "humans tested", "more labels",
-        "pooled: human − judge (95 %)", "pooled may", "humans disagree with it",
+        "pooled: human − judge (95 %)", "may by the pooled test", "humans disagree with it",
+        "bias (judge − humans)",
     ]  # fmt: skip
     show_table("May it replace a human? (alternative annotator test; the pooled one is ours)", columns, rows)
 

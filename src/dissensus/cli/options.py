@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_type_hints
 
 import typer
 
@@ -267,6 +267,28 @@ class Reading(Columns):
         own = {name: getattr(self, name) for name in same}
         return super().settings() | own | {"text_column": self.item_text}
 
+    def given(self) -> dict[str, Any]:
+        """The options that say how the file is to be read, where they are not as usual: a run keeps them."""
+        own = [one for one in dataclasses.fields(self) if one.name not in ("items", "annotators", "gold")]
+        return {one.name: getattr(self, one.name) for one in own if getattr(self, one.name) != _default(one)}
+
+    def words(self) -> str:
+        """The same as they are typed, each after a space."""
+        typed = []
+        for name, value in self.given().items():
+            flag = f"--{name.replace('_', '-')}"
+            values = value if isinstance(value, list) else [value]
+            typed += [flag] if value is True else [word for one in values for word in (flag, str(one))]
+        return "".join(f" {shlex.quote(word)}" for word in typed)
+
+    def as_in(self, run: Path) -> Self:
+        """These options, and for those that are left out what the run was read with."""
+        from dissensus.workflow.runs import reading_of
+
+        known = {one.name for one in dataclasses.fields(self)}
+        kept = {name: value for name, value in reading_of(run).items() if name in known}
+        return dataclasses.replace(self, **(kept | self.given()))
+
     def read(self, file: Path, *, aloud: bool = True) -> Annotations:
         """The labels of a file; what the reader found worth a word is said, if ``aloud``."""
         from dissensus.io.read import read_annotations
@@ -313,15 +335,16 @@ class ItemFeatures:
             return annotations
         from dissensus.features.items import embed_items, read_features, with_features
 
-        if self.features is not None:
-            if self.features.suffix == ".npy":
-                first = ", ".join(map(str, annotations.items[:3]))
-                note(
-                    f"{self.features}: its rows are taken in the order of the items, which are sorted "
-                    f"({first}, …); a .npz or .parquet file says whose row is whose"
-                )
-            return with_features(annotations, read_features(self.features, annotations))
-        return embed_items(annotations, self.text_column or "", model=self.text_model)
+        if self.features is None:
+            return embed_items(annotations, self.text_column or "", model=self.text_model)
+        known = with_features(annotations, read_features(self.features, annotations))
+        if self.features.suffix == ".npy":
+            first = ", ".join(map(str, annotations.items[:3]))
+            note(
+                f"{self.features}: its rows are taken in the order of the items, which are sorted "
+                f"({first}, …); a .npz or .parquet file says whose row is whose"
+            )
+        return known
 
 
 # ---- what is written ----------------------------------------------------------------------------------

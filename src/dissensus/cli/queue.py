@@ -65,7 +65,8 @@ def queue(
     from dissensus.io.results import for_spreadsheets
     from dissensus.workflow.runs import opened
 
-    saved, annotations = opened(place, file, reading.read, (reading.items, reading.annotators, reading.gold))
+    tables = (reading.items, reading.annotators, reading.gold)
+    saved, annotations = opened(place, file, reading.as_in(place).read, tables)
     found = label_queue(saved.model, annotations, budget=budget, each=each)
     if output is not None:
         with for_spreadsheets(safe_csv):

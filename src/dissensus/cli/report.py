@@ -57,7 +57,7 @@ def report(
     from dissensus.workflow.runs import REPORT, opened
 
     tables = (reading.items, reading.annotators, reading.gold)
-    saved, annotations = opened(place, file, reading.read, tables)
+    saved, annotations = opened(place, file, reading.as_in(place).read, tables)
     target = output or (place / REPORT if place.is_dir() and saved.summary else Path(REPORT))
     in_run = place.is_dir() and target.resolve() == (place / REPORT).resolve()
     with last_result(), changed_file(place, REPORT) if in_run else nullcontext(target) as page:

@@ -178,7 +178,9 @@ def select(
         selection = search(estimator, annotations, values, dev=dev, directory=directory, **grid.judging())
     looks = page.settings(file.name, features.text_column)
     with resumable(*kept), output.writing():
-        summary = write_selection(selection, annotations, directory, **notice, page=looks)
+        summary = write_selection(
+            selection, annotations, directory, **notice, reading=reading.given(), page=looks
+        )
     say_missing(summary["report_missing"], directory, file)
     if as_json:
         show_json(summary)

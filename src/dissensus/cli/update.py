@@ -35,7 +35,7 @@ def update(
 
     summary = update_run(
         place,
-        reading.read(file),
+        reading.as_in(place).read(file),
         output,
         command=command_line(context),
         source=str(file),

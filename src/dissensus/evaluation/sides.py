@@ -27,6 +27,7 @@ from dissensus.evaluation.bootstrap import Interval
 from dissensus.numerics import Array
 
 Z = 1.96  # standard errors on both sides of a 95 % interval
+TIE = 1e-9  # differences up to which two are the same
 BLOCK = 1 << 21  # numbers worked on at a time
 
 
@@ -222,6 +223,45 @@ def standing(votes: Votes) -> Standing:
         np.where(none, np.nan, chance),
         np.where(none, np.nan, np.sqrt(excess / free)),
     )
+
+
+@dataclass(frozen=True)
+class Leaning:
+    """What every annotator answers more often, or how much higher, than the others on the same items."""
+
+    of: NDArray[np.intp]  # (annotators,): the class whose share differs most; −1 where answers are numbers
+    value: Array  # (annotators,): share of that class, or mean number, minus the others'; NaN: nobody shares
+    error: Array  # (annotators,): half of its 95 % interval, over items
+
+
+def leaning(votes: Votes, values: Array | None = None) -> Leaning:
+    """Harsh or lenient: the bias of every annotator; ``values`` are the classes' numbers, where ordered.
+
+    b_n = Σ_m (y_nm − o_nm) / n, with y the annotator's answer to item m and o the others' mean answer.
+    """
+    N, P = votes.sizes[1:]
+    scale = np.eye(P) if values is None else values[:, None]
+    n, total, squares = np.zeros(N), np.zeros((N, scale.shape[1])), np.zeros((N, scale.shape[1]))
+    for who, answer, others in _beside(votes):
+        apart = (answer - others) @ scale
+        n += np.bincount(who, minlength=N)
+        np.add.at(total, who, apart)
+        np.add.at(squares, who, apart**2)
+    size = np.maximum(n, 1)[:, None]
+    mean = total / size
+    error = np.sqrt(np.maximum(squares / size - mean**2, 0.0) / np.maximum(size - 1, 1))
+    most = largest_bias(mean)
+    each, none = np.arange(N), n == 0
+    return Leaning(
+        np.where(none | (values is not None), -1, most),
+        np.where(none, np.nan, mean[each, most]),
+        np.where(n < 2, np.nan, Z * error[each, most]),
+    )
+
+
+def largest_bias(mean: Array) -> NDArray[np.intp]:
+    """Where each row differs most from 0; of two classes, whose differences are the same, what is more."""
+    return np.asarray((np.abs(mean) + TIE * (mean > 0)).argmax(axis=-1))
 
 
 def _beside(votes: Votes) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:

@@ -74,17 +74,20 @@ def write_run(
     *,
     command: str = "",
     source: str = "",
+    reading: Mapping[str, Any] | None = None,
     force: bool = False,
     page: Mapping[str, Any] | None = None,
     progress: ShowProgress = None,
 ) -> dict[str, Any]:
     """Write the run's files, all or none, and give back its summary.
 
-    ``page`` are settings of :func:`dissensus.write_report` (an empty mapping does); None: no page.
+    ``reading`` is how the labels were read, for those that join later. ``page`` are settings of
+    :func:`dissensus.write_report` (an empty mapping does); None: no page.
     """
     looks = None if page is None else {"held_out": run.held_out, "run": str(directory), **page}
     with output_directory(directory, force) as folder, shown(progress) as tell:
-        return _write_fit(run, folder, {"command": command, "source": source}, looks, tell)
+        notice = {"command": command, "source": source, "reading": dict(reading or {})}
+        return _write_fit(run, folder, notice, looks, tell)
 
 
 def write_selection(
@@ -94,6 +97,7 @@ def write_selection(
     *,
     command: str = "",
     source: str = "",
+    reading: Mapping[str, Any] | None = None,
     page: Mapping[str, Any] | None = None,
     progress: ShowProgress = None,
 ) -> dict[str, Any]:
@@ -104,7 +108,7 @@ def write_selection(
     looks = (
         None if page is None else {"held_out": None, "selection": selection, "run": str(directory), **page}
     )
-    notice = {"command": command, "source": source, "search": found}
+    notice = {"command": command, "source": source, "reading": dict(reading or {}), "search": found}
     with output_directory(directory) as folder, shown(progress) as tell:
         write_rows(selection.rows(), folder / CELLS)
         return _write_fit(run, folder, notice, looks, tell)
@@ -187,6 +191,7 @@ def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> 
     }
     if annotations.label_type != "numeric":
         columns["agreement"] = agreement_with_others(annotations)
+        columns |= _bias_columns(annotations, found)
     if run.estimate == "truth" and isinstance(run.model, ConfusionModel):
         columns |= _skill_columns(run)
     known: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
@@ -194,6 +199,15 @@ def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> 
         known = {name: values for name, values in known.items() if not name.startswith("model_information")}
         known |= {name: values for name, values in found.columns().items() if name not in columns}
     return arrow_table(known | columns).select(list(dict.fromkeys([*columns, *known])))
+
+
+def _bias_columns(annotations: Annotations, found: AnnotatorVerdicts | None) -> dict[str, Any]:
+    """Which answer each gives more or less often than the others, or how much higher grades."""
+    if found is not None:
+        return {name: getattr(found, name) for name in ("bias_of", "bias", "bias_error")}
+    from dissensus.annotators.verdicts import bias_columns
+
+    return bias_columns(annotations)
 
 
 def _skill_columns(run: Refinement) -> dict[str, Any]:
@@ -275,6 +289,12 @@ def open_run(place: Path) -> SavedRun:
         return SavedRun(load_model(place), {}, None)
     known = read_summary(place)
     return SavedRun(load_model(place / MODEL), known, _rows(place / CELLS))
+
+
+def reading_of(place: Path) -> dict[str, Any]:
+    """How the labels of a run were read, by the names of options; empty where nothing was said of it."""
+    kept = read_summary(place).get("reading") if place.is_dir() and is_ours(place) else None
+    return kept if isinstance(kept, dict) else {}
 
 
 def is_run(place: Path) -> bool:
@@ -367,6 +387,7 @@ def update_run(
     notice = {
         "command": command,
         "source": source,
+        "reading": reading_of(place),
         "updated": {"from": saved.summary.get("source", str(place)), "n_labels": before},
     }
     looks = None if page is None else {"held_out": [], "run": str(directory), **page}

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dissensus.annotators.judges.answers import Answers
+from dissensus.evaluation.sides import largest_bias
 from dissensus.numerics import Array, row_shares
 
 Z = float(ndtri(0.975))
@@ -46,7 +47,9 @@ class Difference:
     human_disagreement: float  # … otherwise than a human; both over items with at least two humans
     excess: float  # their difference
     excess_error: float
-    bias: float  # mean of the judge's numbers minus humans', for ordered answers
+    bias_of: str  # the class whose share differs most from humans'; empty for ordered answers
+    bias: float  # share of that class, or for ordered answers the mean number, minus humans'
+    bias_error: float  # half of its 95 % interval, over items
 
 
 def difference_of(answers: Answers, judge: int) -> Difference:
@@ -57,12 +60,22 @@ def difference_of(answers: Answers, judge: int) -> Difference:
     confusion, confusion_error = conditional(shares, x)
     meaning, meaning_error = conditional(x, shares)
     distances = _distances(answers, items, given[items])
-    v = answers.values
-    bias = float("nan") if v is None or not len(items) else float((v[given[items]] - shares @ v).mean())
     return Difference(
         judge, items, given[items], confusion, confusion_error, meaning.T, meaning_error.T,
-        _among_humans(answers.human_counts[items]), *distances, bias,
+        _among_humans(answers.human_counts[items]), *distances, *_bias(answers, x - shares),
     )  # fmt: skip
+
+
+def _bias(answers: Answers, apart: Array) -> tuple[str, float, float]:
+    """What the judge gives more often than humans, or how much higher its numbers are; and the error."""
+    n, v = len(apart), answers.values
+    if not n:
+        return "", float("nan"), float("nan")
+    apart = apart if v is None else (apart @ v)[:, None]
+    mean = apart.mean(axis=0)
+    most = int(largest_bias(mean))
+    error = Z * float(apart[:, most].std(ddof=1)) / np.sqrt(n) if n > 1 else float("nan")
+    return str(answers.annotations.classes[most]) if v is None else "", float(mean[most]), error
 
 
 def conditional(weights: Array, outcomes: Array) -> tuple[Array, Array]:
