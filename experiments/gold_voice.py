@@ -22,7 +22,16 @@ from dissensus.paper.tables import line, table
 from experiments.common import Finished, Values, command_line, write_files
 
 COMMAND = "python -m experiments.gold_voice"
-SETS = ("snow_wsd", "weather_sentiment_cf", "bluebirds", "barzan_ac2")  # small ones: HPGM is sampled
+SETS = (  # small ones: HPGM is sampled
+    "snow_wsd",
+    "weather_sentiment_cf",
+    "bluebirds",
+    "barzan_ac2",
+    "face_sentiment",
+    "weather_sentiment_amt",
+    "rte",
+    "tweet_possent",
+)
 SPLITS = 2
 VOICE = "the gold labels"
 

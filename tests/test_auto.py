@@ -13,7 +13,16 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.simulation import simulate
 from dissensus.errors import ParameterError
 from dissensus.features.items import with_features
-from dissensus.models import FEATURE_MODELS, MODELS, build_model, name_of, title_of
+from dissensus.models import (
+    FEATURE_MODELS,
+    KIND_MODELS,
+    MODELS,
+    SIMPLEST_FIRST,
+    build_model,
+    name_of,
+    simplicity,
+    title_of,
+)
 from dissensus.models.empirical import EmpiricalDistribution
 from dissensus.models.fmm import FMM
 from dissensus.models.majority import MajorityVote
@@ -25,6 +34,7 @@ from dissensus.selection.compare import (
     _hopeful,
     choose_model,
     compare,
+    with_gaps,
 )
 
 
@@ -138,31 +148,78 @@ def row(name: str, pair: float, item: float, contradicted: int = 0, noise: int =
 
 
 def test_the_measure_is_that_of_the_question() -> None:
-    table = [row("hpgm", -1.0, -0.5), row("fmm", -0.5, -1.0)]
-    assert name_of(_chosen(table, "population").model) == "hpgm"
-    assert name_of(_chosen(table, "annotators").model) == "fmm"
+    table = with_gaps([row("hpgm", -1.0, -0.5), row("fmm", -0.5, -1.0)])
+    assert name_of(_chosen(table, "population", "hpgm").model) == "hpgm"
+    assert name_of(_chosen(table, "annotators", "hpgm").model) == "fmm"
 
 
-def test_ties_go_to_the_first_and_are_called_ties() -> None:
+def test_a_tied_default_stays_and_is_called_tied() -> None:
     # 0.001 nats apart, with a standard error of some 0.005
-    table = [row("hpgm", -1.001, -1.001), row("cbcc", -1.0, -1.0, noise=1)]
-    choice = _chosen(table, "population")
+    table = with_gaps([row("cbcc", -1.0, -1.0, noise=1), row("hpgm", -1.001, -1.001)])
+    choice = _chosen(table, "population", "hpgm")
     assert name_of(choice.model) == "hpgm"
     assert choice.reason.startswith("hpgm 20×20 is tied with cbcc 3 (0.0010 ± ")
+    assert choice.reason.endswith(" behind) and is the default")
     # 0.1 nats are no tie
-    apart = _chosen([row("hpgm", -1.1, -1.1), row("cbcc", -1.0, -1.0, noise=1)], "population")
+    table = with_gaps([row("hpgm", -1.1, -1.1), row("cbcc", -1.0, -1.0, noise=1)])
+    apart = _chosen(table, "population", "hpgm")
     assert name_of(apart.model) == "cbcc"
     assert apart.reason == "cbcc 3 predicts hidden labels best"
 
 
+def test_without_a_default_ties_go_to_the_simplest_whatever_the_order() -> None:
+    tied = [
+        row("hpgm", -1.0, -1.0),
+        row("cbcc", -1.001, -1.001, noise=1),
+        row("fmm", -1.002, -1.002, noise=2),
+    ]
+    for table in (tied, tied[::-1]):
+        choice = _chosen(with_gaps(table), "population", None)
+        assert name_of(choice.model) == "fmm"
+        assert choice.reason.startswith("fmm 10 is tied with hpgm 20×20 (0.0020 ± ")
+        assert choice.reason.endswith(" behind) and is the simplest")
+    # nor is a default that is far behind one
+    table = with_gaps([row("hpgm", -1.5, -1.5), row("pgm", -1.0, -1.0), row("fmm", -1.001, -1.001, noise=1)])
+    assert name_of(_chosen(table, "population", "hpgm").model) == "fmm"
+
+
 def test_among_the_tied_those_that_contradict_unanimity_come_last() -> None:
     table = [row("hpgm", -1.001, -1.001, contradicted=3), row("dawid-skene", -1.0, -1.0, noise=1)]
-    choice = _chosen(table, "population")
+    choice = _chosen(with_gaps(table), "population", "hpgm")
     assert name_of(choice.model) == "dawid-skene"
     table = [row("fmm", -1.002, -1.002), row("cbcc", -1.0, -1.0, contradicted=3, noise=1)]
-    choice = _chosen(table, "population")
+    choice = _chosen(with_gaps(table), "population", "hpgm")
     assert name_of(choice.model) == "fmm"
     assert choice.reason.endswith("the answers of cbcc 3 contradict unanimous items")
+
+
+def test_every_model_has_its_place_from_the_simplest_on() -> None:
+    known = MODELS | FEATURE_MODELS | KIND_MODELS
+    assert sorted(SIMPLEST_FIRST) == sorted(known)
+    assert simplicity(build_model("empirical", {})) < simplicity(build_model("dawid-skene", {}))
+    small, large = (build_model("fmm", {"n_item_clusters": K}) for K in (8, 16))
+    assert simplicity(small) < simplicity(large)
+    assert simplicity(build_model("hpgm", {})) < simplicity(build_model("hpgm", {"use_features": True}))
+    apart = build_model("sets", {"dependence": False})
+    assert simplicity(apart) < simplicity(build_model("sets", {}))
+
+
+def test_a_comparison_says_how_far_each_is_behind_and_who_is_tied() -> None:
+    """Two items of two hidden labels each; the differences by hand, given the item."""
+    items = np.array([0, 0, 1, 1], np.int32)
+    logs = np.array([[-1.0, -1.0, -1.0, -1.0], [-1.1, -1.2, -1.3, -1.4], [-1.0, -1.2, -0.9, -1.1]])
+    rows = [
+        HeldOut(build_model(name, {}), one.mean(), one.mean(), 4, 0.0, 0, np.stack([one, one]), items)
+        for name, one in zip(("hpgm", "fmm", "pgm"), logs, strict=True)
+    ]
+    best, apart, tied = with_gaps(rows)
+    assert best.behind_items == (0.0, 0.0)
+    # behind by .1 .2 .3 .4, mean .25; by item −.2 and +.2 from it: √(.04 + .04) / 4
+    assert apart.behind_items == pytest.approx((0.25, math.sqrt(0.08) / 4))
+    # by 0, .2, −.1, .1, mean .05; by item +.1 and −.1: √(.01 + .01) / 4, and .05 is less than two of these
+    assert tied.behind_items == pytest.approx((0.05, math.sqrt(0.02) / 4))
+    assert [row.as_row()["behind_items_tied"] for row in (best, apart, tied)] == [True, False, True]
+    assert [str(row.gap("population")) for row in (best, tied)] == ["best", "0.0500 ± 0.0354, tied"]
 
 
 def test_whoever_is_far_behind_at_the_first_look_is_not_fitted_to_the_end() -> None:
@@ -179,7 +236,7 @@ def test_whoever_is_far_behind_at_the_first_look_is_not_fitted_to_the_end() -> N
 
 def test_a_first_look_is_not_chosen_and_says_so() -> None:
     looked = replace(row("cbcc", -0.5, -0.5), whole=False)
-    choice = _chosen([row("hpgm", -1.0, -1.0), looked], "population")
+    choice = _chosen(with_gaps([row("hpgm", -1.0, -1.0), looked]), "population", "hpgm")
     assert name_of(choice.model) == "hpgm"
     assert looked.as_row()["whole"] is False
 

@@ -31,6 +31,7 @@ from dissensus.report.gold import gold_content, wilson
 from dissensus.report.items import fanned, principal_plane, texts_of
 from dissensus.report.page import Request, embedded, findings, gather, page, write_report
 from dissensus.report.quality import held_out_table, search_content, trace_content, worth
+from dissensus.selection.compare import compare
 from judge_help import humans_and_judges
 from report_sample import canteen
 
@@ -259,6 +260,34 @@ def test_held_out_scores_of_a_run_are_taken_over(sample: ds.Annotations) -> None
     assert by_title["pgm 4×2"]["score"] == run.held_out[0].score
     assert [row["score"] for row in table] == sorted((row["score"] for row in table), reverse=True)
     assert held_out_table(run.model, sample, [], 0.2, 0) == []
+
+
+def test_how_far_models_are_behind_the_best_is_shown_where_it_is_known(sample: ds.Annotations) -> None:
+    from dissensus.workflow.refine import refine
+
+    run = refine(sample, "pgm", {"n_item_clusters": 4, "n_annotator_clusters": 2})
+    # the rivals are scored for the page, on the same hidden labels: all can be compared, pair by pair
+    table = held_out_table(run.model, sample, run.held_out, 0.2, 0)
+    for gap, score in (("behind", "score"), ("behind_items", "score_items")):
+        top = max(row[score] for row in table)
+        assert [row[gap][0] for row in table] == pytest.approx([top - row[score] for row in table])
+        assert all(tied == (mean <= 2 * error) for mean, error, tied in (row[gap] for row in table))
+        assert [row[score] for row in table if not row[gap][0]] == [top]
+    # of a saved run the scores are left, without the labels: what is scored now cannot be paired with them
+    saved = [row.as_row() for row in run.held_out]
+    assert {tuple(row["behind"]) for row in held_out_table(run.model, sample, saved, 0.2, 0)} == {(None,) * 3}
+
+
+def test_a_model_that_foresees_best_is_shown_whatever_it_is(sample: ds.Annotations) -> None:
+    models = [ds.FMM(5), ds.EmpiricalDistribution(), ds.DawidSkene(), ds.PGM(5, 2), ds.PGM(1, 1)]
+    known = compare(sample, models)
+    best = max(known, key=lambda row: row.score)
+    assert best.model.get_params()["n_item_clusters"] == 5
+    saved = [row.as_row() for row in known]
+    table = held_out_table(ds.EmpiricalDistribution().fit(sample), sample, saved, 0.2, 0)
+    assert table[0]["behind"] == [0.0, 0.0, True]
+    assert table[0]["score"] == best.score
+    assert len({row["title"] for row in table}) == len(table)
 
 
 def test_scores_on_other_hidden_labels_are_not_mixed_in(sample: ds.Annotations) -> None:

@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 import warnings
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from dissensus.models.ibcc import fixed_prior
 from dissensus.models.kos import reliabilities
 from dissensus.models.mmsr import trimmed_means
 from dissensus.paper.datasets import read_dataset
+from dissensus.params import with_settings
 from dissensus.selection.truth import choose_truth
 from dissensus.workflow.refine import refine
 from dissensus.workflow.runs import annotator_table, share_right, summary
@@ -246,7 +248,28 @@ def test_the_design_effect_by_hand() -> None:
     gold = np.eye(2, dtype=bool)[[0, 0, 0, 1]]
     # shares 1, ½, ¼ around ½; both classes alike
     apart = 2 * (2 * 0.5**2 + 2 * 0.0 + 4 * 0.25**2)
-    assert hll.design_effect(counts, gold) == pytest.approx(apart / (2 * 2 * 0.25))
+    # (I − 1) = 2, eight labels, ½ · ½ for each class: 2 · 8/7 · ½ = 8/7
+    assert hll.design_effect(counts, gold) == pytest.approx(apart / (8 / 7))
+
+
+def test_both_sums_of_the_design_effect_have_the_same_mean() -> None:
+    """Two items of 2 and 3 independent labels: all 32 outcomes, weighed by their chances, give a ratio of 1.
+
+    The two sums are those of (15.7), worked out here with fractions; a design effect below 1 counts as 1, so
+    only the sums themselves can be averaged.
+    """
+    chance, above, below = Fraction(1, 3), Fraction(0), Fraction(0)
+    for answers in itertools.product((0, 1), repeat=5):
+        weight = math.prod(chance if y else 1 - chance for y in answers)
+        items = (answers[:2], answers[2:])
+        mean = Fraction(sum(answers), 5)
+        spread = sum(len(y) * (Fraction(sum(y), len(y)) - mean) ** 2 for y in items)
+        expected = (2 - 1) * Fraction(5, 4) * mean * (1 - mean)
+        above, below = above + weight * 2 * spread, below + weight * 2 * expected
+        counts = np.array([[len(y) - sum(y), sum(y)] for y in items], dtype=float)
+        found = hll.design_effect(counts, np.eye(2, dtype=bool)[[0, 0]])
+        assert found == pytest.approx(max(1.0, float(spread / expected)) if expected else 1.0)
+    assert above == below == 2 * chance * (1 - chance)
 
 
 @pytest.mark.parametrize(("agrees", "trusted"), [(True, 1e4), (False, 30.0)])
@@ -575,6 +598,21 @@ def test_a_run_says_what_it_was_asked_and_why() -> None:
 
 
 # ---- gold ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_gold_trains_the_model_that_labels_chose(together: bool) -> None:
+    """Choice and bounds are those of the labels alone, whatever gold says; the fit is the one with gold."""
+    annotations = errors_together(M=100)[0] if together else errors_apart(M=100)
+    prior = np.ones((100, 2))
+    prior[:50] = np.eye(2)[np.random.default_rng(0).integers(2, size=50)]
+    alone, found = choose_truth(annotations), choose_truth(annotations, item_prior=prior)
+    assert isinstance(found.model, ds.EBCC if together else ds.LogLinear)
+    assert found.reason == alone.reason
+    assert [row.bound for row in found.table[:2]] == [row.bound for row in alone.table[:2]]
+    twin = with_settings(alone.model, {}).fit(annotations, item_prior=prior)
+    np.testing.assert_array_equal(found.model.label_distributions_, twin.label_distributions_)
+    assert (found.model.label_distributions_[:50].argmax(axis=1) == prior[:50].argmax(axis=1)).all()
 
 
 def with_gold(annotations: ds.Annotations, gold: NDArray[Any]) -> ds.Annotations:

@@ -138,7 +138,8 @@ def _show(run: Refinement, summary: dict[str, Any]) -> None:
         rows, best = _held_out_rows(run)
         hidden = count(run.held_out[0].n_hidden, "hidden label")
         title = f"Mean log-probability of {hidden} (nats, higher is better)"
-        show_table(title, ["model", "given item and annotator", "given item", "seconds"], rows, best)
+        columns = ["model", "given item and annotator", "given item", "behind the best", "seconds"]
+        show_table(title, columns, rows, best)
     say(f"Model: {run.model}; stopped by {run.model.stopped_}")
     _say_convergence(run.model)
     if run.reason:
@@ -179,7 +180,7 @@ def _held_out_rows(run: Refinement) -> tuple[list[list[Any]], int]:
 
     titles = [title_of(row.model) + ("" if row.whole else ", stopped early") for row in run.held_out]
     rows = [
-        [title, row.score, row.score_items, f"{row.seconds:.2f}"]
+        [title, row.score, row.score_items, str(row.gap(run.estimate) or ""), f"{row.seconds:.2f}"]
         for title, row in zip(titles, run.held_out, strict=True)
     ]
     scores = [row.measure(run.estimate) for row in run.held_out]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,17 @@ KIND_MODELS = {
     "sets": "dissensus.models.sets:LabelSets",
     "bradley-terry": "dissensus.models.bradley_terry:BradleyTerry",
 }
+
+#: From the simplest to the least simple, by what is learned beside an item's own labels: nothing, or one
+#: number in all; a number or a few for every annotator; item clusters; a matrix for every annotator, then one
+#: that leans on others'; clusters of both; everything sampled, and several models in one. Of models that
+#: foresee hidden labels equally well, the first in this order is taken.
+SIMPLEST_FIRST = (
+    *("majority", "empirical"),
+    *("wawa", "zero-based-skill", "one-coin", "m-msr", "kos", "bwa", "mace", "glad"),
+    *("fmm", "dirichlet-regression", "dawid-skene", "ibcc", "log-linear", "cbcc", "ebcc", "pgm", "ldlnm"),
+    *("ratings", "sets", "bradley-terry", "graded", "hpgm", "ordinal", "latent"),
+)
 
 RUN_SETTINGS = ("seed", "n_jobs", "estimate")  # settings of a run rather than of a model
 CLUSTER_SETTINGS = {"n_item_clusters": "n_items", "n_annotator_clusters": "n_annotators"}
@@ -110,6 +122,19 @@ def title_of(model: Model) -> str:
         if name not in {*CLUSTER_SETTINGS, *RUN_SETTINGS} and value != usual[name].default
     ]
     return " ".join([name_of(model), *(["×".join(sizes)] if sizes else []), *others])
+
+
+def simplicity(model: Model) -> tuple[int, int, int]:
+    """Smaller for a simpler model: its place in ``SIMPLEST_FIRST``, its clusters, its settings switched on.
+
+    >>> from dissensus.models.fmm import FMM
+    >>> simplicity(FMM(n_item_clusters=8)) < simplicity(FMM(n_item_clusters=16))
+    True
+    """
+    name, given = name_of(model), model.get_params(deep=False)
+    place = SIMPLEST_FIRST.index(name) if name in SIMPLEST_FIRST else len(SIMPLEST_FIRST)
+    sizes = math.prod(given[size] for size in CLUSTER_SETTINGS if size in given)
+    return place, sizes, sum(value is True for value in given.values())
 
 
 def check_known(model: str, settings: Iterable[str], known: Collection[str]) -> None:

@@ -33,9 +33,12 @@ With g_kp the labels p on gold items of class k, V the votes' matrix of the othe
 so that votes count for little where gold contradicts them, and gold for little where it does not. Labels of
 one item go together: d is how much more they spread between the items of a class than independent ones would,
 
-    d = Σ_m n_m Σ_p (y_mp/n_m − ḡ_kp)² / Σ_k (I_k − 1) Σ_p ḡ_kp (1 − ḡ_kp),     not below 1,           (5)
+    d = Σ_m n_m Σ_p (y_mp/n_m − ḡ_kp)² / Σ_k (I_k − 1) N_k/(N_k − 1) Σ_p ḡ_kp (1 − ḡ_kp),                (5)
 
-over gold items, with y_mp of their n_m labels p, I_k of them of class k, and ḡ_k their shares of labels. In
+not below 1, over gold items, with y_mp of their n_m labels p, I_k of them of class k, N_k their labels and
+ḡ_k the shares of these. For independent labels of shares θ_k both sums are expected to be
+Σ_k (I_k − 1) Σ_p θ_kp (1 − θ_kp): above, ḡ takes one of I_k deviations away, and ḡ (1 − ḡ) is too small by
+(N_k − 1)/N_k, the variance of ḡ. In
 the class shares a gold item counts as ten, ψ ~ Dir(1 + 9 I): it is drawn like the others and known for sure,
 where the classes of the others are guessed, all with the same error.
 
@@ -202,10 +205,13 @@ def anchored(matrix: Array) -> Array:
 
 def design_effect(counts: Array, gold: NDArray[np.bool_]) -> float:
     """d (5) of labels (items, P) on gold items, whose class is told by ``gold`` (items, P)."""
-    n, members = counts.sum(axis=1, keepdims=True), gold.sum(axis=0)
-    means = normalised(gold.T @ counts)
+    n, said = counts.sum(axis=1, keepdims=True), gold.T @ counts
+    means = normalised(said)
     apart = float((n * (normalised(counts) - means[gold.argmax(axis=1)]) ** 2).sum())
-    independent = float(np.maximum(members - 1, 0) @ (means * (1 - means)).sum(axis=1))
+    # (I_k − 1) N_k / (N_k − 1); a class of one item, or of none, tells nothing
+    N_k = said.sum(axis=1)
+    freedom = np.maximum(gold.sum(axis=0) - 1, 0) * N_k / np.maximum(N_k - 1, 1)
+    independent = float(freedom @ (means * (1 - means)).sum(axis=1))
     return max(1.0, apart / independent) if independent > 0 else 1.0
 
 

@@ -1,7 +1,7 @@
 """How good the model is, and how the fit came about.
 
-Hidden labels foreseen, with standard errors; what a refined label is worth in raw ones, where that was
-measured; the search over K and L where one was run, and the trace.
+Hidden labels foreseen, and how far each model is behind the best, with standard errors; what a refined label
+is worth in raw ones, where that was measured; the search over K and L where one was run, and the trace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dissensus.features.items import carries_features
 from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.params import with_settings
-from dissensus.selection.compare import FOR_COMPARISON, HeldOut, applies, compare
+from dissensus.selection.compare import FOR_COMPARISON, HeldOut, applies, compare, with_gaps
 
 COUNTS_TITLE = "smoothed counts"
 # what every model is held against: its name on the command line, its name on the page, its settings
@@ -61,7 +61,7 @@ def held_out_table(
     test_size: float,
     seed: int,
 ) -> list[dict[str, Any]]:
-    """The reported model beside counts, FMM and Dawid–Skene, best first.
+    """The reported model beside counts, FMM, Dawid–Skene and whatever foresees best, best first.
 
     ``given`` are the scores that a run already has (the best settings of each rival count); whoever is
     missing is scored here on the same hidden labels. An empty ``given`` means that none were hidden.
@@ -70,26 +70,27 @@ def held_out_table(
         return []
     if round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
         return []
-    known = [row.as_row() if isinstance(row, HeldOut) else dict(row) for row in given or ()]
+    earlier = list(given or ())
+    known = [row.as_row() if isinstance(row, HeldOut) else dict(row) for row in earlier]
     missing = [rival for rival in _contenders(model, annotations) if not _scored(rival, known, model)]
     if any(model.uses_features for model in missing) and not carries_features(annotations):
         return []
-    known += _comparable(
-        [row.as_row() for row in compare(annotations, missing, seed, test_size=test_size)], known
-    )
-    rows = [_own(known, model), *(_best(known, name) for name, _, _ in RIVALS)]
-    own = rows[0]
-    titles = {name: title for name, title, _ in RIVALS}
+    if missing:
+        known = _together(earlier, compare(annotations, missing, seed, test_size=test_size))
+    own = _own(known, model)
+    rivals = [(_best(known, name), title) for name, title, _ in RIVALS]
+    others = [(row, title_of(build_model(row["model"], row["settings"]))) for row in _first(known)]
     shown = [
         {
-            "title": title_of(model) if row is own else titles.get(row["model"], row["model"]),
+            "title": title,
             "own": row is own,
             "score": row["score"],
             "score_items": row["score_items"],
             "n": row["n_hidden"],
-            "error": row.get("score_error"),
+            "behind": [row.get(f"behind{part}") for part in ("", "_error", "_tied")],
+            "behind_items": [row.get(f"behind_items{part}") for part in ("", "_error", "_tied")],
         }
-        for row in _distinct(rows)
+        for row, title in _distinct([(own, title_of(model)), *rivals, *others])
     ]
     return sorted(shown, key=lambda row: -row["score"] if row["score"] is not None else math.inf)
 
@@ -129,16 +130,43 @@ def _best(known: Sequence[dict[str, Any]], name: str) -> dict[str, Any] | None:
     return max(rows, key=lambda row: row["score"]) if rows else None
 
 
-def _comparable(found: list[dict[str, Any]], known: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows on as many hidden labels as those already there; others would compare unlike things."""
-    return [row for row in found if not known or row["n_hidden"] == known[0]["n_hidden"]]
+def _first(known: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows that foresee best, given the annotator and not: those that others are said to be behind."""
+    scores = ("score", "score_items")
+    whole = [row for row in known if row.get("whole", True) and None not in [row[score] for score in scores]]
+    return [max(whole, key=lambda row: row[score]) for score in scores if whole]
 
 
-def _distinct(rows: Sequence[dict[str, Any] | None]) -> list[dict[str, Any]]:
-    """Without gaps, and without a rival that is the reported model itself."""
-    present = [row for row in rows if row is not None]
-    own = present[:1]
-    return own + [row for row in present[1:] if all(row is not one and row != one for one in own)]
+def _together(
+    earlier: Sequence[HeldOut | Mapping[str, Any]], found: Sequence[HeldOut]
+) -> list[dict[str, Any]]:
+    """Rows of two comparisons on as many hidden labels; others would compare unlike things.
+
+    How far one is behind the best is known where both have the probabilities of the same labels.
+    """
+    alike = [row for row in found if not earlier or row.n_hidden == _n_hidden(earlier[0])]
+    both = [row for row in (*earlier, *alike) if isinstance(row, HeldOut)]
+    if len(both) == len(earlier) + len(alike) and len({_hidden_items(row) for row in both}) == 1:
+        return [row.as_row() for row in with_gaps(both)]
+    rows = [row.as_row() if isinstance(row, HeldOut) else dict(row) for row in (*earlier, *alike)]
+    return [{key: value for key, value in row.items() if not key.startswith("behind")} for row in rows]
+
+
+def _hidden_items(row: HeldOut) -> bytes:
+    return b"" if row.item is None else row.item.tobytes()
+
+
+def _n_hidden(row: HeldOut | Mapping[str, Any]) -> int:
+    return row.n_hidden if isinstance(row, HeldOut) else int(row["n_hidden"])
+
+
+def _distinct(rows: Sequence[tuple[dict[str, Any] | None, str]]) -> list[tuple[dict[str, Any], str]]:
+    """Rows with their titles, without gaps, each once."""
+    found: list[tuple[dict[str, Any], str]] = []
+    for row, title in rows:
+        if row is not None and all(row is not one and row != one for one, _ in found):
+            found.append((row, title))
+    return found
 
 
 # ---- the worth of a label -----------------------------------------------------------------------------

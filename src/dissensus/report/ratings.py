@@ -13,7 +13,7 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.description import describe
 from dissensus.models.ratings import NumericRatings
 from dissensus.report.plain import heading, interval_chart, page, paragraph, table
-from dissensus.selection.compare import HeldOut
+from dissensus.selection.compare import Gap, HeldOut
 
 NOISY = 2.0  # times the usual noise
 
@@ -135,6 +135,7 @@ def _hidden(held_out: Sequence[HeldOut | Mapping[str, Any]] | None) -> list[str]
             "with bias, scale and outliers" if row["settings"].get("bias", True) else "means alone, shrunken",
             float(row["score"]),
             float(row["score_items"]),
+            "" if row.get("behind") is None else str(Gap(row["behind"], row["behind_error"])),
         ]
         for row in rows
     ]
@@ -142,5 +143,5 @@ def _hidden(held_out: Sequence[HeldOut | Mapping[str, Any]] | None) -> list[str]
     return [
         heading("Hidden ratings"),
         paragraph(said),
-        table(["model", "given item and annotator", "given item"], cells),
+        table(["model", "given item and annotator", "given item", "behind the best"], cells),
     ]

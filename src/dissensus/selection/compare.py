@@ -5,7 +5,9 @@ probability of each hidden label, in nats. What counts is the answer that was as
 the ``"population"``, P(label | item); for known ``"annotators"``, P(label | item, annotator).
 
 Candidates that differ by less than two standard errors (paired over items) are tied. Among the tied, those
-whose answers contradict no unanimous item come first, and of these the one named first in ``CANDIDATES``.
+whose answers contradict no unanimous item come first. Of these the simplest is taken (``SIMPLEST_FIRST``,
+models/__init__.py); but ``fit`` has a default (``DEFAULTS``: HPGM, for one), which stays where it is among
+them, as only evidence may say otherwise.
 
 A candidate of very many iterations gets a first look of a few: if it is then far behind the best, it is not
 fitted to the end. docs/selection.md has the rule, and what it changes: nothing but the time.
@@ -19,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,14 +34,17 @@ from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
 from dissensus.execution.threads import executor
 from dissensus.features.items import COLUMN, carries_features
-from dissensus.models import build_model, name_of, title_of
+from dissensus.models import build_model, name_of, simplicity, title_of
 from dissensus.models.base import Model, contradicted
 from dissensus.models.confusion import ConfusionModel
 from dissensus.numerics import Array
 from dissensus.params import Rule, check_rules, choice, n_cores, size_words, with_settings
 from dissensus.selection.sizes import fits
 
-#: What is tried: the name of a model and the settings to try it with, in the order in which ties are broken.
+#: The models that ``fit`` takes unless another is clearly better, for labels of one kind or another. None of
+#: them is the simplest: they are the ones with sampled intervals, and what the other commands build on.
+DEFAULTS = ("ordinal", "hpgm", "ratings", "sets", "bradley-terry")
+#: What is tried: the name of a model and the settings to try it with.
 CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("hpgm", {}),
     ("hpgm", {"use_features": True}),
@@ -90,6 +95,23 @@ TIED = 2.0  # standard errors up to which a difference is none
 HIDING_BYTES = 32  # a label, to cut labels into two parts: their pairs, an order of those, and copies of rows
 
 
+class Gap(NamedTuple):
+    """How far a candidate is behind the best one on the same hidden labels, in nats."""
+
+    mean: float
+    error: float  # standard error, paired over items
+
+    @property
+    def tied(self) -> bool:
+        """Is the difference none? Of the best one too."""
+        return self.mean <= TIED * self.error
+
+    def __str__(self) -> str:
+        if not self.mean:
+            return "best"
+        return f"{self.mean:.4f} ± {self.error:.4f}{', tied' if self.tied else ''}"
+
+
 @dataclass(frozen=True, eq=False)
 class HeldOut:
     """How well one candidate predicted the hidden labels."""
@@ -103,6 +125,8 @@ class HeldOut:
     logs: Array | None = None  # (2, hidden): log P of each label given item and annotator, and given item
     item: NDArray[np.int32] | None = None  # (hidden,): the hidden labels' items
     whole: bool = True  # False: it was far behind at the first look, and the scores are of then
+    behind: Gap | None = None  # the best score less its own, of those that it was compared with
+    behind_items: Gap | None = None  # the same of ``score_items``
 
     @property
     def error(self) -> float | None:
@@ -120,6 +144,8 @@ class HeldOut:
             "score": self.score,
             "score_items": self.score_items,
             "score_error": self.error,
+            **_gap_row("behind", self.behind),
+            **_gap_row("behind_items", self.behind_items),
             "n_hidden": self.n_hidden,
             "seconds": round(self.seconds, 3),
             "contradicted": self.contradicted,
@@ -130,7 +156,11 @@ class HeldOut:
         """The score that answers the question."""
         return self.score_items if estimate == "population" else self.score
 
-    def ahead_of(self, other: HeldOut, estimate: str) -> tuple[float, float]:
+    def gap(self, estimate: str) -> Gap | None:
+        """How far it is behind the best by the score that answers the question; None where not compared."""
+        return self.behind_items if estimate == "population" else self.behind
+
+    def ahead_of(self, other: HeldOut, estimate: str) -> Gap:
         """By how much it is better than another on the same hidden labels, and the standard error of that.
 
         Labels of one item move together, so it is items that the error is taken over.
@@ -142,10 +172,17 @@ class HeldOut:
         with np.errstate(invalid="ignore"):
             difference = self.logs[which] - other.logs[which]
         if not np.isfinite(difference).all():
-            return self.measure(estimate) - other.measure(estimate), 0.0
+            with np.errstate(invalid="ignore"):
+                return Gap(float(np.subtract(self.measure(estimate), other.measure(estimate))), 0.0)
         mean = float(difference.mean())
         sums = np.bincount(self.item, difference - mean)
-        return mean, float(np.sqrt((sums**2).sum()) / len(difference))
+        return Gap(mean, float(np.sqrt((sums**2).sum()) / len(difference)))
+
+
+def _gap_row(name: str, gap: Gap | None) -> dict[str, Any]:
+    """A gap as plain values: the mean, its standard error, and whether it counts as none."""
+    mean, error, tied = (None, None, None) if gap is None else (*gap, gap.tied)
+    return {name: mean, f"{name}_error": error, f"{name}_tied": tied}
 
 
 @dataclass(frozen=True)
@@ -163,6 +200,7 @@ def choose_model(
     *,
     estimate: str = "population",
     candidates: Sequence[tuple[str, Mapping[str, Any]]] = CANDIDATES,
+    simplest: bool = False,
     test_size: float = 0.2,
     n_jobs: int = -1,
     progress: ShowProgress = None,
@@ -185,7 +223,10 @@ def choose_model(
         What models are compared by: ``"population"``, labels given the item, or ``"annotators"``, labels
         given item and annotator.
     candidates
-        Names and settings of the models to compare; of those that are tied, the first wins.
+        Names and settings of the models to compare.
+    simplest
+        Whether the simplest of those that are tied wins in any case; otherwise the default does (HPGM; for
+        an order OrdinalHPGM) where it is one of them.
     test_size
         Share of the (item, annotator) pairs that is hidden.
     n_jobs
@@ -207,7 +248,7 @@ def choose_model(
     sample = _sample(annotations, seed)
     shared: dict[str, Any] = {"test_size": test_size, "n_jobs": n_jobs, "progress": progress}
     table = compare(sample, fitting, seed, stop_for=estimate, **shared)
-    found = _chosen(table, estimate)
+    found = _chosen(table, estimate, None if simplest else _default(candidates))
     return replace(found, reason=found.reason + _not_tried(models, annotations))
 
 
@@ -251,26 +292,53 @@ def _cannot_compare(annotations: Annotations, test_size: float) -> str:
     return ""
 
 
-def _chosen(table: list[HeldOut], estimate: str) -> Choice:
-    whole = [row for row in table if row.whole]
-    best = max(whole, key=lambda row: row.measure(estimate))
-    behind = {id(row): best.ahead_of(row, estimate) for row in whole}
-    tied = [row for row in whole if behind[id(row)][0] <= TIED * behind[id(row)][1] or row is best]
-    true = [row for row in tied if not row.contradicted]
-    taken = (true or tied)[0]
-    return Choice(taken.model, table, _reason(taken, best, tied, behind[id(taken)]))
+def _default(candidates: Sequence[tuple[str, Mapping[str, Any]]]) -> str | None:
+    """The name of the candidate that is the default of ``fit``; None where there is none among them."""
+    names = {name for name, _ in candidates}
+    return next((name for name in DEFAULTS if name in names), None)
 
 
-def _reason(taken: HeldOut, best: HeldOut, tied: list[HeldOut], behind: tuple[float, float]) -> str:
+def _chosen(table: list[HeldOut], estimate: str, default: str | None) -> Choice:
+    tied = [row for row in table if row.whole and _gap(row, estimate).tied]
+    true = [row for row in tied if not row.contradicted] or tied
+    usual = [row for row in true if name_of(row.model) == default]
+    taken = usual[0] if usual else min(true, key=lambda row: simplicity(row.model))
+    return Choice(taken.model, table, _reason(taken, tied, estimate, bool(usual)))
+
+
+def with_gaps(table: Sequence[HeldOut]) -> list[HeldOut]:
+    """The rows, each with how far it is behind the best of those that were fitted to the end."""
+    if not any(row.whole for row in table):
+        return list(table)
+    gaps = zip(_gaps(table, "annotators"), _gaps(table, "population"), strict=True)
+    return [
+        replace(row, behind=pair, behind_items=item) for row, (pair, item) in zip(table, gaps, strict=True)
+    ]
+
+
+def _gaps(table: Sequence[HeldOut], estimate: str) -> list[Gap]:
+    best = max((row for row in table if row.whole), key=lambda row: row.measure(estimate))
+    return [Gap(0.0, 0.0) if row is best else best.ahead_of(row, estimate) for row in table]
+
+
+def _gap(row: HeldOut, estimate: str) -> Gap:
+    gap = row.gap(estimate)
+    assert gap is not None
+    return gap
+
+
+def _reason(taken: HeldOut, tied: list[HeldOut], estimate: str, usual: bool) -> str:
     name, others = title_of(taken.model), [title_of(row.model) for row in tied if row is not taken]
     if not others:
         return f"{name} predicts hidden labels best"
+    behind, best = _gap(taken, estimate), min(tied, key=lambda row: _gap(row, estimate).mean)
     if taken is best:
         return f"{name} predicts hidden labels best; tied with {', '.join(others)}"
     skipped = [title_of(row.model) for row in tied if row.contradicted and row is not taken]
     truth = f"; the answers of {', '.join(skipped)} contradict unanimous items" if skipped else ""
-    gap = f"{behind[0]:.4f} ± {behind[1]:.4f} nats"
-    return f"{name} is tied with {title_of(best.model)} ({gap} behind) and comes first{truth}"
+    gap = f"{behind.mean:.4f} ± {behind.error:.4f} nats"
+    why = "is the default" if usual else "is the simplest" + (" of the others" if skipped else "")
+    return f"{name} is tied with {title_of(best.model)} ({gap} behind) and {why}{truth}"
 
 
 def compare(
@@ -289,6 +357,8 @@ def compare(
     ``represent`` scores the rest's labels of those annotators alone (``{"kind": "human"}``). ``stop_for`` is
     a question, ``"population"`` or ``"annotators"``: models that a first look finds far behind the best by
     its measure are not fitted to the end, and their rows say so.
+    Every row says how far it is behind the best one, with the standard error of the difference (paired over
+    items).
     ``n_jobs`` models are fitted side by side, on one thread each; one at a time, on as many as they say.
     """
     with _beside(HIDING_BYTES * annotations.n_labels):
@@ -299,7 +369,7 @@ def compare(
         if not (kept.n_labels and hidden.n_labels):
             return []
         with shown(progress) as tell:
-            return _compared(kept, hidden, models, stop_for, n_jobs, tell)
+            return with_gaps(_compared(kept, hidden, models, stop_for, n_jobs, tell))
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 In the first, annotators err independently of each other once the item's class is known; in the second, items
 of a class come in subtypes, and annotators err together. IBCC and EBCC are these two pictures, and their
 bounds have all normalisers, so the higher bound says which fits. Where it is the second, EBCC answers; else
-log-linear Dawid–Skene, the better estimate of the first (docs/truth.md has the measurements). No gold label
-and no hidden label takes part in the choice.
+log-linear Dawid–Skene, the better estimate of the first and, where bounds are equal, the simpler model
+(docs/truth.md has the measurements). No gold label and no hidden label takes part in the choice: gold trains
+the model that was chosen, and its accuracy on gold can be cross-fitted without choosing anew.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def choose_truth(
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     item_prior
-        (items, classes): what is known beforehand, as by :func:`dissensus.gold_prior`.
+        (items, classes): what is known beforehand, as by :func:`dissensus.gold_prior`. It trains the model
+        that is chosen, and takes no part in the choice.
     n_jobs
         Number of threads; −1 takes all cores. The result does not depend on it.
     progress
@@ -76,21 +78,20 @@ def choose_truth(
         model = build_model(FALLBACK, {}).fit(annotations)
         return TruthChoice(model, [], "nobody knows who gave which label, so all count alike")
     with shown(progress) as tell:
-        fit = _fitting(annotations, seed, item_prior, n_jobs, tell)
+        fit = _fitting(annotations, seed, n_jobs, tell)
         apart, together = fit(*APART, 0.0), fit(*TOGETHER, 0.1)
         ahead = together.bound - apart.bound
         if ahead > 0:
             why = f"annotators err together: the bound of ebcc is {ahead:,.1f} nats above that of ibcc"
-            return TruthChoice(together.model, [apart, together], why)
-        answer = fit(*ANSWER, 0.5)
+            trained = together if item_prior is None else fit(*TOGETHER, 0.5, item_prior)
+            return TruthChoice(trained.model, [apart, together], why)
+        answer = fit(*ANSWER, 0.5, item_prior)
         why = f"annotators err independently: the bound of ebcc is {-ahead:,.1f} nats below that of ibcc"
         return TruthChoice(answer.model, [apart, together, answer], why)
 
 
-def _fitting(
-    annotations: Annotations, seed: int, item_prior: Any, n_jobs: int, tell: Progress
-) -> Callable[[str, Any, float], Candidate]:
-    def fit(name: str, settings: Any, behind: float) -> Candidate:
+def _fitting(annotations: Annotations, seed: int, n_jobs: int, tell: Progress) -> Callable[..., Candidate]:
+    def fit(name: str, settings: Any, behind: float, item_prior: Any = None) -> Candidate:
         tell(f"fitting {name} to all labels", behind)
         started = time.perf_counter()
         model: Any = build_model(name, settings, seed=seed, n_jobs=n_jobs, estimate="truth")

@@ -4,15 +4,18 @@ function heldOutTable() {
   const rows = data.quality.held_out;
   if (!rows.length) return h("p", { class: "note" }, "No labels were hidden, so models are not compared here.");
   const chance = (score) => (score === null ? null : Math.exp(score));
-  const error = (row) => (row.error === null || row.error === undefined ? "" : ` ± ${decimal(row.error, 3)}`);
+  const behind = ([mean, error, tied]) => (mean === null || error === null ? "" : mean === 0 ? "best" : `${decimal(mean, 3)} ± ${decimal(error, 3)}${tied ? ", tied" : ""}`);
   const lines = rows.map((row) => h("tr", { class: row.own ? "own" : null },
     h("th", { scope: "row" }, row.own ? `${row.title} (this report)` : row.title),
     h("td", {}, h("span", {}, chance(row.score) === null ? "0 %" : percent(chance(row.score), 1)), meter(chance(row.score) || 0, !row.own)),
-    h("td", { class: "number" }, row.score === null ? "−∞" : `${decimal(row.score, 3)}${error(row)}`),
-    h("td", { class: "number minor" }, row.score_items === null ? "−∞" : decimal(row.score_items, 3))));
-  const heads = [["Model"], ["Probability"], ["Log-likelihood ± standard error", "number"], ["Annotator unknown", "number minor"]];
+    h("td", { class: "number" }, row.score === null ? "−∞" : decimal(row.score, 3)),
+    h("td", { class: "number" }, behind(row.behind)),
+    h("td", { class: "number minor" }, row.score_items === null ? "−∞" : decimal(row.score_items, 3)),
+    h("td", { class: "number minor" }, behind(row.behind_items))));
+  const heads = [["Model"], ["Probability"], ["Log-likelihood", "number"], ["Behind the best", "number"], ["Annotator unknown", "number minor"], ["Behind the best", "number minor"]];
   const caption = `${whole(rows[0].n)} labels were hidden from each model and then foretold: the probability it gave them `
-    + "(geometric mean), and the log-likelihood per label in nats. Higher is better.";
+    + "(geometric mean), and the log-likelihood per label in nats. Higher is better. How far a model is behind the best has its "
+    + "standard error, paired over items; models less than two of them apart are tied.";
   return offered("held-out", "Hidden labels", plainTable("held-out", caption, heads, lines));
 }
 
