@@ -13,7 +13,9 @@ import dissensus as ds
 from dissensus.data.blocks import shards_of
 from dissensus.models.pgm.kernels import (
     FLOOR,
+    FLOOR_SINGLE,
     PairLayout,
+    PairSums,
     cavity,
     class_counts,
     messages,
@@ -77,11 +79,17 @@ def test_the_answer_of_a_pair_is_its_multiset_of_labels(annotations: ds.Annotati
 
 def test_single_labels_come_first_and_answers_that_repeat_are_one() -> None:
     layout = layout_of(REPEATED)
-    # {1,1}, {0,2} (twice) and {0,1,1}, in the order of their counts
+    # {0,2} (twice), {1,1} and {0,1,1}: frequent ones first, then in the order of their counts
     np.testing.assert_array_equal(
-        layout.answers, [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 2, 0], [1, 0, 1], [1, 2, 0]]
+        layout.answers, [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 1], [0, 2, 0], [1, 2, 0]]
     )
-    np.testing.assert_array_equal(np.diff(layout.bounds), [0, 0, 1, 1, 2, 1])
+    np.testing.assert_array_equal(np.diff(layout.bounds), [0, 0, 1, 2, 1, 1])
+    # one pair of class 2; the two of {0,2}; {1,1} and {0,1,1} in one product, with a pair each
+    assert layout.batches == (
+        (slice(2, 3), slice(0, 1)),
+        (slice(3, 4), slice(1, 3)),
+        (slice(4, 6), slice(3, 5)),
+    )
 
 
 def test_no_two_answers_are_alike() -> None:
@@ -92,7 +100,9 @@ def test_no_two_answers_are_alike() -> None:
 def test_a_shard_without_labels_has_no_pairs() -> None:
     layout = layout_of(crowd([], 3, 2, 2))
     assert layout.n_pairs == 0
-    assert (layout.to_items @ np.zeros((0, 4))).shape == (3, 4)
+    assert layout.batches == ()
+    np.testing.assert_array_equal(layout.by_item.of_rows(np.zeros((0, 4))), np.zeros((3, 4)))
+    np.testing.assert_array_equal(layout.by_item.of_logs(np.zeros((0, 4))), np.zeros((3, 4)))
 
 
 def test_sums_over_the_pairs_of_items_and_annotators() -> None:
@@ -103,8 +113,23 @@ def test_sums_over_the_pairs_of_items_and_annotators() -> None:
     for e in range(layout.n_pairs):
         by_item[layout.item[e]] += values[e]
         by_annotator[layout.annotator[e]] += values[e]
-    np.testing.assert_allclose(layout.to_items @ values, by_item, rtol=1e-12)
-    np.testing.assert_allclose(layout.to_annotators @ values, by_annotator[layout.who], rtol=1e-12)
+    np.testing.assert_allclose(layout.by_item.of_rows(values), by_item, rtol=1e-12)
+    np.testing.assert_allclose(layout.by_annotator.of_rows(values), by_annotator[layout.who], rtol=1e-12)
+    np.testing.assert_allclose(layout.by_item.of_logs(np.exp(values)), by_item, rtol=1e-12)
+    np.testing.assert_allclose(
+        layout.by_annotator.of_logs(np.exp(values)), by_annotator[layout.who], rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("extreme", [math.log(FLOOR), -math.log(FLOOR)])
+def test_logarithms_of_the_least_and_the_largest_messages_are_summed_without_loss(extreme: float) -> None:
+    sums = PairSums.of(
+        np.array([0, 2, 2, 0, 2, 2, 2]), 3
+    )  # two pairs, none, and five: a group of four and one
+    logs = sums.of_logs(np.full((7, 1), math.exp(extreme)))
+    np.testing.assert_allclose(logs, [[2 * extreme], [0.0], [5 * extreme]], rtol=1e-14)
+    single = sums.of_logs(np.full((7, 1), FLOOR_SINGLE, np.float32))
+    np.testing.assert_allclose(single, [[-140.0], [0.0], [-350.0]], rtol=1e-7)
 
 
 def test_only_annotators_of_the_shard_are_counted() -> None:
@@ -131,7 +156,7 @@ def test_a_factor_never_falls_below_the_floor() -> None:
     theta = np.array([[[1.0, 0.0]], [[0.5, 0.5]]])  # K = 2, L = 1
     layout = layout_of(crowd([(0, 0, 1)] + [(1, 0, 0)] * 5000, 2, 1, 2))
     factors, scale = layout.factors(safe_log(theta))
-    assert math.log(FLOOR) == -600
+    assert math.log(FLOOR) == -150
     # class 1: impossible in the first cluster; 5,000 × class 0: 5000 · log 2 less likely in the second
     np.testing.assert_array_equal(factors[1], [[FLOOR], [1.0]])
     np.testing.assert_array_equal(factors[2], [[1.0], [FLOOR]])

@@ -12,6 +12,9 @@ the pairs of an item or an annotator are products with a sparse matrix of ones.
 Messages are kept in the linear domain and their logarithms summed. Every message lies in (0, 1] and never
 below a floor, and the largest entry of a normalised belief is at least 1/K; so a belief divided by one of
 its messages (the cavity: what the others say) neither overflows nor loses anything that matters.
+
+A logarithm costs more than all other steps of a message, so messages are multiplied by fours before it is
+taken. The floor is such that four of them, or of what is divided by them, stay within double precision.
 """
 
 from __future__ import annotations
@@ -31,11 +34,57 @@ if TYPE_CHECKING:
     from dissensus.data.blocks import Shard
 
 # Least likelihood of an answer relative to its most likely clusters, in double and in single precision.
-FLOOR = np.exp(-600.0)
+FLOOR = np.exp(-150.0)
 FLOOR_SINGLE = np.exp(-70.0)
+AT_ONCE = 4  # messages that are multiplied before a logarithm is taken
 
 
 # ---- the layout of a shard ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PairSums:
+    """Sums over the pairs of every target (an item, or an annotator), in groups of up to four pairs.
+
+    Groups stand by their size, large ones first: those with a second pair are the first so many.
+    """
+
+    members: tuple[NDArray[np.int32], ...]  # every group's first pair, the second of those that have one, …
+    to_targets: Any  # (targets, groups) sparse ones
+
+    @classmethod
+    def of(cls, target: NDArray[Any], n: int) -> PairSums:
+        """Group the pairs by their targets 0 … n−1."""
+        order = np.argsort(target, kind="stable").astype(np.int32)
+        n_pairs = np.bincount(target, minlength=n)
+        n_groups = -(-n_pairs // AT_ONCE)
+        ends = np.cumsum(n_groups)
+        within = np.arange(ends[-1] if n else 0) - np.repeat(ends - n_groups, n_groups)
+        # where a group's pairs begin in the order by target, and how many of them there are
+        begin = np.repeat(np.cumsum(n_pairs) - n_pairs, n_groups) + AT_ONCE * within
+        size = np.minimum(np.repeat(n_pairs, n_groups) - AT_ONCE * within, AT_ONCE)
+        by_size = np.argsort(-size, kind="stable")
+        place = np.empty(len(by_size), np.int32)
+        place[by_size] = np.arange(len(by_size), dtype=np.int32)
+        members = tuple(
+            order[begin[by_size[: np.count_nonzero(size > nth)]] + nth] for nth in range(size.max(initial=1))
+        )
+        starts = np.concatenate([[0], ends]).astype(np.int32)
+        return cls(members, sparse.csr_array((ones(len(place)), place, starts), shape=(n, len(place))))
+
+    def of_rows(self, rows: Array) -> Array:
+        """(targets, columns): Σ_e rows_e."""
+        added = np.take(rows, self.members[0], axis=0)
+        for some in self.members[1:]:
+            added[: len(some)] += np.take(rows, some, axis=0)
+        return np.asarray(self.to_targets @ added)
+
+    def of_logs(self, messages: Array) -> Array:
+        """(targets, columns): Σ_e log messages_e, as the logarithms of products of four."""
+        product = np.take(messages, self.members[0], axis=0).astype(np.float64, copy=False)
+        for some in self.members[1:]:
+            product[: len(some)] *= np.take(messages, some, axis=0)
+        return np.asarray(self.to_targets @ np.log(product, out=product))
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +96,9 @@ class PairLayout:
     who: NDArray[np.int32]  # codes of the annotators that occur in the shard
     answers: Array  # (answers, P): how often each class stands in each answer
     bounds: NDArray[np.intp]  # (answers + 1,): the pairs of answer a are bounds[a]:bounds[a + 1]
-    to_items: Any  # (items, pairs) sparse ones: sums over an item's pairs
-    to_annotators: Any  # (who, pairs) sparse ones
+    batches: tuple[tuple[slice, slice], ...]  # runs of answers with equally many pairs, and their pairs
+    by_item: PairSums
+    by_annotator: PairSums  # targets are ``who``
 
     @classmethod
     def of(cls, shard: Shard) -> PairLayout:
@@ -65,8 +115,9 @@ class PairLayout:
             who,
             answers,
             bounds,
-            _summing(item, shard.n_items),
-            _summing(place, len(who)),
+            _batches(bounds),
+            PairSums.of(item, shard.n_items),
+            PairSums.of(place, len(who)),
         )
 
     @property
@@ -115,7 +166,7 @@ class PairBlock:
     def counts(self) -> Array:
         """(items, P): how often each class was given to each item."""
         given = (np.repeat(layout.answers, np.diff(layout.bounds), axis=0) for layout in self.layouts)
-        parts = [layout.to_items @ rows for layout, rows in zip(self.layouts, given, strict=True)]
+        parts = [layout.by_item.of_rows(rows) for layout, rows in zip(self.layouts, given, strict=True)]
         return np.concatenate(parts)
 
 
@@ -128,7 +179,8 @@ def _runs(lengths: list[int]) -> tuple[slice, ...]:
 def _answers(shard: Shard) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
     """First row of each pair, its answer's number, and the answers as class counts.
 
-    Answers 0 … P−1 are the single classes; further ones are the multisets that occur in the shard.
+    Answers 0 … P−1 are the single classes; further ones are the multisets that occur in the shard, frequent
+    ones first.
     """
     P = shard.n_classes
     new = (np.diff(shard.item) != 0) | (np.diff(shard.annotator) != 0)
@@ -143,16 +195,18 @@ def _answers(shard: Shard) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
     rows = np.arange(len(pair_of_row)) + np.repeat(first[several] - starts, length[several])
     cells = pair_of_row * P + shard.label[rows]
     counts = np.bincount(cells, minlength=len(several) * P).reshape(-1, P)
-    multisets, which = np.unique(counts, axis=0, return_inverse=True)
-    answer[several] = P + which.ravel()
-    return first, answer, np.vstack([np.eye(P), multisets])
+    multisets, which, often = np.unique(counts, axis=0, return_inverse=True, return_counts=True)
+    order = np.argsort(-often, kind="stable")
+    answer[several] = P + np.argsort(order)[which.ravel()]
+    return first, answer, np.vstack([np.eye(P), multisets[order]])
 
 
-def _summing(target: NDArray[Any], n: int) -> Any:
-    """(n, pairs) sparse ones: row t sums the pairs whose target is t."""
-    order = np.argsort(target, kind="stable").astype(np.int32)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(target, minlength=n))]).astype(np.int32)
-    return sparse.csr_array((ones(len(target)), order, starts), shape=(n, len(target)))
+def _batches(bounds: NDArray[np.intp]) -> tuple[tuple[slice, slice], ...]:
+    """Runs of answers with equally many pairs: one product of stacked matrices does for all of a run."""
+    n_pairs = np.diff(bounds)
+    ends = np.append(np.flatnonzero(np.diff(n_pairs)) + 1, len(n_pairs)).tolist()
+    runs = itertools.pairwise([0, *ends])
+    return tuple((slice(a, b), slice(bounds[a], bounds[b])) for a, b in runs if bounds[b] > bounds[a])
 
 
 # ---- message steps ------------------------------------------------------------------------------------
@@ -169,10 +223,15 @@ def cavity(belief: Array, place: NDArray[np.int32], message: Array) -> tuple[Arr
 def messages(layout: PairLayout, factors: Array, incoming: Array, out: Array | None = None) -> Array:
     """Factor-to-variable messages (pairs, I): Σ_j F_aij incoming_e(j), one product per answer."""
     outgoing = np.empty((layout.n_pairs, factors.shape[1]), factors.dtype) if out is None else out
-    for a, F in enumerate(factors):
-        rows = slice(layout.bounds[a], layout.bounds[a + 1])
-        np.matmul(incoming[rows], F.T, out=outgoing[rows])
+    for answers, rows in layout.batches:
+        F = factors[answers].transpose(0, 2, 1)
+        np.matmul(_stacked(incoming[rows], len(F)), F, out=_stacked(outgoing[rows], len(F)))
     return outgoing
+
+
+def _stacked(rows: Array, n: int) -> Array:
+    """(n, rows of each, columns): the rows of n answers that have equally many."""
+    return rows.reshape(n, -1, rows.shape[1])
 
 
 def messages_plain(layout: PairLayout, factors: Array, incoming: Array) -> Array:
@@ -183,10 +242,11 @@ def messages_plain(layout: PairLayout, factors: Array, incoming: Array) -> Array
 
 def pair_counts(layout: PairLayout, left: Array, right: Array) -> Array:
     """(answers, I, J): Σ_e left_e(i) right_e(j) over the pairs of each answer."""
-    counts = np.empty((len(layout.answers), left.shape[1], right.shape[1]), left.dtype)
-    for a in range(len(layout.answers)):
-        rows = slice(layout.bounds[a], layout.bounds[a + 1])
-        np.matmul(left[rows].T, right[rows], out=counts[a])
+    counts = np.zeros((len(layout.answers), left.shape[1], right.shape[1]), left.dtype)
+    for answers, rows in layout.batches:
+        found = counts[answers]
+        mine, others = (_stacked(side[rows], len(found)) for side in (left, right))
+        np.matmul(mine.transpose(0, 2, 1), others, out=found)
     return counts
 
 

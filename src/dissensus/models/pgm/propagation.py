@@ -296,7 +296,7 @@ def _round_step(
         incoming, sums = cavity(z, layout.annotator, before[pairs])
         mu = messages(layout, factors, incoming)
         own_psi = log_psi if log_psi.ndim == 1 else log_psi[items]
-        w[items], terms = softmax_rows(layout.to_items @ np.log(mu) + own_psi)
+        w[items], terms = softmax_rows(layout.by_item.of_logs(mu) + own_psi)
         outgoing, left_sums = cavity(w[items].astype(slot.dtype, copy=False), layout.item, mu)
         new = messages(layout, factors.transpose(0, 2, 1), outgoing, out=nu[pairs])
         new /= left_sums[:, None]
@@ -306,7 +306,7 @@ def _round_step(
         # scale stands once in every Z_m, Z_n and Z_e of its pair, so it counts once in all.
         offset = float(scale @ np.diff(layout.bounds)) - float(np.log(sums, dtype=np.float64).sum())
         item_terms += float(terms.sum()) + offset
-        logits[places] += layout.to_annotators @ np.log(new)
+        logits[places] += layout.by_annotator.of_logs(new)
         if cavities is not None:
             cavities[pairs] = incoming
     moved = float(rel_entr(w, state.w).sum()) if measure else 0.0
@@ -335,11 +335,11 @@ def _mean_field_step(
         # log w_mk = log ψ_k + Σ_e Σ_l z_nl log F_akl
         mu = messages(layout, logs, np.take(z, layout.annotator, axis=0))
         own_psi = log_psi if log_psi.ndim == 1 else log_psi[items]
-        w[items], _ = softmax_rows(layout.to_items @ mu + own_psi)
+        w[items], _ = softmax_rows(layout.by_item.of_rows(mu) + own_psi)
         nu = messages(layout, logs.transpose(0, 2, 1), np.take(w[items], layout.item, axis=0))
         # Given w, Σ_n log Z_n holds the pairs' and the annotators' terms; the items' own remain.
         item_terms += float((w[items] * own_psi).sum() - xlogy(w[items], w[items]).sum())
-        logits[places] += layout.to_annotators @ nu
+        logits[places] += layout.by_annotator.of_rows(nu)
     moved = float(rel_entr(w, state.w).sum()) if measure else 0.0
     kept = slot.keep(MemoryState(w, None, None))
     return RoundPart(kept, block.who, logits, column_sums(w), item_terms, moved)
