@@ -74,8 +74,13 @@ def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
     to nobody who has not the certificate that is made here, in memory, for this one cluster.
     """
     require("cryptography", "cluster")
-    # Dask closes for good a worker that is found dead some seconds after it has died before.
-    settings = {"distributed.deploy.lost-worker-timeout": "1000 days"}
+    settings = {
+        # Dask closes for good a worker that is found dead some seconds after it has died before.
+        "distributed.deploy.lost-worker-timeout": "1000 days",
+        # It also looks a hundred times a second at what each process does, for a page that nobody opens here.
+        "distributed.worker.profile.enabled": False,
+        "distributed.admin.tick.interval": "500ms",
+    }
     with (
         _quiet(),
         require("dask", "cluster").config.set(settings),
