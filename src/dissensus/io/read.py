@@ -128,10 +128,10 @@ def read_annotations(
         )
     else:
         table = open_table(source, format, encoding=encoding)
-        unsaid = label_type is None and layout is None and not columns.named
-        if label_type == "pairwise" or (unsaid and looks_pairwise(table.columns)):
+        kind = _kind_of_rows(table, columns, label_type, layout, separator)
+        if kind == "pairwise":
             labels, names = read_pairs(table, columns, duplicates, blanks)
-        elif separator is not None or (label_type in (None, "multi") and holds_lists(table, columns)):
+        elif kind == "multi":
             labels, names = read_sets(table, columns, duplicates, separator, blanks)
         else:
             labels, names = _read_table(table, columns, classes, duplicates, layout, blanks)
@@ -232,6 +232,18 @@ def _layout_of_format(layout: Layout | None, format: str) -> Layout:
 
 
 # ---- plain tables -------------------------------------------------------------------------------------
+
+
+def _kind_of_rows(
+    table: Table, columns: Columns, label_type: LabelType | None, layout: Layout | None, separator: str | None
+) -> LabelType | None:
+    """What a table's rows must be read as: pairs, or sets of classes; None where each has one class."""
+    unsaid = label_type is None and layout is None and not columns.named
+    if label_type == "pairwise" or (unsaid and looks_pairwise(table.columns)):
+        return "pairwise"
+    if separator is not None or (label_type in (None, "multi") and holds_lists(table, columns)):
+        return "multi"
+    return None
 
 
 def _read_table(
