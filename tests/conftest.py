@@ -1,9 +1,13 @@
-"""Shared fixtures: where the real datasets are, and small simulated crowds."""
+"""Shared fixtures: where the real datasets are, and a local cluster."""
 
 from __future__ import annotations
 
 import os
+import re
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -11,6 +15,22 @@ from hypothesis import settings
 # An example may take its time: the machine may be busy with something else.
 settings.register_profile("patient", settings(), deadline=None)
 settings.load_profile("patient")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file whose every test ``-m`` leaves out is not imported either: PyTorch alone takes seconds."""
+    left_out = re.findall(r"not (\w+)", config.option.markexpr)
+    if not left_out or collection_path.suffix != ".py":
+        return None
+    marks = re.search(r"^pytestmark = (.*(?:\n    .*)*)", collection_path.read_text(encoding="utf-8"), re.M)
+    return True if marks and re.search(rf"mark\.({'|'.join(left_out)})\b", marks[1]) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Coverage must not hang on datasets that a clone may not have, so it does not follow tests of them."""
+    for item in items:
+        if item.get_closest_marker("data"):
+            item.add_marker(pytest.mark.no_cover)
 
 
 def find_data() -> Path | None:
@@ -28,3 +48,15 @@ def data_dir() -> Path:
     if folder is None:
         pytest.skip("the real datasets are absent: set DISSENSUS_DATA to their folder")
     return folder
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A Dask cluster of two processes, for one file: kept for all, it costs more than it saves."""
+    from dissensus.execution.dask.cluster import connected
+
+    followed = threading.gettrace()
+    threading.settrace(None)  # type: ignore[arg-type]  # Dask's own thread is busy, and not ours to cover
+    with connected("local", n_workers=2) as client:
+        threading.settrace(followed)  # type: ignore[arg-type]
+        yield client

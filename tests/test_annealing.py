@@ -224,6 +224,7 @@ def stationary(annotations: ds.Annotations, parameters: Parameters, temperature:
     return np.array(weights) / sum(weights)
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
 def test_sweeps_at_a_fixed_temperature_visit_states_as_often_as_they_should(

@@ -175,6 +175,7 @@ def test_a_community_whose_members_scatter_is_told_from_one_whose_members_keep_t
 # ---- the bound -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("concentration", [0.5, 10.0, 1000.0])
 @pytest.mark.parametrize("L", [1, 3])
 @pytest.mark.parametrize("seed", range(2))
@@ -325,6 +326,7 @@ def test_shards_and_jobs_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(single.posterior_, whole.posterior_, rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("concentration", [1e-9, 1e-6, 1e-4, 1e-3, 1e-2, 1e6])
 def test_the_objective_never_falls_at_extreme_concentrations(concentration: float) -> None:
     known = ds.simulate(n_items=60, n_annotators=12, n_classes=3, labels_per_item=4, seed=2).annotations

@@ -44,12 +44,6 @@ __all__ = ["small_shards"]
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("small_shards")]
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    with connected("local", n_workers=2) as client:
-        yield client
-
-
 # ---- the same bits ------------------------------------------------------------------------------------
 
 
@@ -354,15 +348,18 @@ def test_a_client_without_the_certificate_is_refused(
 # ---- four processes -----------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def four() -> Iterator[Any]:
+    with connected("local", n_workers=4) as client:
+        yield client
+
+
 @pytest.mark.verify
 @pytest.mark.parametrize("name", MODELS)
-def test_four_processes_give_the_same_bits(name: str, client: Any, tmp_path: Path) -> None:
-    if len(client.nthreads()) < 4:
-        client.cluster.scale(4)
-        client.wait_for_workers(4, timeout=60)
+def test_four_processes_give_the_same_bits(name: str, four: Any, tmp_path: Path) -> None:
     known = stored(crowd(), tmp_path)
     alone = MODELS[name]().fit(known)
-    with ds.resources(cluster=client, scratch=tmp_path / "scratch"):
+    with ds.resources(cluster=four, scratch=tmp_path / "scratch"):
         assert differing(MODELS[name]().fit(known), alone) == []
 
 

@@ -21,19 +21,12 @@ from cluster_help import ITERATIONS, MODELS, SHARD, Counting, crowd, differing, 
 from dissensus.errors import ClusterError, DataError, MessagesLostError
 from dissensus.execution.dask import blocks as remote
 from dissensus.execution.dask import cluster as dask_cluster
-from dissensus.execution.dask.cluster import connected
 from dissensus.models import base
 from sizes import usually
 
 __all__ = ["small_shards"]
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("small_shards")]
 KILLS = usually(2, verify=10)
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    with connected("local", n_workers=2) as client:
-        yield client
 
 
 def doom(n_blocks: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,13 @@ import dissensus as ds
 from cluster_help import MODELS, Counting, crowd, differing, least_memory, small_shards, stored
 from dissensus.errors import MessagesLostError
 from dissensus.execution.dask import held
-from dissensus.execution.dask.cluster import connected, memory_of_workers
+from dissensus.execution.dask.cluster import memory_of_workers
 from dissensus.execution.messages import MemoryState
 from dissensus.models import base
 from dissensus.params import PROCESS_BYTES, physical_memory
 
 __all__ = ["small_shards"]
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("small_shards")]
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    with connected("local", n_workers=2) as client:
-        yield client
 
 
 def rounds_held() -> int:

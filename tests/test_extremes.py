@@ -16,7 +16,7 @@ from dissensus.models.base import Model
 from sizes import usually
 from small_graphs import crowd
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
 
 Array = NDArray[np.float64]
 

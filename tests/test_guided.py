@@ -141,6 +141,7 @@ TWO_CLASSES = ds.Annotations.from_counts([[3, 1], [1, 3], [2, 2], [4, 0]])
 # ---- the contract -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("guide", "learner"), PAIRS)
 def test_every_guide_with_every_kind_of_learner(guide: str, learner: str, tmp_path: Path) -> None:
     features, y = crowd()

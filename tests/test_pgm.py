@@ -125,6 +125,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(usually(1, verify=3)))
 @pytest.mark.parametrize("name", SETTINGS)
 def test_exact_em_never_falls_on_trees(name: str, seed: int) -> None:
@@ -182,6 +183,7 @@ def log_marginal(
     return float(np.logaddexp.reduce(terms))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("messages", ["bp", "mean-field"])
 @pytest.mark.parametrize("seed", range(usually(1, verify=3)))
 def test_on_trees_variational_bayes_is_below_the_evidence(seed: int, messages: str) -> None:
@@ -221,6 +223,7 @@ def test_the_bound_of_variational_bayes_holds_the_hyperpriors() -> None:
     assert given.prior_term != fixed.prior_term
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 def test_on_loops_the_trace_is_bethes_form() -> None:
     model = ds.PGM(3, 2, tol=1e-10, max_iter=3000, bp_rounds=200, bp_tol=0.0).fit(CROWD)
@@ -255,6 +258,7 @@ def test_with_one_annotator_cluster_beliefs_are_fmms_responsibilities() -> None:
     np.testing.assert_allclose(graph.evidence(beliefs), evidence, rtol=1e-12)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("m_step", ["product", "pairwise"])
 def test_with_one_annotator_cluster_a_fit_ends_where_fmm_would_stay(m_step: str) -> None:
     model = ds.PGM(3, 1, m_step=m_step, tol=1e-12, max_iter=5000).fit(CROWD)
@@ -291,6 +295,7 @@ def agreement(planted: Simulation, model: ds.PGM) -> tuple[float, float]:
     )
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 @pytest.mark.parametrize("inference", ["bp", "vb", "annealing"])
 def test_planted_clusters_and_the_population_are_found(planted: Simulation, inference: str) -> None:
@@ -340,6 +345,7 @@ def test_a_sample_that_misses_most_labels_is_not_begun_with(monkeypatch: pytest.
     np.testing.assert_allclose(ds.PGM(2, 2).fit(lone).trace_[-1], usual.trace_[-1], rtol=1e-3)
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 @pytest.mark.parametrize("inference", ["bp", "vb", "annealing"])
 def test_nothing_is_found_once_labels_are_dealt_out_anew(planted: Simulation, inference: str) -> None:
@@ -562,6 +568,7 @@ def test_new_items_by_new_annotators_are_exact_on_a_tree() -> None:
 # ---- nothing but labels and settings decides -----------------------------------------------------------
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 @pytest.mark.parametrize("n_restarts", [1, 3])
 @pytest.mark.parametrize("inference", ["bp", "vb", "annealing"])

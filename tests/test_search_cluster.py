@@ -6,7 +6,6 @@ import os
 import pickle
 import shutil
 import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import pytest
 import dissensus as ds
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
-from dissensus.execution.dask.cluster import connected
 from dissensus.execution.dask.tasks import OnCluster
 from dissensus.execution.tasks import workers
 from dissensus.io.store.opening import StoreOrigin
@@ -28,12 +26,6 @@ pytest.importorskip("distributed")
 
 GRID = {"n_item_clusters": [2, 4], "n_annotator_clusters": [2, 3]}
 HOW: dict[str, Any] = {"repeats": 2, "finalists": None, "seed": 3}
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    with connected("local", n_workers=2) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")

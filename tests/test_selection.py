@@ -59,6 +59,7 @@ def finished(crowd: ds.Annotations, tmp_path_factory: pytest.TempPathFactory) ->
 # ---- what is found ------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 def test_every_score_can_be_had_by_hand(crowd: ds.Annotations) -> None:
     found = search(crowd, seed=10)
     assert len(found.cells) == 6
@@ -114,6 +115,7 @@ def test_references_of_ones_own(crowd: ds.Annotations) -> None:
         search(crowd, references=twice)
 
 
+@pytest.mark.no_cover
 def test_labels_without_clusters_choose_none() -> None:
     plain = ds.simulate(150, 30, 4, n_item_clusters=1, n_annotator_clusters=1, labels_per_item=6).annotations
     for inference in ("bp", "vb"):
@@ -122,6 +124,7 @@ def test_labels_without_clusters_choose_none() -> None:
         assert 1 in found.params.values()
 
 
+@pytest.mark.no_cover
 def test_planted_clusters_are_worth_having() -> None:
     planted = ds.simulate(
         150, 30, 4, n_item_clusters=4, n_annotator_clusters=3, alpha=0.3, labels_per_item=10

@@ -329,6 +329,7 @@ EXACT: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("gold_share", [0.0, 0.2])
 @pytest.mark.parametrize("name", EXACT)
 def test_the_objective_never_falls(name: str, gold_share: float) -> None:
@@ -369,6 +370,7 @@ def test_gold_decides_its_own_items_and_teaches_about_annotators(name: str) -> N
         assert right > 0.9
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", TRUTH_MODELS)
 def test_very_many_labels_of_one_item_are_no_trouble(name: str) -> None:
     rng = np.random.default_rng(6)
@@ -493,6 +495,7 @@ def test_the_bound_of_mace_by_hand() -> None:
     assert math.log(0.5) - 0.5 < model.trace_[-1] < math.log(0.5)
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 def test_glad_finds_crowd_kits_maximum() -> None:
     """Both climb the same log-posterior; crowd-kit stops a little below."""
