@@ -304,6 +304,10 @@ BAD = {
     "a file to write into": (["fit", "votes.csv", "-o", "votes.csv"], "is a file"),
     "features of other items": (["fit", "votes.csv", "--features", "f.npy"], "f.npy"),
     "text without items": (["fit", "votes.csv", "--text-column", "text"], "no item table"),
+    "an option with a slip": (
+        ["fit", "votes.csv", "--modle", "pgm"],
+        "no such option: --modle. Did you mean --model?",
+    ),
     "a side table not there": (["fit", "votes.csv", "--items", "texts.csv"], "texts.csv: no such file"),
     "an unknown setting to try": (
         ["select", "votes.csv", "-m", "fmm", "-g", "alfa=2"],

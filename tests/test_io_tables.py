@@ -200,7 +200,8 @@ def test_records_survive_being_cut_into_blocks(
         )
         csv.writer(text, quoting=quoting, lineterminator=end).writerows([HEADER.strip().split(","), *rows])
         content = text.getvalue().removesuffix(end if rng.random() < 0.5 else "")
-        assert rows_of(ds.read_annotations(write(content))) == sorted(rows)
+        tidy = [(item, who, label.strip()) for item, who, label in rows]
+        assert rows_of(ds.read_annotations(write(content))) == sorted(tidy)
 
 
 def test_a_pipe_is_read(tmp_path: Path) -> None:
@@ -228,7 +229,7 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
     "one column": (
         "labels\nx\n",
         "votes.csv",
-        "votes.csv: no item and no annotator column found; say which they are with item=, annotator=",
+        "votes.csv: this is not a table: it has one column only (labels); give one row for each label",
     ),
     "doubled column": (
         "item,annotator,label,label\na,b,c,d\n",
@@ -283,10 +284,18 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
         "votes.csv",
         "votes.csv: holds NUL bytes, so it is a binary",
     ),
+    "PDF": (b"%PDF-1.7\n\xe2\xe3\n", "votes.csv", "votes.csv: this is a PDF document, not a table; save its"),
+    "HTML": ("\n<!DOCTYPE html>\n<table>", "votes.csv", "votes.csv: this is an HTML page, not a table; save"),
+    "letter": ("Dear Sir\nIn reply\n", "letter.txt", "letter.txt: this is not a table: it has one column"),
+    "prose": (
+        "Dear Sir, we ask\nIn reply, no\n",
+        "a.txt",
+        "it has Dear Sir, we ask; if it is no table, give",
+    ),
     "picture": (
         b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
         "votes.csv",
-        "votes.csv: holds NUL bytes, so it is a binary",
+        "votes.csv: this is a picture, not a table; save its table as CSV",
     ),
     "spreadsheet": (b"PK\x03\x04" + bytes(40), "votes.csv", "votes.csv: is a zip archive or a spreadsheet"),
     "no Parquet": ("a,b,c", "votes.parquet", "votes.parquet: is called .parquet and is no Parquet file"),
@@ -515,6 +524,22 @@ def test_a_wide_table(layout: Any, write: Callable[..., Path]) -> None:
     assert list(annotations.item_column("text")) == ["hello", "there", "you"]
     assert "read as a wide table with 3 annotator columns" in annotations.notes
     assert "1 item of the item table has no label" in annotations.notes
+
+
+def test_a_wide_table_whose_first_column_has_any_name(write: Callable[..., Path]) -> None:
+    text = "dish,Ana,Ben,Cleo\nsoup,good,good,bad\npie,bad,,bad\nrice,good,bad,good\n"
+    found = ds.read_annotations(write(text))
+    assert found.items.tolist() == ["pie", "rice", "soup"]
+    assert found.annotators.tolist() == ["Ana", "Ben", "Cleo"]
+    assert found.n_labels == 8
+    assert "read as a wide table with 3 annotator columns" in found.notes
+    for other in (
+        "who,what,how\nAna,good,good\nAna,bad,good\n",  # the first column has an id twice: no items
+        "dish,Ana,Ben\nsoup,4,5\npie,5,4\n",  # ratings or counts
+        "dish,Ana,Ben\nsoup,hot,red\npie,cold,blue\n",  # no word in both
+    ):
+        with pytest.raises(DataError, match="no annotator and no label column found"):
+            ds.read_annotations(write(other))
 
 
 def test_a_wide_table_with_named_columns(write: Callable[..., Path]) -> None:
@@ -778,16 +803,16 @@ def test_gold_outside_the_declared_set_is_an_error(write: Callable[..., Path]) -
 
 
 def test_what_is_read_as_it_is_and_worth_a_word(write: Callable[..., Path]) -> None:
-    text = HEADER + "a,ann,yes\nA,ann,Yes \nb,ann,no\n"
+    text = HEADER + "a,ann,yes\nA,ann,Yes \nb,ann,no\n"  # the space after Yes is nobody's
     annotations = ds.read_annotations(write(text))
     assert annotations.n_items == annotations.n_classes == 3
     alike, correct = (
         "differ from another only by white space or case",
-        "if they are the same, correct the file",
+        "if they are the same, write them alike in the data",
     )
     assert annotations.notes == (
         f"2 items {alike} (such as 'A' and 'a'); {correct}",
-        f"2 labels {alike} (such as 'Yes ' and 'yes'); {correct}",
+        f"2 labels {alike} (such as 'Yes' and 'yes'); {correct}, and classes= refuses the rows that differ",
         "there is one annotator only: 'ann'",
     )
     assert ds.read_annotations(write(HEADER + "a,b,x\na,c,x\n")).notes == ("there is one class only: 'x'",)

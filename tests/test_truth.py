@@ -21,6 +21,7 @@ import dissensus as ds
 from dissensus.data.simulation import simulate
 from dissensus.errors import DataError, ParameterError
 from dissensus.evaluation.gold import cross_fitted, gold_accuracy, judged_items
+from dissensus.evaluation.sides import shared_errors
 from dissensus.execution.run import Run
 from dissensus.models import MODELS, mace, model_class
 from dissensus.models import log_linear as hll
@@ -30,7 +31,7 @@ from dissensus.models.kos import reliabilities
 from dissensus.models.mmsr import trimmed_means
 from dissensus.paper.datasets import read_dataset
 from dissensus.params import with_settings
-from dissensus.selection.truth import choose_truth
+from dissensus.selection.truth import choose_truth, reason
 from dissensus.workflow.refine import refine
 from dissensus.workflow.runs import annotator_table, share_right, summary
 from sizes import usually
@@ -566,6 +567,37 @@ def test_ebcc_is_chosen_where_annotators_err_together() -> None:
     choice = choose_truth(annotations)
     assert type(choice.model).__name__ == "EBCC"
     assert "err together" in choice.reason
+
+
+def test_errors_are_said_to_be_shared_only_where_the_labels_show_it() -> None:
+    together, _ = errors_together()
+    assert shared_errors(together).low > 0
+    for seed in range(5):  # the negative control: independent errors, in crowds of all shapes
+        drawn = np.random.default_rng(seed)
+        M, N, P = 200, int(drawn.integers(4, 12)), int(drawn.integers(2, 5))
+        truth, skill = drawn.integers(P, size=M), drawn.uniform(0.5, 0.95, N)
+        other = (truth[:, None] + drawn.integers(1, P, (M, N))) % P
+        said = np.where(drawn.random((M, N)) < skill, truth[:, None], other)
+        m, n = np.indices(said.shape)
+        apart = crowd(list(zip(m.ravel(), n.ravel(), said.ravel(), strict=True)), P)
+        assert not shared_errors(apart).low > 0
+        assert reason(apart, -2.0).startswith("annotators err independently: the bound of ebcc is 2.0 nats")
+        assert reason(apart, 0.5) == (
+            "the bound of ebcc is 0.5 nats above that of ibcc, though the labels by themselves do not show "
+            "that annotators err together"
+        )
+    assert reason(together, -2.0).endswith(
+        "though the labels by themselves show that annotators err together"
+    )
+
+
+def test_shared_errors_by_hand() -> None:
+    # Five annotators, three items of x, one of y; on the first item d and e both say y.
+    said = ["xxxyy", "xxxxx", "xxxxx", "yyyyy"]
+    rows = [(m, n, "xy".index(c)) for m, line in enumerate(said) for n, c in enumerate(line)]
+    # d, e: r = ⅔ on the first item, −⅓ on the next two; of 20 ordered pairs an item they make two
+    expected = 2 * ((2 / 3) ** 2 + 2 * (1 / 3) ** 2) / (4 * 20)
+    assert shared_errors(crowd(rows, 2)).value == pytest.approx(expected)
 
 
 def test_log_linear_is_chosen_where_annotators_err_independently() -> None:

@@ -26,7 +26,7 @@ from typer.core import TyperGroup
 from dissensus._version import __version__
 from dissensus.cli import INTERRUPTED, OUR_HANDLERS
 from dissensus.cli.terminal import say
-from dissensus.errors import DissensusError, system_words
+from dissensus.errors import DissensusError, nearest, system_words
 from dissensus.execution.progress import printable
 
 DONE, BROKEN, BAD_INPUT = 0, 1, 2
@@ -146,6 +146,10 @@ def _usage(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "dissensus"
     message = error.format_message().rstrip(".")
+    unknown, known = getattr(error, "option_name", None), getattr(error, "possibilities", None)
+    if unknown and known:
+        near = nearest(unknown, known) or known[0]
+        message = f"No such option: {unknown}. Did you mean {near}?"
     gap = "" if message.endswith("?") else ";"
     return f"{message[0].lower()}{message[1:]}{gap} see: {command} --help"
 

@@ -127,6 +127,8 @@ def encode(
 def ordered_vocabulary(order: Any, what: str, kind: pa.DataType | None = None) -> Vocabulary:
     """A vocabulary in the order given, which must not repeat an id; ids become ``kind`` where they can."""
     vocabulary = order if isinstance(order, Vocabulary) else Vocabulary(list(order), what)
+    if what == "label" and not blank_ids(vocabulary.arrow).any():
+        vocabulary = Vocabulary(_trimmed(vocabulary.arrow), what)
     if kind is not None and kind != vocabulary.arrow.type:
         vocabulary = Vocabulary(_cast(vocabulary.arrow, kind, what), what)
     if len(vocabulary.arrow.unique()) != len(vocabulary) or blank_ids(vocabulary.arrow).any():
@@ -313,7 +315,17 @@ def _dictionary(values: Any, what: str, place: Place) -> tuple[Codes, pa.Array]:
         raise blank_error(row, what, place)
     codes = numbers(indices).astype(np.int32, copy=False)
     _refuse_blanks(codes, distinct, what, place)
-    return _compact(codes, distinct) if ready else (codes, distinct)
+    tidy = _trimmed(distinct) if what == "label" else distinct
+    return _compact(codes, tidy) if ready or tidy is not distinct else (codes, distinct)
+
+
+def _trimmed(labels: pa.Array) -> pa.Array:
+    """Labels without the white space around them, which nobody means; itself where there is none."""
+    if not is_text(labels.type) or not may_look_alike(labels):
+        return labels
+    names = labels.to_pylist()
+    tidy = [name.strip() for name in names]
+    return labels if tidy == names else pa.array(tidy, labels.type)
 
 
 def _compact(codes: Codes, distinct: pa.Array) -> tuple[Codes, pa.Array]:

@@ -28,6 +28,7 @@ from dissensus.numerics import Array
 
 Z = 1.96  # standard errors on both sides of a 95 % interval
 TIE = 1e-9  # differences up to which two are the same
+ERROR_ITEMS = 2_000  # that shared errors are looked for in
 BLOCK = 1 << 21  # numbers worked on at a time
 
 
@@ -167,6 +168,37 @@ def clash(ours: Array, theirs: Array) -> Clash | None:
     np.fill_diagonal(table, 0)
     a, b = divmod(int(table.argmax()), P)
     return Clash(int(both.sum()), int(table.sum()), (a, b, int(table[a, b])))
+
+
+def shared_errors(annotations: Any) -> Interval:
+    """How much more often two annotators give an item the same wrong answer than each one's errors explain.
+
+    An answer is wrong where it is not the item's single most frequent one, c_m; items without one are left
+    out, and so is what one annotator does usually: with π_nc their shares of answers on items of c,
+
+        r_mnp = y_mnp − π_{n,c_m,p},     mean over two annotators n, n′ of an item:  Σ_{p≠c_m} r_mnp r_mn′p.
+
+    Independent errors give 0 or, since the most frequent answer is right by definition, less. At most
+    ``ERROR_ITEMS`` items are looked at.
+    """
+    M, P = annotations.n_items, annotations.n_classes
+    each = max(annotations.n_labels / max(M, 1), 1.0)
+    n_items = max(1, min(M, ERROR_ITEMS, int(BLOCK / (P * each))))
+    votes = Votes.of(annotations[np.linspace(0, M - 1, n_items).astype(np.intp)])
+    top = most_frequent(votes.table)[votes.item]
+    rows = np.flatnonzero(top >= 0)
+    item, answer = votes.item[rows], votes.answer[rows].toarray()
+    _, habit = np.unique(votes.annotator[rows] * P + top[rows], return_inverse=True)
+    usual = np.zeros((len(rows), P))
+    np.add.at(usual, habit, answer)
+    usual /= np.maximum(np.bincount(habit, minlength=len(rows)), 1)[:, None]
+    apart = answer - usual[habit]
+    apart[np.arange(len(rows)), top[rows]] = 0.0
+    total, alone, n = np.zeros((n_items, P)), np.zeros(n_items), np.bincount(item, minlength=n_items)
+    np.add.at(total, item, apart)
+    np.add.at(alone, item, (apart**2).sum(axis=1))
+    nothing = np.zeros(n_items), np.ones(n_items)
+    return _gap(((total**2).sum(axis=1) - alone, n * (n - 1.0)), nothing)[0]
 
 
 def most_frequent(table: NDArray[Any]) -> NDArray[np.intp]:

@@ -105,9 +105,10 @@ def refuse_several_missing(columns: Sequence[str], given: Any, where: str) -> No
     missing = [role for role in roles if not has_column(columns, role)]
     if len(missing) > 1:
         options = ", ".join(f"{role}=" for role in missing)
+        no_table = "; if it is no table, give one with a row for each label" if len(missing) == 3 else ""
         raise DataError(
             f"{where}: no {', no '.join(missing[:-1])} and no {missing[-1]} column found; "
-            f"say which they are with {options}{_ONE_ROW_AN_ITEM}; it has {listed(columns)}"
+            f"say which they are with {options}{_ONE_ROW_AN_ITEM}; it has {listed(columns)}{no_table}"
         )
 
 

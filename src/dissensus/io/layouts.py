@@ -84,7 +84,7 @@ def guess_layout(table: Table, columns: Columns) -> Layout:
         return "counts"
     names = table.columns
     plain = columns.annotator or columns.label or has_column(names, "annotator") or has_column(names, "label")
-    if plain or len(names) < 3 or not (has_column(names, "item") or is_id(names[0])):
+    if plain or len(names) < 3:
         return "long"
     return "wide" if is_wide(_first_rows(table)) else "long"
 
@@ -117,10 +117,9 @@ def is_wide(first: Sequence[Mapping[str, str]]) -> bool:
 
 
 def _holds_items(first: Sequence[Mapping[str, str]], column: str) -> bool:
-    """Whether the name says so, or says that it holds ids, and no id occurs twice."""
-    return has_column([column], "item") or (
-        is_id(column) and len({row[column] for row in first}) == len(first)
-    )
+    """Whether the name says so, or each of several rows has a value of its own."""
+    ids = {row[column] for row in first}
+    return has_column([column], "item") or (len(ids) == len(first) > 1 and "" not in ids)
 
 
 def text_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> set[str]:

@@ -16,7 +16,7 @@ from dissensus.data.rows import Duplicates
 from dissensus.data.sets import as_sets
 from dissensus.data.vocabulary import Place, Vocabulary, lookalikes, quoted
 from dissensus.errors import DataError, bad_parameter
-from dissensus.io.columns import find_column, guess_words, refuse_several_missing
+from dissensus.io.columns import find_column, guess_words, listed, refuse_several_missing
 from dissensus.io.layouts import (
     LAYOUTS,
     Columns,
@@ -211,9 +211,10 @@ def lookalike_notes(vocabulary: Vocabulary) -> list[str]:
 def lookalike_words(n: int, what: str, example: Sequence[str]) -> str:
     """How many ids look like another, with two that do."""
     such = " and ".join(map(quoted, example))
+    find = ", and classes= refuses the rows that differ" if what == "label" else ""
     return (
         f"{n:,} {what}s differ from another only by white space or case (such as {such}); "
-        "if they are the same, correct the file"
+        f"if they are the same, write them alike in the data{find}"
     )
 
 
@@ -255,6 +256,11 @@ def _read_table(
     blanks: Missing,
 ) -> tuple[Annotations, tuple[str, str]]:
     """The labels, and what the source calls its item and annotator columns."""
+    if len(table.columns) < 2:
+        raise DataError(
+            f"{table.name}: this is not a table: it has one column only ({listed(table.columns)}); give one "
+            "row for each label with the columns item, annotator and label, and commas or tabs between them"
+        )
     layout = layout or guess_layout(table, columns)
     if layout == "long":
         refuse_several_missing(table.columns, columns, table.name)

@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 
 TABLE_FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"}
+_NO_TABLES = (
+    (b"%pdf", "a PDF document"),
+    (b"<!doctype html", "an HTML page"),
+    (b"<html", "an HTML page"),
+    (b"<?xml", "an XML document"),
+    (b"{\\rtf", "an RTF document"),
+    (b"\xd0\xcf\x11\xe0", "an Office document"),
+    (b"\x89png", "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+)
 _SUFFIXES |= {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
 
 
@@ -113,6 +123,7 @@ def open_file(source: Source, format: str | None = None) -> StreamedTable:
 def recognise_format(source: Source) -> str:
     """The format by the first bytes, and by the suffix where they leave it open."""
     start = source.start
+    _refuse_no_table(source.name, start)
     named = _SUFFIXES.get(source.suffix, "")
     if start.startswith(PARQUET_MAGIC):
         return "parquet"
@@ -121,6 +132,17 @@ def recognise_format(source: Source) -> str:
     if named in ("json", "jsonl") or (start[:1] in (b"{", b"[") and named not in ("csv", "tsv")):
         return "jsonl"
     return "csv"
+
+
+def _refuse_no_table(name: str, start: bytes) -> None:
+    """A document, a page or a picture, by its first bytes."""
+    head = start.removeprefix(b"\xef\xbb\xbf").lstrip()[:20].lower()
+    what = next((kind for magic, kind in _NO_TABLES if head.startswith(magic)), None)
+    if what is not None:
+        raise DataError(
+            f"{name}: this is {what}, not a table; save its table as CSV with one row for each label "
+            "(columns item, annotator and label), and give that file"
+        )
 
 
 class FileTable:

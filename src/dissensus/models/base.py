@@ -7,6 +7,7 @@ user calls is here, once.
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ Array = NDArray[np.float64]
 VOCABULARIES = ("item", "annotator", "class")
 COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "prior_worth_", "n_labels_", "trace_")
 BY_ROW = ("features", "item_prior", "item_distributions")  # what ``fit`` takes with one row for each item
+READER_SETTINGS = ("item", "annotator", "label", "layout", "classes", "missing_words")
 LOSSES = 20  # of messages with their workers, before a fit is given up
 PIECE = 1 << 16  # items whose refined labels are put together at a time,
 PIECE_CELLS = 1 << 21  # and cells of theirs (one for each item and class)
@@ -558,7 +560,13 @@ def as_annotations(data: Any, label_type: LabelType | None = None) -> Annotation
         return data
     from dissensus.io.read import read_annotations
 
-    return read_annotations(data, label_type=label_type)
+    try:
+        return read_annotations(data, label_type=label_type)
+    except DataError as error:
+        named = re.search(rf"\b({'|'.join(READER_SETTINGS)})=", str(error))
+        if named is None:
+            raise
+        raise DataError(f"{error}; give read_annotations(data, {named[0]}…) in place of the data") from None
 
 
 def with_gold(known: Annotations, gold: Any) -> Annotations:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dissensus.data.annotations import Annotations
+from dissensus.evaluation.sides import shared_errors
 from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.models import build_model, name_of
 from dissensus.models.base import Model
@@ -81,13 +82,24 @@ def choose_truth(
         fit = _fitting(annotations, seed, n_jobs, tell)
         apart, together = fit(*APART, 0.0), fit(*TOGETHER, 0.1)
         ahead = together.bound - apart.bound
+        why = reason(annotations, ahead)
         if ahead > 0:
-            why = f"annotators err together: the bound of ebcc is {ahead:,.1f} nats above that of ibcc"
             trained = together if item_prior is None else fit(*TOGETHER, 0.5, item_prior)
             return TruthChoice(trained.model, [apart, together], why)
         answer = fit(*ANSWER, 0.5, item_prior)
-        why = f"annotators err independently: the bound of ebcc is {-ahead:,.1f} nats below that of ibcc"
         return TruthChoice(answer.model, [apart, together, answer], why)
+
+
+def reason(annotations: Annotations, ahead: float) -> str:
+    """Why EBCC answers, or not, with what it says of the annotators where the raw labels bear it out."""
+    shared = shared_errors(annotations)
+    bounds = f"the bound of ebcc is {abs(ahead):,.1f} nats {'above' if ahead > 0 else 'below'} that of ibcc"
+    if ahead > 0 and shared.low > 0:
+        return f"annotators err together: {bounds}"
+    if ahead <= 0 and not shared.low > 0:
+        return f"annotators err independently: {bounds}"
+    other = "do not show" if ahead > 0 else "show"
+    return f"{bounds}, though the labels by themselves {other} that annotators err together"
 
 
 def _fitting(annotations: Annotations, seed: int, n_jobs: int, tell: Progress) -> Callable[..., Candidate]:
