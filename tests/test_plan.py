@@ -12,7 +12,7 @@ from scipy.special import digamma
 
 import dissensus as ds
 from cli_help import run
-from dissensus.annotators.plan import _whom, allocated, losses, worth_of_losses
+from dissensus.annotators.plan import _whom, allocated, losses, people_left, worth_of_losses
 from dissensus.errors import DataError, ParameterError
 from docs_help import DOCS, run_page
 from experiments.planted_crowds import SPAM, planted
@@ -73,6 +73,37 @@ def test_labels_go_where_the_next_one_gains_most(budget):
     assert after[1] == pytest.approx(after[0], rel=1e-12)
 
 
+def test_no_item_gets_more_labels_than_there_are_people_left():
+    now, worth = np.array([0.5, 0.2, 0.1]), np.array([2.0, 2.0, 2.0])
+    assert allocated(now, worth, 6, np.array([2, 1, 9])).tolist() == [2, 1, 3]
+    assert allocated(now, worth, 60, np.array([2, 1, 0])).tolist() == [2, 1, 0]
+    # a and b have labelled i1, a and gpt-4 have labelled i2, of the people a, b, c
+    rows = [("i1", "a"), ("i1", "b"), ("i1", "b"), ("i2", "a"), ("i2", "gpt-4"), ("i3", "c")]
+    item, who = zip(*rows, strict=True)
+    labels = ds.Annotations.from_arrays(item, who, ["x"] * 6)
+    assert people_left(labels).tolist() == [1, 2, 2]
+    kinds = {"annotator": ["a", "b", "c", "gpt-4"], "kind": ["llm", "human", "human", "human"]}
+    assert people_left(labels.with_tables(annotators=kinds)).tolist() == [2, 2, 2]
+    counts = ds.Annotations.from_counts([[1, 1]])
+    assert people_left(counts)[0] > 1e6
+
+
+def test_models_are_not_asked_and_everybody_once():
+    rng = np.random.default_rng(0)
+    names = ["ann", "bob", "cleo", "gpt-4"]
+    rows = [
+        (m, who, "xy"[(m + (rng.random() < 0.3)) % 2]) for m in range(30) for who in names if m or who > "b"
+    ]
+    labels = ds.Annotations.from_arrays(*zip(*rows, strict=True))
+    model = ds.HPGM(n_chains=2, n_sweeps=40, n_jobs=1).fit(labels)
+    plan = ds.plan_labels(model, budget=20)
+    assert plan.n_more.tolist() == [1] + 29 * [0]  # ann has not labelled the first item
+    assert plan.n_by_all == 29
+    assert "gpt-4" not in plan.ask
+    found = ds.label_queue(model, labels, each=5)
+    assert found.n_more[found.action == "label"].sum() <= 1
+
+
 def test_items_of_which_all_is_known_get_nothing():
     assert allocated(np.array([0.0, 0.1, 0.0]), np.array([3.0, 3.0, 3.0]), 5).tolist() == [0, 5, 0]
 
@@ -110,7 +141,8 @@ def test_a_width_that_is_reached_needs_nothing(model):
     assert plan.budget == 0
     narrow = ds.plan_labels(model, target_interval=0.1)
     assert not narrow.stop
-    assert (narrow.width_after <= 0.1 + 1e-9).all()
+    everybody = narrow.n_more == people_left(model.training_labels())
+    assert (everybody | (narrow.width_after <= 0.1 + 1e-9)).all()
     # with both, nothing goes to items that are sure enough
     both = ds.plan_labels(model, target_interval=0.1, budget=50)
     assert both.budget == 50
@@ -240,9 +272,9 @@ def test_equal_views_are_asked_in_turn():
         view=np.array([0, 0, 0, 1, 1, -1]),
         n_equal=2,
     )
-    assert "".join(_whom(found)) == "adbec"
+    assert "".join(_whom(found, np.ones(6, bool))) == "adbec"
     found.n_equal = 1
-    assert "".join(_whom(found)) == "abcde"
+    assert "".join(_whom(found, np.ones(6, bool))) == "abcde"
 
 
 @pytest.mark.slow

@@ -23,8 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.annotators.judges.who import are_models
 from dissensus.annotators.verdicts import ERROR, SPAM, AnnotatorVerdicts, annotator_verdicts
 from dissensus.data.alpha import agreement
+from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, bad_parameter
 from dissensus.evaluation.agreement import krippendorff_alpha
 from dissensus.models.base import Model
@@ -85,8 +87,10 @@ def worth_of_losses(now: Array, after: Array) -> Array:
     return np.asarray(np.where(now > after, after / np.maximum(now - after, 1e-12), FAR))
 
 
-def allocated(now: Array, worth: Array, budget: int) -> NDArray[np.int64]:
-    """(M,): how many of ``budget`` labels each item gets so that the expected loss falls most.
+def allocated(
+    now: Array, worth: Array, budget: int, most: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """(M,): how many of ``budget`` labels each item gets, ``most`` at most, so that the loss falls most.
 
     The j-th gains now · n / ((n + j)(n + j + 1)), j from 0: less every time, so giving each label where it
     gains most is best, and all labels that gain at least some λ are given.
@@ -94,21 +98,31 @@ def allocated(now: Array, worth: Array, budget: int) -> NDArray[np.int64]:
 
     def wanted(gain: float) -> NDArray[np.int64]:
         # (n + j)(n + j + 1) ≤ now · n / λ  ⇔  j ≤ √(¼ + now · n / λ) − ½ − n
-        return np.floor(np.sqrt(0.25 + now * worth / gain) - 0.5 - worth + 1).clip(0).astype(np.int64)
+        return np.floor(np.sqrt(0.25 + now * worth / gain) - 0.5 - worth + 1).clip(0, limit).astype(np.int64)
 
+    limit = np.full(len(now), budget) if most is None else most
+    budget = min(budget, int(limit.sum()))
     low, high = 1e-15, max(float((now / (worth + 1)).max()), 1e-14)
     for _ in range(80):
         middle = float(np.sqrt(low * high))
         low, high = (middle, high) if wanted(middle).sum() > budget else (low, middle)
     given = wanted(high)
-    gains = now * worth / ((worth + given) * (worth + given + 1))
-    rest = budget - int(given.sum())
-    while rest > 0:
+    while (rest := budget - int(given.sum())) > 0:
+        gains = np.where(given < limit, now * worth / ((worth + given) * (worth + given + 1)), -1.0)
         best = np.argsort(-gains, kind="stable")[:rest]
-        given[best] += 1
-        gains[best] = (now * worth / ((worth + given) * (worth + given + 1)))[best]
-        rest = budget - int(given.sum())
+        given[best[gains[best] >= 0]] += 1
     return given
+
+
+def people_left(annotations: Annotations) -> NDArray[np.int64]:
+    """(M,): people, no language models, who have not labelled the item; no end of them among counts."""
+    if annotations.anonymous:
+        return np.full(annotations.n_items, np.iinfo(np.int32).max, dtype=np.int64)
+    people = ~are_models(annotations)
+    pairs = np.unique(annotations.pair, return_index=True)[1]
+    by_people = people[annotations.annotator[pairs]]
+    taken = np.bincount(annotations.item[pairs], by_people, minlength=annotations.n_items)
+    return np.asarray(people.sum() - taken, dtype=np.int64)
 
 
 # ---- a plan -------------------------------------------------------------------------------------------
@@ -137,7 +151,8 @@ class LabelPlan:
     width_after
         The same after the labels asked for.
     ask
-        Annotators to ask, the most informative first; none who spam or err systematically.
+        Annotators to ask, the most informative first; no language models, and none who spam or err
+        systematically.
     target
         Width of the intervals asked for.
     uniform_loss
@@ -146,6 +161,8 @@ class LabelPlan:
         Krippendorff's α and its interval.
     items_for_alpha
         Items of this kind that a narrow enough interval of α takes.
+    n_by_all
+        Items that everybody has labelled already, so that further labels take new people.
     frame_kind
         The kind of data frame that results come in.
     """
@@ -163,6 +180,7 @@ class LabelPlan:
     uniform_loss: float  # mean expected loss if the labels went to all items alike
     alpha: tuple[float, float, float]  # Krippendorff's α and its interval
     items_for_alpha: int | None  # items of this kind that a narrow enough interval of α takes
+    n_by_all: int = 0  # items that everybody has labelled already
     frame_kind: str = "pandas"
 
     @property
@@ -199,6 +217,7 @@ class LabelPlan:
             "alpha": self.alpha[0],
             "alpha_interval": list(self.alpha[1:]),
             "items_for_alpha": self.items_for_alpha,
+            "n_by_all": self.n_by_all,
             "ask": [str(name) for name in self.ask],
         }
 
@@ -210,6 +229,7 @@ class LabelPlan:
 
 def plan_labels(
     model: Model,
+    annotations: Annotations | None = None,
     *,
     budget: int | None = None,
     target_interval: float | None = None,
@@ -227,8 +247,11 @@ def plan_labels(
     ----------
     model
         A fitted HPGM.
+    annotations
+        Its labels with an annotator table, whose column ``kind`` says who is a language model (these are not
+        asked); None: their names tell.
     budget
-        Labels to give out.
+        Labels to give out. No item gets more than there are people who have not labelled it.
     target_interval
         How narrow the credible interval of an item's first class should become.
     target_alpha_width
@@ -245,12 +268,15 @@ def plan_labels(
     # the variance of a Dirichlet worth v labels is as 1 / (v + 1): width · √((v + 1) / (v + 1 + j)) = target
     goal = 1.0 if target_interval is None else target_interval
     missing = np.ceil((known.worth + 1) * np.maximum((width / goal) ** 2 - 1, 0)).astype(np.int64)
+    labels = posterior.training_labels() if annotations is None else annotations
+    left = people_left(labels)
     if budget is None:
-        more = missing
+        more = np.minimum(missing, left)
     else:
         open_ones = np.ones(len(now), dtype=bool) if target_interval is None else missing > 0
-        more = allocated(np.where(open_ones, now, 0.0), worth, budget if open_ones.any() else 0)
-    found, labels = annotator_verdicts(posterior), posterior.training_labels()
+        most = np.where(open_ones, left, 0)
+        more = allocated(np.where(open_ones, now, 0.0), worth, budget, most)
+    found = annotator_verdicts(posterior)
     alpha = agreement(labels, interval)
     wide = alpha[2] - alpha[1]
     return LabelPlan(
@@ -262,7 +288,7 @@ def plan_labels(
         loss_after=now * worth / (worth + more),
         width=width,
         width_after=width * np.sqrt((known.worth + 1) / (known.worth + 1 + more)),
-        ask=_whom(found),
+        ask=_whom(found, ~are_models(labels)),
         target=target_interval,
         uniform_loss=float((now * worth / (worth + more.mean())).mean()),
         alpha=alpha,
@@ -270,6 +296,7 @@ def plan_labels(
         if target_alpha_width is None or not np.isfinite(wide)
         # the interval narrows as 1 / √items
         else int(np.ceil(len(now) * (wide / target_alpha_width) ** 2)),
+        n_by_all=int((left == 0).sum()),
         frame_kind=posterior.frame_kind_,
     )
 
@@ -293,9 +320,9 @@ def _checked(
     return model
 
 
-def _whom(found: AnnotatorVerdicts) -> NDArray[Any]:
-    """Annotators whose labels help, the most informative first; equal views take turns."""
-    useful = (found.verdict != SPAM) & (found.verdict != ERROR)
+def _whom(found: AnnotatorVerdicts, people: NDArray[np.bool_]) -> NDArray[Any]:
+    """People whose labels help, the most informative first; equal views take turns."""
+    useful = people & (found.verdict != SPAM) & (found.verdict != ERROR)
     order = np.argsort(-found.information, kind="stable")
     order = order[useful[order]]
     if found.n_equal > 1:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.annotators.findings import Findings, findings
-from dissensus.annotators.plan import allocated, losses, worth_of_losses
+from dissensus.annotators.plan import allocated, losses, people_left, worth_of_losses
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
 from dissensus.evaluation.sentences import count, quoted
@@ -52,6 +52,8 @@ class LabelQueue:
         Labels that the item has.
     labelled_by
         Who labelled it already: ask others.
+    n_by_all
+        Items that need a label and are not in the queue, since everybody has labelled them already.
     """
 
     item: NDArray[Any]
@@ -63,6 +65,7 @@ class LabelQueue:
     share: NDArray[np.float64]  # of that label in the population
     n_labels: NDArray[np.int64]  # that the item has
     labelled_by: NDArray[Any]  # who labelled it already: ask others
+    n_by_all: int = 0  # items that need a label and that everybody has labelled already
 
     def columns(self) -> dict[str, Any]:
         """The arrays by name, as columns of a table."""
@@ -100,7 +103,8 @@ def label_queue(
     decide = _closest_first(annotations, np.flatnonzero(found.adjudicate))
     if budget is not None:  # adjudicators get half of it, or what labels leave
         decide = decide[: max(budget // 2, budget - (each or 1) * int(found.more.sum()))]
-    ask, n_more = _asked(found, None if budget is None else budget - len(decide), each)
+    left = people_left(annotations)
+    ask, n_more = _asked(found, left, None if budget is None else budget - len(decide), each)
     code = np.concatenate([decide, ask]).astype(np.intp)
     action = np.array([ADJUDICATE] * len(decide) + [LABEL] * len(ask), dtype=object)
     given_label = model.label_distributions_[code].argmax(axis=1)
@@ -116,6 +120,7 @@ def label_queue(
         share=model.label_distributions_[code, given_label],
         n_labels=annotations.counts[code].sum(axis=1),
         labelled_by=np.array([_by_whom(annotations, int(m)) for m in code], dtype=object),
+        n_by_all=int((found.more & (left == 0)).sum()),
     )
 
 
@@ -127,27 +132,26 @@ def _closest_first(annotations: Annotations, items: NDArray[np.intp]) -> NDArray
 
 
 def _asked(
-    found: Findings, budget: int | None, each: int | None
+    found: Findings, left: NDArray[np.int64], budget: int | None, each: int | None
 ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """Items to label further and how often, where one more label tells most first."""
     if budget == 0:
         return np.zeros(0, np.intp), np.zeros(0, np.int64)
     if budget is not None and each is None and isinstance(found.model, HPGM):
         now, after = losses(found.model.share_draws_)
-        wanted = allocated(np.where(found.adjudicate, 0.0, now), worth_of_losses(now, after), budget)
+        most = np.where(found.adjudicate, 0, left)
+        wanted = allocated(np.where(found.adjudicate, 0.0, now), worth_of_losses(now, after), budget, most)
         items = np.flatnonzero(wanted)
         items = items[np.lexsort((after[items] - now[items], -wanted[items]))]
         return items, wanted[items]
     narrow, n = found.narrowing(), found.annotations.counts.sum(axis=1)
     gain = -n.astype(np.float64) if narrow is None else narrow[0] - narrow[1]
-    items = np.flatnonzero(found.more)
+    items = np.flatnonzero(found.more & (left > 0))
     items = items[np.argsort(-gain[items], kind="stable")]
-    per = each or 1
-    items = items if budget is None else items[: -(-budget // per)]
-    n_more = np.full(len(items), per, np.int64)
-    if budget is not None and n_more.sum() > budget:
-        n_more[-1] -= n_more.sum() - budget
-    return items, n_more
+    n_more = np.minimum(each or 1, left[items])
+    if budget is not None:  # what is left of it after the items before
+        n_more = np.clip(budget - (np.cumsum(n_more) - n_more), 0, n_more)
+    return items[n_more > 0], n_more[n_more > 0]
 
 
 def _reason(found: Findings, m: int, action: str) -> str:

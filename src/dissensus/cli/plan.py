@@ -10,7 +10,7 @@ import typer
 from dissensus.cli.app import app, example
 from dissensus.cli.options import Json, LabelsOrRun, Reading, SafeCsv, unbundled
 from dissensus.cli.settings import ALL_CORES, Jobs, Seed
-from dissensus.cli.terminal import count, say, show_json, show_table
+from dissensus.cli.terminal import count, note, say, show_json, show_table
 
 if TYPE_CHECKING:
     from dissensus.annotators.plan import Design, LabelPlan
@@ -59,14 +59,18 @@ def plan(
 ) -> None:
     """Plan further labels: which items gain most, whom to ask, when to stop, how to lay out a new study."""
     from dissensus.annotators.plan import design_study, plan_labels
+    from dissensus.io.read import with_side_tables
     from dissensus.io.results import for_spreadsheets
     from dissensus.io.write import write_table
     from dissensus.models.frames import make_frame
-    from dissensus.workflow.runs import posterior_of
+    from dissensus.workflow.runs import is_run, posterior_of
 
-    model, _ = posterior_of(place, reading.read, seed=seed, n_jobs=jobs)
+    model, labels = posterior_of(place, reading.read, seed=seed, n_jobs=jobs)
+    if is_run(place):
+        labels = with_side_tables(labels, None, reading.annotators, None, ("item", "annotator"), False)
     found = plan_labels(
         model,
+        labels,
         budget=budget,
         target_interval=target_interval,
         target_alpha_width=target_alpha_width,
@@ -105,6 +109,8 @@ def _show(found: LabelPlan, interval: float) -> None:
             f"α is {alpha:.3f} ({interval:.0%} interval {low:.3f} to {high:.3f}); the width asked for takes "
             f"{needed}, and there are {len(found.item):,}"
         )
+    if found.n_by_all:
+        note(f"everybody has labelled {count(found.n_by_all, 'item')} already: more labels take new people")
     if len(found.ask):
         say(f"Whom to ask: {', '.join(map(str, found.ask[:ASKED]))}{', …' * (len(found.ask) > ASKED)}")
     order = [m for m in (-found.gain * (found.n_more > 0)).argsort(kind="stable")[:SHOWN] if found.n_more[m]]

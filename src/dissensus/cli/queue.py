@@ -9,7 +9,7 @@ import typer
 
 from dissensus.cli.app import app, example
 from dissensus.cli.options import Json, LabelsOfRun, LabelsOrRun, Reading, SafeCsv, unbundled
-from dissensus.cli.terminal import count, say, show_json, show_table
+from dissensus.cli.terminal import count, note, say, show_json, show_table
 
 SHOWN = 10  # items
 
@@ -78,6 +78,8 @@ def queue(
     labels = int(found.n_more.sum()) - decide
     rest = count(len(found) - decide, "item")
     say(f"{count(decide, 'item')} to adjudicate, {count(labels, 'label')} for {rest}")
+    if found.n_by_all:
+        note(f"{count(found.n_by_all, 'item')} more need labels of new people: everybody has labelled them")
     rows = [
         [str(found.item[q]), str(found.action[q]), int(found.n_more[q]), str(found.reason[q])]
         for q in range(min(SHOWN, len(found)))

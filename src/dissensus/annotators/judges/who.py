@@ -118,6 +118,14 @@ def _named_like_models(annotations: Annotations) -> Bools:
     return np.array([FAMILIES.search(str(name).casefold()) is not None for name in annotations.annotators])
 
 
+def are_models(annotations: Annotations) -> Bools:
+    """(annotators,): True for a language model, by the column ``kind`` or, where there is none, by name."""
+    if KIND not in _columns(annotations):
+        return _named_like_models(annotations)
+    kinds = _texts(annotations.annotator_column(KIND))
+    return np.array([kind.strip().casefold() in MACHINES for kind in kinds])
+
+
 def has_judges(annotations: Annotations) -> bool:
     """Whether the column ``kind`` of the annotator table calls somebody a judge."""
     if KIND not in _columns(annotations):
