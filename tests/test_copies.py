@@ -201,6 +201,13 @@ def test_nobody_to_represent_is_an_error_with_a_remedy(represent, words):
         ds.HPGM(represent=represent, **FAST).fit(two_groups(n_items=20))
 
 
+def test_the_model_that_can_represent_is_taken_with_its_reason():
+    found = ds.refine(two_groups(n_items=8), represent={"group": "a"}, test_size=0)
+    assert isinstance(found.model, ds.HPGM)
+    assert found.reason == "it is the model that can estimate the population of some of the annotators"
+    assert not found.chosen
+
+
 @pytest.mark.slow
 def test_the_command_line_represents_a_group(tmp_path):
     labels = two_groups(n_items=40)
@@ -212,6 +219,7 @@ def test_the_command_line_represents_a_group(tmp_path):
     fit = ["fit", votes, "--annotators", people]
     quick = ["--model", "hpgm", "--set", "n_sweeps=10", "--set", "n_chains=1", "--no-report"]
     run(*fit, "--represent", "group=a", *quick, "-o", tmp_path / "run")
+    assert "leave --fast out" in failure(*fit, "--represent", "group=a", "--fast")
     model = ds.load(tmp_path / "run" / "model.safetensors")
     assert model.represent == {"group": ["a"]}
     expected = [name[0] == "a" for name in model.annotators_]

@@ -276,7 +276,9 @@ def test_a_newcomers_table_goes_through_in_one_command(tmp_path):
 def test_a_judge_that_likes_one_answer_is_seen():
     # Of 8 items the judge calls 7 good; each of the two humans, who agree, 4.
     humans = {"h1": [0, 0, 0, 0, 1, 1, 1, 1], "h2": [0, 0, 0, 0, 1, 1, 1, 1]}
-    (row,) = ds.judge_report(table(humans | {"gpt": [0, 1, 1, 1, 1, 1, 1, 1]})).rows()
+    found = ds.judge_report(table(humans | {"gpt": [0, 1, 1, 1, 1, 1, 1, 1]}))
+    (row,) = found.rows()
+    assert repr(found) == "JudgeReport(1 judges beside 2 humans, 0 may replace a human)"
     assert (row["bias_of"], row["bias"]) == ("1", pytest.approx(3 / 8))
     spread = np.std([0, 1, 1, 1, 0, 0, 0, 0], ddof=1) / np.sqrt(8)
     assert row["bias_error"] == pytest.approx(1.959964 * spread, rel=1e-6)

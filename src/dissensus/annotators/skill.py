@@ -58,7 +58,8 @@ class AnnotatorSkills:
     accuracy
         (N, 3): chance of the right answer: value, low, high.
     skill
-        (N, 3): 0 by chance, 1 always right, below 0 systematically wrong.
+        (N, 3): 0 by chance, 1 always right, below 0 systematically wrong. It is not ``skills_`` of a fitted
+        model, which is the chance of the right answer, with luck counted in.
     bias
         (N, P, 3): how much more often an answer is given than the class occurs.
     confusion
@@ -282,7 +283,8 @@ def _skill(sums: _Sums, interval: float) -> Array:
     known = spread > 1e-9  # else the truth, or the annotator, never varies
     slope = np.where(known, gain / np.where(known, spread, 1.0), 0.0)
     width = np.where(known, half / np.where(known, spread, 1.0), 2.0)
-    return np.stack([slope, slope - width, slope + width], axis=1)
+    # by chance a slope may lie beyond what an annotator can be
+    return np.asarray(np.clip(np.stack([slope, slope - width, slope + width], axis=1), -1.0, 1.0))
 
 
 def _bias(sums: _Sums, interval: float) -> Array:

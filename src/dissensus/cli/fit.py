@@ -140,13 +140,25 @@ def _show(run: Refinement, summary: dict[str, Any]) -> None:
         title = f"Mean log-probability of {hidden} (nats, higher is better)"
         columns = ["model", "given item and annotator", "given item", "behind the best", "seconds"]
         show_table(title, columns, rows, best)
-    say(f"Model: {run.model}; stopped by {run.model.stopped_}")
+        _say_pool(run)
+    stopped = run.model.stopped_
+    how = "computed at once, without iterations" if stopped == "closed form" else f"stopped by {stopped}"
+    say(f"Model: {run.model}; {how}")
     _say_convergence(run.model)
     if run.reason:
         say(f"Why: {run.reason}")
     if getattr(run.model, "estimate", "truth") != "truth":
         say("It supposes one true class an item: the shares are the answers of its crowd (--estimate truth)")
     _say_gold(run, summary["gold_accuracy"])
+
+
+def _say_pool(run: Refinement) -> None:
+    """Why the pool for ordered classes scores as HPGM does, where it does."""
+    from dissensus.models import name_of
+
+    scores = {name_of(row.model): (row.score, row.score_items) for row in run.held_out}
+    if "ordinal" in scores and scores["ordinal"] == scores.get("hpgm"):
+        say("ordinal pools hpgm with graded response; here hpgm has all of the weight: both score the same")
 
 
 def _say_convergence(model: Model) -> None:

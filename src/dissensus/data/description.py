@@ -115,7 +115,7 @@ class Description:
     def _unanimous_text(self) -> str:
         if self.unanimous is None or self.pairwise_agreement is None:
             return "" if self.numbers else "no item has labels by two annotators"
-        alike = f"two annotators agree on an item with {self.pairwise_agreement:.1%}"
+        alike = f"two annotators of an item agree in {self.pairwise_agreement:.1%} of the cases"
         return f"{self.unanimous:.1%} of the items with two labels or more; {alike}"
 
     def _consistency_text(self) -> str:

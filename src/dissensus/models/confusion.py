@@ -437,6 +437,8 @@ class ConfusionModel(Model):
     def skills_(self) -> Any:
         """One number for each annotator, keyed by annotator: the chance of the right answer.
 
+        That chance has luck in it: who guesses between two classes has 0.5. ``skill`` of
+        :func:`dissensus.annotator_skills` is 0 for whoever guesses and 1 for whoever is always right.
         Models of weighted votes give the weight of the annotator's vote instead.
         """
         self._check_fitted()

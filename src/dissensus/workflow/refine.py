@@ -38,6 +38,7 @@ QUESTIONS = {"estimate": choice("population", "annotators", "truth")}
 TEST_SIZE = 0.2  # share of the (item, annotator) pairs that is hidden to judge models by
 COMPARED, FITTED = 0.9, 0.95  # shares of the work that are behind after the comparison and after the fit
 YARDSTICK_OF_NUMBERS = RATING_CANDIDATES[-1]
+BY_REPRESENT = "it is the model that can estimate the population of some of the annotators"
 REPRESENTING = "hpgm"  # the model that can estimate the population of some of the annotators
 YARDSTICK = "empirical"  # every model's held-out score stands beside the smoothed counts'
 WIDE_TABLES = 12  # tables of (items, classes) at once while a result and its page are made, as measured
@@ -62,7 +63,7 @@ class Refinement:
     @property
     def chosen(self) -> bool:
         """Was the model chosen by hidden labels?"""
-        return bool(self.reason)
+        return self.reason not in ("", BY_REPRESENT)
 
 
 # ---- choosing and fitting -----------------------------------------------------------------------------
@@ -132,9 +133,15 @@ def refine(
     _refuse_wide(annotations)
     if model == "auto" and settings:
         raise ParameterError(f"{', '.join(settings)}: name the model= that should take this")
+    why = ""
     if represent:
         if estimate != "population":
             raise ParameterError("represent= says whose population is estimated; leave estimate= out")
+        if fast and model == "auto":
+            raise ParameterError(
+                "fast= leaves sampled models out, and represent= needs one of them (hpgm); leave fast= out"
+            )
+        why = BY_REPRESENT if model == "auto" else ""
         model = REPRESENTING if model == "auto" else model
         settings = {**(settings or {}), "represent": dict(represent)}
     if estimate == "truth" and annotations.label_type == "numeric":
@@ -148,8 +155,8 @@ def refine(
             choice = _decide(annotations, model, settings or {}, question, seed, n_jobs, test_size, tell)
         with timed("fit", seconds), fit_told(choice.model, COMPARED if choice.table else 0.0, tell):
             fitted = choice.model.fit(annotations)
-    hidden = test_size or TEST_SIZE
-    return Refinement(annotations, fitted, choice.table, choice.reason, seed, seconds, hidden, estimate)
+    hidden, because = test_size or TEST_SIZE, choice.reason or why
+    return Refinement(annotations, fitted, choice.table, because, seed, seconds, hidden, estimate)
 
 
 def _refine_truth(

@@ -259,7 +259,7 @@ def summary(run: Refinement, described: Description) -> dict[str, Any]:
 
 def _chosen_by(run: Refinement) -> str:
     if not run.chosen:
-        return "name"
+        return "represent" if run.reason else "name"
     return "bounds" if run.estimate == "truth" else "held-out likelihood"
 
 

@@ -27,7 +27,7 @@ MOST_ITEMS = 20  # items shown where a judge is most surely wrong
 _RULES = {"epsilon": real(0.0, 1.0), "n_items": integer(0), **LEVELS}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class JudgeReport:
     """What one table of labels says about its judges.
 
@@ -65,6 +65,11 @@ class JudgeReport:
     model: Model | None  # fitted to humans alone; None without humans, and for numbers
     n_items: int = MOST_ITEMS
     notes: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        passed = sum(test.passed for test in self.replacements)
+        humans = f"{self.n_humans:,} human{'s' * (self.n_humans != 1)}"
+        return f"JudgeReport({len(self.judges)} judges beside {humans}, {passed} may replace a human)"
 
     @property
     def judges(self) -> list[str]:

@@ -30,7 +30,7 @@ function balance() {
 function showData() {
   const found = data.data;
   const facts = [
-    found.pairwise === null ? null : `Two annotators agree on an item with ${percent(found.pairwise)}.`,
+    found.pairwise === null ? null : `Two annotators of an item agree in ${percent(found.pairwise)} of the cases.`,
     found.consistency === null ? null : `Of labels that one annotator gave an item twice, ${percent(found.consistency)} are alike.`,
     found.n_unlabelled ? `${whole(found.n_unlabelled)} items have no label.` : null,
     `α is at the ${found.level} level.`,
