@@ -22,6 +22,7 @@ ROOMS = [
     "_version",
     "errors",
     "params",
+    "progress",
     "numerics",
     "metrics",
     "data",

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dissensus.execution.progress import Clock, counted, in_words, shown
+from dissensus.progress import Clock, counted, in_words, shown
 
 
 class Terminal(io.StringIO):
@@ -59,7 +59,7 @@ def test_a_function_is_told() -> None:
 
 def test_the_clock_counts_at_the_pace_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     now, told = [100.0], []
-    monkeypatch.setattr("dissensus.execution.progress.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("dissensus.progress.time.perf_counter", lambda: now[0])
     clock = Clock(lambda what, share: told.append((what, share)), 10.0)
     now[0] = 104.0
     clock.tick(2.0, "first")  # 2 of 10 in 4 s: 16 s for the other 8

@@ -324,6 +324,7 @@ def test_progress_tells_labels_a_second(tmp_path: Path) -> None:
     told: list[tuple[str, float]] = []
     votes = write_rows(tmp_path / "votes.csv", random_rows(8))
     ds.pack(votes, tmp_path / "store", progress=lambda what, share: told.append((what, share)))
+    ds.pack(votes, tmp_path / "other", progress=True)
     assert re.fullmatch(r"reading votes\.csv \(160 labels, [\d,]+ a second\)", told[0][0])
     shares = [share for _, share in told]
     assert shares == sorted(shares)

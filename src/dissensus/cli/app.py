@@ -27,7 +27,7 @@ from dissensus._version import __version__
 from dissensus.cli import INTERRUPTED, OUR_HANDLERS
 from dissensus.cli.terminal import say
 from dissensus.errors import DissensusError, nearest, system_words
-from dissensus.execution.progress import printable
+from dissensus.progress import printable
 
 DONE, BROKEN, BAD_INPUT = 0, 1, 2
 

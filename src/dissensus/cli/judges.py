@@ -11,7 +11,7 @@ from dissensus.cli.annotators import bias_words
 from dissensus.cli.app import app, example
 from dissensus.cli.options import Json, LabelsOrRun, Reading, unbundled
 from dissensus.cli.terminal import count, note, say, show_json, show_table
-from dissensus.execution.progress import shown
+from dissensus.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.annotators.judges.panel import Panel

@@ -21,7 +21,7 @@ import typer
 
 from dissensus.cli.app import in_shell_words, last_result
 from dissensus.cli.terminal import note, say
-from dissensus.execution.progress import shown
+from dissensus.progress import shown
 
 if TYPE_CHECKING:
     from dissensus.data.annotations import Annotations

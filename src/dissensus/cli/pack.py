@@ -11,7 +11,6 @@ import typer
 from dissensus.cli.app import app, example, in_shell_words, last_result
 from dissensus.cli.options import Columns, Json, unbundled
 from dissensus.cli.terminal import count, note, say, show_json
-from dissensus.execution.progress import shown
 
 
 @app.command(
@@ -45,10 +44,8 @@ def pack(
     """Pack files of labels, larger than memory if need be, into a store that every command reads."""
     from dissensus.io.store.packing import pack as pack_files
 
-    with shown() as progress, last_result():
-        manifest = pack_files(
-            files, output, memory=memory, again=again, progress=progress, **columns.settings()
-        )
+    with last_result():
+        manifest = pack_files(files, output, memory=memory, again=again, **columns.settings())
     if as_json:
         show_json(asdict(manifest))
         return

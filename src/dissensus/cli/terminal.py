@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dissensus.execution.progress import printable
+from dissensus.progress import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

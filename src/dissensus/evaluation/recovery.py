@@ -31,13 +31,13 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.rows import pairs_per_item, random_places, take_pairs
 from dissensus.errors import DataError, bad_parameter, require
 from dissensus.evaluation.bootstrap import Interval, Resamples
-from dissensus.execution.progress import Clock, Progress, ShowProgress, shown
 from dissensus.execution.tasks import workers
 from dissensus.metrics import kl_rows, sampling_floor
 from dissensus.models.base import as_annotations
 from dissensus.models.empirical import GRID
 from dissensus.numerics import Array, row_shares
 from dissensus.params import stream_seed, trial_copy, with_settings
+from dissensus.progress import Clock, Progress, ShowProgress, shown
 
 Models = Mapping[str, Any] | Sequence[Any]
 

@@ -31,12 +31,12 @@ from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, bad_parameter
 from dissensus.execution.memory import Needs, Plan, least_bytes, planned, refuse_beyond, threads_that_fit
 from dissensus.execution.messages import InMemory, MessageStorage, OnDisk
-from dissensus.execution.progress import PROGRESS, ShowProgress, shown
 from dissensus.execution.run import Run
 from dissensus.execution.scratch import alone_in, scratch_below
 from dissensus.execution.threads import Executor, one_blas_thread
 from dissensus.execution.threads import executor as executor_here
 from dissensus.params import Rule, check_rules, choice, integer, n_bytes, n_cores, physical_memory
+from dissensus.progress import PROGRESS, ShowProgress, shown
 
 EVERY_ON_A_CLUSTER = 20  # iterations between two checkpoints, where none are asked for
 PRECISIONS = {"double": np.float64, "single": np.float32}

@@ -27,9 +27,9 @@ import numpy as np
 
 from dissensus.execution.checkpoints import Checkpoints
 from dissensus.execution.messages import InMemory, MessageStorage
-from dissensus.execution.progress import Progress, in_words
 from dissensus.execution.threads import Executor, Layout, Local, Result, Work
 from dissensus.numerics import Array
+from dissensus.progress import Progress, in_words
 
 if TYPE_CHECKING:
     from dissensus.data.annotations import Annotations

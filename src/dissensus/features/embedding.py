@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, ParameterError, install_command, require
-from dissensus.execution.progress import ShowProgress, counted
+from dissensus.progress import ShowProgress, counted
 
 Vectors = NDArray[np.float32]
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from dissensus.errors import require
-from dissensus.execution.progress import PROGRESS, ShowProgress, counted
 from dissensus.features.embedding import embed, load_encoder
 from dissensus.io.arrays import Arrays, Header
 from dissensus.learners.base import Dev, Learner, as_texts, batches, check_head, own_dev
@@ -20,6 +19,7 @@ from dissensus.learners.softmax import SoftmaxRegression
 from dissensus.metrics import kl
 from dissensus.numerics import Array
 from dissensus.params import ANY, NONE, SEED, integer, real
+from dissensus.progress import PROGRESS, ShowProgress, counted
 
 PREDICT_BATCH = 64
 

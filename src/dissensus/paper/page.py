@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from dissensus._version import __version__
-from dissensus.execution.progress import in_words
 from dissensus.io.atomic import atomic_directory
 from dissensus.io.results import write_rows
 from dissensus.paper.answers import answers_text, contrasts, misses, tally
@@ -32,6 +31,7 @@ from dissensus.paper.tables import (
     table_3,
     times,
 )
+from dissensus.progress import in_words
 
 # ---- what the page says about its tables --------------------------------------------------------------
 

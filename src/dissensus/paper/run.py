@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dissensus.errors import DataError, DissensusError, bad_parameter, require
-from dissensus.execution.progress import Clock, Progress, ShowProgress, shown
 from dissensus.execution.tasks import workers
 from dissensus.paper.cells import Cell, FinishedCells
 from dissensus.paper.datasets import Dataset, DatasetFiles, check_sets, find_sets, load
@@ -19,6 +18,7 @@ from dissensus.paper.measures import MEASURES, Inputs
 from dissensus.paper.page import write_page
 from dissensus.paper.plan import DEFAULT, PARTS, USUAL, Plan, Scale, possible_parts
 from dissensus.paper.printed import ENCODER
+from dissensus.progress import Clock, Progress, ShowProgress, shown
 
 MANY = 1_000  # more processes than anybody has: their number is n_jobs
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dissensus.evaluation.bootstrap import bootstrap_mean
-from dissensus.execution.progress import in_words
 from dissensus.metrics import kl_rows
 from dissensus.numerics import Array
 from dissensus.paper import printed
 from dissensus.paper.columns import COLUMNS, FURTHER_COLUMNS, GUIDES
 from dissensus.paper.findings import ENSEMBLES, Findings, Number, best_models, ensembles
 from dissensus.paper.plan import GOLD_MODELS, HIDDEN_MODELS
+from dissensus.progress import in_words
 
 Row = dict[str, Any]
 

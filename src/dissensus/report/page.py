@@ -27,7 +27,6 @@ from dissensus.annotators.verdicts import AnnotatorVerdicts
 from dissensus.data.annotations import Annotations
 from dissensus.data.description import Description, describe
 from dissensus.errors import DataError
-from dissensus.execution.progress import Progress, ShowProgress, shown, silent
 from dissensus.io.atomic import atomic_path
 from dissensus.io.results import finite
 from dissensus.models import title_of
@@ -35,6 +34,7 @@ from dissensus.models.base import Model, as_annotations
 from dissensus.models.bradley_terry import BradleyTerry
 from dissensus.models.ratings import NumericRatings
 from dissensus.models.sets import LabelSets
+from dissensus.progress import Progress, ShowProgress, shown, silent
 from dissensus.report.annotators import (
     annotator_columns,
     column_content,

@@ -14,11 +14,11 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.evaluation import sentences
-from dissensus.execution.progress import Progress
 from dissensus.features.items import carries_features
 from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.params import with_settings
+from dissensus.progress import Progress
 from dissensus.selection.compare import FOR_COMPARISON, HeldOut, applies, compare, with_gaps
 
 COUNTS_TITLE = "smoothed counts"

@@ -30,7 +30,6 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.rows import pairs_per_item
 from dissensus.data.side_tables import with_values
 from dissensus.errors import DataError
-from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
 from dissensus.execution.threads import executor
 from dissensus.features.items import COLUMN, carries_features
@@ -39,6 +38,7 @@ from dissensus.models.base import Model, contradicted
 from dissensus.models.confusion import ConfusionModel
 from dissensus.numerics import Array
 from dissensus.params import Rule, check_rules, choice, n_cores, size_words, with_settings
+from dissensus.progress import Progress, ShowProgress, shown
 from dissensus.selection.sizes import fits
 
 #: The models that ``fit`` takes unless another is clearly better, for labels of one kind or another. None of

@@ -26,10 +26,10 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, bad_parameter, system_words
-from dissensus.execution.progress import Clock, Progress
 from dissensus.execution.tasks import Workers, workers
 from dissensus.io.atomic import atomic_path, take_lock
 from dissensus.params import key_of, plain, settings_words, stream_seed, trial_copy
+from dissensus.progress import Clock, Progress
 from dissensus.selection.criteria import Criterion, GroupCriterion
 
 Settings = dict[str, Any]

@@ -19,10 +19,10 @@ import numpy as np
 from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
 from dissensus.errors import ParameterError, bad_parameter
-from dissensus.execution.progress import ShowProgress, shown
 from dissensus.execution.resources import current
 from dissensus.models.base import as_annotations
 from dissensus.params import described, plain, with_settings
+from dissensus.progress import ShowProgress, shown
 from dissensus.selection.criteria import (
     Criterion,
     DevItems,

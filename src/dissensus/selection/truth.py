@@ -17,9 +17,9 @@ from typing import Any
 
 from dissensus.data.annotations import Annotations
 from dissensus.evaluation.sides import shared_errors
-from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.models import build_model, name_of
 from dissensus.models.base import Model
+from dissensus.progress import Progress, ShowProgress, shown
 
 UNSEEN = 0.3
 #: The models of the choice, and the settings with which they are fitted.

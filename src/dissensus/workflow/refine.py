@@ -12,12 +12,12 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.rows import pairs_per_item
 from dissensus.errors import DataError, ParameterError, bad_parameter
 from dissensus.evaluation.gold import GoldAccuracy, gold_accuracy, judged_items
-from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current, using
 from dissensus.models import MODELS, build_model, model_class, name_of, title_of
 from dissensus.models.base import Model, as_annotations, with_gold
 from dissensus.models.confusion import gold_prior
 from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
+from dissensus.progress import Progress, ShowProgress, shown
 from dissensus.selection.compare import (
     CANDIDATES,
     FAST_CANDIDATES,

@@ -33,7 +33,6 @@ from dissensus.data.description import Description, describe
 from dissensus.data.vocabulary import arrow_table
 from dissensus.errors import DataError
 from dissensus.evaluation.gold import judged_items, right_rows
-from dissensus.execution.progress import Progress, ShowProgress, shown
 from dissensus.execution.resources import current
 from dissensus.io.read import with_side_tables
 from dissensus.io.results import (
@@ -50,6 +49,7 @@ from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel, gold_prior
 from dissensus.models.hpgm.model import HPGM
 from dissensus.params import PROCESS_BYTES, size_words
+from dissensus.progress import Progress, ShowProgress, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -48,8 +48,7 @@ from dissensus.io.store.files import (
 from dissensus.io.store.inputs import Budget, Inputs, list_files
 from dissensus.io.store.opening import open_store
 from dissensus.io.store.sorting import CodedRows, Merger, by_value, lookalike_notes, merge_ids
-
-Progress = Callable[[str, float], None]  # told what is being done, and which share of the whole is behind
+from dissensus.progress import Progress, ShowProgress, shown
 
 
 def pack(
@@ -67,7 +66,7 @@ def pack(
     missing_words: Sequence[str] | str = (),
     memory: str | int = "2GB",
     again: bool = False,
-    progress: Progress = lambda what, share: None,
+    progress: ShowProgress = None,
 ) -> Manifest:
     """Pack files of labels into a store, or add them to the labels of a store that is there.
 
@@ -91,7 +90,7 @@ def pack(
     again
         Add files that the store holds already once more.
     progress
-        Told what is being done, and which share of the whole (0 to 1) is behind.
+        True or False, a function that is told (what, share done), or None: a bar on a terminal.
     """
     path, budget = Path(store), Budget.of(memory)
     with publication() as tell, workspace(path) as folder, within_memory(budget.memory):
@@ -104,8 +103,8 @@ def pack(
         if old is not None and not inputs.files:
             _remove_unlisted(path)
             return replace(old[0], notes=(*old[0].notes, *notes))
-        with ExitStack() as open_files:
-            job = _Job(folder, inputs, budget, rules, digests, progress, open_files)
+        with ExitStack() as open_files, shown(progress) as told:
+            job = _Job(folder, inputs, budget, rules, digests, told, open_files)
             manifest = job.run(None if old is None else old[1], 0 if old is None else old[0].left_out)
         tell()
         publish(job.built, path)
