@@ -109,8 +109,8 @@ def coverage(model: Model, design: Design) -> float | None:
 def oracle(annotations: Annotations) -> Values:
     """Mean KL at every R by somebody who knows which items there are, and how many of each kind.
 
-    Items y are drawn from the posterior of a fit to all labels, and R labels from each, and S more, as many as
-    are reserved. P(y | the R labels) ∝ Π_p y_p^{c_p} over all possible items is exact, its mean is the
+    Items y are drawn from the posterior of a fit to all labels, and R labels from each, and S more, as many
+    as are reserved. P(y | the R labels) ∝ Π_p y_p^{c_p} over all possible items is exact, its mean is the
     estimate, and KL(the S labels ‖ estimate) is averaged. This oracle does not know who gave a label.
     """
     design = Design.of(annotations, POOL, RESERVED, 0, 1e-5)
