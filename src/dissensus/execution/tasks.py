@@ -13,6 +13,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -122,6 +123,8 @@ class _OnExecutor:
 def _processes(shared: Any, n_processes: int) -> Iterator[Any]:
     from loky import ProcessPoolExecutor
 
+    # loky replaces a process that has grown by 300 MB, which large tasks do: nothing to tell anybody
+    warnings.filterwarnings("ignore", message="A worker was restarted", category=UserWarning)
     begin = {"initializer": _begin, "initargs": (shared, os.getpid()), "env": ONE_THREAD}
     pool = ProcessPoolExecutor(n_processes, **begin)
     try:
