@@ -105,7 +105,7 @@ def test_leaning_by_hand() -> None:
     rows = [(f"{m + 1}", who, what) for who, answers in said.items() for m, what in enumerate(answers)]
     item, who, label = zip(*rows, ("5", "d", "x"), strict=True)
     labels = ds.Annotations.from_arrays(item, who, label)
-    found = leaning(Votes.of(labels))
+    found = leaning(labels)
     # c: y on 4 of 4 items where the others say it on 2; a: the others of its items say y on ½, ½, 1, 1
     np.testing.assert_allclose(found.value[:3], [0.25, 0.25, 0.5])
     assert [labels.classes[one] for one in found.of[:3]] == ["x", "x", "y"]
@@ -113,7 +113,7 @@ def test_leaning_by_hand() -> None:
     np.testing.assert_allclose(found.error[2], 1.96 * apart.std(ddof=1) / 2)
     assert np.isnan(found.value[3])
     assert found.of[3] == -1
-    grades = leaning(Votes.of(labels), np.array([1.0, 3.0]))
+    grades = leaning(labels, np.array([1.0, 3.0]))
     np.testing.assert_allclose(grades.value[:3], [-0.5, -0.5, 1.0])
     assert (grades.of == -1).all()
 

@@ -354,7 +354,7 @@ class _Judge:
             annotator=model.annotators_,
             n_labels=self.load,
             agreement=agreement,
-            **bias_columns(model.training_labels(), self.votes),
+            **bias_columns(model.training_labels()),
             information=(1 - spam) * told.mean(axis=0),
             information_low=low,
             information_high=high,
@@ -422,10 +422,10 @@ class _Judge:
         return np.asarray(np.where(n > 0, betainc(1 + right, 1 + n - right, MUCH_WORSE * usual), 0.0))
 
 
-def bias_columns(annotations: Annotations, votes: Votes | None = None) -> dict[str, Any]:
+def bias_columns(annotations: Annotations) -> dict[str, Any]:
     """What every annotator gives more often, or how much higher grades, than the others; by columns."""
     values = class_values(annotations) if annotations.label_type == "ordinal" else None
-    found = leaning(Votes.of(annotations) if votes is None else votes, values)
+    found = leaning(annotations, values)
     names = [str(name) for name in annotations.classes]
     of = np.array([names[c] if c >= 0 else "" for c in found.of], dtype=object)
     return {"bias_of": of, "bias": found.value, "bias_error": found.error}

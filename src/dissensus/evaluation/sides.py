@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from dissensus.evaluation.agreement import Pairs, gather_pairs
+from dissensus.evaluation.agreement import Pairs, gather_pairs, pairs_in_pieces
 from dissensus.evaluation.bootstrap import Interval
 from dissensus.numerics import Array
 
@@ -266,19 +267,24 @@ class Leaning:
     error: Array  # (annotators,): half of its 95 % interval, over items
 
 
-def leaning(votes: Votes, values: Array | None = None) -> Leaning:
+def leaning(annotations: Any, values: Array | None = None) -> Leaning:
     """Harsh or lenient: the bias of every annotator; ``values`` are the classes' numbers, where ordered.
 
-    b_n = Σ_m (y_nm − o_nm) / n, with y the annotator's answer to item m and o the others' mean answer.
+    b_n = Σ_m (y_nm − o_nm) / n, with y the annotator's answer to item m and o the others' mean answer. Memory
+    is that of some whole items at a time.
     """
-    N, P = votes.sizes[1:]
-    scale = np.eye(P) if values is None else values[:, None]
-    n, total, squares = np.zeros(N), np.zeros((N, scale.shape[1])), np.zeros((N, scale.shape[1]))
-    for who, answer, others in _beside(votes):
-        apart = (answer - others) @ scale
-        n += np.bincount(who, minlength=N)
-        np.add.at(total, who, apart)
-        np.add.at(squares, who, apart**2)
+    N, width = annotations.n_annotators, annotations.n_classes if values is None else 1
+    n, total, squares = np.zeros(N), np.zeros((N, width)), np.zeros((N, width))
+    for pairs in pairs_in_pieces(annotations):
+        heard = np.asarray(pairs.others.sum(axis=1)).ravel()
+        rows = np.flatnonzero(heard > 0)
+        own = pairs.counts[rows].multiply(1 / pairs.counts[rows].sum(axis=1)[:, None])
+        apart = (own - pairs.others[rows].multiply(1 / heard[rows, None])).tocsr()
+        moves = apart if values is None else csr_array((apart @ values)[:, None])
+        by = csr_array((np.ones(len(rows)), (pairs.annotator[rows], np.arange(len(rows)))), (N, len(rows)))
+        n += np.asarray(by.sum(axis=1)).ravel()
+        total += (by @ moves).toarray()
+        squares += (by @ moves.multiply(moves)).toarray()
     size = np.maximum(n, 1)[:, None]
     mean = total / size
     error = np.sqrt(np.maximum(squares / size - mean**2, 0.0) / np.maximum(size - 1, 1))

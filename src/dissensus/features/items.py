@@ -102,8 +102,6 @@ def by_item(X: Any, items: Vocabulary, name: str) -> Any:
         return None
     if index.inferred_type not in ("string", "integer", "mixed"):
         return None
-    if not index.is_unique:
-        raise DataError(f"{name}: its index names an item twice; keep one row per item")
     place = Vocabulary(index.astype(str), "item").codes([str(one) for one in items])
     if (place < 0).all() and index.inferred_type == "integer":
         return None
@@ -113,6 +111,8 @@ def by_item(X: Any, items: Vocabulary, name: str) -> Any:
             f"{name}: its index has no row for item {quoted(absent)} ({int((place < 0).sum())} missing); "
             "index it by item id, or drop the index where rows are in the order of y.items"
         )
+    if not index.is_unique:
+        raise DataError(f"{name}: its index names an item twice; keep one row per item")
     return X.iloc[place]
 
 
