@@ -102,6 +102,17 @@ def _by_own_names(init: Callable[..., None]) -> Callable[..., None]:
     return initialised
 
 
+@functools.cache
+def settings_of(init: Any) -> Mapping[str, inspect.Parameter]:
+    """The settings that an ``__init__`` takes, by name; looked up once, as a look costs a millisecond.
+
+    A class without an ``__init__`` of its own shows object's (*args, **kwargs): it has no settings.
+    """
+    parameters = inspect.signature(init).parameters.values()
+    named = {p.name: p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    return {name: parameter for name, parameter in named.items() if name != "self"}
+
+
 class Params:
     """Base of everything that has settings, and that is fitted."""
 
@@ -139,10 +150,7 @@ class Params:
 
     @classmethod
     def _param_names(cls) -> list[str]:
-        # A class without an __init__ of its own shows object's (*args, **kwargs): it has no settings.
-        parameters = inspect.signature(cls.__init__).parameters.values()
-        named = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        return [name for name in named if name != "self"]
+        return list(settings_of(cls.__init__))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings by name; with ``deep``, those of nested estimators as ``outer__inner`` too."""
@@ -202,7 +210,7 @@ class Params:
         return Tags(estimator_type=None, target_tags=TargetTags(required=False))
 
     def __repr__(self) -> str:
-        defaults = inspect.signature(type(self).__init__).parameters
+        defaults = settings_of(type(self).__init__)
         changed = [
             f"{name}={value!r}"
             for name, value in self.get_params(deep=False).items()

@@ -7,13 +7,14 @@ blocks: the result is the same to the last bit whatever executes the steps, and 
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -213,19 +214,26 @@ def keep_freed_memory() -> None:
         library.mallopt(_MMAP_THRESHOLD, OWN_PAGES_BYTES)
 
 
+@lru_cache(maxsize=1)
+def _loaded_libraries(n_modules: int) -> Any:
+    """What holds the threads of BLAS; looked for anew, which takes milliseconds, once more is imported."""
+    from threadpoolctl import ThreadpoolController
+
+    del n_modules
+    return ThreadpoolController()
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """BLAS on one thread while anybody in this process is inside: with more it may sum in another order.
 
     The first to come sets it, the last restores.
     """
-    from threadpoolctl import threadpool_limits
-
     keep_freed_memory()
     global _limit, _n_inside
     with _changing:
         if _n_inside == 0:
-            _limit = threadpool_limits(limits=1, user_api="blas")
+            _limit = _loaded_libraries(len(sys.modules)).limit(limits=1, user_api="blas")
         _n_inside += 1
     try:
         yield

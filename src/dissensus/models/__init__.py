@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dissensus.errors import ParameterError, did_you_mean
+from dissensus.params import settings_of
 
 if TYPE_CHECKING:
     from dissensus.models.base import Model
@@ -114,7 +114,7 @@ def title_of(model: Model) -> str:
     >>> title_of(FMM(n_item_clusters=16, assignment="hard"))
     'fmm 16 assignment=hard'
     """
-    given, usual = model.get_params(deep=False), inspect.signature(type(model).__init__).parameters
+    given, usual = model.get_params(deep=False), settings_of(type(model).__init__)
     sizes = [str(given[name]) for name in CLUSTER_SETTINGS if name in given]
     others = [
         f"{name}={value}"

@@ -543,13 +543,16 @@ def worth_of_shares(annotations: Annotations) -> float:
     sizes = counts.sum(axis=1)
     if sizes.max(initial=0) < 2:
         return UNKNOWN_WORTH
-    m, p = np.nonzero(counts)
     shares = counts.sum(axis=0) / counts.sum()
+    # Items with equally many labels, and cells of one class with equally many, have the same term.
+    n, n_items = np.unique(sizes, return_counts=True)
+    cells, n_cells = np.unique((counts * P + np.arange(P))[counts > 0], return_counts=True)
+    c, p = np.divmod(cells, P)
 
     def fit(w: float) -> float:
         alpha = w * shares[p]
-        cells = (gammaln(alpha + counts[m, p]) - gammaln(alpha)).sum()
-        return float(cells - (gammaln(w + sizes) - gammaln(w)).sum())
+        told = n_cells @ (gammaln(alpha + c) - gammaln(alpha))
+        return float(told - n_items @ (gammaln(w + n) - gammaln(w)))
 
     return float(WORTHS[int(np.argmax([fit(w) for w in WORTHS]))])
 

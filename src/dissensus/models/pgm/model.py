@@ -18,7 +18,6 @@ One model, three ways to learn it:
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -56,7 +55,17 @@ from dissensus.numerics import (
     safe_log,
     softmax_rows,
 )
-from dissensus.params import NONE, SEED, check_rules, choice, dirichlet, integer, real, with_settings
+from dissensus.params import (
+    NONE,
+    SEED,
+    check_rules,
+    choice,
+    dirichlet,
+    integer,
+    real,
+    settings_of,
+    with_settings,
+)
 
 PAPER_PRIOR = 2.0
 DEFAULT_ITERATIONS = {"bp": 200, "vb": 200, "annealing": 600}
@@ -256,7 +265,7 @@ class PGM(Model):
         """The rules, that the closed forms' priors are at least 1, and that every setting has an effect."""
         super().check_params()
         for name, reason in self._without_effect().items():
-            default = inspect.signature(type(self)).parameters[name].default
+            default = settings_of(type(self).__init__)[name].default
             if getattr(self, name) != default:
                 raise bad_parameter(self, name, f"{default!r} {reason}", getattr(self, name))
         if self.inference == "vb":
