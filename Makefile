@@ -46,8 +46,8 @@ docs: install  ## the documentation site, in site/, and every example on its pag
 core:  ## the core's own tests with VERSIONS=lowest (as pyproject.toml says) or newest, in an environment of their own
 	$(PYTHON) tests/core_versions.py $(or $(VERSIONS),newest)
 
-benchmarks: install  ## the timed comparisons; each prints its ratio
-	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+benchmarks: install  ## the timed comparisons in one table, with its history in docs/results/speed.md; WHICH="fit search" runs some
+	$(BIN)/python benchmarks/run.py $(WHICH)
 
 clean:  ## remove the environment and what tests and the demo wrote
 	rm -rf $(VENV) .venv-core site demo-output .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis

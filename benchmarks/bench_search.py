@@ -1,8 +1,9 @@
 """The paper's whole search, 324 cells (K and L from 3 to 20), on the training split of jq3: seconds.
 
 What is timed is the whole of ``select``: every cell on one split, the ten best on four more, FMM and counts
-beside them, and the winner fitted to all labels. On a shared machine the clock says little, so the
-processors' seconds stand beside it: divided by the cores they are what a quiet machine would take.
+beside them, and the winner fitted to all labels. On a shared machine the clock says little, so what is judged
+is the processors' seconds, in those of a standard core (``timing.slowness``), for each of two cores: what the
+clock would say on two quiet ones.
 
     python benchmarks/bench_search.py [--inference bp vb annealing] [--largest 20]
 """
@@ -16,10 +17,10 @@ import time
 
 import dissensus as ds
 from dissensus.paper.datasets import read_dataset
-from dissensus.params import n_cores
-from timing import data_option, verdict
+from timing import data_option, slowness, verdict
 
-LIMITS = {"bp": 60.0, "vb": 90.0, "annealing": 180.0}  # seconds on two cores; the paper took 7 and 9 hours
+CORES = 2
+LIMITS = {"bp": 15.0, "vb": 90.0, "annealing": 180.0}  # seconds on two cores; the paper took 7 and 9 hours
 
 
 def processor_seconds() -> float:
@@ -49,11 +50,11 @@ def main() -> int:
     train = read_dataset(given.data / "jq3").split_items()["train"]
     missed = 0
     for inference in given.inference:
+        slow = slowness()
         wall, used = search(inference, train, given.largest)
-        print(
-            f"{inference}: {used:.1f} processor seconds, {used / n_cores():.1f} on each of {n_cores()} cores"
-        )
-        missed += verdict(f"{inference}, the whole search in seconds", wall, LIMITS[inference])
+        print(f"{inference}: {used:.1f} processor seconds, {wall:.1f} by the clock")
+        each = used / ((slow + slowness()) / 2) / CORES
+        missed += verdict(f"{inference}, seconds on two standard cores", each, LIMITS[inference])
     return missed
 
 

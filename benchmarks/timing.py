@@ -1,4 +1,4 @@
-"""What the benchmarks share: fair timing, peak memory of a fresh process, and a verdict on a ratio."""
+"""What the benchmarks share: fair timing, peak memory of a fresh process, and a verdict on a figure."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
 
 
 def best_seconds(
@@ -45,12 +48,47 @@ def in_fresh_process(script: str, *arguments: object) -> dict[str, float]:
     return dict(json.loads(finished.stdout.splitlines()[-1]))
 
 
+ROWS = "DISSENSUS_BENCHMARK_ROWS"  # names the file that run.py reads figures from
+
+
 def verdict(what: str, value: float, limit: float, *, at_least: bool = False) -> int:
     """Print a figure beside its limit; the exit status says whether it was kept."""
     kept = value >= limit if at_least else value <= limit
     word = "at least" if at_least else "at most"
-    print(f"{what}: {value:.2f} ({word} {limit:g}: {'kept' if kept else 'MISSED'})")
+    print(f"{what}: {value:.2f} ({word} {limit:g}: {'kept' if kept else 'MISSED'})", flush=True)
+    if ROWS in os.environ:
+        row = {"what": what, "value": float(value), "limit": f"{word} {limit:g}", "kept": bool(kept)}
+        with Path(os.environ[ROWS]).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
     return int(not kept)
+
+
+STANDARD_SECONDS = 0.034  # of the standard work, on a quiet core of the machine where the limits were set
+
+
+def slowness(repeats: int = 15) -> float:
+    """How many times longer than there a core takes here and now, by some standard work.
+
+    Processor seconds divided by it are seconds of that core: a ratio within one run, which neither another
+    machine nor a neighbour on the same core can change much.
+    """
+    taken = []
+    with threadpool_limits(limits=1):
+        for _ in range(repeats):
+            start = time.process_time()
+            _standard_work()
+            taken.append(time.process_time() - start)
+    return float(np.median(taken)) / STANDARD_SECONDS
+
+
+def _standard_work() -> int:
+    """Logarithms, products, sorting and plain Python, some of each."""
+    table = np.random.default_rng(0).random((2000, 50))
+    for _ in range(4):
+        np.log(table).sum(axis=0)
+        table @ table.T[:, :500]
+        np.argsort(table, axis=None)
+    return sum(n % 7 for n in range(200_000))
 
 
 class OwnMemory:

@@ -52,7 +52,7 @@ class CellLayout:
     n_classes: int
     cells: NDArray[np.int64] | slice  # n · P + y of each column
     matrix: Any  # sparse (items, cells)
-    transposed: Any  # sparse (cells, items)
+    transposed: Any  # sparse (cells, items): the same arrays, so that sums run through items one by one
 
     @classmethod
     def of(cls, block: Block, labels: Labels) -> CellLayout:
@@ -66,12 +66,9 @@ class CellLayout:
             cells, column = np.unique(codes, return_inverse=True)
             n_cells = len(cells)
         pointers = np.searchsorted(shard.item, np.arange(shard.n_items + 1)).astype(np.int32)
-        whole = ones(len(codes))
         shape = shard.n_items, n_cells
-        matrix = sparse.csr_array((whole, column.astype(np.int32), pointers), shape=shape)
-        turned = matrix.T.tocsr()
-        turned = sparse.csr_array((whole, turned.indices, turned.indptr), shape=turned.shape)
-        return cls(shard.n_classes, cells, matrix, turned)
+        matrix = sparse.csr_array((ones(len(codes)), column.astype(np.int32), pointers), shape=shape)
+        return cls(shard.n_classes, cells, matrix, matrix.T)
 
     def counts(self) -> Array:
         """(items, classes): how often each class was given to each item."""
@@ -328,11 +325,8 @@ class ConfusionModel(Model):
         return Needs(
             # posteriors twice while they are gathered, the items' distributions; matrices, counts, logarithms
             fixed=8 * (M * (4 * P + 2 + prior) + N * P * P * (8 + 3 * L)),
-            # a label in two orders; where an item's labels begin, and a cell's, and which cell it is
-            layout_bytes=13
-            + 4 * M // annotations.n_labels
-            + min(4 * cells // in_block, 16)
-            + 8 * (cells < N * P),
+            # a label's cell; where an item's labels begin, and which cell a column is
+            layout_bytes=9 + 4 * M // annotations.n_labels + 8 * (cells < N * P),
             message_bytes=0,
             working=60 * in_block + 8 * (6 * P * M * in_block // annotations.n_labels + 2 * N * P * P),
         )
