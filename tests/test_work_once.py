@@ -22,6 +22,7 @@ COMMANDS: dict[str, list[Any]] = {
     "a named model": ["fit", "--model", "pgm", "-k", 4, "-l", 2],
     "the yardstick itself": ["fit", "--model", "empirical"],
     "one true class": ["fit", "--estimate", "truth"],
+    "a search": ["select", "-k", "2,3", "-l", "1,2", "--repeats", 2, "--jobs", 1],
     "recovery": [
         "recover",
         "-r",

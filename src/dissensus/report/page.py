@@ -58,6 +58,9 @@ from dissensus.report.time import time_content
 from dissensus.selection.compare import HeldOut
 
 MOST_ROWS = 400_000  # labels that a page carries one by one
+# A search hides labels by its seed and the numbers after it. Its winner is compared on labels that none of
+# these hides: they did not choose it.
+FRESH_SPLIT = 1_000
 SCRIPTS = ("base", "table", "items", "annotators", "judges", "clusters", "gold", "map", "fitting", "page")
 
 
@@ -100,8 +103,8 @@ def write_report(
         Numbers in place of annotator ids, in random order; rare values of side columns are lumped together.
     held_out
         Scores on hidden labels that a run already has (``Run.held_out``). None: the model, smoothed counts,
-        FMM and Dawid–Skene are compared here, hiding ``test_size`` of the pairs; an empty sequence leaves it
-        out.
+        FMM and Dawid–Skene are compared here, hiding ``test_size`` of the pairs (of a search, by a split of
+        its own); an empty sequence leaves it out.
     verdicts, description
         What :func:`dissensus.annotator_verdicts` and :func:`dissensus.describe` said of this model and these
         labels; None: they are asked here.
@@ -294,7 +297,7 @@ def _quality(request: Request) -> dict[str, Any]:
         held_out=request.held_out,
         recovery=request.recovery,
         test_size=request.test_size,
-        seed=request.seed,
+        seed=request.seed if request.selection is None else request.seed + FRESH_SPLIT,
         progress=request.progress,
     )
 
