@@ -1,7 +1,8 @@
 """Dawid–Skene on six million labels, three classes, beside crowd-kit's: seconds an iteration, peak memory.
 
 Each side runs in fresh processes, once for few and once for more iterations, so that what they do around
-EM cancels; both sides take turns.
+EM cancels; both sides take turns. Ours works on two threads, crowd-kit on one. What is judged is processor
+seconds, ours halved: what the clock would say on two quiet cores; the clock stands beside it.
 
     python benchmarks/bench_dawid_skene.py [--labels 6000000]
 """
@@ -15,7 +16,7 @@ import time
 
 from timing import in_fresh_process, peak_bytes, verdict
 
-PER_ITEM, P, LEAST_RATIO, ROUNDS = 6, 3, 20.0, 2
+PER_ITEM, P, LEAST_RATIO, ROUNDS, THREADS = 6, 3, 40.0, 2, 2
 ITERATIONS = {"dissensus": (2, 22), "crowd-kit": (1, 4)}
 
 
@@ -27,39 +28,46 @@ def measure(side: str, n_labels: int, iterations: int) -> None:
         n_labels // PER_ITEM, n_labels // 500, P, labels_per_item=PER_ITEM, load="long-tail", alpha=1.0
     ).annotations
     if side == "dissensus":
-        start = time.perf_counter()
-        ds.DawidSkene(max_iter=iterations, tol=0.0, n_jobs=2).fit(annotations)
+        start = time.perf_counter(), time.process_time()
+        ds.DawidSkene(max_iter=iterations, tol=0.0, n_jobs=THREADS).fit(annotations)
     else:
         import pandas as pd
         from crowdkit.aggregation import DawidSkene
 
         columns = {"task": annotations.item, "worker": annotations.annotator, "label": annotations.label}
         frame = pd.DataFrame(columns)
-        start = time.perf_counter()
+        start = time.perf_counter(), time.process_time()
         DawidSkene(n_iter=iterations, tol=-float("inf")).fit(frame)
-    print(json.dumps({"seconds": time.perf_counter() - start, "peak": peak_bytes()}))
+    clock, processor = time.perf_counter() - start[0], time.process_time() - start[1]
+    print(json.dumps({"clock": clock, "processor": processor, "peak": peak_bytes()}))
 
 
-def per_iteration(side: str, n_labels: int) -> tuple[float, float]:
-    """Best seconds an iteration over some rounds, and the peak memory."""
+def per_iteration(side: str, n_labels: int) -> dict[str, float]:
+    """Least seconds an iteration over some rounds, by the clock and of processors, and the peak memory."""
     few, many = ITERATIONS[side]
-    best, peak = float("inf"), 0.0
+    best = {"clock": float("inf"), "processor": float("inf"), "peak": 0.0}
     for _ in range(ROUNDS):
         short, long = (
             in_fresh_process(__file__, "--side", side, "--labels", n_labels, "--iterations", n)
             for n in (few, many)
         )
-        best = min(best, (long["seconds"] - short["seconds"]) / (many - few))
-        peak = max(peak, long["peak"])
-    return best, peak
+        for name in ("clock", "processor"):
+            best[name] = min(best[name], (long[name] - short[name]) / (many - few))
+        best["peak"] = max(best["peak"], long["peak"])
+    return best
 
 
 def main(n_labels: int) -> int:
-    ours, theirs = per_iteration("dissensus", n_labels), per_iteration("crowd-kit", n_labels)
-    for name, (seconds, peak) in (("dissensus", ours), ("crowd-kit", theirs)):
-        print(f"{name:<10} {seconds:7.3f} s an iteration, peak memory {peak / 1e9:.2f} GB")
-    faster = verdict("times faster per iteration", theirs[0] / ours[0], LEAST_RATIO, at_least=True)
-    return faster | verdict("memory, ours over theirs", ours[1] / theirs[1], 1.0)
+    found = {side: per_iteration(side, n_labels) for side in ITERATIONS}
+    for side, one in found.items():
+        print(
+            f"{side:<10} {one['clock']:7.3f} s an iteration by the clock, {one['processor']:7.3f} of "
+            f"processors, peak memory {one['peak'] / 1e9:.2f} GB"
+        )
+    ours, theirs = found["dissensus"], found["crowd-kit"]
+    ratio = theirs["processor"] / (ours["processor"] / THREADS)
+    faster = verdict("times faster per iteration, on two cores", ratio, LEAST_RATIO, at_least=True)
+    return faster | verdict("memory, ours over theirs", ours["peak"] / theirs["peak"], 1.0)
 
 
 if __name__ == "__main__":
