@@ -11,6 +11,7 @@ import pytest
 
 import dissensus as ds
 from dissensus.data import blocks
+from dissensus.execution.resources import PLAIN, using
 from dissensus.models.base import Model
 from dissensus.params import PROCESS_BYTES
 
@@ -60,6 +61,16 @@ def crowd(seed: int = 0) -> ds.Annotations:
         for kind, codes in zip("iac", (item, annotator, label), strict=True)
     ]
     return ds.Annotations.from_arrays(*names)
+
+
+@cache
+def alone(name: str) -> Model:
+    """A model's fit to the crowd in this process and in memory, made once for all who compare with it.
+
+    For tests with ``small_shards`` only: other shards add up in another order.
+    """
+    with using(PLAIN):
+        return MODELS[name]().fit(crowd())
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from cluster_help import (
     WITH_MESSAGES,
     Counting,
     StoppedError,
+    alone,
     crowd,
     differing,
     least_memory,
@@ -81,22 +82,20 @@ def pages(folder: Path) -> list[Path]:
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in ("bwa", "ebcc")])
 @pytest.mark.parametrize("every", usually([2], verify=[1, 2]))
 def test_a_stopped_fit_goes_on_with_the_same_bits(name: str, every: int, tmp_path: Path) -> None:
-    alone = MODELS[name]().fit(crowd())
     stopped_at(5, tmp_path, MODELS[name](), checkpoint_every=every)
     progress = Counting()
     resumed = run(tmp_path, MODELS[name](), progress, checkpoint_every=every)
-    assert differing(resumed, alone) == []
+    assert differing(resumed, alone(name)) == []
     # The checkpoint was written at iteration 5, or 4.
     assert len(progress.words) == ITERATIONS - (5 if every == 1 else 4)
 
 
 @pytest.mark.parametrize("name", usually(["pgm-vb"], verify=WITH_MESSAGES))
 def test_messages_on_disk_and_stopped_again_and_again(name: str, tmp_path: Path) -> None:
-    alone = MODELS[name]().fit(crowd())
     for _ in range(ITERATIONS - 1):
         stopped_at(1, tmp_path, MODELS[name](), checkpoint_every=1, memory=little(name))
     # The last one goes on in memory, and on two threads.
-    assert differing(run(tmp_path, MODELS[name](n_jobs=2)), alone) == []
+    assert differing(run(tmp_path, MODELS[name](n_jobs=2)), alone(name)) == []
     assert [path.name[:5] for path in tmp_path.iterdir()] == ["pgm-" + pages(tmp_path)[0].parts[-3][4]]
 
 
@@ -127,7 +126,6 @@ def test_a_fit_that_converged_says_so_again(tmp_path: Path) -> None:
 def test_the_end_is_found_by_who_was_stopped_just_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone = MODELS["fmm"]().fit(crowd())
 
     def stop(*_: Any) -> None:
         raise StoppedError
@@ -136,7 +134,7 @@ def test_the_end_is_found_by_who_was_stopped_just_before_it(
         patch.setattr(Ascent, "_stop", stop)
         with pytest.raises(StoppedError):
             run(tmp_path, MODELS["fmm"](), checkpoint_every=1)
-    assert differing(run(tmp_path, MODELS["fmm"](), checkpoint_every=1), alone) == []
+    assert differing(run(tmp_path, MODELS["fmm"](), checkpoint_every=1), alone("fmm")) == []
 
 
 @pytest.mark.parametrize(
@@ -202,7 +200,6 @@ def moments(seed: int, arrays: int) -> list[str]:
 )
 def test_a_killed_fit_goes_on_with_the_same_bits(name: str, on_disk: bool, tmp_path: Path) -> None:
     memory = little(name) if on_disk else 0
-    alone = MODELS[name]().fit(crowd())
     arrays = 3 * len(blocks_of(crowd())) if name in WITH_MESSAGES else 0
     kills = moments(len(name) + on_disk, arrays)
     done = subprocess.run(
@@ -216,7 +213,7 @@ def test_a_killed_fit_goes_on_with_the_same_bits(name: str, on_disk: bool, tmp_p
     ends = [line.split()[-1] for line in done.stdout.splitlines()]
     assert ends == [KILLED] * len(kills) + ["0"]
     progress = Counting()
-    assert differing(run(tmp_path, MODELS[name](), progress, memory=memory or None), alone) == []
+    assert differing(run(tmp_path, MODELS[name](), progress, memory=memory or None), alone(name)) == []
     assert progress.words == []
     assert [path for path in tmp_path.rglob(".*") if path.is_dir()] == []
     assert [path for path in tmp_path.iterdir() if path.name.startswith("dissensus-messages")] == []
@@ -361,12 +358,11 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", [STATE, "block-00002.nu.npy"])
 def test_where_the_last_checkpoint_is_damaged_the_one_before_serves(what: str, tmp_path: Path) -> None:
-    alone = MODELS["pgm-bp"]().fit(crowd())
     stopped_at(5, tmp_path, MODELS["pgm-bp"](), checkpoint_every=1)
     page = pages(tmp_path)[-1]
     content = (page / what).read_bytes()
     (page / what).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    assert differing(run(tmp_path, MODELS["pgm-bp"]()), alone) == []
+    assert differing(run(tmp_path, MODELS["pgm-bp"]()), alone("pgm-bp")) == []
     # Where both are, there is nothing to go on from.
     stopped_at(5, tmp_path / "both", MODELS["pgm-bp"](), checkpoint_every=1)
     for page in pages(tmp_path / "both"):
@@ -380,7 +376,6 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(
     on_disk: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = little("pgm-bp") if on_disk else None
-    alone = MODELS["pgm-bp"]().fit(crowd())
     real, left = checkpoints._write, [2]
 
     def full(folder: Path, *more: Any) -> None:
@@ -401,12 +396,11 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(
     assert [page.name for page in pages(tmp_path)] == ["step-000002", "step-000004"]
     assert len(list(tmp_path.iterdir())) == 1
     progress = Counting()
-    assert differing(run(tmp_path, MODELS["pgm-bp"](), progress, memory=memory), alone) == []
+    assert differing(run(tmp_path, MODELS["pgm-bp"](), progress, memory=memory), alone("pgm-bp")) == []
     assert len(progress.words) == ITERATIONS - 2
 
 
 def test_no_room_for_messages_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = MODELS["pgm-bp"]().fit(crowd())
     real, left = np.lib.format.write_array, [200]
 
     def full(file: Any, array: np.ndarray, **more: Any) -> None:
@@ -425,7 +419,9 @@ def test_no_room_for_messages_is_one_line(tmp_path: Path, monkeypatch: pytest.Mo
             run(tmp_path, MODELS["pgm-bp"](), checkpoint_every=1, memory=little("pgm-bp"))
     assert len(list(tmp_path.iterdir())) == 1
     progress = Counting()
-    assert differing(run(tmp_path, MODELS["pgm-bp"](), progress, memory=little("pgm-bp")), alone) == []
+    assert (
+        differing(run(tmp_path, MODELS["pgm-bp"](), progress, memory=little("pgm-bp")), alone("pgm-bp")) == []
+    )
     assert 0 < len(progress.words) < ITERATIONS
 
 

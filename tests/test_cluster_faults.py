@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import dissensus as ds
-from cluster_help import ITERATIONS, MODELS, SHARD, Counting, crowd, differing, small_shards
+from cluster_help import ITERATIONS, MODELS, SHARD, Counting, alone, crowd, differing, small_shards
 from dissensus.errors import ClusterError, DataError, MessagesLostError
 from dissensus.execution.dask import blocks as remote
 from dissensus.execution.dask import cluster as dask_cluster
@@ -88,19 +88,17 @@ def test_killed_workers_change_nothing(
 
 def test_all_workers_killed_at_once_change_nothing(client: Any, tmp_path: Path) -> None:
     client.wait_for_workers(2, timeout=60)
-    alone = MODELS["pgm-bp"]().fit(crowd())
     progress = Killing(client, seed=0, kills=2, everyone=True)
     with ds.resources(cluster=client, scratch=tmp_path, progress=progress):
-        assert differing(MODELS["pgm-bp"]().fit(crowd()), alone) == []
+        assert differing(MODELS["pgm-bp"]().fit(crowd()), alone("pgm-bp")) == []
     assert len(progress.dead) == 2
     assert not any(map(alive, progress.dead))
 
 
 def test_messages_lost_before_any_checkpoint_are_computed_anew(client: Any, tmp_path: Path) -> None:
-    alone = MODELS["pgm-pairwise"]().fit(crowd())
     progress = Killing(client, seed=1, kills=1)
     with ds.resources(cluster=client, scratch=tmp_path, progress=progress):
-        assert differing(MODELS["pgm-pairwise"]().fit(crowd()), alone) == []
+        assert differing(MODELS["pgm-pairwise"]().fit(crowd()), alone("pgm-pairwise")) == []
     assert len(progress.words) == ITERATIONS + 1  # the first one twice
     assert list(tmp_path.iterdir()) == []
 
@@ -221,7 +219,6 @@ class Beheading(Counting):
 
 
 def test_a_lost_scheduler_is_one_line_and_the_fit_goes_on(tmp_path: Path) -> None:
-    alone = MODELS["pgm-bp"]().fit(crowd())
     settings = {"checkpoint": tmp_path / "run", "checkpoint_every": 1}
     with scheduler_and_worker(tmp_path / "first") as (address, scheduler):
         progress, began = Beheading(scheduler, 3), time.monotonic()
@@ -239,7 +236,7 @@ def test_a_lost_scheduler_is_one_line_and_the_fit_goes_on(tmp_path: Path) -> Non
     with second as (address, _):
         progress = Counting()
         with ds.resources(cluster=address, progress=progress, **settings):
-            assert differing(MODELS["pgm-bp"]().fit(crowd()), alone) == []
+            assert differing(MODELS["pgm-bp"]().fit(crowd()), alone("pgm-bp")) == []
     assert len(progress.words) == ITERATIONS - 3
 
 

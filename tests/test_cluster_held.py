@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from cluster_help import MODELS, Counting, crowd, differing, least_memory, small_shards, stored
+from cluster_help import MODELS, Counting, alone, crowd, differing, least_memory, small_shards, stored
 from dissensus.errors import MessagesLostError
 from dissensus.execution.dask import held
 from dissensus.execution.dask.cluster import memory_of_workers
@@ -51,12 +51,12 @@ def test_a_round_writes_no_messages_and_old_ones_are_dropped(client: Any, tmp_pa
 
 def test_what_does_not_fit_goes_to_disk(client: Any, tmp_path: Path) -> None:
     known, model = crowd(), MODELS["pgm-pairwise"]()
-    alone, needs = model.fit(known), model._needs(known, 8)
+    needs = model._needs(known, 8)
     least = least_memory(model, known) + 2 * PROCESS_BYTES + needs.working
     half = least + 2 * needs.layout_bytes * known.n_labels + needs.message_bytes // 2
     progress = Looking(client, tmp_path)
     with ds.resources(cluster=client, scratch=tmp_path, memory=half, progress=progress):
-        assert differing(MODELS["pgm-pairwise"]().fit(known), alone) == []
+        assert differing(MODELS["pgm-pairwise"]().fit(known), alone("pgm-pairwise")) == []
     assert all(progress.messages)
     assert all(progress.rounds)
 
