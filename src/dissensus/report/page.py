@@ -297,7 +297,8 @@ def _quality(request: Request) -> dict[str, Any]:
         held_out=request.held_out,
         recovery=request.recovery,
         test_size=request.test_size,
-        seed=request.seed if request.selection is None else request.seed + FRESH_SPLIT,
+        # scores that a run has are of the labels that its own seed hides, and rivals are scored on the same
+        seed=request.seed + FRESH_SPLIT * (request.selection is not None and request.held_out is None),
         progress=request.progress,
     )
 
