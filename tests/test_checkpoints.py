@@ -79,6 +79,7 @@ def pages(folder: Path) -> list[Path]:
 
 
 # BWA is over before it could be stopped; EBCC has several starts, each with iterations of its own.
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in ("bwa", "ebcc")])
 @pytest.mark.parametrize("every", usually([2], verify=[1, 2]))
 def test_a_stopped_fit_goes_on_with_the_same_bits(name: str, every: int, tmp_path: Path) -> None:

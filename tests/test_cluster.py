@@ -91,6 +91,7 @@ def test_little_memory_gives_the_same_bits(name: str, client: Any, tmp_path: Pat
         MODELS[name]().fit(known)
 
 
+@pytest.mark.no_cover
 def test_what_was_known_beforehand_is_sent_along(client: Any, tmp_path: Path) -> None:
     known = crowd()
     prior = np.random.default_rng(0).dirichlet(np.ones(known.n_classes), known.n_items)

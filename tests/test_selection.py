@@ -70,6 +70,7 @@ def test_every_score_can_be_had_by_hand(crowd: ds.Annotations) -> None:
             assert model.score(hidden) == score
 
 
+@pytest.mark.no_cover
 def test_the_best_on_the_first_split_are_tried_on_the_others(
     crowd: ds.Annotations, finished: tuple[Selection, Path]
 ) -> None:
