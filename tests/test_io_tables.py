@@ -631,8 +631,38 @@ def test_a_table_that_may_be_wide_is_said_to_be(write: Callable[..., Path]) -> N
     with pytest.raises(DataError, match=r"no item and no annotator column found; .*layout='wide' where"):
         ds.read_annotations(rated)
     with pytest.raises(DataError, match="no item column found") as caught:
-        ds.read_annotations(write("x,worker,label\na,b,c\n"))
+        ds.read_annotations(write("x,y,worker,label\na,1,b,c\n"))
     assert "layout=" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ("essay,grader,score", {}),
+        ("response_id,judge,verdict", {}),
+        ("review,annotator,labels", {}),
+        ("essay,who,score", {"annotator": "who"}),
+        ("essay,who,what", {"annotator": "who", "label": "what"}),
+    ],
+)
+def test_the_only_column_left_holds_the_items(
+    write: Callable[..., Path], columns: str, told: dict[str, str]
+) -> None:
+    rows = "\na,ana,x\na,ben,y\nb,ana,x\n"
+    annotations = ds.read_annotations(write(columns + rows), **told)
+    assert rows_of(annotations) == [("a", "ana", "x"), ("a", "ben", "y"), ("b", "ana", "x")]
+    item = columns.split(",")[0]
+    assert any(note.startswith(f"read item from {item!r}, ") for note in annotations.notes)
+    sets = ds.read_annotations(write(columns + rows), **told, separator="|")
+    assert any(note.startswith(f"read item from {item!r}, ") for note in sets.notes)
+
+
+@pytest.mark.parametrize("columns", ["essay,page,grader,score", "vote,grader,score", "gold,grader,score"])
+def test_where_several_columns_could_hold_items_or_none_the_reader_asks(
+    write: Callable[..., Path], columns: str
+) -> None:
+    with pytest.raises(DataError, match="no item column found"):
+        ds.read_annotations(write(columns + "\n" + ",".join("abcd"[: columns.count(",") + 1]) + "\n"))
 
 
 def test_numbers_alone_do_not_tell_ratings_from_counts(write: Callable[..., Path]) -> None:

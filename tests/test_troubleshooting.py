@@ -59,7 +59,7 @@ def score_a_new_class() -> float:
 
 COUNTS = ds.Annotations.from_counts([[2, 1], [0, 3]])
 SAYS: dict[str, Callable[[], Any]] = {
-    "no item column found": lambda: ds.read_annotations(VOTES.rename(columns={"item": "q1"})),
+    "no item column found": lambda: ds.read_annotations(VOTES.rename(columns={"item": "q1"}).assign(q2=1)),
     "no annotator and no label column found": lambda: ds.read_annotations(
         VOTES.rename(columns={"annotator": "x1", "label": "x2"})
     ),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import dissensus
 import dissensus as ds
 from dissensus.data.annotations import Annotations
 from dissensus.data.simulation import simulate
-from dissensus.errors import ParameterError
+from dissensus.errors import DataError, ParameterError
 from dissensus.workflow.refine import refine
 from dissensus.workflow.runs import annotator_table, open_run, share_right, write_run
 from test_auto import one_kind_of_item_each
@@ -43,6 +44,26 @@ def test_without_held_out_labels_nothing_is_compared() -> None:
 def test_the_model_has_the_threads_that_were_given(name: str) -> None:
     run = refine(one_kind_of_item_each(), name, n_jobs=2, fast=True)
     assert run.model.get_params()["n_jobs"] == 2
+
+
+def test_what_is_printed_of_a_refinement_is_one_line() -> None:
+    labels = simulate(60, 20, 3, labels_per_item=4).annotations
+    told = "annotations=Annotations(60 items, 20 annotators, 240 labels, 3 classes)"
+    assert repr(refine(labels, "majority", test_size=0)) == f"Refinement(model=MajorityVote(), {told})"
+    chosen = refine(labels, fast=True, n_jobs=1)
+    assert repr(chosen) == f"Refinement(model={chosen.model!r}, {told}, reason={chosen.reason!r})"
+    assert "\n" not in repr(chosen)
+
+
+def test_a_frame_whose_columns_do_not_tell_is_read_by_the_call_in_the_message() -> None:
+    frame = pd.DataFrame({"essay": ["a", "a", "b"], "page": 1, "grader": ["x", "y", "x"], "score": [3, 2, 3]})
+    with pytest.raises(DataError) as caught:
+        refine(frame, "majority", test_size=0)
+    assert "say which it is with read_annotations(data, item='essay') in place of the data;" in str(
+        caught.value
+    )
+    known = ds.read_annotations(frame, item="essay")
+    assert refine(known, "majority", test_size=0).annotations.n_items == 2
 
 
 def test_settings_need_a_model() -> None:

@@ -81,6 +81,23 @@ def find_column(
     raise _not_found(free, columns, role, where, [other for other in later if not has_column(free, other)])
 
 
+def only_column_left(columns: Sequence[str], annotator: Any, label: Any) -> str | None:
+    """The column of items where no name tells: the one beside the columns of annotators and of labels.
+
+    None where either of these is not known, where several columns are left, or where the only one has the
+    name of something else.
+    """
+    others = [
+        [given] if given is not None else [name for name in columns if has_column([name], role)]
+        for role, given in (("annotator", annotator), ("label", label))
+    ]
+    used = [name for names in others for name in names]
+    left = [name for name in columns if name not in used and name.strip()]
+    certain = [len(names) for names in (*others, left)] == [1, 1, 1]
+    taken = any(has_column(left, role) for role in ("annotator", "label", "gold"))
+    return left[0] if certain and not taken else None
+
+
 def other_item_columns(columns: Sequence[str], item: str) -> list[str]:
     """Where items have a plain ``id``: the columns that may name them as well (question, sample …)."""
     if _full(item) not in ("id", "idx"):

@@ -37,7 +37,15 @@ from dissensus.data.vocabulary import (
     to_arrow,
 )
 from dissensus.errors import DataError, bad_parameter
-from dissensus.io.columns import ITEM_SIDE, find_column, has_column, is_id, listed, other_item_columns
+from dissensus.io.columns import (
+    ITEM_SIDE,
+    find_column,
+    has_column,
+    is_id,
+    listed,
+    only_column_left,
+    other_item_columns,
+)
 from dissensus.io.tables import Table
 
 Layout = Literal["long", "wide", "counts"]
@@ -70,6 +78,10 @@ def item_column(table: Table, columns: Columns, layout: Layout) -> str:
     telling = [first] if is_id(first) else table.columns
     if layout != "long" and columns.item is None and not has_column(telling, "item"):
         return first
+    if layout == "long" and columns.item is None and not has_column(table.columns, "item"):
+        left = only_column_left(table.columns, columns.annotator, columns.label)
+        if left is not None:
+            return left
     later = [role for role in ("annotator", "label") if getattr(columns, role) is None]
     return find_column(
         table.columns, "item", columns.item, table.name, later=later if layout == "long" else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,8 @@ def read_sets(
         label_type="multi",
         notes=notes,
     )
-    return labels, (item, annotator)
+    columns_read = {"item": item, "annotator": annotator, "label": label}
+    return replace(labels, columns_read=columns_read), (item, annotator)
 
 
 def _text(value: Any, separator: str | None) -> str | None:

@@ -566,10 +566,12 @@ def as_annotations(data: Any, label_type: LabelType | None = None) -> Annotation
     try:
         return read_annotations(data, label_type=label_type)
     except DataError as error:
-        named = re.search(rf"\b({'|'.join(READER_SETTINGS)})=", str(error))
+        named = re.search(rf"\b({'|'.join(READER_SETTINGS)})=('[^']*')?", str(error))
         if named is None:
             raise
-        raise DataError(f"{error}; give read_annotations(data, {named[0]}…) in place of the data") from None
+        call = f"read_annotations(data, {named[1]}={named[2] or '…'}) in place of the data"
+        told = str(error).replace(named[0], call, 1) if named[2] else f"{error}; give {call}"
+        raise DataError(told) from None
 
 
 def with_gold(known: Annotations, gold: Any) -> Annotations:

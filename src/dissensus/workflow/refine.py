@@ -60,6 +60,11 @@ class Refinement:
     candidates: list[Candidate] = field(default_factory=list)  # that the truth's model was chosen among
     gold: GoldAccuracy | None = None  # how right it is, where gold trained it
 
+    def __repr__(self) -> str:
+        """The model, the labels and why, on one line; the arrays are in ``model`` and ``annotations``."""
+        why = f", reason={self.reason!r}" if self.reason else ""
+        return f"Refinement(model={self.model!r}, annotations={self.annotations!r}{why})"
+
     @property
     def chosen(self) -> bool:
         """Was the model chosen by hidden labels?"""

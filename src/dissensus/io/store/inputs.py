@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dissensus.data.vocabulary import marks, places, to_arrow
 from dissensus.errors import DataError, bad_parameter
-from dissensus.io.columns import find_column, guess_words, has_column, listed
+from dissensus.io.columns import find_column, guess_words, has_column, listed, only_column_left
 from dissensus.io.layouts import KEEP_BLANKS, Columns, Missing
 from dissensus.io.source import explained, open_source, refuse_pipe
 from dissensus.io.store.files import COLUMNS, is_store
@@ -185,7 +185,10 @@ class Inputs:
         known = list(dict.fromkeys([*table.columns, *file.folders]))
         self._refuse_wide(table, known)
         names: list[str] = []
-        given = self.columns.item, self.columns.annotator, self.columns.label
+        item, annotator, label = self.columns.item, self.columns.annotator, self.columns.label
+        if item is None and not has_column(known, "item"):
+            item = only_column_left(known, annotator, label)
+        given = item, annotator, label
         for role, name in zip(COLUMNS, given, strict=True):
             if name is not None and not isinstance(name, str):
                 raise bad_parameter("pack", role, "the name of a column", name)
