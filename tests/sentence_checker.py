@@ -278,8 +278,8 @@ class Checker:
 
     def check_more(self, text: str, about: Any) -> None:
         n, mean, said, _, rest = self.parsed(
-            rf"Ask for more labels on {NUMBER} items?: they have ([\d.]+) on average, "
-            rf"and their most frequent answer has {SHARE} of them( \({SHARE} elsewhere\))?\.",
+            rf"Ask for more labels on {NUMBER} items?: (?:they have|it has) ([\d.]+) (?:on average|labels?), "
+            rf"and (?:their|its) most frequent answer has {SHARE} of them( \({SHARE} elsewhere\))?\.",
             text,
         )
         items = {int(m) for m in about["items"]}

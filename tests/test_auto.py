@@ -190,7 +190,10 @@ def test_among_the_tied_those_that_contradict_unanimity_come_last() -> None:
     table = [row("fmm", -1.002, -1.002), row("cbcc", -1.0, -1.0, contradicted=3, noise=1)]
     choice = _chosen(with_gaps(table), "population", "hpgm")
     assert name_of(choice.model) == "fmm"
-    assert choice.reason.endswith("the answers of cbcc 3 contradict unanimous items")
+    assert choice.reason.endswith(
+        "; cbcc 3 was passed over: on some items with 5 labels or more that all agree, it gives the common "
+        "answer less than 60%"
+    )
 
 
 def test_every_model_has_its_place_from_the_simplest_on() -> None:

@@ -19,6 +19,7 @@ from cli_help import failure, run, tree, write_votes
 from dissensus._version import __version__
 from dissensus.cli.app import in_shell_words
 from dissensus.cli.settings import parse_values
+from dissensus.cli.terminal import amounts
 from dissensus.models import FEATURE_MODELS, KIND_MODELS, MODELS
 
 
@@ -420,6 +421,27 @@ def test_score_of_a_model_on_hidden_labels_equals_the_library(crowd: Path) -> No
     labels = dissensus.read_annotations(crowd / "annotations.csv")
     assert found["values"]["score"]["value"] == model.score(labels)
     assert found["values"]["score_items"]["value"] == model.score_items(labels)
+
+
+def test_score_takes_the_labels_of_a_run(crowd: Path) -> None:
+    run("fit", crowd / "annotations.csv", "-m", "majority", "-o", "refined")
+    whole, file = (
+        run("score", place, crowd / "population.csv", "--json").stdout
+        for place in ("refined", "refined/labels.csv")
+    )
+    assert whole == file
+
+
+def test_amounts_speak_of_what_there_is() -> None:
+    sets = dissensus.Annotations.from_arrays(
+        ["i", "i", "j"], ["a", "b", "a"], ['["x","y"]', '["x"]', '["z","y"]'], label_type="multi"
+    )
+    assert amounts(sets) == "3 labels by 2 annotators on 2 items, 3 classes in 3 different sets"
+    write_votes(Path("votes.csv"), "i,a,x\ni,b,y\n")
+    assert amounts(dissensus.read_annotations("votes.csv")) == "2 labels by 2 annotators on 1 item, 2 classes"
+    Path("battles.csv").write_text("model_a,model_b,judge,winner\nm,n,a,model_a\nm,n,b,tie\n")
+    told = amounts(dissensus.read_annotations("battles.csv"))
+    assert told.startswith("2 labels by 2 annotators on 1 pair compared, ")
 
 
 def test_score_of_distributions_on_hidden_labels_by_hand() -> None:

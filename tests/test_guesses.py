@@ -45,8 +45,9 @@ def test_the_command_says_it_and_the_summary_and_the_page_keep_it(tmp_path: Path
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["columns"] == {"item": "tweet_id", "annotator": "worker", "label": "answer"}
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "Read item from tweet_id, annotator from worker, label from answer." in page
-    assert "item from 'tweet_id'" in run("describe", file).stdout
+    assert page.count("Read item from tweet_id, annotator from worker, label from answer.") == 1
+    assert "name the column with" not in page
+    assert run("describe", file).stdout.count("item from 'tweet_id'") == 1
     assert "read item from 'tweet_id'" in run("pack", file, "-o", tmp_path / "store").stderr
 
 

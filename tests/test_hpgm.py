@@ -232,6 +232,11 @@ def test_an_update_refuses_what_it_cannot_learn(fitted: ds.HPGM) -> None:
     stranger = ds.Annotations.from_arrays(["i1"], ["a01"], ["c9"])
     with pytest.raises(DataError, match="c9"):
         fitted.update(stranger)
+    known = fitted.classes_[1]
+    slip = ds.Annotations.from_arrays(["i1", "i2"], ["a01", "a02"], [known, known.upper()])
+    told = f"item 'i2' by annotator 'a02': class '{known.upper()}' was not there .* did you mean '{known}'"
+    with pytest.raises(DataError, match=told):
+        fitted.update(slip)
     with pytest.raises(DataError, match="no chains to go on with"):
         fitted.transform(LABELS).update(LABELS)
 

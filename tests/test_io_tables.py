@@ -831,6 +831,12 @@ def test_gold_outside_the_declared_set_is_an_error(write: Callable[..., Path]) -
     path, gold = write(HEADER + "a,b,x\n"), write("item,label\na,z\n", "gold.csv")
     with pytest.raises(DataError, match=r"gold\.csv line 2: label 'z' is not in the label set"):
         ds.read_annotations(path, gold=gold, classes=["x", "y"])
+    slip = write(HEADER + "a,b,Feature\n", "slip.csv")
+    with pytest.raises(DataError, match=r"line 2: label 'Feature' .*did you mean 'feature'\? If not, add it"):
+        ds.read_annotations(slip, classes=["feature", "bug"])
+    gold = write("item,label\na,bug\nb,featuer\n", "gold.csv")
+    with pytest.raises(DataError, match=r"gold\.csv line 3: gold says 'featuer' for item 'b', a class"):
+        ds.read_annotations(write(HEADER + "a,b,feature\nb,b,bug\n"), gold=gold)
 
 
 # ---- worth a word -------------------------------------------------------------------------------------
@@ -842,11 +848,12 @@ def test_what_is_read_as_it_is_and_worth_a_word(write: Callable[..., Path]) -> N
     assert annotations.n_items == annotations.n_classes == 3
     alike, correct = (
         "differ from another only by white space or case",
-        "if they are the same, write them alike in the data",
+        "if they mean the same, correct the data",
     )
     assert annotations.notes == (
-        f"2 items {alike} (such as 'A' and 'a'); {correct}",
-        f"2 labels {alike} (such as 'Yes' and 'yes'); {correct}, and classes= refuses the rows that differ",
+        f"2 items {alike} (such as 'A' and 'a') and count as different items; {correct}",
+        f"2 labels {alike} (such as 'Yes' and 'yes') and count as different labels; {correct} "
+        "(classes= with the right spellings names the first row that differs)",
         "there is one annotator only: 'ann'",
     )
     assert ds.read_annotations(write(HEADER + "a,b,x\na,c,x\n")).notes == ("there is one class only: 'x'",)

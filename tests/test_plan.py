@@ -284,7 +284,9 @@ def test_what_cannot_be_updated_is_said_in_a_line(place):
         assert "majority" in run(*words, code=2).stderr.lower()
     Path("odd.csv").write_text("item,annotator,label\ni1,w1,zebra\n")
     before = Path("run/summary.json").read_bytes()
-    assert "zebra" in run("update", "run", "odd.csv", code=2).stderr
+    told = run("update", "run", "odd.csv", code=2).stderr
+    assert "item 'i1' by annotator 'w1': class 'zebra'" in told
+    assert "--classes" in told
     assert Path("run/summary.json").read_bytes() == before
     assert "budget" in run("plan", "run", code=2).stderr
 

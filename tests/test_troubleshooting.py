@@ -83,7 +83,7 @@ SAYS: dict[str, Callable[[], Any]] = {
     "must be a float >= 0. Got -1 instead.": lambda: ds.DawidSkene(tol=-1).fit(VOTES),
     "is needed for this and is not installed; install it with:": lambda: require("no_such_package", "text"),
     "has no setting 'n_clusters'; did you mean 'n_item_clusters'?": lambda: ds.FMM(n_clusters=3),  # type: ignore[call-arg]
-    "for 3 items, a class that no annotator used": lambda: ds.read_annotations(
+    "a class that no annotator used; if it means": lambda: ds.read_annotations(
         VOTES.assign(label="cat"), gold=pd.DataFrame({"item": [1, 2, 3], "gold": "kat"})
     ),
     "X does not say which row is which item of y": lambda: ds.GuidedClassifier().fit([[1.0], [2.0]], VOTES),

@@ -165,7 +165,7 @@ def _reason(found: Findings, m: int, action: str) -> str:
     if action == ADJUDICATE:
         return f"nearly a draw: {votes} of {count(n, 'label')}"
     known = found.known
-    sure = "" if known is None else f"; the label is the population's first answer with {known.sure[m]:.0%}"
+    sure = "" if known is None else f"; the model is {known.sure[m]:.0%} sure which answer is the most common"
     return f"{votes} of {count(n, 'label')}{sure}"
 
 

@@ -179,9 +179,9 @@ def _say_gold(run: Refinement, share_right: float | None) -> None:
     if run.gold is not None:
         crossed, plain = run.gold.cross_fitted, run.gold.plain
         say(
-            f"Gold labels: {crossed.value:.1%} right ({crossed.low:.1%} to {crossed.high:.1%}; each of "
-            f"{count(run.gold.n_items, 'item')} by a fit that saw the gold of others alone), "
-            f"{plain.value:.1%} without gold"
+            f"Gold labels: {crossed.value:.1%} right ({crossed.low:.1%} to {crossed.high:.1%}) on "
+            f"{count(run.gold.n_items, 'item')}, each answered without the help of its own gold label, only "
+            f"with that of others; {plain.value:.1%} without any gold"
         )
     elif share_right is not None:
         say(f"Gold labels: {share_right:.1%} right; they trained nothing (--estimate truth learns from them)")

@@ -21,7 +21,7 @@ def metric_names(incomplete: str) -> list[str]:
 
 @app.command(
     epilog=example(
-        "dissensus score refined/labels.csv crowd/population.csv",
+        "dissensus score refined crowd/population.csv",
         "dissensus score refined/labels.csv gold.csv --metric accuracy --metric macro_f1",
         "dissensus score refined/model.safetensors hidden.csv --json",
     )
@@ -29,7 +29,8 @@ def metric_names(incomplete: str) -> list[str]:
 @unbundled
 def score(
     estimates: Annotated[
-        Path, typer.Argument(metavar="ESTIMATES", help="A labels.csv, a table of labels, or a saved model.")
+        Path,
+        typer.Argument(metavar="ESTIMATES", help="A run, a labels.csv, a table of labels, or a saved model."),
     ],
     reference: Annotated[
         Path,

@@ -88,7 +88,14 @@ def count(n: int, one: str, many: str = "") -> str:
 def amounts(annotations: Annotations) -> str:
     """How much there is of everything, on one line."""
     labels, items = count(annotations.n_labels, "label"), count(annotations.n_items, "item")
+    if annotations.label_type == "pairwise":
+        items = count(annotations.n_items, "pair compared", "pairs compared")
     classes = count(annotations.n_classes, "class", "classes")
+    if annotations.label_type == "multi":
+        from dissensus.data.sets import membership
+
+        members = count(len(membership(annotations.class_vocabulary)[1]), "class", "classes")
+        classes = f"{members} in {count(annotations.n_classes, 'different set')}"
     if annotations.label_type == "numeric":
         classes = count(annotations.n_classes, "different number")
     by = "" if annotations.anonymous else f" by {count(annotations.n_annotators, 'annotator')}"

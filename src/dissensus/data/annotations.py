@@ -338,7 +338,7 @@ class Annotations:
         if not new_classes:
             encode(label, "label", order=self.class_vocabulary, place=lambda row: place(int(rows[row])))
         codes, classes = self.class_vocabulary.extended(label)
-        unseen = unused_notes(label, classes, codes)
+        unseen = unused_notes(item, label, classes, codes, lambda row: place(int(rows[row])))
         gold, strangers = gold_codes(item, label, self.item_vocabulary, classes)
         notes = counted(
             (strangers, "{} {are} for items that are not in the data and {are} left out", "gold label")

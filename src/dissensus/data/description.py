@@ -101,7 +101,6 @@ class Description:
             ("labels per annotator", str(self.labels_per_annotator or "")),
             ("mean entropy", "" if self.mean_entropy is None else f"{self.mean_entropy:.4f} nats"),
             ("unlabelled items", f"{self.n_unlabelled_items:,}" if self.n_unlabelled_items else ""),
-            ("columns", ", ".join(f"{role} from {name!r}" for role, name in self.columns.items())),
             *((f"{what} alike", _alike_text(groups)) for what, groups in self.lookalikes.items()),
         ]
 
@@ -319,9 +318,9 @@ def _lookalikes(annotations: Annotations) -> dict[str, list[list[str]]]:
 def _alike_text(groups: list[list[str]]) -> str:
     if not groups:
         return ""
-    example = ", ".join(map(quoted, groups[0][:4]))
-    n = len(groups)
-    return f"{n:,} group{'s' * (n != 1)} of ids differ only by white space or case ({example})"
+    more = len(groups) - 1
+    others = f", and {more:,} more such group{'s' * (more != 1)}" if more else ""
+    return f"{' and '.join(map(quoted, groups[0][:4]))} differ only by white space or case{others}"
 
 
 def _against_gold(annotations: Annotations) -> tuple[int | None, float | None]:

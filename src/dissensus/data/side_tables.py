@@ -136,20 +136,25 @@ def several(value: Any) -> list[str]:
     return [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
 
 
-def unused_notes(gold: pa.Array, classes: Vocabulary, used: Codes) -> tuple[str, ...]:
+def unused_notes(
+    items: pa.Array, gold: pa.Array, classes: Vocabulary, used: Codes, place: Place
+) -> tuple[str, ...]:
     """A note on gold classes that no annotator used; one that looks like a typing error is refused.
 
-    ``used`` are the codes of the annotators' classes among all ``classes``.
+    ``used`` are the codes of the annotators' classes among all ``classes``; ``place`` says where a row is.
     """
-    counts, known = np.bincount(classes.codes(gold), minlength=len(classes)), classes.take(np.sort(used))
+    codes = classes.codes(gold)
+    counts, known = np.bincount(codes, minlength=len(classes)), classes.take(np.sort(used))
     unused = np.setdiff1d(np.arange(len(classes)), used).tolist()
     for code in unused:
         meant = one_slip_away(classes[code], known)
         if meant is not None:
-            who = counted((int(counts[code]), "{}", "item"))[0]
+            row = int(np.flatnonzero(codes == code)[0])
+            more = counted((int(counts[code]) - 1, " (and for {} more)", "item"))
             raise DataError(
-                f"gold says {quoted(classes[code])} for {who}, a class that no annotator used; if it means "
-                f"{quoted(meant)}, correct the gold labels, otherwise list all classes in classes="
+                f"{place(row)}: gold says {quoted(classes[code])} for item {quoted(items[row].as_py())}"
+                f"{''.join(more)}, a class that no annotator used; if it means {quoted(meant)}, correct the "
+                "gold labels, otherwise list all classes in classes="
             )
     if not unused:
         return ()

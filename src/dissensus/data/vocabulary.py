@@ -120,7 +120,7 @@ def encode(
     else:
         vocabulary = ordered_vocabulary(order, what, distinct.type)
         rank = vocabulary.codes(distinct)
-        _refuse_strangers(rank, indices, distinct, what, place)
+        _refuse_strangers(rank, indices, distinct, vocabulary, place)
     return rank[indices], vocabulary
 
 
@@ -363,14 +363,17 @@ def blank_error(row: int, what: str, place: Place) -> DataError:
     return DataError(f"{place(row)}: the {what} is blank; fill it in or remove the row")
 
 
-def _refuse_strangers(rank: Codes, codes: Codes, distinct: pa.Array, what: str, place: Place) -> None:
+def _refuse_strangers(rank: Codes, codes: Codes, distinct: pa.Array, known: Vocabulary, place: Place) -> None:
     rows = _rows_with(codes, rank < 0)
     if len(rows):
-        row = int(rows[0])
-        value = quoted(distinct[int(codes[row])].as_py())
+        row, what = int(rows[0]), known.what
+        value = distinct[int(codes[row])].as_py()
+        meant = one_slip_away(value, known)
+        hint = "" if meant is None else f"did you mean {quoted(meant)}? If not, "
         remedy = "classes=" if what == "label" else f"{what}s="
         raise DataError(
-            f"{place(row)}: {what} {value} is not in the {what} set; add it with {remedy} or correct the row"
+            f"{place(row)}: {what} {quoted(value)} is not in the {what} set; {hint}add it with {remedy} or "
+            "correct the row"
         )
 
 

@@ -22,7 +22,8 @@ from dissensus.data.vocabulary import Vocabulary
 from dissensus.errors import DataError, ParameterError, did_you_mean
 from dissensus.evaluation.bootstrap import Interval, bootstrap_interval, bootstrap_mean
 from dissensus.io.columns import find_column, has_column, listed
-from dissensus.io.labels_file import LABEL, N_LABELS, probability_columns
+from dissensus.io.labels_file import LABEL, LABELS_FILE, N_LABELS, probability_columns
+from dissensus.io.results import is_ours
 from dissensus.io.source import open_source
 from dissensus.io.tables import Table, open_table
 from dissensus.metrics import METRICS, check_distributions, log_probability_rows
@@ -203,7 +204,7 @@ def score_files(
     Parameters
     ----------
     estimates
-        A file of estimates, or a saved model.
+        A file of estimates, a saved model, or the directory of a run, of which the labels are taken.
     reference
         The file to compare with.
     metrics
@@ -220,6 +221,7 @@ def score_files(
         A function that reads labels by annotators.
     """
     _check_metrics(metrics)
+    estimates = estimates / LABELS_FILE if is_ours(estimates) else estimates
     model = _load(estimates)
     claims = of_model(model, str(estimates)) if model else read_estimates(estimates, item=item, label=label)
     kind = kind or kind_of(reference)

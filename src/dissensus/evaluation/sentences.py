@@ -200,10 +200,11 @@ def more_sentence(counts: NDArray[Any], items: NDArray[np.intp]) -> Sentence | N
     tops = [counts[some].max(axis=1) / np.maximum(n, 1) for some, n in ((items, own), (rest, others))]
     if len(rest) and not (tops[0].mean() < tops[1].mean() or own.mean() < others.mean()):
         return None
-    mean = f"{own.mean():.1f}"
+    have = f"they have {own.mean():.1f} on average, and their"
+    have = have if len(items) > 1 else f"it has {count(int(own[0]), 'label')}, and its"
     text = (
-        f"Ask for more labels on {count(len(items), 'item')}: they have {mean} on average, and "
-        f"their most frequent answer has {percent(float(tops[0].mean()))} of them"
+        f"Ask for more labels on {count(len(items), 'item')}: {have} "
+        f"most frequent answer has {percent(float(tops[0].mean()))} of them"
         + (f" ({percent(float(tops[1].mean()))} elsewhere)." if len(rest) else ".")
     )
     return Sentence(text, "more", items=items)
@@ -240,7 +241,7 @@ def overturned_sentence(
     votes = f"{int(counts[most])} of {int(counts.sum())} said {quoted(names[most])}"
     said = f"{votes} and {int(counts[given]) or 'nobody'} {quoted(names[given])}"
     reasons = []
-    if sides is not None and percent(sides[0]) != percent(sides[1]) and sides[0] > sides[1]:
+    if sides is not None and sides[0] - sides[1] >= NOTABLE:
         told = f"{percent(sides[0])} against {percent(sides[1])}"
         reasons.append(f"those who said {quoted(names[given])} agree with others more often ({told})")
     if alike is not None and alike[1] > alike[2]:

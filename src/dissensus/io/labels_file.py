@@ -20,6 +20,7 @@ import numpy as np
 from dissensus.metrics import entropy_rows
 from dissensus.numerics import Array
 
+LABELS_FILE = "labels.csv"  # in the directory of a run
 ITEM, LABEL, ENTROPY, N_LABELS = "item", "label", "entropy", "n_labels"
 PROBABILITY, LOW, HIGH = "p_", "low_", "high_"  # and the name of the class
 SURE, WORTH = "sure", "worth"

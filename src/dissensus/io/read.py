@@ -211,10 +211,10 @@ def lookalike_notes(vocabulary: Vocabulary) -> list[str]:
 def lookalike_words(n: int, what: str, example: Sequence[str]) -> str:
     """How many ids look like another, with two that do."""
     such = " and ".join(map(quoted, example))
-    find = ", and classes= refuses the rows that differ" if what == "label" else ""
+    find = " (classes= with the right spellings names the first row that differs)" if what == "label" else ""
     return (
-        f"{n:,} {what}s differ from another only by white space or case (such as {such}); "
-        f"if they are the same, write them alike in the data{find}"
+        f"{n:,} {what}s differ from another only by white space or case (such as {such}) and count as "
+        f"different {what}s; if they mean the same, correct the data{find}"
     )
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.kinds import LabelType
-from dissensus.data.vocabulary import Codes, Vocabulary, numbers_of
+from dissensus.data.vocabulary import Codes, Vocabulary, numbers_of, one_slip_away, quoted
 from dissensus.errors import DataError, MessagesLostError, NotFittedError, bad_parameter, workers_died
 from dissensus.execution.memory import Needs
 from dissensus.execution.resources import Identity, current
@@ -628,10 +628,15 @@ def in_classes(known: Annotations, own: Vocabulary) -> Annotations:
     codes = own.codes(known.class_vocabulary)
     used = np.unique(known.label)
     if (codes[used] < 0).any():
-        stranger = known.classes[used[codes[used] < 0][0]]
+        row = int(np.flatnonzero(codes[known.label] < 0)[0])
+        stranger = known.classes[known.label[row]]
+        meant = one_slip_away(stranger, own)
+        hint = "" if meant is None else f"did you mean {quoted(meant)}? If so, correct it; otherwise "
+        by = "" if known.anonymous else f" by annotator {quoted(known.annotators[known.annotator[row]])}"
         raise DataError(
-            f"class {stranger!r} was not there when the model was fitted; "
-            "fit with it declared in classes, or drop its labels"
+            f"item {quoted(known.items[known.item[row]])}{by}: class {quoted(stranger)} was not there when "
+            f"the model was fitted; {hint}fit all labels anew with it declared in classes=, or drop its "
+            "labels"
         )
     return replace(known, label=codes[known.label], class_vocabulary=own, gold=None)
 

@@ -28,6 +28,7 @@ from dissensus.data.annotations import Annotations
 from dissensus.data.description import Description, describe
 from dissensus.errors import DataError
 from dissensus.io.atomic import atomic_path
+from dissensus.io.columns import guess_words
 from dissensus.io.results import finite
 from dissensus.models import title_of
 from dissensus.models.base import Model, as_annotations
@@ -280,7 +281,8 @@ def data_content(found: Description) -> dict[str, Any]:
         "consistency": found.self_consistency,
         "n_unlabelled": found.n_unlabelled_items,
         "level": found.level,
-        "notes": [*_columns(found.columns), *found.notes],
+        # the page has the columns in its own words, not with the settings of a function
+        "notes": [*_columns(found.columns), *(n for n in found.notes if n != guess_words(found.columns, ()))],
     }
 
 

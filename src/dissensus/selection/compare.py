@@ -34,7 +34,7 @@ from dissensus.execution.resources import current, using
 from dissensus.execution.threads import executor
 from dissensus.features.items import COLUMN, carries_features
 from dissensus.models import build_model, name_of, simplicity, title_of
-from dissensus.models.base import Model, contradicted
+from dissensus.models.base import LEAST_SHARE, UNANIMOUS, Model, contradicted
 from dissensus.models.confusion import ConfusionModel
 from dissensus.numerics import Array
 from dissensus.params import Rule, check_rules, choice, n_cores, size_words, with_settings
@@ -335,10 +335,20 @@ def _reason(taken: HeldOut, tied: list[HeldOut], estimate: str, usual: bool) -> 
     if taken is best:
         return f"{name} predicts hidden labels best; tied with {', '.join(others)}"
     skipped = [title_of(row.model) for row in tied if row.contradicted and row is not taken]
-    truth = f"; the answers of {', '.join(skipped)} contradict unanimous items" if skipped else ""
+    truth = f"; {passed_over(skipped)}" if skipped else ""
     gap = f"{behind.mean:.4f} ± {behind.error:.4f} nats"
     why = "is the default" if usual else "is the simplest" + (" of the others" if skipped else "")
     return f"{name} is tied with {title_of(best.model)} ({gap} behind) and {why}{truth}"
+
+
+def passed_over(names: Sequence[str]) -> str:
+    """Why models that are tied with the best are not taken."""
+    one = len(names) == 1
+    gives = "it gives" if one else "they give"
+    return (
+        f"{', '.join(names)} {'was' if one else 'were'} passed over: on some items with {UNANIMOUS} labels "
+        f"or more that all agree, {gives} the common answer less than {LEAST_SHARE:.0%}"
+    )
 
 
 def compare(

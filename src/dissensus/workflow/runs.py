@@ -34,6 +34,7 @@ from dissensus.data.vocabulary import arrow_table
 from dissensus.errors import DataError
 from dissensus.evaluation.gold import judged_items, right_rows
 from dissensus.execution.resources import current
+from dissensus.io.labels_file import LABELS_FILE
 from dissensus.io.read import with_side_tables
 from dissensus.io.results import (
     check_output,
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 
 from dissensus.workflow.refine import FITTED, TEST_SIZE, Refinement, fit_told, timed
 
-LABELS, MODEL, REPORT = "labels.csv", "model.safetensors", "report.html"
+LABELS, MODEL, REPORT = LABELS_FILE, "model.safetensors", "report.html"
 CELLS = "cells.csv"
 PAGE_BYTES = 100  # a label, about, to make the page
 
