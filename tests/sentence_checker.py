@@ -216,7 +216,8 @@ class Checker:
         if low:
             assert float(low) - 0.005 <= value <= float(high) + 0.005
         marks = [(0.8, "Annotators agree well"), (0.667, "Enough agreement for tentative conclusions")]
-        marks += [(0.2, "Annotators disagree often"), (-9.0, "Agreement is little above chance")]
+        marks += [(0.2, "Annotators disagree often"), (0.0, "Agreement is little above chance")]
+        marks += [(-9.0, "Annotators agree less than by chance")]
         assert (advice is not None) == (value < 0.667)
         assert words == next(said for mark, said in marks if value >= mark)
 

@@ -306,7 +306,16 @@ def test_groups_are_of_one_size_and_always_the_same() -> None:
 
 @pytest.mark.parametrize(
     ("alpha", "said"),
-    [(0.85, "agree well"), (0.7, "tentative"), (0.3, "often"), (0.1, "chance"), (math.nan, "cannot")],
+    [
+        (0.85, "agree well"),
+        (0.7, "tentative"),
+        (0.3, "often"),
+        (0.1, "little above chance"),
+        (0.0, "little above chance"),
+        (-0.01, "less than by chance"),
+        (-0.3, "less than by chance"),
+        (math.nan, "cannot"),
+    ],
 )
 def test_alpha_in_words(alpha: float, said: str) -> None:
     assert said in reading(alpha)

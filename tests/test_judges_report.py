@@ -13,7 +13,7 @@ import dissensus as ds
 from cli_help import failure, run
 from dissensus.annotators.judges.answers import Answers
 from dissensus.annotators.judges.difference import difference_of
-from dissensus.annotators.judges.panel import effective_votes, grouped, panel_of, vote_weights
+from dissensus.annotators.judges.panel import Panel, grouped, panel_of, vote_weights, votes_of
 from dissensus.annotators.judges.rates import prediction_powered, rogan_gladen, too_few
 from dissensus.annotators.judges.who import find_judges
 from experiments.judge_rates import Population, coverage
@@ -193,10 +193,33 @@ def test_a_panel_needs_two_humans_an_item():
     assert panel(humans_and_judges(0, 200, humans=1)) is None
 
 
+def test_a_panel_is_said_to_err_together_only_where_it_does():
+    def words(votes, low, high, groups):
+        shown = Panel(np.arange(2), np.eye(2), votes, low, high, groups, np.full(2, 0.5), 99)
+        return shown.in_words(["gpt", "claude"]).replace("\u00a0", " ")
+
+    apart = [[0], [1]]
+    same = "given what humans say of an item, they still agree with each other"
+    assert f"1.4 independent votes (95 % interval 1.2 to 1.6): {same}" in words(1.4, 1.2, 1.6, apart)
+    for votes, low in ((1.9, 1.7), (2.0, 1.9)):
+        said = words(votes, low, 2.0, apart)
+        assert f"{votes} independent votes (at least {low}, at 95 %)" in said
+        assert said.endswith("as far as these labels show, they err independently.")
+    assert "They err together: ‘gpt’ and ‘claude’." in words(1.2, 1.0, 2.0, [[0, 1]])
+
+
+def test_the_interval_of_independent_judges_has_a_width():
+    found = [panel(humans_and_judges(seed, 200, judges=2)) for seed in range(6)]
+    clipped = [one for one in found if one.effective_votes == 2]
+    assert clipped
+    assert all(one.high == 2 for one in clipped)
+    assert min(one.low for one in clipped) < 2
+
+
 def test_votes_by_hand():
     # Two copies and one alone: Σ r = 5, so 9 / 5.
     r = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    assert effective_votes(r) == pytest.approx(1.8)
+    assert votes_of(r) == pytest.approx(1.8)
     np.testing.assert_allclose(vote_weights(r), [0.25, 0.25, 0.5])
     assert grouped(r) == [[0, 1], [2]]
 

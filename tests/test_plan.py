@@ -12,7 +12,7 @@ from scipy.special import digamma
 
 import dissensus as ds
 from cli_help import run
-from dissensus.annotators.plan import _whom, allocated, losses, people_left, worth_of_losses
+from dissensus.annotators.plan import _whom, allocated, losses, may_be_asked, people_left, worth_of_losses
 from dissensus.errors import DataError, ParameterError
 from docs_help import DOCS, run_page
 from experiments.planted_crowds import SPAM, planted
@@ -81,11 +81,19 @@ def test_no_item_gets_more_labels_than_there_are_people_left():
     rows = [("i1", "a"), ("i1", "b"), ("i1", "b"), ("i2", "a"), ("i2", "gpt-4"), ("i3", "c")]
     item, who = zip(*rows, strict=True)
     labels = ds.Annotations.from_arrays(item, who, ["x"] * 6)
-    assert people_left(labels).tolist() == [1, 2, 2]
+    assert left(labels).tolist() == [1, 2, 2]
     kinds = {"annotator": ["a", "b", "c", "gpt-4"], "kind": ["llm", "human", "human", "human"]}
-    assert people_left(labels.with_tables(annotators=kinds)).tolist() == [2, 2, 2]
+    assert left(labels.with_tables(annotators=kinds)).tolist() == [2, 2, 2]
     counts = ds.Annotations.from_counts([[1, 1]])
-    assert people_left(counts)[0] > 1e6
+    assert left(counts)[0] > 1e6
+    # c spams, or errs systematically: whoever is not asked is nobody who is left
+    for verdict in ("spam", "systematic error"):
+        found = SimpleNamespace(verdict=np.array(["typical", "minority view", verdict, "typical"]))
+        assert left(labels, found).tolist() == [0, 1, 2]
+
+
+def left(labels, found=None):
+    return people_left(labels, may_be_asked(labels, found))
 
 
 def test_models_are_not_asked_and_everybody_once():
@@ -141,7 +149,7 @@ def test_a_width_that_is_reached_needs_nothing(model):
     assert plan.budget == 0
     narrow = ds.plan_labels(model, target_interval=0.1)
     assert not narrow.stop
-    everybody = narrow.n_more == people_left(model.training_labels())
+    everybody = narrow.n_more == left(model.training_labels(), ds.annotator_verdicts(model))
     assert (everybody | (narrow.width_after <= 0.1 + 1e-9)).all()
     # with both, nothing goes to items that are sure enough
     both = ds.plan_labels(model, target_interval=0.1, budget=50)
@@ -267,14 +275,14 @@ def test_labels_of_named_people_are_not_added_to_a_run_that_knows_numbers(place)
 def test_equal_views_are_asked_in_turn():
     found = SimpleNamespace(
         annotator=np.array(list("abcdef")),
-        verdict=np.array(["typical"] * 5 + ["spam"]),
         information=np.array([0.9, 0.8, 0.7, 0.2, 0.1, 0.0]),
         view=np.array([0, 0, 0, 1, 1, -1]),
         n_equal=2,
     )
-    assert "".join(_whom(found, np.ones(6, bool))) == "adbec"
+    people = np.array([True] * 5 + [False])
+    assert "".join(_whom(found, people)) == "adbec"
     found.n_equal = 1
-    assert "".join(_whom(found, np.ones(6, bool))) == "abcde"
+    assert "".join(_whom(found, people)) == "abcde"
 
 
 @pytest.mark.slow

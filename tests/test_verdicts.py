@@ -184,6 +184,14 @@ def test_verdicts_in_order():
     np.testing.assert_allclose(probability, [0.95, np.nan, 0.8, 0.9, 0.9])
 
 
+def test_of_typical_and_minority_view_the_likelier_is_said():
+    minority, error = np.array([0.58, 0.42, 0.3]), np.array([0.02, 0.0, 0.7])
+    verdict, probability = decided(np.zeros(3), np.zeros(3), minority, error)
+    # of a systematic error one must be sure: 0.7 is not enough
+    assert verdict.tolist() == ["minority view", "typical", "minority view"]
+    np.testing.assert_allclose(probability, [0.58, 0.58, 0.3])
+
+
 def test_who_surely_errs_by_rule_has_labels_enough():
     spam, even, none = np.array([0.03, 0.03, 0.3]), np.array([0.3, 0.3, 0.8]), np.zeros(3)
     verdict, _ = decided(spam, even, none, np.array([0.95, 0.8, 0.95]))

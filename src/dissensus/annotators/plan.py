@@ -114,11 +114,16 @@ def allocated(
     return given
 
 
-def people_left(annotations: Annotations) -> NDArray[np.int64]:
-    """(M,): people, no language models, who have not labelled the item; no end of them among counts."""
+def may_be_asked(annotations: Annotations, found: AnnotatorVerdicts | None) -> NDArray[np.bool_]:
+    """(N,): people, no language models, of whom no verdict says that they spam or err systematically."""
+    people = ~are_models(annotations)
+    return people if found is None else people & (found.verdict != SPAM) & (found.verdict != ERROR)
+
+
+def people_left(annotations: Annotations, people: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(M,): of these people, those who have not labelled the item; no end of them among counts."""
     if annotations.anonymous:
         return np.full(annotations.n_items, np.iinfo(np.int32).max, dtype=np.int64)
-    people = ~are_models(annotations)
     pairs = np.unique(annotations.pair, return_index=True)[1]
     by_people = people[annotations.annotator[pairs]]
     taken = np.bincount(annotations.item[pairs], by_people, minlength=annotations.n_items)
@@ -162,7 +167,7 @@ class LabelPlan:
     items_for_alpha
         Items of this kind that a narrow enough interval of α takes.
     n_by_all
-        Items that everybody has labelled already, so that further labels take new people.
+        Items that everybody in ``ask`` has labelled already, so that further labels take new people.
     frame_kind
         The kind of data frame that results come in.
     """
@@ -180,7 +185,7 @@ class LabelPlan:
     uniform_loss: float  # mean expected loss if the labels went to all items alike
     alpha: tuple[float, float, float]  # Krippendorff's α and its interval
     items_for_alpha: int | None  # items of this kind that a narrow enough interval of α takes
-    n_by_all: int = 0  # items that everybody has labelled already
+    n_by_all: int = 0  # items that everybody in ``ask`` has labelled already
     frame_kind: str = "pandas"
 
     @property
@@ -251,7 +256,7 @@ def plan_labels(
         Its labels with an annotator table, whose column ``kind`` says who is a language model (these are not
         asked); None: their names tell.
     budget
-        Labels to give out. No item gets more than there are people who have not labelled it.
+        Labels to give out. No item gets more than there are people in ``ask`` who have not labelled it.
     target_interval
         How narrow the credible interval of an item's first class should become.
     target_alpha_width
@@ -269,14 +274,15 @@ def plan_labels(
     goal = 1.0 if target_interval is None else target_interval
     missing = np.ceil((known.worth + 1) * np.maximum((width / goal) ** 2 - 1, 0)).astype(np.int64)
     labels = posterior.training_labels() if annotations is None else annotations
-    left = people_left(labels)
+    found = annotator_verdicts(posterior)
+    people = may_be_asked(labels, found)
+    left = people_left(labels, people)
     if budget is None:
         more = np.minimum(missing, left)
     else:
         open_ones = np.ones(len(now), dtype=bool) if target_interval is None else missing > 0
         most = np.where(open_ones, left, 0)
         more = allocated(np.where(open_ones, now, 0.0), worth, budget, most)
-    found = annotator_verdicts(posterior)
     alpha = agreement(labels, interval)
     wide = alpha[2] - alpha[1]
     return LabelPlan(
@@ -288,7 +294,7 @@ def plan_labels(
         loss_after=now * worth / (worth + more),
         width=width,
         width_after=width * np.sqrt((known.worth + 1) / (known.worth + 1 + more)),
-        ask=_whom(found, ~are_models(labels)),
+        ask=_whom(found, people),
         target=target_interval,
         uniform_loss=float((now * worth / (worth + more.mean())).mean()),
         alpha=alpha,
@@ -322,9 +328,8 @@ def _checked(
 
 def _whom(found: AnnotatorVerdicts, people: NDArray[np.bool_]) -> NDArray[Any]:
     """People whose labels help, the most informative first; equal views take turns."""
-    useful = people & (found.verdict != SPAM) & (found.verdict != ERROR)
     order = np.argsort(-found.information, kind="stable")
-    order = order[useful[order]]
+    order = order[people[order]]
     if found.n_equal > 1:
         view = found.view[order]
         turn = np.array([(view[:place] == one).sum() for place, one in enumerate(view)])

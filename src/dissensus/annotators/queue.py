@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.annotators.findings import Findings, findings
-from dissensus.annotators.plan import allocated, losses, people_left, worth_of_losses
+from dissensus.annotators.plan import allocated, losses, may_be_asked, people_left, worth_of_losses
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
 from dissensus.evaluation.sentences import count, quoted
@@ -53,7 +53,8 @@ class LabelQueue:
     labelled_by
         Who labelled it already: ask others.
     n_by_all
-        Items that need a label and are not in the queue, since everybody has labelled them already.
+        Items that need a label and are not in the queue, since everybody who may be asked
+        (nobody who spams or errs systematically) has labelled them already.
     """
 
     item: NDArray[Any]
@@ -65,7 +66,7 @@ class LabelQueue:
     share: NDArray[np.float64]  # of that label in the population
     n_labels: NDArray[np.int64]  # that the item has
     labelled_by: NDArray[Any]  # who labelled it already: ask others
-    n_by_all: int = 0  # items that need a label and that everybody has labelled already
+    n_by_all: int = 0  # items that need a label and have one of everybody who may be asked
 
     def columns(self) -> dict[str, Any]:
         """The arrays by name, as columns of a table."""
@@ -103,7 +104,7 @@ def label_queue(
     decide = _closest_first(annotations, np.flatnonzero(found.adjudicate))
     if budget is not None:  # adjudicators get half of it, or what labels leave
         decide = decide[: max(budget // 2, budget - (each or 1) * int(found.more.sum()))]
-    left = people_left(annotations)
+    left = people_left(annotations, may_be_asked(annotations, found.judged))
     ask, n_more = _asked(found, left, None if budget is None else budget - len(decide), each)
     code = np.concatenate([decide, ask]).astype(np.intp)
     action = np.array([ADJUDICATE] * len(decide) + [LABEL] * len(ask), dtype=object)

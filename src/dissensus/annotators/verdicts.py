@@ -59,7 +59,7 @@ SPAM, FEW, MINORITY, ERROR, TYPICAL = (
 VERDICTS = (TYPICAL, MINORITY, ERROR, SPAM, FEW)
 SURE = 0.9  # probability of spam from which it is called so
 EXCLUDED = 0.1  # probability of spam, at even odds, up to which labels are said to exclude it
-LIKELY = 0.75  # probability from which a view or an error is called so
+LIKELY = 0.75  # probability from which an error is called so
 DIFFERENT = 0.1  # share of the items on which another view differs
 APART = 0.3  # total variation between two distributions of answers that differ
 EQUAL = 0.6  # of the largest view's weight: views of this weight are no minority
@@ -435,8 +435,11 @@ def decided(spam: Array, even: Array, minority: Array, error: Array) -> tuple[ND
     """The verdict of every annotator and its probability, from those of all accounts."""
     verdict = np.full(len(spam), TYPICAL, dtype=object)
     probability = np.clip(1 - spam - minority - error, 0, 1)
-    for name, chance in ((MINORITY, minority), (ERROR, error)):
-        likely = chance >= LIKELY
+    # of two words that accuse nobody the likelier one; of an error one must be sure
+    for name, chance, likely in (
+        (MINORITY, minority, minority > probability),
+        (ERROR, error, error >= LIKELY),
+    ):
         verdict[likely], probability[likely] = name, chance[likely]
     # whoever surely errs by rule follows the items, so that their labels are enough
     few = (even > EXCLUDED) & ~((error >= SURE) & (spam <= EXCLUDED))

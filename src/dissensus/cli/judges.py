@@ -14,7 +14,6 @@ from dissensus.cli.terminal import count, note, say, show_json, show_table
 from dissensus.progress import shown
 
 if TYPE_CHECKING:
-    from dissensus.annotators.judges.panel import Panel
     from dissensus.annotators.judges.report import JudgeReport
 
 WRONG_SHOWN = 3  # items of each judge on the screen
@@ -120,7 +119,7 @@ def _show(found: JudgeReport, by: str | None) -> None:
     say(who, _terms(found))
     _show_test(found)
     if found.panel is not None:
-        say(*panel_lines(found.panel, found.judges))
+        say(found.panel.in_words(found.judges))
     if by is not None or any(rate.n_items > rate.n_human_items for rate in found.rates):
         _show_rates(found)
     _show_wrong(found)
@@ -164,16 +163,6 @@ def _needed(row: dict[str, Any]) -> str:
     if needed != needed:  # no human had enough items
         return "–"
     return "no help" if needed == float("inf") else f"{needed:,.0f}"
-
-
-def panel_lines(panel: Panel, names: list[str]) -> list[str]:
-    """How many votes the panel is, and who errs together."""
-    lines = [
-        f"The panel of {len(names)} is {panel.effective_votes:.1f} independent votes "
-        f"(95 % interval {panel.low:.1f} – {panel.high:.1f})"
-    ]
-    together = [", ".join(names[place] for place in group) for group in panel.groups if len(group) > 1]
-    return lines + [f"They err together: {names}" for names in together]
 
 
 def _show_rates(found: JudgeReport) -> None:

@@ -110,7 +110,8 @@ def _show(found: LabelPlan, interval: float) -> None:
             f"{needed}, and there are {len(found.item):,}"
         )
     if found.n_by_all:
-        note(f"everybody has labelled {count(found.n_by_all, 'item')} already: more labels take new people")
+        items = count(found.n_by_all, "item")
+        note(f"everybody who may be asked has labelled {items} already: more labels take new people")
     if len(found.ask):
         say(f"Whom to ask: {', '.join(map(str, found.ask[:ASKED]))}{', …' * (len(found.ask) > ASKED)}")
     order = [m for m in (-found.gain * (found.n_more > 0)).argsort(kind="stable")[:SHOWN] if found.n_more[m]]

@@ -79,7 +79,8 @@ def queue(
     rest = count(len(found) - decide, "item")
     say(f"{count(decide, 'item')} to adjudicate, {count(labels, 'label')} for {rest}")
     if found.n_by_all:
-        note(f"{count(found.n_by_all, 'item')} more need labels of new people: everybody has labelled them")
+        items = count(found.n_by_all, "item")
+        note(f"{items} more need labels of new people: everybody who may be asked has labelled them")
     rows = [
         [str(found.item[q]), str(found.action[q]), int(found.n_more[q]), str(found.reason[q])]
         for q in range(min(SHOWN, len(found)))

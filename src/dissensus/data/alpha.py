@@ -131,7 +131,9 @@ def reading(value: float) -> str:
         return "annotators agree well"
     if value >= 0.667:
         return "enough agreement for tentative conclusions"
-    return "annotators disagree often" if value >= 0.2 else "agreement is little above chance"
+    if value >= 0.2:
+        return "annotators disagree often"
+    return "agreement is little above chance" if value >= 0 else "annotators agree less than by chance"
 
 
 def item_groups(n_items: int, most: int) -> NDArray[np.intp]:

@@ -462,10 +462,13 @@ def panel_words(n: int, votes: float, low: float, high: float, together: Sequenc
     """How many votes a panel is, and who errs together."""
     groups = "; ".join(listed([quoted(name) for name in group]) for group in together)
     err = f" They err together: {groups}." if together else ""
-    return (
-        f"Together the {n} judges are worth {votes:.1f} independent votes (95\u00a0% interval {low:.1f} to "
-        f"{high:.1f}): given what humans say of an item, they still agree with each other.{err}"
-    )
+    worth = f"Together the {n} judges are worth {votes:.1f} independent votes"
+    if together or high < n:
+        interval = f"95\u00a0% interval {low:.1f} to {high:.1f}"
+        return (
+            f"{worth} ({interval}): given what humans say of an item, they still agree with each other.{err}"
+        )
+    return f"{worth} (at least {low:.1f}, at 95\u00a0%): as far as these labels show, they err independently."
 
 
 # ---- the worth of a label -----------------------------------------------------------------------------

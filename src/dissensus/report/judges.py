@@ -39,9 +39,8 @@ SHOWN = (
 def _panel(found: JudgeReport, names: list[str]) -> dict[str, Any]:
     panel = found.panel
     assert panel is not None
-    together = [[names[place] for place in group] for group in panel.groups if len(group) > 1]
     return {
-        "says": sentences.panel_words(len(names), panel.effective_votes, panel.low, panel.high, together),
+        "says": panel.in_words(names),
         "correlation": panel.correlation.round(3),
     }
 

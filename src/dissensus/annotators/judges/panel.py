@@ -19,6 +19,7 @@ independent ones (Kish's effective sample size). Its interval is the jackknife's
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from dissensus.annotators.judges.answers import Answers
+from dissensus.evaluation.sentences import panel_words
 from dissensus.numerics import Array
 
 N_PARTS = 20  # groups of items for the jackknife
@@ -51,6 +53,11 @@ class Panel:
         """Number of a judge's group, from 1."""
         return next(number for number, group in enumerate(self.groups, 1) if place in group)
 
+    def in_words(self, names: Sequence[str]) -> str:
+        """How many votes the panel is, and who errs together."""
+        together = [[names[place] for place in group] for group in self.groups if len(group) > 1]
+        return panel_words(len(names), self.effective_votes, self.low, self.high, together)
+
 
 def panel_of(answers: Answers) -> Panel | None:
     """How judges depend on each other; None for fewer than two, or too few items.
@@ -64,13 +71,15 @@ def panel_of(answers: Answers) -> Panel | None:
         return None
     moments = Moments.of(answers.human_counts[known], given[known])
     correlation = moments.total().correlations()
-    estimate = effective_votes(correlation)
-    left_out = np.array([effective_votes(moments.without(b).correlations()) for b in range(N_PARTS)])
+    k, estimate = len(judges), votes_of(correlation)
+    left_out = np.array([votes_of(moments.without(b).correlations()) for b in range(N_PARTS)])
     # jackknife: var = (B − 1)/B Σ_b (θ_b − mean)²
     error = np.sqrt((N_PARTS - 1) / N_PARTS * ((left_out - left_out.mean()) ** 2).sum())
-    half, k = float(stdtrit(N_PARTS - 1, 0.975) * error), len(judges)
+    half = float(stdtrit(N_PARTS - 1, 0.975) * error)
+    # only now between 1 and k: cut in every part, they would all be k, and the interval of no width
+    votes, low, high = np.clip([estimate, estimate - half, estimate + half], 1.0, k).tolist()
     return Panel(
-        judges, correlation, estimate, max(estimate - half, 1.0), min(estimate + half, float(k)),
+        judges, correlation, votes, low, high,
         grouped(correlation), vote_weights(correlation), int(known.sum()),
     )  # fmt: skip
 
@@ -139,10 +148,9 @@ def _inverse(spread: Array, human: Array, n: float) -> Array:
     return np.asarray((vectors[:, kept] / values[kept]) @ vectors[:, kept].T)
 
 
-def effective_votes(correlation: Array) -> float:
-    """k² / Σ_ij r_ij, between 1 and k."""
-    k = len(correlation)
-    return float(np.clip(k**2 / max(correlation.sum(), 1e-9), 1.0, k))
+def votes_of(correlation: Array) -> float:
+    """k² / Σ_ij r_ij; above k where judges differ more than independent ones would."""
+    return float(len(correlation) ** 2 / max(correlation.sum(), 1e-9))
 
 
 def grouped(correlation: Array) -> list[list[int]]:
