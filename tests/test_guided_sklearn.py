@@ -168,6 +168,10 @@ def test_an_index_of_other_items_is_refused() -> None:
         DataError, match=r"\AX: its index has no row for item 'i01' \(60 missing\); index it by"
     ):
         GUIDED.fit(strangers, Y)
+    with pytest.raises(DataError, match=r"\AX: its index has no row .* write X = X\.loc\[y\.items\]"):
+        GUIDED.fit(
+            pd.DataFrame(X, index=Y.items).iloc[::-1][: M // 2], Y[: M // 2]
+        )  # as a fold of places does
     with pytest.raises(DataError, match=r"\AX: its index has no row for item 'i60' \(1 missing\)"):
         GUIDED.fit(pd.DataFrame(X, index=[*Y.items[:-1], "i61"]), Y)
     with pytest.raises(DataError, match=r"\Adev X: its index has no row"):

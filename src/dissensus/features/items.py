@@ -109,7 +109,8 @@ def by_item(X: Any, items: Vocabulary, name: str) -> Any:
         absent = items[int(np.flatnonzero(place < 0)[0])]
         raise DataError(
             f"{name}: its index has no row for item {quoted(absent)} ({int((place < 0).sum())} missing); "
-            "index it by item id, or drop the index where rows are in the order of y.items"
+            "index it by item id, or drop the index where rows are in the order of y.items; before "
+            "cross-validation, which takes rows by their place, write X = X.loc[y.items]"
         )
     if not index.is_unique:
         raise DataError(f"{name}: its index names an item twice; keep one row per item")
