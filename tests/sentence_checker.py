@@ -314,8 +314,12 @@ class Checker:
     def check_overturned(self, text: str, about: Any) -> None:
         m, counts = about["item"], self.counts[about["item"]]
         votes, total, most, own, given = self.parsed(
-            rf"(\d+) of (\d+) said {NAME} and (\d+|nobody) {NAME}\. The model gives .*\.", text
+            rf"(\d+) of (\d+) said {NAME} and (\d+|nobody) {NAME}\. The (?:model gives|gold label is) .*\.",
+            text,
         )
+        if "gold decides" in text:
+            assert self.gold is not None
+            assert self.gold[m] == about["given"]
         assert self.most(counts) == self.names.index(most)
         assert (int(votes), int(total)) == (counts[self.names.index(most)], sum(counts.values()))
         assert (0 if own == "nobody" else int(own)) == counts[about["given"]]

@@ -11,10 +11,12 @@ import pytest
 
 import dissensus as ds
 from conftest import find_data
+from dissensus.annotators.findings import findings
 from dissensus.evaluation import sentences
 from dissensus.evaluation.sentences import Sentence
 from dissensus.evaluation.sides import Votes, agreement_gap, clash, leaning, most_frequent, side_of, standing
-from dissensus.report.items import texts_of
+from dissensus.report.gold import gold_decides
+from dissensus.report.items import overturned, texts_of
 from dissensus.report.page import Request, gather
 from report_sample import canteen
 from sentence_checker import Checker, sentences_in
@@ -273,6 +275,19 @@ def test_reasons_that_point_the_other_way_are_not_named() -> None:
     assert "labelled like it" not in neither
     nobody = sentences.overturned_sentence(0, np.array([0, 5]), 0, names, None, None)
     assert "nobody ‘b’" in nobody
+    known = sentences.overturned_sentence(0, counts, 0, names, (0.8, 0.6), (items, 0.7, 0.2), gold=True)
+    assert known == "3 of 5 said ‘a’ and 2 ‘b’. The gold label is ‘b’, and gold decides."
+
+
+def test_gold_is_the_reason_only_where_it_decided() -> None:
+    item, who = np.repeat(np.arange(12), 4), np.tile(np.arange(4), 12)
+    labels = ds.Annotations.from_arrays(item, who, np.array(["a", "b", "c"])[item % 3])
+    gold = {"item": [0, 1], "gold": ["b", "b"]}  # nobody said b of the first item
+    run = ds.refine(labels.with_tables(gold=gold), model="dawid-skene", estimate="truth")
+    (row,) = overturned(findings(run.model, run.annotations), None)
+    assert row["item"] == 0
+    assert row["why"] == "4 of 4 said ‘a’ and nobody ‘b’. The gold label is ‘b’, and gold decides."
+    assert not gold_decides(ds.DawidSkene().fit(labels), run.annotations)
 
 
 def one_who(answers: Any, n_items: int = 60) -> ds.Annotations:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, in_shell_words
 from dissensus.cli.options import (
     ItemFeatures,
     Json,
@@ -132,8 +132,12 @@ def _say_differing(annotations: Annotations) -> None:
 
 
 def _show(run: Refinement, summary: dict[str, Any]) -> None:
+    from dissensus.data.description import remarks
+
     say(amounts(run.annotations))
     _say_differing(run.annotations)
+    for remark in remarks(run.annotations):
+        note(in_shell_words(remark, {"--duplicates"}))
     if run.held_out:
         rows, best = _held_out_rows(run)
         hidden = count(run.held_out[0].n_hidden, "hidden label")

@@ -214,7 +214,7 @@ def describe(annotations: Annotations) -> Description:
         n_gold=n_gold,
         majority_accuracy=accuracy,
         columns=dict(annotations.columns_read),
-        notes=annotations.notes,
+        notes=(*annotations.notes, *remarks(annotations)),
     )
 
 
@@ -277,6 +277,37 @@ def _repeated(annotations: Annotations, rows: slice) -> tuple[int, int]:
     last = np.append(first[1:], len(item)) - 1
     # Rows are sorted by label within a pair, so all are alike where the first and the last are.
     return int((last > first).sum()), int((label[last] != label[first]).sum())
+
+
+def remarks(annotations: Annotations) -> tuple[str, ...]:
+    """What a person should know before these labels count: rows given twice, gold that nobody gave."""
+    said = []
+    again = 0 if annotations.anonymous else sum(_same(annotations, rows) for rows in annotations.pieces())
+    if again:
+        rows = "1 row repeats" if again == 1 else f"{again:,} rows repeat"
+        said.append(
+            f"{rows} the item, annotator and label of another, and all count; should they be copies, "
+            "duplicates=first leaves them out"
+        )
+    alone = gold_nobody_gave(annotations)
+    if len(alone):
+        items = "1 item has" if len(alone) == 1 else f"{len(alone):,} items have"
+        named = quoted(annotations.items[alone[0]])
+        said.append(f"{items} a gold label that no annotator gave ({named}, for one)")
+    return tuple(said)
+
+
+def _same(annotations: Annotations, rows: slice) -> int:
+    """Rows, of whole items, that equal the one before: they are sorted by item, annotator and label."""
+    return int(np.all([np.diff(column[rows]) == 0 for column in annotations.columns], axis=0).sum())
+
+
+def gold_nobody_gave(annotations: Annotations) -> NDArray[np.intp]:
+    """The items with labels and a gold class that is none of them."""
+    if annotations.gold is None or annotations.label_type == "numeric":
+        return np.zeros(0, dtype=np.intp)
+    known = np.flatnonzero((annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0))
+    return np.asarray(known[annotations.counts[known, annotations.gold[known]] == 0])
 
 
 def parts(annotations: Annotations) -> tuple[int, int]:

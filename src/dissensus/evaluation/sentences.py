@@ -230,16 +230,22 @@ def overturned_sentence(
     names: Sequence[str],
     sides: tuple[float, float] | None,
     alike: tuple[NDArray[np.intp], float, float] | None,
+    *,
+    gold: bool = False,
 ) -> Sentence:
     """Votes on an item whose most frequent label is not the model's, and what speaks for the model's.
 
     ``sides``: how often those who said the model's class, and those who said the most frequent one, agree
     with others over all their labels; ``alike``: the other items of its cluster, and the shares of both
-    classes among their labels. Only reasons that point that way are named.
+    classes among their labels. Only reasons that point that way are named. Where ``gold`` decided, that is
+    the reason, and no other.
     """
     most = int(most_frequent(counts[None])[0])
     votes = f"{int(counts[most])} of {int(counts.sum())} said {quoted(names[most])}"
     said = f"{votes} and {int(counts[given]) or 'nobody'} {quoted(names[given])}"
+    if gold:
+        text = f"{said}. The gold label is {quoted(names[given])}, and gold decides."
+        return Sentence(text, "overturned", item=item, given=given, alike=None)
     reasons = []
     if sides is not None and sides[0] - sides[1] >= NOTABLE:
         told = f"{percent(sides[0])} against {percent(sides[1])}"

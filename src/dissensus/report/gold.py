@@ -17,6 +17,15 @@ from dissensus.numerics import Array
 Z = 1.96
 
 
+def gold_decides(model: Model, annotations: Annotations) -> bool:
+    """Whether gold has trained the model: then every gold item has its class for sure."""
+    items = judged_items(annotations)
+    if annotations.gold is None or not len(items):
+        return False
+    sure = model.label_distributions_[items, annotations.gold[items]] == 1.0
+    return model.finds_truth and bool(sure.all())
+
+
 def gold_content(model: Model, annotations: Annotations, seed: int = 0) -> dict[str, Any] | None:
     """How often the most frequent label and the model's are right, by class; None without gold.
 
@@ -28,7 +37,7 @@ def gold_content(model: Model, annotations: Annotations, seed: int = 0) -> dict[
         return None
     gold, P = annotations.gold[items], annotations.n_classes
     chances = model.label_distributions_
-    crossed = model.finds_truth and bool((chances[items, gold] == 1.0).all())
+    crossed = gold_decides(model, annotations)
     if crossed:
         chances = cross_fitted(model, annotations, seed=seed)
     tables = {"raw": annotations.counts.astype(np.float64), "model": chances}

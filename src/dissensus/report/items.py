@@ -16,6 +16,7 @@ from dissensus.evaluation.sides import most_frequent
 from dissensus.models.base import Model
 from dissensus.numerics import Array
 from dissensus.report.clusters import Grouping
+from dissensus.report.gold import gold_decides
 
 Projection = Literal["auto", "pca", "tsne"]
 
@@ -95,6 +96,7 @@ def overturned(found: Findings, own: Grouping | None) -> list[dict[str, Any]]:
     places = places[np.argsort(-lead, kind="stable")][:MOST_EXPLAINED]
     names = [str(name) for name in annotations.classes]
     clusters = _got_by_cluster(annotations, own)
+    decided = annotations.gold if gold_decides(found.model, annotations) else None
     return [
         {
             "item": int(m),
@@ -107,6 +109,7 @@ def overturned(found: Findings, own: Grouping | None) -> list[dict[str, Any]]:
                 None
                 if clusters is None
                 else _alike(clusters, annotations, int(m), int(given[m]), int(most[m])),
+                gold=decided is not None and bool(decided[m] >= 0),
             ),
         }
         for m in places
