@@ -243,7 +243,8 @@ R labels of every item with at least {fewest} are shown ({draws} draws), the oth
 mean KL(reserved ‖ estimate).
 "best other" is the best of smoothed counts, FMM, PGM, Dawid–Skene and CBCC, each at its best setting in
 hindsight. "oracle" knows which items there are and does not have to learn it: items drawn from a fit to all
-labels, judged by their exact posterior. Differences: 95 % of paired resamples of items and draws. Coverage:
+labels, judged by their exact posterior. It does not know who gave a label, so a model that does can be below.
+Differences: 95 % of paired resamples of items and draws. Coverage:
 how often the middle 90 % of what the draws foresee for the reserved counts holds them.
 
 {table}
