@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dissensus
@@ -26,6 +27,7 @@ from dissensus.models import FEATURE_MODELS, KIND_MODELS, MODELS
 @pytest.fixture(scope="module", autouse=True)
 def _without_pandas() -> Iterator[None]:
     """No command needs pandas, which is an extra: here it cannot be imported."""
+    pa.array(["looks for pandas once"])  # and trips over a module that is None
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "pandas", None)
         yield

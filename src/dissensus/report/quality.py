@@ -75,6 +75,10 @@ def held_out_table(
     missing = [rival for rival in _contenders(model, annotations) if not _scored(rival, known, model)]
     if any(model.uses_features for model in missing) and not carries_features(annotations):
         return []
+    if missing and not all(isinstance(row, HeldOut) for row in earlier):
+        # a finished run keeps scores and no probabilities, which pairs need: its few models are asked again
+        missing = [*(build_model(row["model"], row["settings"]) for row in known), *missing]
+        earlier = []
     if missing:
         known = _together(earlier, compare(annotations, missing, seed, test_size=test_size))
     own = _own(known, model)
