@@ -249,6 +249,7 @@ how often the middle 90 % of what the draws foresee for the reserved counts hold
 
 {table}
 
+Of all {all} cells the default is not worse in {not_worse} ({share:.1%}).
 Of {n} cells with two labels or more the default is better in {better}, tied in {tied} and worse in {worse};
 its KL is the lower one in {lower}. With one label an item `fit` refuses to answer, because nothing tells a
 disputed item from a clear one; `--model hpgm` still fits, and is better in {alone_better}, tied in
@@ -320,6 +321,9 @@ def few_part(data: Path, finished: Finished) -> str:
         fewest=POOL + RESERVED,
         draws=DRAWS,
         table=table(head, [cell.line() for cell in cells]),
+        all=len(cells),
+        not_worse=len(cells) - worse - alone[2],
+        share=1 - (worse + alone[2]) / len(cells),
         n=better + tied + worse,
         better=better,
         tied=tied,
