@@ -21,7 +21,8 @@ from dissensus._version import __version__
 from dissensus.cli.app import in_shell_words
 from dissensus.cli.settings import parse_values
 from dissensus.cli.terminal import amounts
-from dissensus.models import FEATURE_MODELS, KIND_MODELS, MODELS
+from dissensus.models import MODELS
+from registry import OF_CLASSES
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -234,7 +235,7 @@ def test_the_same_seed_gives_the_same_labels(crowd: Path) -> None:
     assert Path("one/labels.csv").read_bytes() == Path("two/labels.csv").read_bytes()
 
 
-@pytest.mark.parametrize("model", [*MODELS, *FEATURE_MODELS])
+@pytest.mark.parametrize("model", OF_CLASSES)
 def test_every_model_runs(crowd: Path, model: str) -> None:
     np.save("features.npy", np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32))
     words = ["--model", model, "-o", model, "--test-size", 0, "--features", "features.npy", "--no-report"]
@@ -620,7 +621,7 @@ def test_values_to_try(text: str, values: list[Any]) -> None:
 
 
 def test_models_lists_every_model_and_its_settings() -> None:
-    assert set(json.loads(run("models", "--json").stdout)) == {*MODELS, *FEATURE_MODELS, *KIND_MODELS}
+    assert set(json.loads(run("models", "--json").stdout)) == {*MODELS}
     settings = json.loads(run("models", "fmm", "--json").stdout)
     meaning = "How many clusters of items there are."
     assert settings[0] == {

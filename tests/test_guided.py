@@ -33,9 +33,10 @@ from dissensus.guided.guides import ItemClusters, Projection
 from dissensus.io.arrays import read_arrays
 from dissensus.learners.base import Learner, hold_out
 from dissensus.metrics import kl
-from dissensus.models import FEATURE_MODELS, MODELS, model_class
+from dissensus.models import model_class
 from dissensus.models.base import Model
 from dissensus.models.clusters import ClusterView
+from registry import OF_CLASSES
 
 pytestmark = pytest.mark.torch
 
@@ -61,7 +62,7 @@ LEARNERS: dict[str, Any] = {
     "textcnn": ds.TextCNN(dimension=4, filters=4, width=3, epochs=2),
 }
 # Models that are registered and not in the table join with their defaults.
-REGISTERED = {name: model_class(name) for name in (*MODELS, *FEATURE_MODELS)}
+REGISTERED = {name: model_class(name) for name in OF_CLASSES}
 GUIDES |= {
     name: build()
     for name, build in REGISTERED.items()

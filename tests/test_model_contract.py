@@ -27,9 +27,10 @@ from sklearn.utils.validation import check_is_fitted
 import dissensus as ds
 from dissensus.data import blocks
 from dissensus.errors import DataError, NotFittedError, ParameterError
-from dissensus.models import MODELS, model_class
+from dissensus.models import model_class
 from dissensus.models.base import Model
 from dissensus.params import ANY
+from registry import FROM_LABELS_ALONE
 from sizes import usually
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -60,7 +61,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "pgm: annealing": {"n_item_clusters": 3, "inference": "annealing", "max_iter": 20},
     "pgm: vb": {"n_item_clusters": 3, "inference": "vb", "max_iter": 20},
 }
-CASES = [*MODELS, *VARIANTS]
+CASES = [*FROM_LABELS_ALONE, *VARIANTS]
 
 # Of items alone and of annotators; with messages, with draws, with an objective and without.
 FEW = ["majority", "fmm", "dawid-skene", "pgm", "hpgm"]
@@ -578,7 +579,7 @@ def test_every_setting_has_a_rule(name: str) -> None:
     ("name", "setting"),
     [
         (name, setting)
-        for name in MODELS
+        for name in FROM_LABELS_ALONE
         for setting, rule in class_of(name)._rules.items()
         if rule is not ANY
     ],
@@ -697,7 +698,7 @@ def test_class_counts_are_refused_by_models_of_annotators(name: str, model: Mode
         model.transform(anonymous)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", FROM_LABELS_ALONE)
 def test_an_unknown_model_is_answered_with_the_nearest(name: str) -> None:
     with pytest.raises(
         ParameterError, match=rf"there is no model '{name}x'; did you mean '{name}'\? known: "

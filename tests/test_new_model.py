@@ -1,4 +1,4 @@
-"""A new model is one file and one registry line: a copy of Dawid–Skene's file goes where models go."""
+"""A new model is one file and one registry line: a newcomer's copy of the package gets both, and no more."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,26 +14,26 @@ from pathlib import Path
 import pytest
 
 import dissensus as ds
-from dissensus.models import dawid_skene
 
 pytestmark = pytest.mark.slow
 
-# What a newcomer adds to models/__init__.py, here from outside.
-REGISTER = """
-from dissensus.models import MODELS
-MODELS["copied"] = "copied_model:Copied"
-"""
+AFTER = '    "dawid-skene": "dissensus.models.dawid_skene:DawidSkene",\n'
+LINE = '    "copied": "dissensus.models.copied:Copied",\n'
 TESTS = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the copied file, the line that registers it, and some labels."""
+    """A folder with the package, a model's file and a line more in it, and some labels."""
     folder = tmp_path_factory.mktemp("newcomer")
-    text = Path(dawid_skene.__file__).read_text(encoding="utf-8")
+    models = folder / "dissensus" / "models"
+    shutil.copytree(Path(ds.__file__).parent, models.parent, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (models / "dawid_skene.py").read_text(encoding="utf-8")
     text = text[: text.index("class OneCoin(")].replace("class DawidSkene(", "class Copied(")
-    (folder / "copied_model.py").write_text(text, encoding="utf-8")
-    (folder / "register_copied.py").write_text(REGISTER, encoding="utf-8")
+    (models / "copied.py").write_text(text, encoding="utf-8")
+    registry = (models / "__init__.py").read_text(encoding="utf-8")
+    assert registry.count(AFTER) == 1
+    (models / "__init__.py").write_text(registry.replace(AFTER, AFTER + LINE), encoding="utf-8")
     crowd = ds.simulate(30, 12, 3, labels_per_item=5, seed=0).annotations
     with (folder / "votes.csv").open("w", newline="") as file:
         rows = csv.writer(file)
@@ -43,9 +44,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(place: Path, *words: object) -> str:
-    """What a fresh interpreter prints, the model registered before anything else."""
-    paths = [str(place), str(Path(ds.__file__).parents[1]), str(TESTS)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    """What a fresh interpreter prints that has the newcomer's package."""
+    environment = os.environ | {"PYTHONPATH": str(place)}
     command = [sys.executable, *map(str, words)]
     done = subprocess.run(command, cwd=TESTS.parent, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -53,13 +53,12 @@ def python(place: Path, *words: object) -> str:
 
 
 def dissensus(place: Path, *words: object) -> str:
-    program = "import register_copied; from dissensus.cli import main; main()"
-    return python(place, "-c", program, *words)
+    return python(place, "-m", "dissensus", *words)
 
 
 def test_it_keeps_every_promise_of_the_contract(place: Path) -> None:
     wanted = ["tests/test_model_contract.py", "-k", "copied", "-q", "-p", "no:cacheprovider"]
-    said = python(place, "-m", "pytest", "-p", "register_copied", *wanted)
+    said = python(place, "-m", "pytest", *wanted)
     found = re.search(r"(\d+) passed", said)
     assert found is not None
     assert int(found[1]) > 20
@@ -74,15 +73,17 @@ def test_the_command_line_fits_it_writes_its_files_and_a_page(place: Path) -> No
     dissensus(place, "score", out / "labels.csv", place / "votes.csv")
 
 
-def test_it_is_a_name_of_the_library_saved_and_loaded(place: Path) -> None:
+def test_it_is_a_name_of_the_library_saved_loaded_and_in_its_place(place: Path) -> None:
     program = """
-import register_copied, sys
+import sys
 import dissensus as ds
+from dissensus.models import simplicity
 labels = ds.read_annotations(sys.argv[1])
 model = ds.Copied().fit(labels)
 model.save(sys.argv[2])
 loaded = ds.load(sys.argv[2])
 assert type(loaded) is ds.Copied
 assert (loaded.label_distributions_ == ds.DawidSkene().fit(labels).label_distributions_).all()
+assert simplicity(ds.DawidSkene()) < simplicity(model) < simplicity(ds.IBCC())
 """
     python(place, "-c", program, place / "votes.csv", place / "model.safetensors")

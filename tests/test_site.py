@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import dissensus
-from dissensus.models import FEATURE_MODELS, KIND_MODELS, MODELS, model_class
+from dissensus.models import MODELS, model_class
 from dissensus.params import meanings
 from docs_help import DOCS
 from website import check, gallery, hooks, versions
@@ -34,7 +34,7 @@ def test_the_check_sees_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None
     assert check.undocumented() == []
 
 
-@pytest.mark.parametrize("name", [*MODELS, *FEATURE_MODELS, *KIND_MODELS])
+@pytest.mark.parametrize("name", MODELS)
 def test_every_setting_of_a_model_has_its_meaning(name: str) -> None:
     kind = model_class(name)
     assert set(meanings(kind)) == set(kind._param_names())

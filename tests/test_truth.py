@@ -615,9 +615,7 @@ def test_without_annotators_the_majority_answers() -> None:
 
 
 def test_a_model_of_a_population_refuses_the_question() -> None:
-    with pytest.raises(
-        ParameterError, match=r"fmm knows no true class, .* take one of: majority, dawid-skene"
-    ):
+    with pytest.raises(ParameterError, match=r"fmm knows no true class, .* take one of: majority, wawa"):
         refine(CROWD, "fmm", estimate="truth")
 
 

@@ -9,7 +9,7 @@ import importlib
 from typing import Any
 
 from dissensus._version import __version__
-from dissensus.models import FEATURE_MODELS, KIND_MODELS, MODELS
+from dissensus.models import MODELS
 
 # public name -> the module it lives in; models are in their own registry (models/__init__.py)
 _HOMES = {
@@ -67,7 +67,7 @@ _HOMES = {
 
 
 def _model_names() -> list[str]:
-    return [home.split(":")[1] for home in (MODELS | FEATURE_MODELS | KIND_MODELS).values()]
+    return [home.split(":")[1] for home in MODELS.values()]
 
 
 _MODULES = ("datasets", "metrics")

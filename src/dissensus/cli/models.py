@@ -29,12 +29,10 @@ def models(
     as_json: Json = False,
 ) -> None:
     """List the models, or the settings of one: what fit takes with --set name=value."""
-    from dissensus.models import FEATURE_MODELS, KIND_MODELS, MODELS, model_class
+    from dissensus.models import MODELS, model_class
 
     if name is None:
-        known = (*MODELS, *FEATURE_MODELS, *KIND_MODELS)
-        titles = {short: _first_sentence(model_class(short)) for short in known}
-        titles |= {short: f"{titles[short].rstrip('.')}; {NEED}" for short in FEATURE_MODELS}
+        titles = {short: _in_the_list(model_class(short)) for short in MODELS}
         if as_json:
             show_json(titles)
             return
@@ -49,6 +47,12 @@ def models(
     say(_first_sentence(kind))
     rows = [[row["name"], row["default"], row["rule"], row["meaning"]] for row in settings]
     show_table(f"Settings of {name}", ["setting", "default", "must be", "what it means"], rows)
+
+
+def _in_the_list(kind: type[Model]) -> str:
+    """What it is, and whether labels alone are not enough for it."""
+    told = _first_sentence(kind)
+    return f"{told.rstrip('.')}; {NEED}" if kind.uses_features is True else told
 
 
 def _first_sentence(kind: type[Model]) -> str:

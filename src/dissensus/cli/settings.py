@@ -31,9 +31,9 @@ _model = under("The model")
 
 def model_names(incomplete: str) -> list[str]:
     """For shell completion."""
-    from dissensus.models import FEATURE_MODELS, MODELS
+    from dissensus.models import MODELS
 
-    return [name for name in ("auto", *MODELS, *FEATURE_MODELS) if name.startswith(incomplete)]
+    return [name for name in ("auto", *MODELS) if name.startswith(incomplete)]
 
 
 Inference = Annotated[

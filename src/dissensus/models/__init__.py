@@ -16,54 +16,45 @@ from dissensus.params import settings_of
 if TYPE_CHECKING:
     from dissensus.models.base import Model
 
-# name on the command line -> module:class. The class is also ``dissensus.<class>``.
+# Name on the command line -> module:class; the class is also ``dissensus.<class>``. From the simplest to the
+# least simple, by what is learned beside an item's own labels: of models that foresee hidden labels equally
+# well, the first is taken. Which labels a model is for and whether it needs features of the items, its class
+# says (``_label_types``, ``uses_features``).
 MODELS = {
+    # nothing, or one number in all
     "majority": "dissensus.models.majority:MajorityVote",
     "empirical": "dissensus.models.empirical:EmpiricalDistribution",
-    "fmm": "dissensus.models.fmm:FMM",
-    "dawid-skene": "dissensus.models.dawid_skene:DawidSkene",
-    "one-coin": "dissensus.models.dawid_skene:OneCoin",
-    "cbcc": "dissensus.models.cbcc:CBCC",
-    "ibcc": "dissensus.models.ibcc:IBCC",
-    "ebcc": "dissensus.models.ebcc:EBCC",
-    "log-linear": "dissensus.models.log_linear:LogLinear",
-    "mace": "dissensus.models.mace:MACE",
-    "glad": "dissensus.models.glad:GLAD",
+    # a number or a few for every annotator
     "wawa": "dissensus.models.weighted:Wawa",
     "zero-based-skill": "dissensus.models.weighted:ZeroBasedSkill",
-    "bwa": "dissensus.models.weighted:BWA",
-    "kos": "dissensus.models.kos:KOS",
+    "one-coin": "dissensus.models.dawid_skene:OneCoin",
     "m-msr": "dissensus.models.mmsr:MMSR",
-    "pgm": "dissensus.models.pgm.model:PGM",
-    "hpgm": "dissensus.models.hpgm.model:HPGM",
-    "latent": "dissensus.models.latent.model:LatentPositions",
-}
-
-# Models that also need features of the items (or their text).
-FEATURE_MODELS = {
+    "kos": "dissensus.models.kos:KOS",
+    "bwa": "dissensus.models.weighted:BWA",
+    "mace": "dissensus.models.mace:MACE",
+    "glad": "dissensus.models.glad:GLAD",
+    # clusters of items, or weights of features
+    "fmm": "dissensus.models.fmm:FMM",
     "dirichlet-regression": "dissensus.models.dirichlet_regression:DirichletRegression",
+    # a matrix for every annotator, then one that leans on others'
+    "dawid-skene": "dissensus.models.dawid_skene:DawidSkene",
+    "ibcc": "dissensus.models.ibcc:IBCC",
+    "log-linear": "dissensus.models.log_linear:LogLinear",
+    "cbcc": "dissensus.models.cbcc:CBCC",
+    "ebcc": "dissensus.models.ebcc:EBCC",
+    # clusters of both, and networks
+    "pgm": "dissensus.models.pgm.model:PGM",
     "ldlnm": "dissensus.models.ldlnm.model:LDLNM",
-}
-
-# Models of one kind of labels: scales, numbers.
-KIND_MODELS = {
-    "graded": "dissensus.models.graded:GradedResponse",
-    "ordinal": "dissensus.models.ordinal:OrdinalHPGM",
+    # for one kind of labels
     "ratings": "dissensus.models.ratings:NumericRatings",
     "sets": "dissensus.models.sets:LabelSets",
     "bradley-terry": "dissensus.models.bradley_terry:BradleyTerry",
+    "graded": "dissensus.models.graded:GradedResponse",
+    # everything sampled, then several models in one
+    "hpgm": "dissensus.models.hpgm.model:HPGM",
+    "ordinal": "dissensus.models.ordinal:OrdinalHPGM",
+    "latent": "dissensus.models.latent.model:LatentPositions",
 }
-
-#: From the simplest to the least simple, by what is learned beside an item's own labels: nothing, or one
-#: number in all; a number or a few for every annotator; item clusters; a matrix for every annotator, then one
-#: that leans on others'; clusters of both; everything sampled, and several models in one. Of models that
-#: foresee hidden labels equally well, the first in this order is taken.
-SIMPLEST_FIRST = (
-    *("majority", "empirical"),
-    *("wawa", "zero-based-skill", "one-coin", "m-msr", "kos", "bwa", "mace", "glad"),
-    *("fmm", "dirichlet-regression", "dawid-skene", "ibcc", "log-linear", "cbcc", "ebcc", "pgm", "ldlnm"),
-    *("ratings", "sets", "bradley-terry", "graded", "hpgm", "ordinal", "latent"),
-)
 
 RUN_SETTINGS = ("seed", "n_jobs", "estimate")  # settings of a run rather than of a model
 CLUSTER_SETTINGS = {"n_item_clusters": "n_items", "n_annotator_clusters": "n_annotators"}
@@ -71,14 +62,13 @@ CLUSTER_SETTINGS = {"n_item_clusters": "n_items", "n_annotator_clusters": "n_ann
 
 def model_class(name: str) -> type[Model]:
     """The class of a model, by its name on the command line or its class name."""
-    known = MODELS | FEATURE_MODELS | KIND_MODELS
-    for short, home in known.items():
+    for short, home in MODELS.items():
         module, title = home.split(":")
         if name in (short, title):
             found: type[Model] = getattr(importlib.import_module(module), title)
             return found
-    hint = did_you_mean(name.lower(), known)
-    raise ParameterError(f"there is no model {name!r}; {hint}known: {', '.join(known)}")
+    hint = did_you_mean(name.lower(), MODELS)
+    raise ParameterError(f"there is no model {name!r}; {hint}known: {', '.join(MODELS)}")
 
 
 def build_model(
@@ -103,8 +93,7 @@ def build_model(
 def name_of(model: Model) -> str:
     """The model's name on the command line."""
     title = type(model).__name__
-    known = MODELS | FEATURE_MODELS | KIND_MODELS
-    return next((short for short, home in known.items() if home.endswith(f":{title}")), title)
+    return next((short for short, home in MODELS.items() if home.endswith(f":{title}")), title)
 
 
 def title_of(model: Model) -> str:
@@ -125,14 +114,14 @@ def title_of(model: Model) -> str:
 
 
 def simplicity(model: Model) -> tuple[int, int, int]:
-    """Smaller for a simpler model: its place in ``SIMPLEST_FIRST``, its clusters, its settings switched on.
+    """Smaller for a simpler model: its place in ``MODELS``, its clusters, its settings switched on.
 
     >>> from dissensus.models.fmm import FMM
     >>> simplicity(FMM(n_item_clusters=8)) < simplicity(FMM(n_item_clusters=16))
     True
     """
     name, given = name_of(model), model.get_params(deep=False)
-    place = SIMPLEST_FIRST.index(name) if name in SIMPLEST_FIRST else len(SIMPLEST_FIRST)
+    place = list(MODELS).index(name) if name in MODELS else len(MODELS)
     sizes = math.prod(given[size] for size in CLUSTER_SETTINGS if size in given)
     return place, sizes, sum(value is True for value in given.values())
 

@@ -5,9 +5,9 @@ probability of each hidden label, in nats. What counts is the answer that was as
 the ``"population"``, P(label | item); for known ``"annotators"``, P(label | item, annotator).
 
 Candidates that differ by less than two standard errors (paired over items) are tied. Among the tied, those
-whose answers contradict no unanimous item come first. Of these the simplest is taken (``SIMPLEST_FIRST``,
-models/__init__.py); but ``fit`` has a default (``DEFAULTS``: HPGM, for one), which stays where it is among
-them, as only evidence may say otherwise.
+whose answers contradict no unanimous item come first. Of these the simplest is taken (by the order of
+``MODELS``, models/__init__.py); but ``fit`` has a default (``DEFAULTS``: HPGM, for one), which stays where it
+is among them, as only evidence may say otherwise.
 
 A candidate of very many iterations gets a first look of a few: if it is then far behind the best, it is not
 fitted to the end. docs/selection.md has the rule, and what it changes: nothing but the time.
