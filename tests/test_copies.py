@@ -226,3 +226,30 @@ def test_the_command_line_represents_a_group(tmp_path):
     np.testing.assert_array_equal(model.annotator_weights_ > 0, expected)
     assert "column=value" in failure(*fit, "--represent", "a")
     assert "no setting" in failure(*fit, "--represent", "group=a", "-m", "fmm")
+
+
+def test_what_somebody_repeats_is_heard_once_where_nobody_else_answers():
+    items, annotators = ["i", "i", "i", "j", "k", "k"], ["a", "a", "a", "b", "a", "a"]
+    alone = ds.Annotations.from_arrays(items, annotators, ["x", "x", "y", "y", "y", "y"])
+    found = Voices.of(alone)
+    heard = found.annotations
+    # i: x and y, j: y, k: y
+    assert [tuple(row) for row in zip(heard.item, heard.label, strict=True)] == [
+        (0, 0),
+        (0, 1),
+        (1, 1),
+        (2, 1),
+    ]
+    assert heard.n_annotators == 2
+    model = ds.HPGM(**FAST).fit(alone)
+    assert model.training_labels().n_labels == 6
+    once = ds.HPGM(**FAST).fit(heard)
+    np.testing.assert_array_equal(model.label_distributions_, once.label_distributions_)
+    # one answer by somebody else, and all labels count
+    both = ds.Annotations.from_arrays([*items, "i"], [*annotators, "b"], ["x", "x", "y", "y", "y", "y", "x"])
+    assert Voices.of(both).annotations is both
+
+
+def test_class_counts_have_no_repeats():
+    counts = ds.Annotations.from_counts([[3, 0], [0, 3], [2, 1]])
+    assert Voices.of(counts).annotations is counts

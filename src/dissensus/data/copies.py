@@ -16,6 +16,9 @@ too: where the two agree with most of them no more than by chance (Cohen's κ be
 Who is one voice with a second is one with all of the second's; but more than 60 % of the annotators are no
 copies of each other, they are the crowd. Up to that size, annotators who are hardly ever wrong among many who
 often are look the same from here, and count as one voice too.
+
+Where no item has labels of two voices, a label that a voice repeats is heard once: that somebody agrees with
+themselves tells nothing of how far others would.
 """
 
 from __future__ import annotations
@@ -85,17 +88,22 @@ class Voices:
 
     @classmethod
     def of(cls, annotations: Annotations) -> Voices:
-        """Find the copies; the same annotations where there are none.
+        """Find the copies; the same annotations where all labels are heard.
 
         Of several names that label one item, the first is heard.
         """
         speakers, voice = np.unique(_usual_names(annotations, voices(annotations)), return_inverse=True)
-        if len(speakers) == annotations.n_annotators:
-            return cls(annotations, np.arange(annotations.n_labels), voice, speakers)
-        rows = _heard(annotations, voice)
-        rows = rows[
-            np.lexsort((annotations.label[rows], voice[annotations.annotator[rows]], annotations.item[rows]))
-        ]
+        rows = np.arange(annotations.n_labels)
+        if len(speakers) < annotations.n_annotators:
+            rows = _heard(annotations, voice)
+            rows = rows[
+                np.lexsort(
+                    (annotations.label[rows], voice[annotations.annotator[rows]], annotations.item[rows])
+                )
+            ]
+        rows = _once_where_alone(annotations, rows)
+        if len(rows) == annotations.n_labels:
+            return cls(annotations, rows, voice, speakers)
         table = annotations.annotator_table
         heard = replace(
             annotations,
@@ -133,6 +141,14 @@ def _heard(annotations: Annotations, voice: Ints) -> Ints:
     cell = annotations.item.astype(np.int64) * (int(voice.max()) + 1) + voice[annotations.annotator]
     np.minimum.at(names, cell, annotations.annotator)
     return np.flatnonzero(annotations.annotator == names[cell])
+
+
+def _once_where_alone(annotations: Annotations, rows: Ints) -> Ints:
+    """The rows, in order; without repeats where no item has labels by two annotators."""
+    new_item, new_annotator, new_label = (np.diff(column[rows]) != 0 for column in annotations.columns)
+    if (new_annotator & ~new_item).any():
+        return rows
+    return rows[np.concatenate([[True], new_item | new_label])]
 
 
 def alike_pairs(annotations: Annotations) -> Ints:

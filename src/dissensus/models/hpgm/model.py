@@ -245,7 +245,7 @@ class HPGM(Posterior):
         if pairs_per_item(known).max() < 2:
             self._hedge(known.counts)
         self._heed(known.counts)
-        if voices.n_copies:
+        if len(voices.rows) < annotations.n_labels:
             self._under_every_name(annotations, voices)
 
     def _represented_load(self, annotations: Annotations) -> NDArray[np.int64]:
