@@ -1,9 +1,10 @@
 """The default, chosen without hindsight, against every other model at its best setting in hindsight.
 
-Four parts, each from all datasets that allow it:
+Five parts, each from all datasets that allow it:
 
 * *Few labels.* R of an item's labels are shown (1, 2, 4, 8), at least four others are reserved: KL of what
   ``fit`` gives and of its rivals, and how often its intervals hold the reserved labels.
+* *As recover has it.* The default's KL by the reservation of docs/recovery.md.
 * *Intervals.* How often they hold the reserved labels, by the model alone, and whether its chains agree.
 * *Hidden labels.* A fifth of the (item, annotator) pairs is hidden, five times: mean −log P of their labels.
 * *Unanimity.* The least share that an answer gets which all of five or more annotators gave.
@@ -41,10 +42,12 @@ from experiments.common import Finished, Values, command_line, write_files
 
 COMMAND = "python -m experiments.default"
 POOL, RESERVED, FEWEST_ITEMS = 8, 4, 90
+RESERVED_BY_RECOVER = 6
 SHOWN = (1, 2, 4, 8)
 DRAWS, SPLITS = 2, 5
 COVERED_SETS = ("nli_variation", "tweet_sensitivity")
-CROWDS, CROWD_LABELS = 3, 20  # simulated crowds, and the labels of each of their items
+CROWDS, CROWD_LABELS = 15, 20  # simulated crowds, and the labels of each of their items
+INTERVAL_DRAWS = 3  # of R labels an item, in real datasets
 HIDDEN_SETS = ("jq1", "jq2", "jq3", "weather_sentiment_amt", "weather_sentiment_cf")
 UNANIMOUS = 5
 POSSIBLE, DRAWN = 4_000, 2_000  # the oracle: items that there may be, and items drawn from them
@@ -176,18 +179,28 @@ class Cell:
         )
 
 
-def crowds() -> dict[str, Annotations]:
+def crowds() -> list[Annotations]:
     """Simulated crowds of a few kinds of items and annotators."""
-    return {
-        f"simulated {seed + 1}": ds.simulate(300, 60, 4, labels_per_item=CROWD_LABELS, seed=seed).annotations
-        for seed in range(CROWDS)
-    }
+    return [
+        ds.simulate(300, 60, 4, labels_per_item=CROWD_LABELS, seed=seed).annotations for seed in range(CROWDS)
+    ]
 
 
-def interval_row(annotations: Annotations, n_labels: int) -> Values:
+def recovered(annotations: Annotations, n_labels: int, draw: int) -> Values:
+    """Mean KL of the default and of counts smoothed at their best, by the reservation of docs/recovery.md."""
+    design = Design.of(annotations, POOL, RESERVED_BY_RECOVER, 0, 1e-5)
+    labels = design.shown(n_labels, draw)
+    default = default_of(labels, draw)
+    counts = additive(labels.counts, best_in_hindsight(design, [labels.counts]))
+    divergences = (design.divergence(one) for one in (default.label_distributions_, counts))
+    values = dict(zip(("default", "counts"), (float(one.mean()) for one in divergences), strict=True))
+    return {**values, "chosen": title_of(default), "items": labels.n_items}
+
+
+def interval_row(annotations: Annotations, n_labels: int, draw: int) -> Values:
     """How often the intervals hold the reserved labels, the KL, and on how many items the chains agree."""
     design = Design.of(annotations, POOL, RESERVED, 0, 1e-5)
-    model = ds.HPGM().fit(design.shown(n_labels, 0))
+    model = ds.HPGM(seed=draw).fit(design.shown(n_labels, draw))
     return {
         "coverage": coverage(model, design),
         "kl": float(design.divergence(model.label_distributions_).mean()),
@@ -250,22 +263,34 @@ how often the middle 90 % of what the draws foresee for the reserved counts hold
 {table}
 
 Of all {all} cells the default is not worse in {not_worse} ({share:.1%}).
+Its KL is the lower one in {all_lower}.
 Of {n} cells with two labels or more the default is better in {better}, tied in {tied} and worse in {worse};
 its KL is the lower one in {lower}. With one label an item `fit` refuses to answer, because nothing tells a
 disputed item from a clear one; `--model hpgm` still fits, and is better in {alone_better}, tied in
 {alone_tied} and worse in {alone_worse} of {alone} cells.
 """
 
+RECOVERED = """
+## As recover has it
+
+The same by the reservation of [docs/recovery.md](../recovery.md): of items with at least {fewest} labels, 8
+may be shown and the others are reserved. Mean KL(reserved ‖ estimate) over {draws} draws ± their standard deviation.
+
+{table}
+"""
+
 INTERVALS = """
 ## Intervals
 
-`HPGM()` without any setting, one draw of R labels an item. Coverage as above: how often the middle 90 % of
+`HPGM()` without any setting. Coverage as above: how often the middle 90 % of
 what the draws foresee for the reserved counts holds them. Items settled: the share of items on whose class
-shares the chains agree (split-R̂ up to 1.1). The simulated crowds have 300 items, 60 annotators and 4 classes.
+shares the chains agree (split-R̂ up to 1.1). Of the real datasets {draws} draws of R labels an item; {crowds}
+simulated crowds of 300 items, 60 annotators and 4 classes. ± the standard deviation between draws or crowds:
+whether 300 items of one crowd are covered hangs together, and one crowd says little.
 
 {table}
 
-Together the coverage is {mean:.3f}.
+{means}
 """
 
 HIDDEN = """
@@ -322,6 +347,7 @@ def few_part(data: Path, finished: Finished) -> str:
         draws=DRAWS,
         table=table(head, [cell.line() for cell in cells]),
         all=len(cells),
+        all_lower=lower + alone[3],
         not_worse=len(cells) - worse - alone[2],
         share=1 - (worse + alone[2]) / len(cells),
         n=better + tied + worse,
@@ -343,23 +369,61 @@ def verdicts(cells: Sequence[Cell]) -> tuple[int, int, int, int]:
     return better, len(cells) - better - worse, worse, sum(gap.value < 0 for gap in gaps)
 
 
+def recovered_part(data: Path, finished: Finished) -> str:
+    """The table by the reservation of docs/recovery.md."""
+    rows = []
+    for name in COVERED_SETS:
+        annotations = read_dataset(data / name)
+        for n_labels in SHOWN:
+            found = [
+                finished.measured(
+                    f"recovered | {name} | {n_labels} | {draw}",
+                    partial(recovered, annotations, n_labels, draw),
+                )
+                for draw in range(INTERVAL_DRAWS)
+            ]
+            told = [_mean_and_spread([one[key] for one in found], 4) for key in ("default", "counts")]
+            chosen = " / ".join(dict.fromkeys(one["chosen"] for one in found))
+            rows.append(line(name, f"{found[0]['items']:,}", str(n_labels), told[0], chosen, told[1]))
+    return RECOVERED.format(
+        fewest=POOL + RESERVED_BY_RECOVER,
+        draws=INTERVAL_DRAWS,
+        table=table(["dataset", "items", "R", "default", "chosen", "counts"], rows),
+    )
+
+
 def interval_part(data: Path, finished: Finished) -> str:
     """The table of intervals."""
-    sets = {name: read_dataset(data / name) for name in COVERED_SETS} | crowds()
-    cells = [
-        (name, n_labels, finished.measured(
-            f"interval | {name} | {n_labels}", partial(interval_row, annotations, n_labels)
-        ))
-        for name, annotations in sets.items()
-        for n_labels in SHOWN[1:]
-    ]  # fmt: skip
-    rows = [
-        line(name, str(n), f"{found['kl']:.4f}", f"{found['coverage']:.3f}", f"{found['settled']:.2f}")
-        for name, n, found in cells
-    ]
-    head = ["dataset", "R", "KL", "coverage", "items settled"]
-    mean = float(np.mean([found["coverage"] for _, _, found in cells]))
-    return INTERVALS.format(table=table(head, rows), mean=mean)
+    draws = list(range(INTERVAL_DRAWS))
+    sets = {name: [(read_dataset(data / name), draw) for draw in draws] for name in COVERED_SETS}
+    sets |= {"simulated": [(crowd, 0) for crowd in crowds()]}
+    rows, in_all = [], {}
+    for name, members in sets.items():
+        covered = []
+        for n_labels in SHOWN[1:]:
+            found = [
+                finished.measured(
+                    f"interval | {name} | {n_labels} | {number}",
+                    partial(interval_row, annotations, n_labels, draw),
+                )
+                for number, (annotations, draw) in enumerate(members)
+            ]
+            kl, coverage_, settled = ([one[key] for one in found] for key in ("kl", "coverage", "settled"))
+            covered.append(float(np.mean(coverage_)))
+            told = _mean_and_spread(kl, 4), _mean_and_spread(coverage_, 3), f"{np.mean(settled):.2f}"
+            rows.append(line(name, str(n_labels), *told))
+        in_all[name] = float(np.mean(covered))
+    means = "; ".join(f"{name} {mean:.3f}" for name, mean in in_all.items())
+    return INTERVALS.format(
+        draws=INTERVAL_DRAWS,
+        crowds=CROWDS,
+        table=table(["dataset", "R", "KL", "coverage", "items settled"], rows),
+        means=f"Mean coverage over R: {means}.",
+    )
+
+
+def _mean_and_spread(values: Sequence[float], digits: int) -> str:
+    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"
 
 
 def hidden_part(data: Path, finished: Finished) -> str:
@@ -393,6 +457,7 @@ def unanimous_part(data: Path, finished: Finished) -> str:
 
 PARTS: dict[str, tuple[str, Callable[[Path, Finished], str]]] = {
     "few": ("Few labels", few_part),
+    "recovered": ("As recover has it", recovered_part),
     "intervals": ("Intervals", interval_part),
     "hidden": ("Hidden labels", hidden_part),
     "unanimous": ("Answers that everybody gave", unanimous_part),

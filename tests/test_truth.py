@@ -296,6 +296,35 @@ def test_votes_count_for_much_where_gold_agrees_with_them(agrees: bool, trusted:
     assert all(likelihood(strength) >= likelihood(s) - 1e-9 for s in np.geomspace(1, 1e5, 61))
 
 
+@pytest.mark.parametrize(
+    ("on_gold", "classes", "many"),
+    [
+        ([8, 8], [8, 8], False),  # gold says what the votes say
+        ([8, 8], [15, 1], True),  # the votes on gold items are like the others', and wrong
+        ([15, 1], [15, 1], False),  # gold items are others: nothing is said of those without gold
+    ],
+)
+def test_what_a_gold_item_counts_in_the_class_shares(
+    on_gold: list[int], classes: list[int], many: bool
+) -> None:
+    """200 items without gold have votes half and half; 16 with gold."""
+    votes = np.repeat(np.eye(2)[[0, 1, 0, 1]], [100, 100, *on_gold], axis=0)
+    gold = np.zeros((216, 2), dtype=bool)
+    gold[np.arange(200, 216), np.repeat([0, 1], classes)] = True
+
+    def strength(counts: list[int]) -> float:
+        def likelihood(s: float) -> float:
+            return log_beta(np.array([s / 2, s / 2]) + counts) - log_beta(np.array([s / 2, s / 2]))
+
+        return max(np.geomspace(1, 1e5, 61), key=likelihood)
+
+    found = hll.worth(votes, gold)
+    assert found == pytest.approx(max(1.0, min(strength(on_gold), 200) / strength(classes)))
+    assert found > 30 if many else found == 1.0
+    nothing = np.zeros((216, 2), dtype=bool)
+    assert hll.worth(votes, nothing) == 1.0
+
+
 def test_gold_mends_a_class_that_votes_swallow() -> None:
     """A third of the items is of class 2, which annotators call 1 more often than not: gold for a tenth."""
     rng = np.random.default_rng(9)

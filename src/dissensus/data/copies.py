@@ -148,7 +148,7 @@ def _once_where_alone(annotations: Annotations, rows: Ints) -> Ints:
     new_item, new_annotator, new_label = (np.diff(column[rows]) != 0 for column in annotations.columns)
     if (new_annotator & ~new_item).any():
         return rows
-    return rows[np.concatenate([[True], new_item | new_label])]
+    return np.asarray(rows[np.concatenate([[True], new_item | new_label])])
 
 
 def alike_pairs(annotations: Annotations) -> Ints:

@@ -38,9 +38,17 @@ one item go together: d is how much more they spread between the items of a clas
 not below 1, over gold items, with y_mp of their n_m labels p, I_k of them of class k, N_k their labels and
 ḡ_k the shares of these. For independent labels of shares θ_k both sums are expected to be
 Σ_k (I_k − 1) Σ_p θ_kp (1 − θ_kp): above, ḡ takes one of I_k deviations away, and ḡ (1 − ḡ) is too small by
-(N_k − 1)/N_k, the variance of ḡ. In
-the class shares a gold item counts as ten, ψ ~ Dir(1 + 9 I): it is drawn like the others and known for sure,
-where the classes of the others are guessed, all with the same error.
+(N_k − 1)/N_k, the variance of ḡ.
+
+A gold item's class is known, those of the others are guessed, all with the same error. In the class shares
+a gold item counts as w of them: ψ ~ Dir(1 + (w − 1) I). As in (4), with v the shares of the votes on the M'
+items without gold, I the gold items by class and J the votes on them,
+
+    w = max(1, min(s_J, M') / s_I),     s_x = arg max ln B(s v + x) / B(s v).                          (6)
+
+s_I says how many items the votes are worth beside gold. s_J says how many they are worth beside votes on the
+gold items: few where gold items were not drawn like the others (as many of each class, say), and then their
+class shares say nothing of the others'.
 
 A class that nobody gave to item m is also damped: its ψ_k is multiplied by ``unseen`` to the power of the
 item's labels. Where a class is rare, matrices alone would give it to items for which no annotator named it.
@@ -74,8 +82,7 @@ from dissensus.params import choice, integer, real
 ANCHOR = 100.0  # precision of C around C0
 FIRST_DEVIATIONS = np.array([1.0, 1.0, 0.5])  # τ of u, b and e
 LEARNED_FROM = 2  # iterations with the first precisions
-GOLD_ITEMS = 10.0  # items that one with gold counts for in the class shares
-STRENGTHS = np.geomspace(1.0, 1e5, 61)  # s (4) that are tried, in labels
+STRENGTHS = np.geomspace(1.0, 1e5, 61)  # s (4, 6) that are tried, in labels and in items
 STEPS_OF_NEW = 10  # towards an annotator's own answers, the crowd's held fixed
 HALVINGS = 8  # of a step that would lower F, at most
 
@@ -224,8 +231,22 @@ def with_gold(votes: Array, counts: NDArray[Any], gold: NDArray[np.bool_]) -> Ar
     said = gold.T @ counts
     others = normalised(votes - said)
     said /= design_effect(counts, gold)
-    strength = max(STRENGTHS, key=lambda s: gain(s * others, said))
-    return np.asarray(said + strength * others)
+    return np.asarray(said + strength(others, said) * others)
+
+
+def strength(shares: Array, counts: Array) -> float:
+    """arg max_s Σ over rows of ln B(s shares + counts) / B(s shares)."""
+    return float(max(STRENGTHS, key=lambda s: gain(s * shares, counts)))
+
+
+def worth(votes: Array, gold: NDArray[np.bool_]) -> float:
+    """w (6): how many items one with gold counts for in the class shares, by the votes on items (M, P)."""
+    known = gold.any(axis=1)
+    shares = normalised(votes[~known].sum(axis=0, keepdims=True) + 1.0)
+    in_votes, in_gold = (
+        strength(shares, table[known].sum(axis=0, keepdims=True)) for table in (votes, gold.astype(float))
+    )
+    return max(1.0, min(in_votes, float((~known).sum())) / in_gold)
 
 
 # ---- the model -----------------------------------------------------------------------------------------
@@ -295,7 +316,7 @@ class LogLinear(ConfusionModel):
         if item_prior is not None:
             gold = gold_signs(given, annotations) > 0
             matrix = with_gold(matrix, annotations.counts, gold)
-            class_prior += (GOLD_ITEMS - 1.0) * gold.sum(axis=0)
+            class_prior += (worth(crowd.guess(votes), gold) - 1.0) * gold.sum(axis=0)
         anchor = anchored(matrix)
         ascent = run.ascent(State)
         state = ascent.resumed
