@@ -274,7 +274,8 @@ RECOVERED = """
 ## As recover has it
 
 The same by the reservation of [docs/recovery.md](../recovery.md): of items with at least {fewest} labels, 8
-may be shown and the others are reserved. Mean KL(reserved ‖ estimate) over {draws} draws ± their standard deviation.
+may be shown and the others are reserved. Mean KL(reserved ‖ estimate) over {draws} draws ± their standard
+deviation.
 
 {table}
 """
