@@ -228,7 +228,7 @@ def test_a_run_is_judged_planned_shown_and_updated(place):
     again = json.loads(run("annotators", "run/model.safetensors", "--json").stdout)
     assert kept["verdict"] == again["verdict"]
     assert list(kept) == list(again)
-    np.testing.assert_allclose(kept["agreement"], again["agreement"], atol=1e-5)
+    np.testing.assert_allclose(kept["model_agreement"], again["model_agreement"], atol=1e-5)
     assert Path("who.csv").read_text().startswith('"annotator"')
     plan = json.loads(run("plan", "run", "--budget", 30, "--json").stdout)
     assert plan["budget"] == 30

@@ -14,7 +14,7 @@ COLUMNS = (
     "n_labels",
     "verdict",
     "probability",
-    "agreement",
+    "model_agreement",
     "bias_of",
     "bias",
     "bias_error",
@@ -29,7 +29,6 @@ COLUMNS = (
 )
 WORDS = ("annotator", "verdict", "bias_of", "evidence")
 WHOLE = ("n_labels", "view")  # the other columns are numbers
-FILE_NAMES = {"agreement": "model_agreement"}  # with the population; that with the others has the short name
 
 
 def kept_verdicts(place: Path) -> tuple[dict[str, list[Any]], str] | None:
@@ -42,7 +41,7 @@ def kept_verdicts(place: Path) -> tuple[dict[str, list[Any]], str] | None:
         return None
     with table.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    return {name: [_value(name, row[FILE_NAMES.get(name, name)]) for row in rows] for name in COLUMNS}, words
+    return {name: [_value(name, row[name]) for row in rows] for name in COLUMNS}, words
 
 
 def _value(name: str, text: str) -> Any:

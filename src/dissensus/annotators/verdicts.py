@@ -100,7 +100,7 @@ class AnnotatorVerdicts:
         Annotator ids.
     n_labels
         Labels of each annotator.
-    agreement
+    model_agreement
         Chance that a label of theirs equals one of the population.
     bias_of
         The class whose share in their answers differs most from that in the others' answers to the same
@@ -139,7 +139,7 @@ class AnnotatorVerdicts:
 
     annotator: NDArray[Any]
     n_labels: NDArray[np.int64]
-    agreement: Array  # chance that a label of theirs equals one of the population
+    model_agreement: Array  # chance that a label of theirs equals one of the population
     bias_of: NDArray[Any]  # the class that they give more or less often than the others; empty: grades
     bias: Array  # how much more often, or higher
     bias_error: Array  # half of its 95 % interval
@@ -353,7 +353,7 @@ class _Judge:
         found = AnnotatorVerdicts(
             annotator=model.annotators_,
             n_labels=self.load,
-            agreement=agreement,
+            model_agreement=agreement,
             **bias_columns(model.training_labels()),
             information=(1 - spam) * told.mean(axis=0),
             information_low=low,

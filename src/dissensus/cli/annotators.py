@@ -83,7 +83,7 @@ def _show(columns: dict[str, Any], words: str) -> None:
     rows = [
         [
             str(columns["annotator"][n]), verdicts[n], _chance(columns["probability"][n]),
-            int(columns["n_labels"][n]), f"{columns['agreement'][n]:.0%}",
+            int(columns["n_labels"][n]), f"{columns['model_agreement'][n]:.0%}",
             bias_words(columns["bias_of"][n], columns["bias"][n], columns["bias_error"][n]),
             str(columns["evidence"][n]),
         ]
@@ -91,9 +91,9 @@ def _show(columns: dict[str, Any], words: str) -> None:
         for n in _most_biased(columns, [n for n, verdict in enumerate(verdicts) if verdict == one])[:SHOWN]
     ]  # fmt: skip
     title = f"Annotators (up to {SHOWN} of each verdict, the most biased first)"
-    names = ["annotator", "verdict", "probability", "labels", "agreement", "bias", "evidence"]
+    names = ["annotator", "verdict", "probability", "labels", "model agreement", "bias", "evidence"]
     show_table(title, names, rows)
-    say("Agreement: chance of the same answer as the population; bias: beside the others on the same items")
+    say("Model agreement: chance of the same answer as the population; bias: beside the others on the same items")
 
 
 def _most_biased(columns: dict[str, Any], who: list[int]) -> list[int]:

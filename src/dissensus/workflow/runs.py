@@ -198,7 +198,7 @@ def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> 
     known: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
     if found is not None:  # its information allows for spam, the model's own does not
         known = {name: values for name, values in known.items() if not name.startswith("model_information")}
-        known |= {name: values for name, values in found.columns().items() if name not in columns}
+        known |= {name: values for name, values in found.columns().items() if name not in columns | known}
     return arrow_table(known | columns).select(list(dict.fromkeys([*columns, *known])))
 
 
