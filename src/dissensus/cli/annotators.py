@@ -93,7 +93,7 @@ def _show(columns: dict[str, Any], words: str) -> None:
     title = f"Annotators (up to {SHOWN} of each verdict, the most biased first)"
     names = ["annotator", "verdict", "probability", "labels", "model agreement", "bias", "evidence"]
     show_table(title, names, rows)
-    say("Model agreement: chance of the same answer as the population; bias: beside the others on the same items")
+    say("Model agreement: chance of the population's answer; bias: beside the others on the same items")
 
 
 def _most_biased(columns: dict[str, Any], who: list[int]) -> list[int]:
