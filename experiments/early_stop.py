@@ -4,33 +4,33 @@ Two places where a fit could be stopped before its end:
 
 * ``fit`` gives CBCC, its candidate of the most iterations, a first look, and stops it where it is far behind
   (``selection/compare.py``). Here every choice is made with that rule and without it.
-* ``select`` fits every cell of K × L to its end on the first split, and the ten best go on. Here each cell's
-  score is taken after some iterations and in the end: how many cells would have to go on so that the ten best
-  of the end are all among them, and how much would be saved?
+* ``select`` looks at the cells of a large grid after some iterations and lets the best of them go on
+  (``selection/race.py``). Here every search is made with looks, and then without: what is chosen, and how
+  many of the ten finalists are the same?
 
 Run as ``python -m experiments.early_stop [--data DIR] [-o FILE] [--finished FILE]``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
 from dissensus.data.annotations import Annotations
-from dissensus.execution.run import Ascent
 from dissensus.models import title_of
 from dissensus.models.pgm.model import PGM
 from dissensus.paper.datasets import read_dataset
 from dissensus.paper.tables import line, table
-from dissensus.params import key_of, stream_seed
-from dissensus.selection import compare
-from dissensus.selection.sizes import fits
+from dissensus.selection import compare, search
+from dissensus.selection.race import LOOKS
+from dissensus.selection.results import Selection
+from dissensus.selection.select import select
 from experiments.common import Finished, Values, command_line, write_files
 
 COMMAND = "python -m experiments.early_stop"
@@ -50,8 +50,17 @@ CHOICES = (
     "jq3",
 )
 SEEDS = (0, 1)
-SEARCHES = {"jq3": range(3, 21), "jq1": range(4, 21, 4), "weather_sentiment_amt": range(4, 21, 4)}
-LOOKS, FINALISTS = (10, 15, 20, 30), 10
+WHOLE, HALF = range(3, 21), range(3, 21, 2)
+SEARCHES = (
+    ("jq3", WHOLE, (0, 1, 2)),
+    ("jq1", HALF, (0, 1)),
+    ("jq2", HALF, (0, 1)),
+    ("face_sentiment", HALF, (0, 1)),
+    ("weather_sentiment_amt", HALF, (0, 1)),
+    ("rte", HALF, (0, 1)),
+    ("labelme", HALF, (0, 1)),
+    ("snow_wsd", HALF, (0, 1)),
+)
 
 
 # ---- CBCC among the candidates of fit -----------------------------------------------------------------
@@ -73,63 +82,36 @@ def choices(labels: Annotations, seed: int) -> Values:
 # ---- cells of a search --------------------------------------------------------------------------------
 
 
-@contextmanager
-def states_at(iterations: Sequence[int]) -> Iterator[dict[int, Any]]:
-    """The states that a fit passes at some iterations."""
-    passed: dict[int, Any] = {}
-    advance = Ascent.advance
+def searched(labels: Annotations, sizes: range, seed: int) -> Values:
+    """What a search finds with looks, and what it finds where every cell is fitted to its end.
 
-    def noting(ascent: Ascent[Any], state: Any, objective: float, following: Any) -> Any:
-        n = len(ascent.trace) + 1
-        if n in iterations:
-            passed[n] = state
-        return advance(ascent, state, objective, following)
-
-    with patch.object(Ascent, "advance", noting):
-        yield passed
-
-
-def cell_scores(kept: Annotations, hidden: Annotations, K: int, L: int) -> dict[str, float]:
-    """The score of one cell after some iterations and in the end, and how many iterations there were."""
-    settings = {"n_item_clusters": K, "n_annotator_clusters": L}
-    with states_at(LOOKS) as passed:
-        model = PGM(K, L, seed=stream_seed(0, key_of(["", settings]), 0), n_jobs=1).fit(kept)
-    found = {"iterations": float(len(model.trace_)), "end": float(model.score(hidden))}
-    for n in LOOKS:
-        if n in passed:
-            state = passed[n]
-            model._keep(state.learned.parameters, state.beliefs.w, state.beliefs.z)
-            model.population_weights_ = model._weights(kept.annotator_load)
-        found[str(n)] = float(model.score(hidden)) if n in passed else found["end"]
-    return found
-
-
-def cells(labels: Annotations, sizes: range) -> Values:
-    """The scores of every cell of a search on its first split."""
-    kept, hidden = labels.split_labels(0.2, 0)
-    grid = [(K, L) for K in sizes for L in sizes]
-    fitting = [(K, L) for K, L in grid if fits({"n_item_clusters": K, "n_annotator_clusters": L}, labels)]
-    return {"cells": [cell_scores(kept, hidden, K, L) for K, L in fitting]}
-
-
-def saved(found: Values, look: int) -> tuple[float, float]:
-    """The share of cells that would have to go on after a look, and of the iterations that this leaves.
-
-    All cells go on whose score at the look is no lower than that of any of the ten that are best in the end;
-    they go on from where they are.
+    The second goes on in the first one's directory: what that has fitted to the end need not be fitted again.
     """
-    rows = found["cells"]
-    end, early, n = (np.array([row[name] for row in rows]) for name in ("end", str(look), "iterations"))
-    best = np.argsort(-end)[:FINALISTS]
-    on = early >= early[best].min()
-    spent = np.where(on, n, np.minimum(n, look)).sum()
-    return float(on.mean()), float(spent / n.sum())
+    grid = {"n_item_clusters": sizes, "n_annotator_clusters": sizes}
+    shared: dict[str, Any] = {"seed": seed, "references": {}, "refit": False, "n_jobs": 1, "progress": False}
+    with TemporaryDirectory() as place:
+        looked = select(PGM(), labels, grid, directory=place, **shared)
+        with patch.object(search, "races", lambda *_: False):
+            whole = select(PGM(), labels, grid, directory=place, **shared)
+    finalists = [{str(cell) for cell in found.cells if cell.repeats > 1} for found in (looked, whole)]
+    return {
+        "cells": len(whole.cells),
+        "stopped": [sum(cell.look == look.iterations for cell in looked.cells) for look in LOOKS],
+        "chosen": [sizes_of(found) for found in (looked, whole)],
+        "scores": [found.winner.score for found in (looked, whole)],
+        "finalists": [len(finalists[0] & finalists[1]), len(finalists[1])],
+    }
+
+
+def sizes_of(found: Selection) -> str:
+    """The winner, K × L."""
+    return "{n_item_clusters} × {n_annotator_clusters}".format(**found.params)
 
 
 # ---- the page -----------------------------------------------------------------------------------------
 
 
-def page(chosen: Sequence[tuple[str, int, Values]], searched: Sequence[tuple[str, Values]]) -> str:
+def page(chosen: Sequence[tuple[str, int, Values]], looked: Sequence[tuple[str, int, Values]]) -> str:
     """The page of both."""
     same = [found["chosen"][0] == found["chosen"][1] for *_, found in chosen]
     stopped = [bool(found["stopped"]) for *_, found in chosen]
@@ -139,10 +121,18 @@ def page(chosen: Sequence[tuple[str, int, Values]], searched: Sequence[tuple[str
         for dataset, seed, found in chosen
     ]
     search_lines = [
-        line(dataset, len(found["cells"]), look, *(f"{share:.0%}" for share in saved(found, look)))
-        for dataset, found in searched
-        for look in LOOKS
+        line(
+            dataset,
+            seed,
+            found["cells"],
+            *found["stopped"],
+            f"{found['finalists'][0]} of {found['finalists'][1]}",
+            *(f"{size} ({score:.4f})" for size, score in zip(found["chosen"], found["scores"], strict=True)),
+        )
+        for dataset, seed, found in looked
     ]
+    alike = [found["chosen"][0] == found["chosen"][1] for *_, found in looked]
+    first, second = LOOKS
     return "\n".join(
         [
             "# Stopping early",
@@ -159,12 +149,25 @@ def page(chosen: Sequence[tuple[str, int, Values]], searched: Sequence[tuple[str
             "",
             "## Cells of a search over K × L",
             "",
-            "PGM by belief propagation, every cell on the first split. After so many iterations: the share",
-            "of cells that would have to go on so that none of the ten best of the end is lost (known only",
-            "afterwards: a rule fixed beforehand would have to keep more), and the share of all iterations",
-            "that would still be made, where cells go on from where they are. `select` stops no cell early.",
+            f"PGM by messages. After {first.iterations} iterations {first.share:.0%} of the cells go on,",
+            f"after {second.iterations} iterations {second.share:.0%} of all (but twenty at least); the",
+            "others are stopped. Below is what is chosen in this way, and what is chosen where every cell is",
+            f"fitted to its end: the same in {sum(alike)} of {len(alike)} searches. A finalist is one of the",
+            "ten cells that are tried on further splits. Scores are means over five splits, nats a label.",
             "",
-            table(["dataset", "cells", "iterations", "go on", "iterations made"], search_lines),
+            table(
+                [
+                    "dataset",
+                    "seed",
+                    "cells",
+                    f"stopped at {first.iterations}",
+                    f"at {second.iterations}",
+                    "same finalists",
+                    "chosen with looks",
+                    "chosen without",
+                ],
+                search_lines,
+            ),
             "",
         ]
     )
@@ -192,14 +195,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for dataset in CHOICES
         for seed in SEEDS
     ]
-    searched = [
+    looked = [
         (
             dataset,
-            finished.measured(f"search {dataset}", partial(cells, labels_of(options.data, dataset), sizes)),
+            seed,
+            finished.measured(
+                f"looks {dataset} {seed}", partial(searched, labels_of(options.data, dataset), sizes, seed)
+            ),
         )
-        for dataset, sizes in SEARCHES.items()
+        for dataset, sizes, seeds in SEARCHES
+        for seed in seeds
     ]
-    write_files(options.output, page(chosen, searched))
+    write_files(options.output, page(chosen, looked))
 
 
 if __name__ == "__main__":

@@ -47,6 +47,10 @@ __all__ = ["small_shards"]
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_shards")]
 
 VICTIM = Path(__file__).with_name("checkpoint_victim.py")
+# The test files beside what the tests themselves import.
+ENVIRONMENT = os.environ | {
+    "PYTHONPATH": os.pathsep.join([str(VICTIM.parent), os.environ.get("PYTHONPATH", "")])
+}
 KILLED = "-9"
 
 
@@ -209,7 +213,7 @@ def test_a_killed_fit_goes_on_with_the_same_bits(name: str, on_disk: bool, tmp_p
         text=True,
         timeout=120,
         check=True,
-        env=os.environ | {"PYTHONPATH": str(VICTIM.parent)},
+        env=ENVIRONMENT,
     )
     ends = [line.split()[-1] for line in done.stdout.splitlines()]
     assert ends == [KILLED] * len(kills) + ["0"]
@@ -243,7 +247,7 @@ def test_a_second_run_of_the_same_is_refused_until_the_first_is_gone(tmp_path: P
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, tmp_path],
         stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": str(VICTIM.parent)},
+        env=ENVIRONMENT,
     )
     with holder:
         try:

@@ -57,31 +57,29 @@ def test_every_figure_stands_beside_its_limit_and_all_runs_are_kept(
 # ---- stopping early -----------------------------------------------------------------------------------
 
 
-def test_what_a_look_would_save_counts_cells_and_iterations() -> None:
-    # Twelve cells of 40 iterations, in the same order at the look as in the end: the two behind the tenth
-    # would be stopped after 20, so 10 · 40 + 2 · 20 = 440 of 480 iterations are made.
-    cells = [{"end": -float(n), "20": -float(n), "iterations": 40.0} for n in range(12)]
-    assert early_stop.saved({"cells": cells}, 20) == (10 / 12, 440 / 480)
-
-
-def test_scores_after_some_iterations_are_those_of_fits_that_long() -> None:
+def test_searches_with_looks_and_without_are_compared() -> None:
     labels = ds.simulate(60, 12, 3, labels_per_item=6, seed=1).annotations
-    kept, hidden = labels.split_labels(0.2, 0)
-    found = early_stop.cell_scores(kept, hidden, 3, 2)
-    settings = {"n_item_clusters": 3, "n_annotator_clusters": 2}
-    seed = early_stop.stream_seed(0, early_stop.key_of(["", settings]), 0)
-    short = ds.PGM(3, 2, seed=seed, max_iter=10).fit(kept)
-    assert found["10"] == short.score(hidden)
-    whole = ds.PGM(3, 2, seed=seed).fit(kept)
-    assert (found["end"], found["iterations"]) == (whole.score(hidden), len(whole.trace_))
+    found = early_stop.searched(labels, range(2, 7), 0)
+    assert found["cells"] == 25
+    assert sum(found["stopped"]) == 25 - 20  # twice as many as finalists go on
+    n_same, n_finalists = found["finalists"]
+    assert n_same <= n_finalists == 10
 
 
 def test_the_page_says_how_often_a_choice_is_the_same() -> None:
     labels = ds.simulate(40, 10, 3, labels_per_item=6, seed=2).annotations
     found = {"stopped": ["cbcc"], "chosen": ["fmm 8", "empirical"], "seconds": [1.0, 2.0]}
-    searched = {"cells": [{"end": -1.0, "iterations": 30.0} | {str(n): -1.0 for n in early_stop.LOOKS}]}
-    text = early_stop.page([("made up", 0, found)], [("made up", searched)])
+    looked = {
+        "cells": 25,
+        "stopped": [5, 0],
+        "chosen": ["3 × 4", "3 × 4"],
+        "scores": [-1.0, -1.0],
+        "finalists": [9, 10],
+    }
+    text = early_stop.page([("made up", 0, found)], [("made up", 0, looked)])
     assert "the same in 0 of 1 cases" in text
+    assert "the same in 1 of 1 searches" in text
+    assert "| made up | 0 | 25 | 5 | 0 | 9 of 10 | 3 × 4 (-1.0000) | 3 × 4 (-1.0000) |" in text
     assert early_stop.choices(labels, 0)["chosen"]
 
 

@@ -44,7 +44,7 @@ def test_the_prior_is_scipys_density() -> None:
 
 
 def test_the_m_step_by_hand() -> None:
-    mass = Statistics(np.full((1, 1, 2), [3.0, 1.0]), np.array([5.0, 2.0]), np.array([4.0, 0.0]), 0.0)
+    mass = Statistics(np.full((1, 1, 2), [3.0, 1.0]), np.array([5.0, 2.0]), np.array([4.0, 0.0]))
     priors = Priors(np.array([2.0, 1.5]), np.array([1.0, 4.0]), np.array([3.0, 2.0]))
     found = MaximumPosterior(priors).learn(mass, None).parameters
     np.testing.assert_allclose(found.theta, [[[4 / 5.5, 1.5 / 5.5]]], rtol=1e-12)  # (1 + 3, 0.5 + 1)

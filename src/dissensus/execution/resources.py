@@ -31,7 +31,7 @@ from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, bad_parameter
 from dissensus.execution.memory import Needs, Plan, least_bytes, planned, refuse_beyond, threads_that_fit
 from dissensus.execution.messages import InMemory, MessageStorage, OnDisk
-from dissensus.execution.run import Run
+from dissensus.execution.run import Pause, Run
 from dissensus.execution.scratch import alone_in, scratch_below
 from dissensus.execution.threads import Executor, one_blas_thread
 from dissensus.execution.threads import executor as executor_here
@@ -53,6 +53,7 @@ class Resources:
     checkpoint_every: int = 5
     precision: str = "double"
     progress: ShowProgress = False
+    pause: Pause | None = None
     used: set[Path] = field(default_factory=set)  # folders of checkpoints that fits have used
 
     @contextmanager
@@ -79,7 +80,7 @@ class Resources:
             else:
                 storage = self._storage(place, plan, stack)
                 executor = stack.enter_context(executor_here(n_jobs, plan.labels_laid_out))
-            yield Run(executor, annotations.n_labels, storage, checkpoints, every, progress)
+            yield Run(executor, annotations.n_labels, storage, checkpoints, every, progress, self.pause)
 
     def has_room(self, needs: Needs) -> bool:
         """Whether a fit with one thread keeps to the memory allowed, or to what the machine has."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from dissensus.execution.checkpoints import Checkpoints
+from dissensus.execution.checkpoints import Checkpoint, Checkpoints
 from dissensus.execution.messages import InMemory, MessageStorage
 from dissensus.execution.threads import Executor, Layout, Local, Result, Work
 from dissensus.numerics import Array
@@ -35,6 +35,17 @@ if TYPE_CHECKING:
     from dissensus.data.annotations import Annotations
 
 State = TypeVar("State")
+
+
+@dataclass
+class Pause:
+    """After how many iterations a fit stops for now, and where it is then.
+
+    The same fit with what was ``held`` goes on from there, with the bits of one that never stopped.
+    """
+
+    after: int | None  # None: it goes on to its end
+    held: Checkpoint[Any] | None = None  # where to go on; once the fit is over, where it was paused
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,7 @@ class Run:
     checkpoints: Callable[[], Path] | None = None  # where this very fit keeps its own; None: nowhere
     checkpoint_every: int = 5  # iterations between two checkpoints
     progress: Progress | None = None
+    pause: Pause | None = None
 
     def over(self, annotations: Annotations, layout: Layout) -> Work:
         """The annotations' blocks, laid out for steps."""
@@ -65,7 +77,7 @@ class Run:
             if self.checkpoints is None
             else Checkpoints(self.checkpoints() / name, kind, self.checkpoint_every)
         )
-        return Ascent(kept, self.n_labels, self.progress, rng or np.random.default_rng(0))
+        return Ascent(kept, self.n_labels, self.progress, rng or np.random.default_rng(0), self.pause)
 
     def restarts(self, kind: type[State], n_restarts: int, seed: int) -> Restarts[State]:
         """Fits from several starts, one after the other; the best is kept."""
@@ -96,7 +108,7 @@ class Ascent(Generic[State]):
     """Iterations of one fit until its objective settles: what was found, and how it came about."""
 
     state: State  # the state whose objective is the trace's last, once the iterations are over
-    stopped: str  # "tolerance" or "max_iter"; empty while iterations go on
+    stopped: str  # "tolerance", "max_iter" or "paused"; empty while iterations go on
 
     def __init__(
         self,
@@ -104,13 +116,17 @@ class Ascent(Generic[State]):
         n_labels: int,
         progress: Progress | None,
         rng: np.random.Generator,
+        pause: Pause | None = None,
     ) -> None:
         self.rng = rng
+        # A fit with checkpoints goes on from those.
+        self._pause = Pause(None) if pause is None or checkpoints is not None else pause
         self._checkpoints = checkpoints
         self._n_labels = max(n_labels, 1)
         self._progress = progress
         self._began: tuple[float, int] | None = None
-        found = None if checkpoints is None else checkpoints.latest()
+        found = self._pause.held if checkpoints is None else checkpoints.latest()
+        self._pause.held = None
         self.resumed = None if found is None else found.state
         self.stopped = "" if found is None else found.stopped
         self._objectives = [] if found is None else list(found.trace)
@@ -141,6 +157,9 @@ class Ascent(Generic[State]):
         if self._checkpoints is not None and len(objectives) % self._checkpoints.every == 0 and not last:
             self._checkpoints.write(following, objectives, "")
         self._tell(len(objectives))
+        if len(objectives) == self._pause.after and not last:
+            self._pause.held = Checkpoint(following, tuple(objectives), "")
+            return self._stop(state, "paused")
         return self._stop(state, "max_iter") if last else following
 
     def _stop(self, state: State, why: str) -> State:

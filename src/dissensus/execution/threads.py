@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
+from dissensus.data import blocks
 from dissensus.data.blocks import Block, Labels, blocks_of, labels_of
+from dissensus.data.remembered import remembered
 from dissensus.errors import bad_parameter
 from dissensus.params import n_cores
 
@@ -127,13 +129,16 @@ def _unless_given_up() -> None:
 
 
 class LocalWork:
-    """Blocks that are worked on in this process; the layouts of the first of them stay in memory."""
+    """Blocks that are worked on in this process; the layouts of the first of them stay in memory.
+
+    Those of few labels stay there for the next fit to the same labels, too.
+    """
 
     def __init__(self, local: Local, annotations: Annotations, layout: Layout, most_labels: int) -> None:
         self.blocks = blocks_of(annotations)
         self._labels = labels_of(annotations)
         self._build = layout
-        self._layouts: dict[int, Any] = {}
+        self._layouts: dict[int, Any] = remembered(annotations, (layout, blocks.SHARD_LABELS), dict)
         self._local = local
         self._most_labels = most_labels
 

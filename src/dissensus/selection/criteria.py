@@ -10,11 +10,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from dissensus.data.annotations import Annotations
+from dissensus.data.remembered import remembered
 from dissensus.data.rows import pair_items, pairs_per_item, random_places, take_pairs
 from dissensus.errors import DataError, bad_parameter
 from dissensus.params import plain
@@ -52,7 +54,8 @@ class HeldOutLabels:
 
     def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
         """Fit on what is left and score what is hidden."""
-        kept, hidden = annotations.split_labels(self.test_size, seed)
+        split = partial(annotations.split_labels, self.test_size, seed)
+        kept, hidden = remembered(annotations, ("split_labels", self.test_size, seed), split)
         if not (kept.n_labels and hidden.n_labels):
             raise DataError(f"{annotations.n_pairs} pairs are too few to hide {self.test_size:.0%} of them")
         return _score(estimator.fit(kept), hidden, self.given)

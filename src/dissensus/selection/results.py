@@ -23,6 +23,7 @@ class CellScores:
     scores: tuple[float, ...]
     seeds: tuple[int, ...]  # of the fits
     seconds: float  # of one fit and its score, on average
+    look: int | None = None  # of a cell that was stopped: the iterations after which it was far behind
 
     @classmethod
     def of(cls, candidate: Candidate, outcomes: Mapping[int, Outcome]) -> CellScores:
@@ -33,6 +34,7 @@ class CellScores:
             tuple(outcome.score for outcome in ordered),
             tuple(outcome.seed for outcome in ordered),
             float(np.mean([outcome.seconds for outcome in ordered])),
+            ordered[0].look,
         )
 
     @property
@@ -137,6 +139,7 @@ class Selection:
                 "behind": gain(self.winner, cell).mean,
                 "repeats": cell.repeats,
                 "seconds": cell.seconds,
+                "whole": cell.look is None,
                 "seeds": " ".join(map(str, cell.seeds)),
             }
             for cell in self.cells
@@ -177,9 +180,15 @@ def _reference(cell: CellScores) -> dict[str, Any]:
 
 
 def ranked(candidates: Iterable[Candidate], outcomes: Outcomes) -> tuple[CellScores, ...]:
-    """Cells from best to worst: those tried on most repeats first, then by mean score, then the smaller."""
+    """Cells from best to worst: those tried on most repeats first, and those fitted to the end; then by mean
+    score, then the smaller."""
     cells = [CellScores.of(candidate, outcomes[candidate.key]) for candidate in candidates]
-    return tuple(sorted(cells, key=lambda cell: (-cell.repeats, *rank(cell.score, cell.settings))))
+    return tuple(
+        sorted(
+            cells,
+            key=lambda cell: (-cell.repeats, cell.look is not None, *rank(cell.score, cell.settings)),
+        )
+    )
 
 
 def gain(better: CellScores, other: CellScores) -> Gain:

@@ -1,9 +1,10 @@
 """A search: cells of a grid, the trials that judge them, and a record of what is finished.
 
 A trial fits one candidate under one repeat: every candidate on the first split, then the best of each group
-on further splits. Repeat r hides the same labels from every candidate, so scores of one repeat can be
-subtracted; its fit draws from a stream that depends on the search's seed and on the candidate's own settings,
-so that neither the order of trials nor what runs them can matter.
+on further splits. On the first split, many cells are looked at before their end, and only those that may be
+among the best are fitted to it (race.py). Repeat r hides the same labels from every candidate, so scores of
+one repeat can be subtracted; its fit draws from a stream that depends on the search's seed and on the
+candidate's own settings, so that neither the order of trials nor what runs them can matter.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,11 +27,15 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, bad_parameter, system_words
+from dissensus.execution.checkpoints import Checkpoint
+from dissensus.execution.resources import current, using
+from dissensus.execution.run import Pause
 from dissensus.execution.tasks import Workers, workers
 from dissensus.io.atomic import atomic_path, take_lock
 from dissensus.params import key_of, plain, settings_words, stream_seed, trial_copy
 from dissensus.progress import Clock, Progress
 from dissensus.selection.criteria import Criterion, GroupCriterion
+from dissensus.selection.race import LOOKS, MOST_HELD, PART, n_going_on, races
 
 Settings = dict[str, Any]
 Grid = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -95,6 +100,9 @@ class Trial:
     repeat: int
     split_seed: int
     fit_seed: int
+    look: int | None = None  # after so many iterations it is looked at; None: it is fitted to the end
+    held: Checkpoint[Any] | None = None  # where an earlier look left it, after
+    spent: float = 0.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,8 @@ class Outcome:
     seed: int  # of the fit
     score: float
     seconds: float
+    look: int | None = None  # None: of the end; otherwise, after so many iterations
+    held: Checkpoint[Any] | None = None
 
 
 Outcomes = dict[str, dict[int, Outcome]]  # candidate's key -> repeat -> outcome
@@ -129,13 +139,19 @@ def run_group(data: SearchData, group: Group) -> list[Outcome]:
     ]
     split_seed, criterion = group[0].split_seed, data.criterion
     started = time.perf_counter()
+    pause = Pause(group[0].look, group[0].held)
     if isinstance(criterion, GroupCriterion):
         scores = criterion.scores(estimators, data.annotations, split_seed)
     else:
-        scores = [criterion(estimators[0], data.annotations, split_seed)]
-    seconds = (time.perf_counter() - started) / len(group)
+        with using(replace(current(), pause=pause)):
+            scores = [criterion(estimators[0], data.annotations, split_seed)]
+    seconds = group[0].spent + (time.perf_counter() - started) / len(group)
+    look = None if pause.held is None else group[0].look
+    # What is on disk is gone when the fit is over, and of many labels it is too much to send about.
+    small = data.annotations.n_labels <= MOST_HELD and current().memory is None
     return [
-        Outcome(trial.fit_seed, float(score), seconds) for trial, score in zip(group, scores, strict=True)
+        Outcome(trial.fit_seed, float(score), seconds, look, pause.held if small else None)
+        for trial, score in zip(group, scores, strict=True)
     ]
 
 
@@ -158,20 +174,32 @@ class Search:
     n_jobs: int = -1
     executor: Executor | None = None
     done: Outcomes = field(default_factory=lambda: defaultdict(dict))
+    looks: dict[int, dict[str, Outcome]] = field(default_factory=lambda: defaultdict(dict))  # by iterations
+    held: dict[str, Outcome] = field(default_factory=dict)  # the last look at each cell that may go on
 
     def resume(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Take over what an earlier run has finished."""
         for line in lines:
-            key = key_of([line["group"], line["settings"]])
-            self.done[key][line["repeat"]] = Outcome(line["seed"], line["score"], line["seconds"])
+            key, look = key_of([line["group"], line["settings"]]), line.get("look")
+            outcome = Outcome(line["seed"], line["score"], line["seconds"], look)
+            if look is None:
+                self.done[key][line["repeat"]] = outcome
+            else:
+                self.looks[look][key] = outcome
 
     def run(self) -> Outcomes:
         """Every candidate on the first split, then the finalists on the others."""
-        first = self._missing(self.candidates, range(1))
-        clock = Clock(self.progress, self._weight(first) + self._weight_of_final())
+        racing = self._racing()
+        others = [candidate for candidate in self.candidates if candidate not in racing]
+        first = self._missing(others, range(1))
+        looks = self._unfinished(racing, LOOKS[0].iterations)
+        clock = Clock(self.progress, 2 * self._weight(looks) + self._weight(first) + self._weight_of_final())
         n_tasks = len(self._groups(self.candidates))
         with workers(self.data, n_tasks, n_jobs=self.n_jobs, executor=self.executor) as pool:
-            self._run(first, pool, clock)
+            best = self._race(racing, pool, clock)
+            self._run([*first, *self._unfinished(best, None)], pool, clock)
+            for cell in racing:  # of one that was stopped, the last look stands for the end
+                self.done[cell.key].setdefault(0, self._standing(cell, LOOKS[-1].iterations))
             final = self._missing(self._finalists(), range(1, self.repeats))
             clock.expect(self._weight(final))
             self._run(final, pool, clock)
@@ -182,10 +210,57 @@ class Search:
         ordered = sorted(groups, key=lambda group: -self._weight([group]))
         for group, outcomes in pool.completed(run_group, ordered):
             for trial, outcome in zip(group, outcomes, strict=True):
-                if not self._is_done(trial):
-                    self.done[trial.candidate.key][trial.repeat] = outcome
-                    self.record(_line(trial, outcome))
+                key = trial.candidate.key
+                if outcome.look is not None:
+                    self.looks[outcome.look][key] = replace(outcome, held=None)
+                    self.held[key] = outcome
+                elif not self._is_done(trial):
+                    self.done[key][trial.repeat] = outcome
+                else:
+                    continue
+                self.record(_line(trial, outcome))
             clock.tick(self._weight([group]), self._words(group[-1]))
+
+    # ---- cells that are not fitted to the end ---------------------------------------------------------
+
+    def _racing(self) -> list[Candidate]:
+        """The cells, where they are looked at before their end and not nearly all of them go on."""
+        cells = [candidate for candidate in self.candidates if not candidate.group]
+        few = self.finalists is None or n_going_on(LOOKS[0], len(cells), self.finalists) >= len(cells)
+        racing = not few and all(races(cell.estimator, self.data.criterion) for cell in cells)
+        return cells if racing else []
+
+    def _race(self, cells: Sequence[Candidate], pool: Workers, clock: Clock) -> Sequence[Candidate]:
+        """Those of the cells that are the best at every look."""
+        n_all = len(cells)
+        for look in LOOKS if cells else ():
+            self._run(self._unfinished(cells, look.iterations), pool, clock)
+            best_first = sorted(cells, key=partial(self._rank_at, look.iterations))
+            cells = best_first[: n_going_on(look, n_all, self.finalists or n_all)]
+            going = {cell.key for cell in cells}
+            self.held = {key: outcome for key, outcome in self.held.items() if key in going}
+        return cells
+
+    def _unfinished(self, cells: Sequence[Candidate], look: int | None) -> list[Group]:
+        """Trials on the first split of those cells that are not yet there; they go on from where they are."""
+        trials = []
+        for cell in cells:
+            if 0 not in self.done[cell.key] and (look is None or cell.key not in self.looks[look]):
+                trial, held = replace(self._trial(cell, 0), look=look), self.held.get(cell.key)
+                trials.append(trial if held is None else replace(trial, held=held.held, spent=held.seconds))
+        return [(trial,) for trial in trials]
+
+    def _standing(self, cell: Candidate, look: int) -> Outcome:
+        """What was found of a cell by a look: then or, where it was over before, in the end."""
+        before = [self.looks[one.iterations].get(cell.key) for one in LOOKS if one.iterations <= look]
+        found = [outcome for outcome in before if outcome is not None]
+        over = self.done[cell.key].get(0)
+        return found[-1] if over is None or (found and found[-1].look == look) else over
+
+    def _rank_at(self, look: int, cell: Candidate) -> tuple[bool, float, int]:
+        return rank(self._standing(cell, look).score, cell.settings)
+
+    # ---- trials ---------------------------------------------------------------------------------------
 
     def _missing(self, candidates: Sequence[Candidate], repeats: Iterable[int]) -> list[Group]:
         """Groups with a trial that is not done. A group is the same whatever was finished before a kill."""
@@ -217,15 +292,20 @@ class Search:
         ranked = [sorted(group, key=self._first_rank)[: self.finalists] for group in groups.values()]
         return [candidate for group in ranked for candidate in group]
 
-    def _first_rank(self, candidate: Candidate) -> tuple[bool, float, int]:
-        return rank(self.done[candidate.key][0].score, candidate.settings)
+    def _first_rank(self, candidate: Candidate) -> tuple[bool, bool, float, int]:
+        found = self.done[candidate.key][0]
+        return found.look is not None, *rank(found.score, candidate.settings)
 
     # ---- telling how far it is ------------------------------------------------------------------------
 
     def _weight(self, groups: Iterable[Group]) -> float:
         """Expected cost: half of an average fit's is the same for all sizes, the rest grows with the size."""
         average = self._average_size
-        return sum(average + size_of(trial.candidate.settings) for group in groups for trial in group)
+        return sum(
+            (average + size_of(trial.candidate.settings)) * (PART if trial.look else 1.0)
+            for group in groups
+            for trial in group
+        )
 
     def _weight_of_final(self) -> float:
         """Of the finalists' further trials, while it is not known who they will be."""
@@ -240,7 +320,8 @@ class Search:
     def _words(self, trial: Trial) -> str:
         n_done = sum(0 in repeats for repeats in self.done.values())
         if trial.repeat == 0:
-            return f"{n_done:,} of {len(self.candidates):,} tried: {trial.candidate}"
+            what = "tried" if trial.look is None else f"tried, others for {trial.look} iterations"
+            return f"{n_done:,} of {len(self.candidates):,} {what}: {trial.candidate}"
         return f"split {trial.repeat + 1} of {self.repeats}: {trial.candidate}"
 
 
@@ -252,6 +333,7 @@ def _line(trial: Trial, outcome: Outcome) -> dict[str, Any]:
         "seed": outcome.seed,
         "score": outcome.score,
         "seconds": round(outcome.seconds, 4),
+        **({} if outcome.look is None else {"look": outcome.look}),
     }
 
 

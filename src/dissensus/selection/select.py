@@ -90,7 +90,8 @@ def select(
         ``annotations.split_labels(test_size, seed + r)``.
     repeats, finalists
         Every cell is tried on the first split; the best ``finalists`` (None: all) on ``repeats`` splits in
-        all, each with a random start of its own. The highest mean wins; of equals, the smaller cell.
+        all, each with a random start of its own. The highest mean wins; of equals, the smaller cell. Cells
+        of a large grid that are far behind are not fitted to the end (`race.py`), unless all are finalists.
     references
         Name → unfitted models, the best of which the winner is held against. Without any: FMM and smoothed
         counts, where the criterion can judge them.

@@ -357,19 +357,20 @@ class PGM(Model):
                 )
             for _ in restart.iterations(self._iterations(), self.tol):
                 beliefs, log_theta = state.beliefs, state.learned.potentials.log_theta
-                # E: counts expected under the beliefs of the last round, and the objective of that state
+                # E: counts expected under the beliefs of the last round
                 statistics = graph.statistics(beliefs, log_theta if pairwise else None)
-                objective = graph.evidence(beliefs, statistics.pair_terms) + state.learned.prior_term
-                objectives = (*state.objectives, objective)[-(SWINGS + 2) :]
                 # M: Section "maxeq", or Dirichlet posteriors
                 learned = m_step.learn(statistics, state.learned)
                 # messages: Section "belief"
                 damping = state.damping
-                if self.damping is None and not damping and swings(objectives):
+                if self.damping is None and not damping and swings(state.objectives):
                     damping = AUTO_DAMPING
                 potentials = with_pseudo_labels(learned.potentials, pseudo_labels, beliefs.z.T @ load)
-                beliefs = graph.settle(beliefs, potentials, rounds, bp_tol, damping)
-                state = restart.advance(state, objective, State(beliefs, learned, objectives, damping))
+                settled = graph.settle(beliefs, potentials, rounds, bp_tol, damping)
+                # the objective of the state it began with, whose pairs' terms the round came by
+                objective = graph.evidence(beliefs, settled.pair_terms_before) + state.learned.prior_term
+                objectives = (*state.objectives, objective)[-(SWINGS + 2) :]
+                state = restart.advance(state, objective, State(settled, learned, objectives, damping))
         best = restarts.best
         self._keep(best.state.learned.parameters, best.state.beliefs.w, best.state.beliefs.z)
         self.alpha_, self.gamma_, self.tau_ = best.state.learned.priors

@@ -76,6 +76,7 @@ class Beliefs:
     item_mass: Array  # (K,): Σ_m w_mk
     node_terms: float  # Σ_m log Z_m + Σ_n log Z_n
     change: float  # summed KL of these beliefs from the previous ones; NaN where not measured
+    pair_terms_before: float = np.nan  # Σ_e log Z_e of the beliefs that the rounds up to these began with
     files: object = None  # of the states: see messages.Round
 
     @cached_property
@@ -91,7 +92,6 @@ class Statistics:
     label_mass: Array  # (K, L, P)
     item_mass: Array  # (K,)
     annotator_mass: Array  # (L,)
-    pair_terms: float  # Σ_e log Z_e
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Graph:
         parts = list(self.work.map(step, zip(own, stored.slots, strict=True), **common))
         (item_mass,) = total((mass,) for _, mass in parts)
         states = tuple(state for state, _ in parts)
-        return Beliefs(z, states, item_mass, -np.inf, np.inf, stored.files)
+        return Beliefs(z, states, item_mass, -np.inf, np.inf, files=stored.files)
 
     def round(
         self, beliefs: Beliefs, potentials: Potentials, damping: float = 0.0, *, measure: bool = True
@@ -152,28 +152,31 @@ class Graph:
             measure=measure,
         )
         logits = np.zeros((self.n_annotators, potentials.log_theta.shape[1]))
-        item_mass, item_terms, moved = np.zeros(potentials.log_theta.shape[0]), 0.0, 0.0
-        states = []
+        item_mass, item_terms, pair_terms = np.zeros(potentials.log_theta.shape[0]), 0.0, 0.0
+        states, moved = [], 0.0
         for part in parts:
             states.append(part.state)
             logits[part.who] += part.logits
             item_mass += part.item_mass
             item_terms += part.item_terms
+            pair_terms += part.pair_terms
             moved += part.moved
         z, annotator_terms = softmax_rows(logits + potentials.log_omega)
         change = moved + rel_entr(z, beliefs.z).sum() if measure else np.nan
         node_terms = float(annotator_terms.sum()) + item_terms
-        return Beliefs(z, tuple(states), item_mass, node_terms, float(change), stored.files)
+        return Beliefs(z, tuple(states), item_mass, node_terms, float(change), pair_terms, stored.files)
 
     def settle(
         self, beliefs: Beliefs, potentials: Potentials, rounds: int, tol: float, damping: float = 0.0
     ) -> Beliefs:
         """Rounds until the summed KL between successive beliefs is at most ``tol``."""
-        for _ in range(rounds):
-            beliefs = self.round(beliefs, potentials, damping, measure=rounds > 1)
-            if beliefs.change <= tol:
+        settled = self.round(beliefs, potentials, damping, measure=rounds > 1)
+        first = settled.pair_terms_before
+        for _ in range(rounds - 1):
+            if settled.change <= tol:
                 break
-        return beliefs
+            settled = self.round(settled, potentials, damping)
+        return replace(settled, pair_terms_before=first)
 
     # ---- what they amount to --------------------------------------------------------------------------
 
@@ -181,14 +184,18 @@ class Graph:
         """Expected label counts: of node beliefs multiplied (the paper's M-step), or, with the Θ
         potentials of the last round given, of pairwise beliefs (exact EM's).
         """
-        parts = self.work.map(_counts_step, beliefs.states, z=beliefs.z, log_theta=log_theta)
-        label_mass, pair_terms = total(parts)
-        return Statistics(label_mass, beliefs.item_mass, column_sums(beliefs.z), pair_terms)
+        if log_theta is None:
+            z = beliefs.z.astype(self.storage.dtype, copy=False)
+            parts = self.work.map(_product_counts_step, beliefs.states, z=z)
+        else:
+            parts = self.work.map(_pairwise_counts_step, beliefs.states, z=beliefs.z, log_theta=log_theta)
+        (label_mass,) = total(parts)
+        return Statistics(label_mass, beliefs.item_mass, column_sums(beliefs.z))
 
     def evidence(self, beliefs: Beliefs, pair_terms: float | None = None) -> float:
         """log Z in Bethe's form (3); under mean field, its lower bound.
 
-        ``pair_terms`` are those of :meth:`statistics`, where they are known already.
+        ``pair_terms`` are those that the next round found, where there was one.
         """
         if self.mean_field:
             return beliefs.node_terms
@@ -209,6 +216,7 @@ class RoundPart:
     logits: Array  # (who, L): Σ_e log ν_e(l), or its mean-field counterpart
     item_mass: Array  # (K,)
     item_terms: float
+    pair_terms: float  # Σ_e log Z_e of the beliefs that the round began with
     moved: float
 
 
@@ -238,39 +246,48 @@ def _messages_of(block: PairBlock, state: BlockState, z: Array) -> Array:
     return np.ones((block.n_pairs, z.shape[1])) if nu is None else nu
 
 
-def _counts_step(
-    block: PairBlock, state: BlockState, z: Array, log_theta: Array | None
-) -> tuple[Array, float]:
+def _product_counts_step(block: PairBlock, state: BlockState, z: Array) -> tuple[Array]:
+    """Σ_e w_mk z_nl over the pairs of each answer."""
+    w = state.w.astype(z.dtype, copy=False)
+    return total(
+        (_label_mass(layout, np.take(w[items], layout.item, axis=0), np.take(z, layout.annotator, axis=0)),)
+        for layout, items in zip(block.layouts, block.items, strict=True)
+    )
+
+
+def _pairwise_counts_step(block: PairBlock, state: BlockState, z: Array, log_theta: Array) -> tuple[Array]:
+    """Σ_e b_e(k, l) over the pairs of each answer."""
+    if state.incoming is None:  # before the first round
+        return _product_counts_step(block, state, z)
     w, nu, incoming = state.w, _messages_of(block, state, z), state.incoming
     z = z.astype(nu.dtype, copy=False)
     parts = (
-        _shard_counts(
-            layout, w[items], nu[pairs], None if incoming is None else incoming[pairs], z, log_theta
-        )
+        (_pairwise_counts(layout, w[items], nu[pairs], incoming[pairs], z, log_theta),)
         for layout, items, pairs in zip(block.layouts, block.items, block.pairs, strict=True)
     )
-    label_mass, pair_terms = total(parts)
-    return label_mass, pair_terms
+    return total(parts)
 
 
-def _shard_counts(
-    layout: PairLayout, w: Array, nu: Array, incoming: Array | None, z: Array, log_theta: Array | None
-) -> tuple[Array, float]:
-    right, sums = cavity(z, layout.annotator, nu)
+def _pairwise_counts(
+    layout: PairLayout, w: Array, nu: Array, incoming: Array, z: Array, log_theta: Array
+) -> Array:
+    right, _ = cavity(z, layout.annotator, nu)
     left = np.take(w.astype(nu.dtype, copy=False), layout.item, axis=0)
-    if log_theta is None or incoming is None:
-        # Σ_e w_mk z_nl over the pairs of each answer
-        counts = pair_counts(layout, left, np.take(z, layout.annotator, axis=0))
-    else:
-        factors, _ = layout.factors(log_theta, nu.dtype)
-        # ŵ_e ∝ w_m / μ_e;  b_e(k, l) ∝ F_akl ŵ_e(k) z_n(l) / ν_e(l), which sums to one by itself only where
-        # ν_e is the undamped message of ŵ_e
-        left /= messages(layout, factors, incoming)
-        sums_of_beliefs = (messages(layout, factors.transpose(0, 2, 1), left) * right).sum(axis=1)
-        left /= sums_of_beliefs[:, None]
-        counts = factors * pair_counts(layout, left, right)
-    counts = counts.astype(np.float64, copy=False)
-    return class_counts(layout, counts), -float(np.log(sums, dtype=np.float64).sum())
+    factors, _ = layout.factors(log_theta, nu.dtype)
+    # ŵ_e ∝ w_m / μ_e;  b_e(k, l) ∝ F_akl ŵ_e(k) z_n(l) / ν_e(l), which sums to one by itself only where
+    # ν_e is the undamped message of ŵ_e
+    left /= messages(layout, factors, incoming)
+    sums_of_beliefs = (messages(layout, factors.transpose(0, 2, 1), left) * right).sum(axis=1)
+    left /= sums_of_beliefs[:, None]
+    return _label_mass(layout, left, right, factors)
+
+
+def _label_mass(layout: PairLayout, left: Array, right: Array, factors: Array | None = None) -> Array:
+    """(K, L, P): counts of the classes, of the pairs' products (times their answer's factor)."""
+    counts = pair_counts(layout, left, right)
+    if factors is not None:
+        counts *= factors
+    return class_counts(layout, counts.astype(np.float64, copy=False))
 
 
 def _round_step(
@@ -289,7 +306,7 @@ def _round_step(
     cavities = np.empty_like(before) if keep_cavities else None
     w = np.empty((block.n_items, log_theta.shape[0]))
     logits = np.zeros((len(block.who), z.shape[1]))
-    item_terms = 0.0
+    item_terms = pair_terms = 0.0
     shards = zip(block.layouts, block.items, block.pairs, block.places, strict=True)
     for layout, items, pairs, places in shards:
         factors, scale = layout.factors(log_theta, slot.dtype)
@@ -304,14 +321,16 @@ def _round_step(
             new[...] = new ** (1 - damping) * before[pairs] ** damping
         # Messages to items were left unnormalised: what they are too large by comes off here. An answer's
         # scale stands once in every Z_m, Z_n and Z_e of its pair, so it counts once in all.
-        offset = float(scale @ np.diff(layout.bounds)) - float(np.log(sums, dtype=np.float64).sum())
+        pair_term = -float(np.log(sums, dtype=np.float64).sum())
+        offset = float(scale @ np.diff(layout.bounds)) + pair_term
         item_terms += float(terms.sum()) + offset
+        pair_terms += pair_term
         logits[places] += layout.by_annotator.of_logs(new)
         if cavities is not None:
             cavities[pairs] = incoming
     moved = float(rel_entr(w, state.w).sum()) if measure else 0.0
     kept = slot.keep(MemoryState(w, nu, cavities))
-    return RoundPart(kept, block.who, logits, column_sums(w), item_terms, moved)
+    return RoundPart(kept, block.who, logits, column_sums(w), item_terms, pair_terms, moved)
 
 
 def _mean_field_step(
@@ -342,4 +361,4 @@ def _mean_field_step(
         logits[places] += layout.by_annotator.of_rows(nu)
     moved = float(rel_entr(w, state.w).sum()) if measure else 0.0
     kept = slot.keep(MemoryState(w, None, None))
-    return RoundPart(kept, block.who, logits, column_sums(w), item_terms, moved)
+    return RoundPart(kept, block.who, logits, column_sums(w), item_terms, 0.0, moved)
