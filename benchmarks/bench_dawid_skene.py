@@ -4,7 +4,7 @@ Each side runs in fresh processes, once for few and once for more iterations, so
 EM cancels; both sides take turns. Ours works on two threads, crowd-kit on one. What is judged is processor
 seconds, ours halved: what the clock would say on two quiet cores; the clock stands beside it.
 
-    python benchmarks/bench_dawid_skene.py [--labels 6000000]
+    python benchmarks/bench_dawid_skene.py [--labels 6000000] [--rounds 2]
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 
 from timing import in_fresh_process, peak_bytes, verdict
 
-PER_ITEM, P, LEAST_RATIO, ROUNDS, THREADS = 6, 3, 40.0, 2, 2
+PER_ITEM, P, LEAST_RATIO, THREADS = 6, 3, 40.0, 2
 ITERATIONS = {"dissensus": (2, 22), "crowd-kit": (1, 4)}
 
 
@@ -42,11 +42,11 @@ def measure(side: str, n_labels: int, iterations: int) -> None:
     print(json.dumps({"clock": clock, "processor": processor, "peak": peak_bytes()}))
 
 
-def per_iteration(side: str, n_labels: int) -> dict[str, float]:
+def per_iteration(side: str, n_labels: int, rounds: int) -> dict[str, float]:
     """Least seconds an iteration over some rounds, by the clock and of processors, and the peak memory."""
     few, many = ITERATIONS[side]
     best = {"clock": float("inf"), "processor": float("inf"), "peak": 0.0}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         short, long = (
             in_fresh_process(__file__, "--side", side, "--labels", n_labels, "--iterations", n)
             for n in (few, many)
@@ -57,8 +57,8 @@ def per_iteration(side: str, n_labels: int) -> dict[str, float]:
     return best
 
 
-def main(n_labels: int) -> int:
-    found = {side: per_iteration(side, n_labels) for side in ITERATIONS}
+def main(n_labels: int, rounds: int) -> int:
+    found = {side: per_iteration(side, n_labels, rounds) for side in ITERATIONS}
     for side, one in found.items():
         print(
             f"{side:<10} {one['clock']:7.3f} s an iteration by the clock, {one['processor']:7.3f} of "
@@ -73,7 +73,11 @@ def main(n_labels: int) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--labels", type=int, default=6_000_000)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--side", choices=ITERATIONS)
     parser.add_argument("--iterations", type=int)
     given = parser.parse_args()
-    sys.exit(measure(given.side, given.labels, given.iterations) if given.side else main(given.labels))
+    if given.side:
+        measure(given.side, given.labels, given.iterations)
+    else:
+        sys.exit(main(given.labels, given.rounds))

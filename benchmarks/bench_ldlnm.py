@@ -3,8 +3,8 @@
 * One training with the paper's settings (10,000 labels, 200 epochs) against a textbook loop in the same run:
   a ``DataLoader`` that gathers the features of every label, a module that projects them for every label,
   ``torch.optim.Adam``. At least three times faster is asked for.
-* The paper's search, 18 × 18 sizes on jq3, on two processes: at most 20 minutes (the paper: an hour, GPU). A
-  cell ends after 30 epochs without a better one on dev, or after 200.
+* The paper's search, 18 × 18 sizes on jq3, on two processes: at most 10 minutes of processors (the paper: an
+  hour, GPU). A cell ends after 30 epochs without a better one on dev, or after 200.
 
 ``python benchmarks/bench_ldlnm.py [--data DIR] [--epochs N] [--search] [--directory DIR]``; the search runs
 only if asked for, and goes on in the same directory after a kill.
@@ -28,7 +28,7 @@ from dissensus.models.ldlnm.model import DevDistributions
 from dissensus.paper.datasets import read_dataset
 from timing import data_option, verdict
 
-LEAST_RATIO, MOST_MINUTES = 3.0, 20.0
+LEAST_RATIO, MOST_MINUTES = 3.0, 10.0
 SIZES = range(3, 21)
 
 
@@ -120,7 +120,7 @@ def training(train: ds.Annotations, epochs: int, rounds: int = 3) -> float:
 
 
 def search(parts: dict[str, ds.Annotations], directory: Path | None) -> float:
-    """The paper's 324 cells on two processes; minutes."""
+    """The paper's 324 cells on two processes; minutes of processors."""
     began = time.perf_counter()
     found = ds.select(
         ds.LDLNM(**(dict(ds.LDLNM.PAPER) | {"patience": 30})),
@@ -139,7 +139,7 @@ def search(parts: dict[str, ds.Annotations], directory: Path | None) -> float:
     print(f"{found!r}")
     print(f"{len(found.cells)} cells on two processes: {minutes:.1f} minutes by the clock in this run,")
     print(f"  {busy:.1f} minutes of processor time, {busy / 2:.1f} on each of two idle cores")
-    return minutes
+    return busy
 
 
 def main() -> int:
@@ -155,7 +155,7 @@ def main() -> int:
     parts = ds.embed_items(read_dataset(options.data / "jq3")).split_items()
     missed = verdict("times faster", training(parts["train"], options.epochs), LEAST_RATIO, at_least=True)
     if options.search:
-        missed |= verdict("minutes for the search", search(parts, options.directory), MOST_MINUTES)
+        missed |= verdict("processor minutes of the search", search(parts, options.directory), MOST_MINUTES)
     return missed
 
 

@@ -1,7 +1,8 @@
 """Every benchmark in one table, and the history of all figures in docs/results/speed.md.
 
-    python benchmarks/run.py                                  # all of them: hours
+    python benchmarks/run.py                                  # those with a limit of speed: half an hour
     python benchmarks/run.py fit messages "search --inference bp"
+    python benchmarks/run.py all                              # every script, as large as it comes: hours
 
 Each script ``bench_<name>.py`` runs in a process of its own and passes its figures on (``timing.verdict``),
 each a ratio within one run: to a peer, to a plain twin, to the machine's own rate. One that fails does not
@@ -27,6 +28,17 @@ HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "results"
 Run = dict[str, Any]
 
+#: What is run unless others are named: sizes such that all of it takes about 25 minutes of a quiet machine.
+STANDARD = (
+    "fit --repeats 1",
+    "search --inference bp",
+    "converge --seeds 1",
+    "dask",
+    "dawid_skene --labels 10000000 --rounds 1",
+    "ldlnm --search",
+    "messages",
+)
+
 
 def measured(words: str) -> list[dict[str, Any]]:
     """The figures of one benchmark, given by its name and arguments; a failure is a row as well."""
@@ -49,8 +61,11 @@ def this_run(names: list[str]) -> Run:
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=HERE, check=False, capture_output=True, text=True
     )
-    began, load = time.strftime("%Y-%m-%d %H:%M"), os.getloadavg()[0]
-    rows = [row for name in names for row in measured(name)]
+    began, load, rows = time.strftime("%Y-%m-%d %H:%M"), os.getloadavg()[0], []
+    for name in names:
+        start = time.perf_counter()
+        rows += measured(name)
+        print(f"{name}: {(time.perf_counter() - start) / 60:.1f} minutes", flush=True)
     return {"date": began, "commit": commit.stdout.strip(), "load": round(load, 1), "rows": rows}
 
 
@@ -104,11 +119,14 @@ def main() -> int:
     every = sorted(script.stem.removeprefix("bench_") for script in HERE.glob("bench_*.py"))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
-        "names", nargs="*", default=every, help="benchmarks, each with its arguments in quotes"
+        "names",
+        nargs="*",
+        default=STANDARD,
+        help="benchmarks, each with its arguments in quotes; or all",
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of speed.md and speed.jsonl")
     given = parser.parse_args()
-    run = this_run(given.names)
+    run = this_run(every if given.names == ["all"] else list(given.names))
     file = given.results / "speed.jsonl"
     with file.open("a", encoding="utf-8") as lines:
         lines.write(json.dumps(run, ensure_ascii=False) + "\n")

@@ -62,10 +62,13 @@ def softmax_rows(logits: Array) -> tuple[Array, Array]:
     top = logits[:, 0].copy()
     for column in logits.T[1:]:
         np.maximum(top, column, out=top)
-    chances = np.exp(logits - top[:, None])
+    chances = logits - top[:, None]
+    np.exp(chances, out=chances)
     sums = chances @ ones(logits.shape[1], chances.dtype)
     chances /= sums[:, None]
-    return chances, np.log(sums) + top
+    np.log(sums, out=sums)
+    sums += top
+    return chances, sums
 
 
 def column_sums(rows: Array) -> Array:

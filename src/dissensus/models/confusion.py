@@ -91,7 +91,9 @@ class ExpectedPart:
 
 
 def _posterior_step(layout: CellLayout, log_given: Array, log_psi: Array, logs: Array) -> tuple[Array, float]:
-    w, evidence = softmax_rows(layout.matrix @ logs[layout.cells] + (log_psi + log_given))
+    scores = np.asarray(layout.matrix @ logs[layout.cells])
+    scores += log_psi + log_given
+    w, evidence = softmax_rows(scores)
     return w, float(evidence.sum())
 
 
