@@ -1,32 +1,29 @@
 """Which cells of a search need not be fitted to the end.
 
-All cells are looked at after some iterations, and those that then foresee hidden labels best go on from where
-they are; a second look halves them again. A cell that goes on to its end has the very score that it would
-have had without the looks. docs/results/early_stop.md holds choices made in this way against those of a
-search that fits every cell to its end.
+All cells are looked at after some iterations. One that then foresees hidden labels far worse than the last
+who would become a finalist is stopped; the others go on from where they are, to the next look. What a fit may
+still gain shrinks as iterations go on, and so does what counts as far:
+
+    behind by more than ``FAR`` / iterations nats a label.
+
+A cell that goes on to its end has the very score that it would have had without looks.
+docs/results/early_stop.md holds choices made in this way against those of a search that stops nothing.
 
 It is done where looks have been measured: for PGM by belief propagation, judged by hidden labels.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from dissensus.models.pgm.model import PGM
 from dissensus.selection.criteria import Criterion, HeldOutLabels
 
-
-class Look(NamedTuple):
-    """After how many iterations cells are looked at, and the share of all cells that then goes on."""
-
-    iterations: int
-    share: float
-
-
-LOOKS = (Look(15, 0.4), Look(30, 0.2))
-PART = 0.3  # of a fit's iterations, about, that pass from one look to the next
-FEWEST = 2  # times as many cells as finalists go on at least
+LOOKS = (10, 15, 20, 30, 40, 60)  # iterations
+FAR = 0.4  # nats a label, divided by the iterations
+MANY = 5  # cells for every finalist, at least: in a smaller grid nothing is stopped
+PART = 0.2  # of a fit's time, about, that passes from one look to the next
 MOST_HELD = 30_000  # labels: of more, what a fit needs to go on is not held, and a cell begins again
 
 
@@ -37,10 +34,10 @@ def races(estimator: Any, criterion: Criterion) -> bool:
         and isinstance(estimator, PGM)
         and estimator.inference == "bp"
         and estimator.n_restarts == 1
-        and (estimator.max_iter is None or estimator.max_iter > LOOKS[-1].iterations)
     )
 
 
-def n_going_on(look: Look, n_cells: int, finalists: int) -> int:
-    """How many of all cells go on after a look."""
-    return max(math.ceil(look.share * n_cells), FEWEST * finalists)
+def n_going_on(best_first: Sequence[float], look: int, finalists: int) -> int:
+    """How many cells go on, by their scores at a look."""
+    last = best_first[finalists - 1]
+    return max(sum(score >= last - FAR / look for score in best_first), finalists)

@@ -35,7 +35,7 @@ from dissensus.io.atomic import atomic_path, take_lock
 from dissensus.params import key_of, plain, settings_words, stream_seed, trial_copy
 from dissensus.progress import Clock, Progress
 from dissensus.selection.criteria import Criterion, GroupCriterion
-from dissensus.selection.race import LOOKS, MOST_HELD, PART, n_going_on, races
+from dissensus.selection.race import LOOKS, MANY, MOST_HELD, PART, n_going_on, races
 
 Settings = dict[str, Any]
 Grid = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -192,14 +192,14 @@ class Search:
         racing = self._racing()
         others = [candidate for candidate in self.candidates if candidate not in racing]
         first = self._missing(others, range(1))
-        looks = self._unfinished(racing, LOOKS[0].iterations)
+        looks = self._unfinished(racing, LOOKS[0])
         clock = Clock(self.progress, 2 * self._weight(looks) + self._weight(first) + self._weight_of_final())
         n_tasks = len(self._groups(self.candidates))
         with workers(self.data, n_tasks, n_jobs=self.n_jobs, executor=self.executor) as pool:
             best = self._race(racing, pool, clock)
             self._run([*first, *self._unfinished(best, None)], pool, clock)
             for cell in racing:  # of one that was stopped, the last look stands for the end
-                self.done[cell.key].setdefault(0, self._standing(cell, LOOKS[-1].iterations))
+                self.done[cell.key].setdefault(0, self._standing(cell, LOOKS[-1]))
             final = self._missing(self._finalists(), range(1, self.repeats))
             clock.expect(self._weight(final))
             self._run(final, pool, clock)
@@ -224,19 +224,18 @@ class Search:
     # ---- cells that are not fitted to the end ---------------------------------------------------------
 
     def _racing(self) -> list[Candidate]:
-        """The cells, where they are looked at before their end and not nearly all of them go on."""
+        """The cells, where there are many and looks say something about them."""
         cells = [candidate for candidate in self.candidates if not candidate.group]
-        few = self.finalists is None or n_going_on(LOOKS[0], len(cells), self.finalists) >= len(cells)
-        racing = not few and all(races(cell.estimator, self.data.criterion) for cell in cells)
-        return cells if racing else []
+        many = self.finalists is not None and len(cells) >= MANY * self.finalists
+        return cells if many and all(races(cell.estimator, self.data.criterion) for cell in cells) else []
 
     def _race(self, cells: Sequence[Candidate], pool: Workers, clock: Clock) -> Sequence[Candidate]:
-        """Those of the cells that are the best at every look."""
-        n_all = len(cells)
+        """Those of the cells that are far behind at no look."""
         for look in LOOKS if cells else ():
-            self._run(self._unfinished(cells, look.iterations), pool, clock)
-            best_first = sorted(cells, key=partial(self._rank_at, look.iterations))
-            cells = best_first[: n_going_on(look, n_all, self.finalists or n_all)]
+            self._run(self._unfinished(cells, look), pool, clock)
+            cells = sorted(cells, key=partial(self._rank_at, look))
+            scores = [self._standing(cell, look).score for cell in cells]
+            cells = cells[: n_going_on(scores, look, self.finalists or len(cells))]
             going = {cell.key for cell in cells}
             self.held = {key: outcome for key, outcome in self.held.items() if key in going}
         return cells
@@ -252,7 +251,7 @@ class Search:
 
     def _standing(self, cell: Candidate, look: int) -> Outcome:
         """What was found of a cell by a look: then or, where it was over before, in the end."""
-        before = [self.looks[one.iterations].get(cell.key) for one in LOOKS if one.iterations <= look]
+        before = [self.looks[one].get(cell.key) for one in LOOKS if one <= look]
         found = [outcome for outcome in before if outcome is not None]
         over = self.done[cell.key].get(0)
         return found[-1] if over is None or (found and found[-1].look == look) else over
