@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 QUICK  := not slow and not data and not browser and not cluster and not torch and not verify
 CORES  := $(shell nproc 2>/dev/null || echo 2)
+# Tests start hundreds of interpreters: what one has compiled is kept for the next, whatever the shell says.
+unexport PYTHONDONTWRITEBYTECODE
 # A file stays in one process: what its tests share (a cluster, a browser, a fitted model) is made once.
 SPREAD := -n $(CORES) --dist loadfile
 

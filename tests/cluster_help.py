@@ -11,11 +11,14 @@ import pytest
 
 import dissensus as ds
 from dissensus.data import blocks
+from dissensus.execution.dask import blocks as remote
 from dissensus.execution.resources import PLAIN, using
 from dissensus.models.base import Model
 from dissensus.params import PROCESS_BYTES
+from sizes import usually
 
-SHARD = 150  # labels of a shard, so that a small crowd has many blocks
+SHARD = usually(400, verify=150)  # labels of a shard, so that a small crowd has many blocks
+CALLS = usually(2, verify=4)  # of a round for every worker of a cluster, each of some blocks
 ITERATIONS = 7  # of every fit: no tolerance ends it before
 
 MODELS: dict[str, Callable[..., Model]] = {
@@ -75,8 +78,9 @@ def alone(name: str) -> Model:
 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some twenty blocks of one shard each."""
+    """Ten blocks of one shard each, some twenty-five under ``make verify``."""
     monkeypatch.setattr(blocks, "SHARD_LABELS", SHARD)
+    monkeypatch.setattr(remote, "CALLS_A_THREAD", CALLS)
 
 
 def bits(model: Model) -> dict[str, bytes]:

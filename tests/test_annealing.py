@@ -28,6 +28,8 @@ from dissensus.models.pgm.parameters import Parameters, Priors, block_counts, lo
 from dissensus.numerics import softmax_rows
 from small_graphs import crowd, enumerated
 
+pytestmark = pytest.mark.no_cover
+
 Array = NDArray[np.float64]
 
 K, L, P = 3, 2, 4
@@ -224,7 +226,6 @@ def stationary(annotations: ds.Annotations, parameters: Parameters, temperature:
     return np.array(weights) / sum(weights)
 
 
-@pytest.mark.no_cover
 @pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
 def test_sweeps_at_a_fixed_temperature_visit_states_as_often_as_they_should(

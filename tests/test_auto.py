@@ -34,6 +34,8 @@ from dissensus.selection.compare import (
     with_gaps,
 )
 
+pytestmark = pytest.mark.no_cover
+
 
 def one_kind_of_item_each() -> Annotations:
     """Half of the items are always labelled a or b alike often, the other half c or d."""

@@ -22,6 +22,8 @@ from dissensus.models.confusion import Crowd
 from dissensus.models.pgm.propagation import Graph
 from small_graphs import crowd, logs
 
+pytestmark = pytest.mark.no_cover
+
 Array = NDArray[np.float64]
 
 CROWD = ds.simulate(100, 18, 3, labels_per_item=6, seed=1).annotations
@@ -175,7 +177,6 @@ def test_a_community_whose_members_scatter_is_told_from_one_whose_members_keep_t
 # ---- the bound -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("concentration", [0.5, 10.0, 1000.0])
 @pytest.mark.parametrize("L", [1, 3])
 @pytest.mark.parametrize("seed", range(2))
@@ -326,7 +327,6 @@ def test_shards_and_jobs_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(single.posterior_, whole.posterior_, rtol=1e-6, atol=1e-12)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("concentration", [1e-9, 1e-6, 1e-4, 1e-3, 1e-2, 1e6])
 def test_the_objective_never_falls_at_extreme_concentrations(concentration: float) -> None:
     known = ds.simulate(n_items=60, n_annotators=12, n_classes=3, labels_per_item=4, seed=2).annotations

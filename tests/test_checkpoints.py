@@ -44,7 +44,7 @@ from dissensus.models.base import Model
 from sizes import usually
 
 __all__ = ["small_shards"]
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_shards")]
+pytestmark = [pytest.mark.slow, pytest.mark.no_cover, pytest.mark.usefixtures("small_shards")]
 
 VICTIM = Path(__file__).with_name("checkpoint_victim.py")
 # The test files beside what the tests themselves import.
@@ -83,7 +83,6 @@ def pages(folder: Path) -> list[Path]:
 
 
 # BWA is over before it could be stopped; EBCC has several starts, each with iterations of its own.
-@pytest.mark.no_cover
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in ("bwa", "ebcc")])
 @pytest.mark.parametrize("every", usually([2], verify=[1, 2]))
 def test_a_stopped_fit_goes_on_with_the_same_bits(name: str, every: int, tmp_path: Path) -> None:
@@ -406,7 +405,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(
 
 
 def test_no_room_for_messages_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, left = np.lib.format.write_array, [200]
+    real, left = np.lib.format.write_array, [7 * len(blocks_of(crowd()))]
 
     def full(file: Any, array: np.ndarray, **more: Any) -> None:
         left[0] -= 1

@@ -20,6 +20,8 @@ from dissensus.models.confusion import Crowd, shares, votes
 from sizes import usually
 from small_graphs import crowd
 
+pytestmark = pytest.mark.no_cover
+
 Array = NDArray[np.float64]
 
 # Two items, two annotators, worked by hand below.

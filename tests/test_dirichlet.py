@@ -23,6 +23,8 @@ from dissensus.models.pgm.parameters import (
 )
 from sizes import usually
 
+pytestmark = pytest.mark.no_cover
+
 Array = NDArray[np.float64]
 FLAT = Hyperprior(1.0, 0.0)
 

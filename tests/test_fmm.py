@@ -20,6 +20,8 @@ from dissensus.models import fmm
 from dissensus.models.fmm import e_step, initial_theta, log_prior, m_step, responsibilities
 from sizes import usually
 
+pytestmark = pytest.mark.no_cover
+
 Array = NDArray[np.float64]
 
 COUNTS = np.array([[2.0, 0.0, 1.0], [0.0, 3.0, 1.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])

@@ -145,7 +145,7 @@ def discrete_chain(data: Data, state: State, n: int, rng: np.random.Generator) -
     return found
 
 
-def worst_against_enumeration(n_blocks: int, repeated: bool, n: int = usually(2000, verify=4000)) -> float:
+def worst_against_enumeration(n_blocks: int, repeated: bool, n: int = usually(1200, verify=4000)) -> float:
     """The largest z-score over single bits and pairs of bits."""
     data = crowd(n_blocks, repeated)
     state = one_state(data)
@@ -233,7 +233,7 @@ def geweke(expected: tuple[np.ndarray, np.ndarray], n: int, seed: int) -> float:
 
 
 def test_joint_distribution_from_both_sides(expected: tuple[np.ndarray, np.ndarray]) -> None:
-    assert geweke(expected, usually(1000, verify=4000), 12) < 4.5
+    assert geweke(expected, usually(700, verify=4000), 12) < 4.5
 
 
 # ---- simulation-based calibration ------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def uniformity(found: np.ndarray, n_draws: int, n_bins: int) -> np.ndarray:
 
 def test_what_labels_were_made_with_is_a_draw_like_any_other() -> None:
     """14 chi-squares; the least p-value, times 14 (Bonferroni), must not be small."""
-    n, n_burn, thin, n_draws, n_bins = usually((30, 30, 8, 9, 5), verify=(400, 100, 15, 19, 20))
+    n, n_burn, thin, n_draws, n_bins = usually((20, 20, 6, 9, 5), verify=(400, 100, 15, 19, 20))
     values = uniformity(ranks(n, n_burn, thin, n_draws, 7), n_draws, n_bins)
     assert values.min() * len(values) > 0.01, values.round(4)
 
@@ -409,9 +409,9 @@ def test_a_fault_is_caught(name, fault, monkeypatch, expected):  # type: ignore[
     """By enumeration where the step is discrete, by the joint distribution otherwise."""
     monkeypatch.setattr(sampler, name, fault)
     if name in DISCRETE:
-        assert worst_against_enumeration(3, False, n=usually(3000, verify=8000)) > 6
+        assert worst_against_enumeration(3, False, n=usually(2000, verify=8000)) > 6
     else:
-        assert geweke(expected, usually(1500, verify=3000), 12) > 6
+        assert geweke(expected, usually(1000, verify=3000), 12) > 6
 
 
 # ---- without labels, the prior; small parts against theory ---------------------------------------------
@@ -423,7 +423,7 @@ def test_without_labels_the_prior_stays() -> None:
     data = Data.of(nothing, nothing, nothing, 5, 4, 3)
     rng = np.random.default_rng(3)
     state, found = prior_state(data, 3, 2, TIGHT, rng), []
-    for _ in range(usually(1500, verify=3000)):
+    for _ in range(usually(1000, verify=3000)):
         state = sampler.sweep(state, data, rng, TIGHT)
         pairs = (state.w[0] == state.w[1]), (state.z[0] == state.z[1])
         found.append([state.r, state.s, state.q, state.a, state.gamma, state.tau, state.lam, state.phi0[0]])

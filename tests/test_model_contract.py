@@ -33,6 +33,8 @@ from dissensus.params import ANY
 from registry import FROM_LABELS_ALONE
 from sizes import usually
 
+pytestmark = pytest.mark.no_cover
+
 SMALL: dict[str, dict[str, Any]] = {
     "fmm": {"n_item_clusters": 3, "max_iter": 40},
     "dawid-skene": {"max_iter": 20},
@@ -253,14 +255,12 @@ def test_the_frame_says_what_the_arrays_say(model: Model) -> None:
 # ---- nothing but the labels and the settings decides ---------------------------------------------------
 
 
-@pytest.mark.no_cover
 def test_permuted_rows_give_the_same_bits(name: str, model: Model) -> None:
     for seed in usually([1], verify=[1, 2, 3]):
         other = build(name).fit(annotated(crowd_rows().sample(frac=1, random_state=seed)))
         assert_same_knowledge(what_it_knows(model, CROWD), what_it_knows(other, CROWD))
 
 
-@pytest.mark.no_cover
 def test_renaming_that_keeps_the_order_gives_the_same_bits(name: str, model: Model) -> None:
     renamed = annotated(
         crowd_rows().assign(
@@ -272,12 +272,10 @@ def test_renaming_that_keeps_the_order_gives_the_same_bits(name: str, model: Mod
     assert_same_knowledge(what_it_knows(model, CROWD), what_it_knows(build(name).fit(renamed), renamed))
 
 
-@pytest.mark.no_cover
 def test_the_same_seed_gives_the_same_bits(model: Model) -> None:
     assert_same_knowledge(what_it_knows(model, CROWD), what_it_knows(clone(model).fit(CROWD), CROWD))
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("name", [name for name in CASES if has_setting(name, "n_jobs")])
 def test_the_number_of_jobs_does_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "SHARD_LABELS", 32)
@@ -357,7 +355,6 @@ def test_unseen_ids_get_the_populations_expectation(model: Model) -> None:
         np.testing.assert_allclose(chances.sum(), 1, rtol=1e-12)
 
 
-@pytest.mark.no_cover
 def test_an_item_without_labels_is_an_item_never_seen(name: str) -> None:
     with_gap = CROWD.take_rows(CROWD.item != 5)
     fitted = build(name).fit(with_gap)
@@ -409,7 +406,6 @@ def mean_log(model: Model, hidden: ds.Annotations, by_annotator: bool) -> float:
     return sum(logs) / len(logs)
 
 
-@pytest.mark.no_cover
 def test_score_is_the_mean_log_of_predict_proba(name: str) -> None:
     train, rest = CROWD.split_labels(test_size=0.2, seed=0)
     # of a true class, what is asked of an item alone is no label: the population's answers are
@@ -443,7 +439,6 @@ def test_a_class_unseen_at_fit_time_is_refused(model: Model) -> None:
             use(stranger)
 
 
-@pytest.mark.no_cover
 def test_classes_declared_but_unused_or_in_another_order_are_no_matter(model: Model) -> None:
     shuffled = annotated(crowd_rows(), classes=["c3", "never used", "c1", "c4", "c2"])
     np.testing.assert_allclose(model.score(shuffled), model.score(CROWD), rtol=1e-12)
@@ -659,7 +654,6 @@ ODD: dict[str, ds.Annotations] = {
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 def test_odd_data_give_sound_results(name: str) -> None:
     for oddity, data in ODD.items():
         fitted = build(name).fit(data)
@@ -706,7 +700,6 @@ def test_an_unknown_model_is_answered_with_the_nearest(name: str) -> None:
         model_class(name + "x")
 
 
-@pytest.mark.no_cover
 @by_the_base
 def test_it_can_be_searched_by_scikit_learn(name: str) -> None:
     # The search sets a private attribute on the estimator before each fit and deletes it afterwards.

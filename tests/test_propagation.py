@@ -24,6 +24,8 @@ from small_graphs import (
     random_tree,
 )
 
+pytestmark = pytest.mark.no_cover
+
 Array = NDArray[np.float64]
 EXACT = 1e-9
 
@@ -224,7 +226,6 @@ def loopy(edges: list[tuple[int, int]], seed: int) -> tuple[ds.Annotations, tupl
     return crowd(rows, *size, 3), random_parameters(2, 2, 3, rng)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("name", LOOPY)
 def test_the_distance_from_enumeration_on_loops_is_stated(
     name: str, capsys: pytest.CaptureFixture[str]
@@ -248,7 +249,6 @@ def test_the_distance_from_enumeration_on_loops_is_stated(
     assert 1e-9 < evidence < evidence_bound
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("name", LOOPY)
 def test_damping_reaches_the_same_fixed_point(name: str) -> None:
     annotations, parameters = loopy(LOOPY[name][0], 3)

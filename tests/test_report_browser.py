@@ -63,6 +63,7 @@ NASTY = "<script>window.hacked = true</script><img src=x onerror='window.hacked 
 
 pytestmark = [
     pytest.mark.browser,
+    pytest.mark.no_cover,
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is absent: make browser installs it"),
 ]
 

@@ -25,7 +25,7 @@ from dissensus.selection.search import FILE
 from dissensus.selection.sizes import fits
 from sizes import usually
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
 
 SIZES = {"n_item_clusters": [1, 2, 3], "n_annotator_clusters": [1, 2]}
 
@@ -59,7 +59,6 @@ def finished(crowd: ds.Annotations, tmp_path_factory: pytest.TempPathFactory) ->
 # ---- what is found ------------------------------------------------------------------------------------
 
 
-@pytest.mark.no_cover
 def test_every_score_can_be_had_by_hand(crowd: ds.Annotations) -> None:
     found = search(crowd, seed=10)
     assert len(found.cells) == 6
@@ -70,7 +69,6 @@ def test_every_score_can_be_had_by_hand(crowd: ds.Annotations) -> None:
             assert model.score(hidden) == score
 
 
-@pytest.mark.no_cover
 def test_the_best_on_the_first_split_are_tried_on_the_others(
     crowd: ds.Annotations, finished: tuple[Selection, Path]
 ) -> None:
@@ -116,7 +114,6 @@ def test_references_of_ones_own(crowd: ds.Annotations) -> None:
         search(crowd, references=twice)
 
 
-@pytest.mark.no_cover
 def test_labels_without_clusters_choose_none() -> None:
     plain = ds.simulate(150, 30, 4, n_item_clusters=1, n_annotator_clusters=1, labels_per_item=6).annotations
     for inference in ("bp", "vb"):
@@ -125,7 +122,6 @@ def test_labels_without_clusters_choose_none() -> None:
         assert 1 in found.params.values()
 
 
-@pytest.mark.no_cover
 def test_planted_clusters_are_worth_having() -> None:
     planted = ds.simulate(
         150, 30, 4, n_item_clusters=4, n_annotator_clusters=3, alpha=0.3, labels_per_item=10

@@ -14,6 +14,8 @@ from dissensus.annotators.skill import annotator_skills
 from dissensus.errors import ParameterError
 from sizes import usually
 
+pytestmark = pytest.mark.no_cover
+
 
 def crowd(said: NDArray[Any], P: int, seen: NDArray[Any] | None = None) -> ds.Annotations:
     m, n = np.nonzero(np.ones(said.shape) if seen is None else seen)

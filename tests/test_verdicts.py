@@ -19,6 +19,8 @@ from dissensus.models.hpgm.draws import Draws
 from experiments.planted_crowds import SPAM, planted
 from sizes import usually
 
+pytestmark = pytest.mark.no_cover
+
 QUICK = {"n_chains": 2, "n_sweeps": 60, "n_jobs": 1}
 
 

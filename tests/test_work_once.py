@@ -16,6 +16,8 @@ from cli_help import run
 from dissensus.annotators.verdicts import _Judge
 from dissensus.models.base import Model
 
+pytestmark = pytest.mark.no_cover
+
 COMMANDS: dict[str, list[Any]] = {
     "the default": ["fit"],
     "fast": ["fit", "--fast"],

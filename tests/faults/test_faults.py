@@ -46,7 +46,7 @@ def test_once_a_result_has_its_name_a_signal_changes_nothing(number: int, tmp_pa
 
 
 def test_mangled_inputs_are_refused_in_one_line_or_read_soundly() -> None:
-    seeds = range(usually(400, verify=10_000))
+    seeds = range(usually(200, verify=10_000))
     print(f"seeds {seeds}")
     ended, faults = mangled.study(seeds)
     assert faults == []
