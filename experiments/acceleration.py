@@ -116,7 +116,8 @@ def confusion(kind: type[DawidSkene], known: Annotations, seed: int) -> tuple[Po
     anchor = model._anchor(crowd.guessed(votes).counts.sum(axis=0))
 
     def step(x: Point) -> tuple[Point, float]:
-        expected = crowd.expect(safe_log(model._matrices(x[1])), log_chances(x[0]))
+        nothing_known = np.zeros(known.n_classes)
+        expected = crowd.expect(safe_log(model._matrices(x[1])), log_chances(x[0]), nothing_known)
         learned = model._learned(expected, anchor)
         return [learned.psi, learned.annotators], expected.evidence + model._log_prior(x[1], anchor)
 

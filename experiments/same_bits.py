@@ -30,6 +30,18 @@ MODELS = {
     "pgm-mean-field": ["pgm", "-s", "messages=mean-field"],
     "pgm-vb": ["pgm", "-s", "inference=vb", "-s", "n_restarts=2"],
     "pgm-annealing": ["pgm", "-s", "inference=annealing", "-s", "max_iter=150"],
+    "ibcc": ["ibcc"],
+    "ebcc": ["ebcc"],
+    "log-linear": ["log-linear"],
+    "mace": ["mace"],
+    "glad": ["glad"],
+    "wawa": ["wawa"],
+    "zero-based-skill": ["zero-based-skill"],
+    "bwa": ["bwa"],
+    "kos": ["kos"],
+    "m-msr": ["m-msr"],
+    "hpgm": ["hpgm", "-s", "n_sweeps=20", "-s", "n_chains=2"],
+    "latent": ["latent", "-s", "n_sweeps=20"],
 }
 
 # Run inside a checkout: prints a digest of labels.csv and of every array of the saved model.

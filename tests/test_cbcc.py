@@ -112,7 +112,7 @@ def test_a_round_with_tight_communities_is_pgms_mean_field_round() -> None:
     tied = Communities(psi, omega, 1e7 * theta.transpose(1, 0, 2))
     members = Crowd.of(CROWD, Run())
     z, _ = memberships(members.counts(w), tied)
-    following = members.posterior(expected_logs(members.counts(w), z, tied), np.log(psi))
+    following = members.posterior(expected_logs(members.counts(w), z, tied), np.log(psi), np.zeros(len(psi)))
     graph = Graph.of(CROWD, Run(), mean_field=True)
     beliefs = graph.round(graph.start(w, z), logs(theta, psi, omega))
     np.testing.assert_allclose(following, beliefs.w, rtol=1e-4, atol=1e-9)

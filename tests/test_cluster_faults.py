@@ -143,7 +143,7 @@ def test_an_error_of_a_step_comes_out_once(kind: type[Exception], client: Any, t
         ds.resources(cluster=client, scratch=tmp_path) as found,
         found.run(crowd(), Identity("FMM", {})) as run,
     ):
-        work = run.over(crowd(), counts_of)
+        work = run.executor.over(crowd(), counts_of)
         with pytest.raises(kind, match=r"votes.csv: something is wrong; do something"):
             list(work.map(failing, kind=kind, notes=str(tmp_path / "notes")))
     # Each call stops at its first block, and none is sent again.

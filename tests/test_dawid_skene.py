@@ -71,7 +71,7 @@ def crowd_matrix(annotations: ds.Annotations) -> Array:
 
 
 def test_the_e_step_by_hand() -> None:
-    crowd, given = Crowd.of(PAIR, Run()), (np.log(MATRICES), np.log([0.5, 0.5]))
+    crowd, given = Crowd.of(PAIR, Run()), (np.log(MATRICES), np.log([0.5, 0.5]), np.zeros(2))
     w, evidence = crowd.posterior(*given), crowd.expect(*given).evidence
     # item 0: ½·.8·.9 = .36 against ½·.4·.3 = .06; item 1: ½·.8·.1 = .04 against ½·.4·.7 = .14
     np.testing.assert_allclose(w, [[6 / 7, 1 / 7], [2 / 9, 7 / 9]], rtol=1e-12)
@@ -110,7 +110,7 @@ def test_the_e_step_equals_enumeration() -> None:
         total += joint
         for m in range(5):
             expected[m, t[m]] += joint
-    members, given = Crowd.of(annotations, Run()), (np.log(matrices), np.log(psi))
+    members, given = Crowd.of(annotations, Run()), (np.log(matrices), np.log(psi), np.zeros(3))
     w, evidence = members.posterior(*given), members.expect(*given).evidence
     np.testing.assert_allclose(w, expected / total, rtol=1e-10)
     np.testing.assert_allclose(evidence, math.log(total), rtol=1e-12)

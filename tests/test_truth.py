@@ -510,7 +510,7 @@ def test_mace_makes_crowd_kits_steps() -> None:
     knows, spams = peer.spamming_[:, 1:], peer.spamming_[:, :1] * peer.thetas_
     members, flat = Crowd.of(annotations, Run()), np.log(np.full(2, 0.5))
     for _ in range(rounds):
-        counts = members.expect(np.log(mace.matrices(knows, spams)), flat).counts
+        counts = members.expect(np.log(mace.matrices(knows, spams)), flat, np.zeros_like(flat)).counts
         knows, spams = mace.parts(mace.learned(counts, knows, spams))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -66,19 +66,16 @@ _HOMES = {
 }
 
 
-def _model_names() -> list[str]:
-    return [home.split(":")[1] for home in MODELS.values()]
-
-
+_MODEL_CLASSES = [home.split(":")[1] for home in MODELS.values()]
 _MODULES = ("datasets", "metrics")
 
-__all__ = ["__version__", *_HOMES, *_model_names(), *_MODULES]
+__all__ = ["__version__", *_HOMES, *_MODEL_CLASSES, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(importlib.import_module(f"dissensus.{_HOMES[name]}"), name)
-    elif name in _model_names():
+    elif name in _MODEL_CLASSES:
         from dissensus.models import model_class
 
         value = model_class(name)

@@ -94,23 +94,33 @@ def check_rules(owner: object, rules: Mapping[str, Rule], /, **given: Any) -> No
 OTHER_NAMES = {"n_iter": "max_iter", "random_state": "seed"}
 
 
-def _by_own_names(init: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(init)
-    def initialised(self: Params, *args: Any, **given: Any) -> None:
-        init(self, *args, **self._own_names(given))
-
-    return initialised
-
-
 @functools.cache
 def settings_of(init: Any) -> Mapping[str, inspect.Parameter]:
-    """The settings that an ``__init__`` takes, by name; looked up once, as a look costs a millisecond.
-
-    A class without an ``__init__`` of its own shows object's (*args, **kwargs): it has no settings.
-    """
+    """The settings that an ``__init__`` takes, by name; looked up once, as a look costs a millisecond."""
     parameters = inspect.signature(init).parameters.values()
     named = {p.name: p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
     return {name: parameter for name, parameter in named.items() if name != "self"}
+
+
+def _by_known_names(init: Callable[..., None]) -> Callable[..., None]:
+    """An ``__init__`` that knows other libraries' names, and for an unknown setting names a near one."""
+
+    @functools.wraps(init)
+    def initialised(self: object, *args: Any, **given: Any) -> None:
+        title, known, own = type(self).__name__, settings_of(init), dict[str, Any]()
+        for name, value in given.items():
+            mine = name if name in known else OTHER_NAMES.get(name, name)
+            if mine not in known:
+                raise UnknownSettingError(
+                    f"{title} has no setting {name!r}; {did_you_mean(name, known)}"
+                    f"it has {', '.join(known) or 'none'}"
+                )
+            if mine in own:
+                raise UnknownSettingError(f"{title} was given {mine!r} twice: {name!r} means the same")
+            own[mine] = value
+        init(self, *args, **own)
+
+    return initialised
 
 
 class Params:
@@ -122,31 +132,11 @@ class Params:
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
         if "__init__" in vars(cls):
-            cls.__init__ = _by_own_names(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = _by_known_names(cls.__init__)  # type: ignore[method-assign]
 
-    def __new__(cls, *args: Any, **given: Any) -> Self:
-        """Refuse a setting that there is not, and name the near one that there is."""
-        del args
-        known = cls._param_names()
-        for name in cls._own_names(given):
-            if name not in known:
-                has = ", ".join(known) or "none"
-                raise UnknownSettingError(
-                    f"{cls.__name__} has no setting {name!r}; {did_you_mean(name, known)}it has {has}"
-                )
-        return super().__new__(cls)
-
-    @classmethod
-    def _own_names(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings given, each under the name that this class has for it."""
-        known, own = cls._param_names(), {}
-        for name, value in given.items():
-            other = OTHER_NAMES.get(name)
-            mine = other if other in known and name not in known else name
-            if mine in own:
-                raise UnknownSettingError(f"{cls.__name__} was given {mine!r} twice: {name!r} means the same")
-            own[mine] = value
-        return own
+    @_by_known_names
+    def __init__(self) -> None:
+        """No settings, where a class has no ``__init__`` of its own."""
 
     @classmethod
     def _param_names(cls) -> list[str]:
@@ -181,7 +171,9 @@ class Params:
 
     def check_params(self) -> None:
         """Hold every setting against its rule."""
-        check_rules(self, self._rules, **{name: getattr(self, name) for name in self._rules})
+        for name, rule in self._rules.items():
+            if not rule.holds(getattr(self, name)):
+                raise bad_parameter(self, name, rule.words, getattr(self, name))
 
     @contextmanager
     def _twin(self) -> Iterator[Self]:

@@ -1,4 +1,4 @@
-"""What a fit uses while it runs: blocks to map over, restarts, iterations, checkpoints, progress.
+"""What a fit uses while it runs: what maps over blocks, restarts, iterations, checkpoints, progress.
 
 The loop of a model stands in the model's own file. What is here is used by the loop and never calls it back::
 
@@ -18,21 +18,18 @@ A fit without restarts takes the one ``run.ascent(State)``.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from dissensus.execution.checkpoints import Checkpoint, Checkpoints
 from dissensus.execution.messages import InMemory, MessageStorage
-from dissensus.execution.threads import Executor, Layout, Local, Result, Work
+from dissensus.execution.threads import Executor, Local
 from dissensus.numerics import Array
 from dissensus.progress import Progress, in_words
-
-if TYPE_CHECKING:
-    from dissensus.data.annotations import Annotations
 
 State = TypeVar("State")
 
@@ -59,14 +56,6 @@ class Run:
     checkpoint_every: int = 5  # iterations between two checkpoints
     progress: Progress | None = None
     pause: Pause | None = None
-
-    def over(self, annotations: Annotations, layout: Layout) -> Work:
-        """The annotations' blocks, laid out for steps."""
-        return self.executor.over(annotations, layout)
-
-    def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
-        """The step's result for every element, in their order."""
-        return self.executor.map(step, over)
 
     def ascent(
         self, kind: type[State], name: str = "fit", rng: np.random.Generator | None = None

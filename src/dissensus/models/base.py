@@ -114,13 +114,10 @@ class Model(Savable):
                 through_losses(partial(twin._fit, known, run, **given))
             if "prior_worth_" in self._common_arrays:
                 twin.prior_worth_ = np.asarray(worth_of_shares(known))
-            twin._lay_out()
+            # in C order, as a file gives them back: a loaded model then computes the same bits
+            for name in self._arrays:
+                setattr(twin, name, np.asarray(getattr(twin, name), order="C"))
         return self
-
-    def _lay_out(self) -> None:
-        """Fitted arrays in C order, as a file gives them back: a loaded model then computes the same bits."""
-        for name in self._arrays:
-            setattr(self, name, np.asarray(getattr(self, name), order="C"))
 
     def _fit(self, annotations: Annotations, run: Run) -> None:
         raise NotImplementedError
@@ -548,13 +545,12 @@ def worth_of_shares(annotations: Annotations) -> float:
     n, n_items = np.unique(sizes, return_counts=True)
     cells, n_cells = np.unique((counts * P + np.arange(P))[counts > 0], return_counts=True)
     c, p = np.divmod(cells, P)
-
-    def fit(w: float) -> float:
+    fits = np.empty(len(WORTHS))
+    for place, w in enumerate(WORTHS):
         alpha = w * shares[p]
         told = n_cells @ (gammaln(alpha + c) - gammaln(alpha))
-        return float(told - n_items @ (gammaln(w + n) - gammaln(w)))
-
-    return float(WORTHS[int(np.argmax([fit(w) for w in WORTHS]))])
+        fits[place] = told - n_items @ (gammaln(w + n) - gammaln(w))
+    return float(WORTHS[fits.argmax()])
 
 
 def as_annotations(data: Any, label_type: LabelType | None = None) -> Annotations:
@@ -594,12 +590,14 @@ def with_gold(known: Annotations, gold: Any) -> Annotations:
 
 def _refuse_unordered(data: Any, given: Mapping[str, Any]) -> None:
     """Rows for items in an order that only Annotations have."""
-    rows = next((name for name in BY_ROW if given.get(name) is not None), None)
-    if rows is not None and not isinstance(data, Annotations):
-        raise DataError(
-            f"{rows}= has one row for each item, and a file or a frame of labels does not say in which "
-            "order; read it with read_annotations, and put the rows in the order of its items"
-        )
+    if isinstance(data, Annotations):
+        return
+    for name in BY_ROW:
+        if given.get(name) is not None:
+            raise DataError(
+                f"{name}= has one row for each item, and a file or a frame of labels does not say in which "
+                "order; read it with read_annotations, and put the rows in the order of its items"
+            )
 
 
 def through_losses(step: Callable[[], None]) -> None:

@@ -155,21 +155,18 @@ class Crowd:
     def of(cls, annotations: Annotations, run: Run) -> Crowd:
         """Lay out the blocks of some annotations."""
         shape = annotations.n_items, annotations.n_annotators, annotations.n_classes
-        return cls(run.over(annotations, CellLayout.of), shape, annotations.class_counts)
+        return cls(run.executor.over(annotations, CellLayout.of), shape, annotations.class_counts)
 
-    def posterior(self, log_matrices: Array, log_psi: Array, log_given: Array | None = None) -> Array:
-        """P(t_m = k | labels) of every item (1); ``log_given`` (items, K) is added to log ψ."""
-        own, logs = self._given(log_given, log_matrices), _by_cell(log_matrices)
+    def posterior(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Array:
+        """P(t_m = k | labels) of every item (1); ``log_given`` (items, K) or (K,) is added to log ψ."""
+        own, logs = self._own(log_given), _by_cell(log_matrices)
         parts = self.work.map(_posterior_step, own, log_psi=log_psi, logs=logs)
         return np.concatenate([w for w, _ in parts])
 
-    def expect(self, log_matrices: Array, log_psi: Array, log_given: Array | None = None) -> Expected:
+    def expect(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Expected:
         """Expected counts under the posterior (1)."""
-        own, logs = self._given(log_given, log_matrices), _by_cell(log_matrices)
+        own, logs = self._own(log_given), _by_cell(log_matrices)
         return self._sum(self.work.map(_e_step, own, log_psi=log_psi, logs=logs))
-
-    def _given(self, log_given: Array | None, log_matrices: Array) -> Iterable[Array]:
-        return self._own(np.zeros(log_matrices.shape[1]) if log_given is None else log_given)
 
     def guessed(self, guess: Guess, given: Array | None = None) -> Expected:
         """Expected counts under a first guess by the items' own labels, times what is known beforehand."""
@@ -177,11 +174,10 @@ class Crowd:
         crowd = self.class_counts.astype(np.float64)
         return self._sum(self.work.map(_guessed_step, own, guess=guess, crowd=crowd))
 
-    def guess(self, guess: Guess, given: Array | None = None) -> Array:
+    def guess(self, guess: Guess, given: Array) -> Array:
         """(items, classes): a first guess by the items' own labels, times what is known beforehand."""
-        own = self._own(np.ones(self.shape[2]) if given is None else given)
         crowd = self.class_counts.astype(np.float64)
-        return np.concatenate(list(self.work.map(_guess_step, own, guess=guess, crowd=crowd)))
+        return np.concatenate(list(self.work.map(_guess_step, self._own(given), guess=guess, crowd=crowd)))
 
     def scores(self, weights: Array) -> Array:
         """(items, K): Σ_cells S_m,(n,y) weights_nky, the sums of (1) alone."""

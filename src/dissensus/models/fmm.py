@@ -194,7 +194,7 @@ class FMM(Model):
         )
 
     def _fit(self, annotations: Annotations, run: Run) -> None:
-        work, K = run.over(annotations, counts_of), self.n_item_clusters
+        work, K = run.executor.over(annotations, counts_of), self.n_item_clusters
         alpha = concentration(self, "alpha", self.alpha, annotations.n_classes)
         gamma = concentration(self, "gamma", self.gamma, K)
         restarts = run.restarts(Mixture, self.n_restarts, self.seed)
@@ -240,4 +240,4 @@ class FMM(Model):
         return ClusterView(self.item_clusters_, None, self.theta_[:, None], self.psi_, one, one, self.theta_)
 
     def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
-        self._assign(run.over(new, counts_of))
+        self._assign(run.executor.over(new, counts_of))

@@ -152,7 +152,7 @@ class GLAD(ConfusionModel):
         self.n_jobs = n_jobs
 
     def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        work, P = run.over(annotations, layout), annotations.n_classes
+        work, P = run.executor.over(annotations, layout), annotations.n_classes
         given = np.broadcast_to(self._known_before(item_prior, annotations), (annotations.n_items, P))
         log_given = log_chances(given)
         ascent = run.ascent(State)

@@ -2,7 +2,7 @@
 
 The driver knows a block's state by name and by its worker, and sends the block's next step there: a round
 moves no messages. They are lost with their worker; the fit then goes on from its last checkpoint, with the
-same bits (``_fit_through_losses`` in models/base.py). A worker drops the rounds that the driver no longer
+same bits (``through_losses`` in models/base.py). A worker drops the rounds that the driver no longer
 holds.
 """
 

@@ -307,7 +307,7 @@ class HPGM(Posterior):
         """Sample the posterior given these labels, and keep what the draws say."""
         data = Data.of(annotations.item, annotations.annotator, annotations.label, *_shape(annotations))
         data = replace(data, hints=hints)
-        chains = run.map(partial(self._sample, data, weights, run, last), range(self.n_chains))
+        chains = run.executor.map(partial(self._sample, data, weights, run, last), range(self.n_chains))
         n_kept = sum(len(chain.trace) for chain in chains)
         self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_kept
         self.prior_distribution_ = np.sum([chain.prior for chain in chains], axis=0) / n_kept
@@ -347,7 +347,7 @@ class HPGM(Posterior):
         answers[chosen] = self.label_distributions_
         shares[:, chosen] = before[np.linspace(0, len(before) - 1, T).astype(int)]
         beliefs[:, chosen], own[:, chosen] = self._item_draws()
-        for items, told in zip(blocks, run.map(reach, range(len(blocks))), strict=True):
+        for items, told in zip(blocks, run.executor.map(reach, range(len(blocks))), strict=True):
             answers[items] = row_shares(told.answers)
             shares[:, items] = told.shares
             beliefs[:, items], own[:, items] = told.draws.beliefs, told.draws.own

@@ -130,7 +130,9 @@ class LatentPositions(Sampled):
     def _fit(self, annotations: Annotations, run: Run) -> None:
         load = annotations.annotator_load
         self.annotator_weights_ = load / load.sum()
-        chains: Sequence[Chain] = run.map(partial(self._sample, annotations, run), range(self.n_chains))
+        chains: Sequence[Chain] = run.executor.map(
+            partial(self._sample, annotations, run), range(self.n_chains)
+        )
         n_draws = sum(len(chain.trace) for chain in chains)
         self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_draws
         self.share_draws_ = np.concatenate([chain.shares for chain in chains])

@@ -400,7 +400,7 @@ class PGM(Model):
             )
 
         streams = [np.random.default_rng([self.seed, restart]) for restart in range(self.n_restarts)]
-        best = max(run.map(annealed, streams), key=lambda found: found.best[0][0])
+        best = max(run.executor.map(annealed, streams), key=lambda found: found.best[0][0])
         _, state = best.best[0]
         items, annotators = annealing.conditionals(annotations, state, pseudo_labels)
         self._keep(state.parameters, softmax_rows(items)[0], softmax_rows(annotators)[0])

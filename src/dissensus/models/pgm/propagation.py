@@ -107,7 +107,7 @@ class Graph:
     @classmethod
     def of(cls, annotations: Annotations, run: Run, **settings: Any) -> Self:
         """The graph of some annotations."""
-        work = run.over(annotations, PairBlock.of)
+        work = run.executor.over(annotations, PairBlock.of)
         return cls(work, annotations.n_annotators, storage=run.storage, **settings)
 
     @property
