@@ -205,6 +205,7 @@ def test_groups_of_raters_are_found_among_comparisons() -> None:
     assert list(found.verdict[12:]) == ["minority view"] * 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", [0.0, 1.0])
 def test_how_special_pairs_are_is_learned(planted: float) -> None:
     """Five answers about each of many pairs, as crowds give them: ρ² is near what was planted, 0 included."""

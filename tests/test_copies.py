@@ -201,6 +201,7 @@ def test_nobody_to_represent_is_an_error_with_a_remedy(represent, words):
         ds.HPGM(represent=represent, **FAST).fit(two_groups(n_items=20))
 
 
+@pytest.mark.slow
 def test_the_model_that_can_represent_is_taken_with_its_reason():
     found = ds.refine(two_groups(n_items=8), represent={"group": "a"}, test_size=0)
     assert isinstance(found.model, ds.HPGM)

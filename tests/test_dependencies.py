@@ -7,6 +7,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 IMPORTED_AS = {"scikit-learn": "sklearn"}
@@ -28,6 +30,7 @@ def imported_by_the_core() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_each_core_requirement_is_imported() -> None:
     wanted = {IMPORTED_AS.get(name, name) for name in names(PROJECT["project"]["dependencies"])}
     assert wanted - imported_by_the_core() == set()

@@ -87,6 +87,7 @@ def test_the_best_strength_is_that_of_a_continuous_search() -> None:
     assert abs(math.log(best_smoothing(counts)) - found.x) <= math.log(GRID[1] / GRID[0])
 
 
+@pytest.mark.slow
 def test_the_best_strength_has_no_better_neighbour() -> None:
     counts = crowd(0.7)
     best = leave_one_out(counts, best_smoothing(counts))

@@ -46,6 +46,7 @@ def test_a_part_that_is_not_measured_stays_as_it_was() -> None:
     assert section_of(page, "Third") == ""
 
 
+@pytest.mark.slow
 def test_one_label_an_item_is_measured_with_the_model_that_can_be_named() -> None:
     labels = ds.simulate(12, 6, 2, labels_per_item=1, seed=0).annotations
     with pytest.raises(ds.DissensusError, match="no item has labels by two annotators"):

@@ -274,6 +274,7 @@ with (
     )
 
 
+@pytest.mark.slow
 @CHECKS
 def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
     try:

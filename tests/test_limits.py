@@ -146,6 +146,7 @@ def seconds(work: Any) -> float:
     return time.process_time() - started
 
 
+@pytest.mark.slow
 def test_wide_headers_and_doubled_keys_take_time_in_proportion(tmp_path: Path) -> None:
     n = 20_000
     wide = tmp_path / "wide.csv"

@@ -620,6 +620,7 @@ def test_given_priors_are_kept_and_others_learned_or_the_papers() -> None:
     assert vb.alpha_ != [0.5]
 
 
+@pytest.mark.slow
 def test_damping_ends_where_undamped_messages_end() -> None:
     plain, damped = (
         ds.PGM(3, 2, bp_rounds=30, bp_tol=1e-12, damping=damping, tol=1e-8, max_iter=500).fit(CROWD)

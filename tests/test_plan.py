@@ -129,6 +129,7 @@ def model(crowd):
     return ds.HPGM(n_chains=2, n_sweeps=60, n_jobs=1).fit(crowd.annotations)
 
 
+@pytest.mark.slow
 def test_a_budget_is_spent_and_lowers_the_loss(crowd, model):
     plan = ds.plan_labels(model, budget=100)
     assert plan.n_more.sum() == 100 == plan.budget

@@ -58,6 +58,7 @@ def test_a_budget_is_kept(budget: int, each: int | None) -> None:
     assert (found.n_more > 0).all()
 
 
+@pytest.mark.slow
 def test_a_sampled_model_spends_the_whole_budget_where_it_gains() -> None:
     crowd = ds.simulate(60, 12, 3, labels_per_item=4, seed=2).annotations
     model = ds.HPGM(n_chains=2, n_sweeps=40, seed=0).fit(crowd)

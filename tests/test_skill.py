@@ -133,6 +133,7 @@ def test_labels_shuffled_over_the_items_give_nobody_a_skill(name: str) -> None:
     assert missed.any()  # nor are they so wide that they could not miss
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", usually(("LogLinear",), verify=CHANCES))
 def test_intervals_cover_the_skills_that_annotators_have(name: str) -> None:
     """Coins of many chances, twelve labels an item."""

@@ -400,6 +400,7 @@ def test_gold_decides_its_own_items_and_teaches_about_annotators(name: str) -> N
         assert right > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize("name", TRUTH_MODELS)
 def test_very_many_labels_of_one_item_are_no_trouble(name: str) -> None:

@@ -243,6 +243,7 @@ def fitted(crowd):
     return ds.HPGM(**QUICK).fit(crowd.annotations)
 
 
+@pytest.mark.slow
 def test_spammers_and_adversaries_are_told_apart(crowd, fitted):
     found = ds.annotator_verdicts(fitted)
     assert (found.verdict[crowd.kind == SPAM] == "spam").sum() >= 4  # of six
