@@ -174,10 +174,11 @@ class Crowd:
         crowd = self.class_counts.astype(np.float64)
         return self._sum(self.work.map(_guessed_step, own, guess=guess, crowd=crowd))
 
-    def guess(self, guess: Guess, given: Array) -> Array:
+    def guess(self, guess: Guess, given: Array | None = None) -> Array:
         """(items, classes): a first guess by the items' own labels, times what is known beforehand."""
+        own = self._own(np.ones(self.shape[2]) if given is None else given)
         crowd = self.class_counts.astype(np.float64)
-        return np.concatenate(list(self.work.map(_guess_step, self._own(given), guess=guess, crowd=crowd)))
+        return np.concatenate(list(self.work.map(_guess_step, own, guess=guess, crowd=crowd)))
 
     def scores(self, weights: Array) -> Array:
         """(items, K): Σ_cells S_m,(n,y) weights_nky, the sums of (1) alone."""
