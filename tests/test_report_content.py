@@ -15,7 +15,6 @@ from scipy.stats import contingency
 import dissensus as ds
 from dissensus.errors import DataError
 from dissensus.evaluation.sides import Votes, cramers_v, side_of
-from dissensus.models import MODELS
 from dissensus.models.base import Model
 from dissensus.report.annotators import column_content, pair_tables
 from dissensus.report.clusters import (
@@ -33,7 +32,9 @@ from dissensus.report.page import Request, embedded, findings, gather, page, wri
 from dissensus.report.quality import held_out_table, search_content, trace_content, worth
 from dissensus.selection.compare import compare
 from judge_help import humans_and_judges
+from registry import FROM_LABELS_ALONE
 from report_sample import canteen
+from sizes import usually
 
 
 def data_of(path: Path) -> dict[str, Any]:
@@ -362,8 +363,12 @@ def test_a_long_trace_is_thinned_and_keeps_its_ends(fitted: Model) -> None:
 # ---- every model, odd data ----------------------------------------------------------------------------
 
 
+# Of items alone and of annotators; with clusters of its own, of items and annotators, and without.
+SOME = ["empirical", "fmm", "dawid-skene", "cbcc", "pgm", "hpgm"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "ldlnm"])
+@pytest.mark.parametrize("name", usually(SOME, verify=FROM_LABELS_ALONE))
 def test_every_model_has_a_page(name: str, sample: ds.Annotations, tmp_path: Path) -> None:
     from dissensus.models import build_model
 

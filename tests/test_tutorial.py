@@ -9,7 +9,7 @@ import pytest
 from docs_help import DOCS, run_page
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 @pytest.mark.no_cover
 def test_the_tutorial_runs_and_shows_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
