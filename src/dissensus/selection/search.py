@@ -101,8 +101,8 @@ class Trial:
     split_seed: int
     fit_seed: int
     look: int | None = None  # after so many iterations it is looked at; None: it is fitted to the end
-    held: Checkpoint[Any] | None = None  # where an earlier look left it, after
-    spent: float = 0.0  # seconds
+    held: Checkpoint[Any] | None = None  # where an earlier look left it
+    spent: float = 0.0  # seconds, up to there
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Search:
     def run(self) -> Outcomes:
         """Every candidate on the first split, then the finalists on the others."""
         racing = self._racing()
-        others = [candidate for candidate in self.candidates if candidate not in racing]
+        others = [candidate for candidate in self.candidates if candidate.group or not racing]
         first = self._missing(others, range(1))
         looks = self._unfinished(racing, LOOKS[0])
         clock = Clock(self.progress, 2 * self._weight(looks) + self._weight(first) + self._weight_of_final())
