@@ -55,10 +55,6 @@ WHOLE, HALF = range(3, 21), range(3, 21, 2)
 SEARCHES = (
     ("jq1", HALF, (0, 1)),
     ("jq2", HALF, (0, 1)),
-    ("jq3", WHOLE, (0, 1)),
-    ("face_sentiment", HALF, (0, 1)),
-    ("rte", HALF, (0, 1)),
-    ("weather_sentiment_amt", HALF, (0, 1)),
 )
 
 
