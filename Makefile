@@ -48,7 +48,7 @@ docs: install  ## the documentation site, in site/, and every example on its pag
 core:  ## the core's own tests with VERSIONS=lowest (as pyproject.toml says) or newest, in an environment of their own
 	$(PYTHON) tests/core_versions.py $(or $(VERSIONS),newest)
 
-benchmarks: install  ## the timed comparisons in one table, with its history in docs/results/speed.md; WHICH="fit search" runs some
+benchmarks: install  ## the limits of speed in one table (half an hour), with its history in docs/results/speed.md; WHICH="fit search" runs some, WHICH=all everything
 	$(BIN)/python benchmarks/run.py $(WHICH)
 
 clean:  ## remove the environment and what tests and the demo wrote
