@@ -56,6 +56,8 @@ SEARCHES = (
     ("jq1", HALF, (0, 1)),
     ("jq2", HALF, (0, 1)),
     ("jq3", WHOLE, (0,)),
+    ("face_sentiment", HALF, (0, 1)),
+    ("rte", HALF, (0,)),
 )
 
 
