@@ -147,14 +147,17 @@ class LocalWork:
         own, common = list(each), in_one_order(common)
 
         def run(number: int) -> Result:
-            layout = self._layouts.get(number)
-            if layout is None:
-                layout = self._build(self.blocks[number], self._labels)
-                if self.blocks[number].rows[-1] <= self._most_labels:
-                    self._layouts[number] = layout
-            return step(layout, *own[number : number + 1], **common)
+            return step(self._layout(number), *own[number : number + 1], **common)
 
         return self._local.mapped(run, range(len(self.blocks)))
+
+    def _layout(self, number: int) -> Any:
+        found = self._layouts.get(number)
+        if found is None:
+            found = self._build(self.blocks[number], self._labels)
+            if self.blocks[number].rows[-1] <= self._most_labels:
+                self._layouts[number] = found
+        return found
 
 
 @contextmanager
