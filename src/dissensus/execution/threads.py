@@ -138,7 +138,11 @@ class LocalWork:
         self.blocks = blocks_of(annotations)
         self._labels = labels_of(annotations)
         self._build = layout
-        self._layouts: dict[int, Any] = remembered(annotations, (layout, blocks.SHARD_LABELS), dict)
+        self._layouts: dict[int, Any] = {}
+        if (
+            most_labels >= annotations.n_labels
+        ):  # otherwise memory is limited, for those of an earlier fit too
+            self._layouts = remembered(annotations, (layout, blocks.SHARD_LABELS), dict)
         self._local = local
         self._most_labels = most_labels
 

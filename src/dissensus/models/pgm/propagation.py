@@ -185,7 +185,8 @@ class Graph:
         potentials of the last round given, of pairwise beliefs (exact EM's).
         """
         if log_theta is None:
-            z = beliefs.z.astype(self.storage.dtype, copy=False)
+            # mean field passes no messages, whose precision this is
+            z = beliefs.z if self.mean_field else beliefs.z.astype(self.storage.dtype, copy=False)
             parts = self.work.map(_product_counts_step, beliefs.states, z=z)
         else:
             parts = self.work.map(_pairwise_counts_step, beliefs.states, z=beliefs.z, log_theta=log_theta)
