@@ -55,7 +55,7 @@ WHOLE, HALF = range(3, 21), range(3, 21, 2)
 SEARCHES = (
     ("jq1", HALF, (0, 1)),
     ("jq2", HALF, (0, 1)),
-    ("jq3", WHOLE, (0,)),
+    ("jq3", WHOLE, (0, 1)),
     ("face_sentiment", HALF, (0, 1)),
     ("rte", HALF, (0,)),
 )
