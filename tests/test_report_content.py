@@ -14,6 +14,7 @@ from scipy.stats import contingency
 
 import dissensus as ds
 from dissensus.errors import DataError
+from dissensus.evaluation.gold import wilson
 from dissensus.evaluation.sides import Votes, cramers_v, side_of
 from dissensus.models.base import Model
 from dissensus.report.annotators import column_content, pair_tables
@@ -26,7 +27,7 @@ from dissensus.report.clusters import (
     steady_groups,
     told_by,
 )
-from dissensus.report.gold import gold_content, wilson
+from dissensus.report.gold import gold_content
 from dissensus.report.items import fanned, principal_plane, texts_of
 from dissensus.report.page import Request, embedded, findings, gather, page, write_report
 from dissensus.report.quality import held_out_table, search_content, trace_content, worth

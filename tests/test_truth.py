@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -680,6 +681,15 @@ def test_gold_trains_the_model_that_labels_chose(together: bool) -> None:
 
 def with_gold(annotations: ds.Annotations, gold: NDArray[Any]) -> ds.Annotations:
     return annotations.with_tables(gold=pa.table({"item": annotations.items, "label": gold}))
+
+
+def test_all_right_on_few_items_is_not_sure() -> None:
+    """Wilson's interval of 12 of 12 by hand: 1 / (1 + z²/12) = 0.757."""
+    rows = [(m, n, m % 2) for m in range(12) for n in range(4)]
+    annotations = replace(crowd(rows, 2), gold=np.arange(12, dtype=np.int32) % 2)
+    found = gold_accuracy(ds.DawidSkene(), annotations)
+    assert found.plain == found.cross_fitted
+    assert found.plain == pytest.approx((1.0, 12 / (12 + 1.96**2), 1.0))
 
 
 def test_cross_fitted_accuracy_sees_no_item_it_scores() -> None:

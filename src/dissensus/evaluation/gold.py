@@ -6,6 +6,7 @@ that saw the gold of the others alone: the cross-fitted accuracy. Beside it stan
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
-from dissensus.evaluation.bootstrap import Interval, bootstrap_mean
+from dissensus.evaluation.bootstrap import Interval
 from dissensus.metrics import accuracy_rows
 from dissensus.models.base import as_annotations, with_gold
 from dissensus.models.confusion import gold_prior
@@ -22,6 +23,7 @@ from dissensus.numerics import Array
 from dissensus.params import with_settings
 
 FOLDS = 5
+Z = 1.96
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,16 @@ def right_rows(annotations: Annotations, chances: Array, items: NDArray[np.intp]
     return accuracy_rows(np.asarray(annotations.gold)[items], chances[items])
 
 
+def wilson(right: float, n: float) -> Interval:
+    """A share and its 95 % interval (Wilson 1927), which has a width even where all are right."""
+    if n <= 0:
+        return Interval(math.nan, math.nan, math.nan)
+    p, spread = right / n, Z * Z / n
+    # (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n)
+    middle, reach = p + spread / 2, Z * math.sqrt(p * (1 - p) / n + spread / n / 4)
+    return Interval(p, max((middle - reach) / (1 + spread), 0.0), min((middle + reach) / (1 + spread), 1.0))
+
+
 def gold_accuracy(
     model: Any, annotations: Any, *, gold: Any = None, folds: int = FOLDS, seed: int = 0
 ) -> GoldAccuracy:
@@ -80,8 +92,8 @@ def gold_accuracy(
         raise DataError("no item has labels and a gold class to judge by; give gold=")
     plain = with_settings(model, {}).fit(annotations).label_distributions_
     crossed = cross_fitted(model, annotations, folds=folds, seed=seed)
-    values = [bootstrap_mean(right_rows(annotations, table, items)) for table in (plain, crossed)]
-    return GoldAccuracy(len(items), *values)
+    right = (float(right_rows(annotations, table, items).sum()) for table in (plain, crossed))
+    return GoldAccuracy(len(items), *(wilson(one, len(items)) for one in right))
 
 
 def cross_fitted(model: Any, annotations: Annotations, *, folds: int = FOLDS, seed: int = 0) -> Array:

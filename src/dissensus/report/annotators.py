@@ -11,10 +11,11 @@ from dissensus.annotators.findings import Findings
 from dissensus.annotators.pseudonyms import pseudonymous
 from dissensus.data.annotations import Annotations
 from dissensus.evaluation import sentences
+from dissensus.evaluation.gold import wilson
 from dissensus.evaluation.sides import Votes, self_consistency
 from dissensus.numerics import Array
 from dissensus.report.clusters import side_rows
-from dissensus.report.gold import annotator_gold, wilson
+from dissensus.report.gold import annotator_gold
 
 if TYPE_CHECKING:
     from dissensus.annotators.verdicts import AnnotatorVerdicts

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from dissensus.data.annotations import Annotations
-from dissensus.evaluation.bootstrap import Interval, bootstrap_mean
-from dissensus.evaluation.gold import cross_fitted, judged_items, right_rows
+from dissensus.evaluation.gold import cross_fitted, judged_items, right_rows, wilson
 from dissensus.evaluation.sentences import gold_sentence
 from dissensus.models.base import Model
 from dissensus.numerics import Array
-
-Z = 1.96
 
 
 def gold_decides(model: Model, annotations: Annotations) -> bool:
@@ -42,7 +38,7 @@ def gold_content(model: Model, annotations: Annotations, seed: int = 0) -> dict[
         chances = cross_fitted(model, annotations, seed=seed)
     tables = {"raw": annotations.counts.astype(np.float64), "model": chances}
     right = {name: right_rows(annotations, table, items) for name, table in tables.items()}
-    found = {name: list(bootstrap_mean(rows)) for name, rows in right.items()}
+    found = {name: list(wilson(rows.sum(), len(rows))) for name, rows in right.items()}
     confusion = np.bincount(gold * P + chances[items].argmax(axis=1), minlength=P * P)
     low, high = found["raw"][1:]
     return {
@@ -73,13 +69,3 @@ def annotator_gold(annotations: Annotations) -> tuple[Any, Any] | None:
     return np.bincount(annotations.annotator[asked], minlength=N), np.bincount(
         annotations.annotator[right], minlength=N
     )
-
-
-def wilson(right: float, n: float) -> Interval:
-    """A share and its 95 % interval (Wilson 1927)."""
-    if n <= 0:
-        return Interval(math.nan, math.nan, math.nan)
-    p, spread = right / n, Z * Z / n
-    # (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n)
-    middle, reach = p + spread / 2, Z * math.sqrt(p * (1 - p) / n + spread / n / 4)
-    return Interval(p, max((middle - reach) / (1 + spread), 0.0), min((middle + reach) / (1 + spread), 1.0))
