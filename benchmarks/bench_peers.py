@@ -131,8 +131,8 @@ a dataset is measured in one run. Accuracy on the items that have labels and gol
 (crowd-kit's EM: 100 iterations), ties counted in part; below it the processor seconds of the fit on one
 thread. The default is `fit --estimate truth`. {n} datasets. A dash: crowd-kit's {slow} are left out where
 they take long (here, on datasets of more than {most:,} labels at least), KOS where there are more than two
-classes; Wawa and zero-based skill raise an error with this scikit-learn ({sklearn}). Means are over the
-datasets a method ran on.
+classes; Wawa and zero-based skill raise an error with this scikit-learn ({sklearn}); any other dash
+is an error that it raised. Means are over the datasets a method ran on.
 
 The default less Dawid–Skene, mean over the datasets with a 95 % interval (bootstrap over datasets, paired):
 

@@ -96,11 +96,8 @@ class Voices:
         rows = np.arange(annotations.n_labels)
         if len(speakers) < annotations.n_annotators:
             rows = _heard(annotations, voice)
-            rows = rows[
-                np.lexsort(
-                    (annotations.label[rows], voice[annotations.annotator[rows]], annotations.item[rows])
-                )
-            ]
+            item, annotator, label = (column[rows] for column in annotations.columns)
+            rows = rows[np.lexsort((label, voice[annotator], item))]
         rows = _once_where_alone(annotations, rows)
         if len(rows) == annotations.n_labels:
             return cls(annotations, rows, voice, speakers)
