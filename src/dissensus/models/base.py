@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.kinds import LabelType
+from dissensus.data.remembered import remembered
 from dissensus.data.vocabulary import Codes, Vocabulary, numbers_of, one_slip_away, quoted
 from dissensus.errors import DataError, MessagesLostError, NotFittedError, bad_parameter, workers_died
 from dissensus.execution.memory import Needs
@@ -113,7 +114,9 @@ class Model(Savable):
             with resources.run(known, identity, needs, getattr(self, "n_jobs", 1)) as run:
                 through_losses(partial(twin._fit, known, run, **given))
             if "prior_worth_" in self._common_arrays:
-                twin.prior_worth_ = np.asarray(worth_of_shares(known))
+                twin.prior_worth_ = np.asarray(
+                    remembered(known, worth_of_shares, partial(worth_of_shares, known))
+                )
             # in C order, as a file gives them back: a loaded model then computes the same bits
             for name in self._arrays:
                 setattr(twin, name, np.asarray(getattr(twin, name), order="C"))

@@ -18,6 +18,7 @@ One model, three ways to learn it:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -88,11 +89,11 @@ class State:
 
 def swings(objectives: Sequence[float]) -> bool:
     """Has the objective turned at every step of late, without the turns getting smaller?"""
-    changes = np.diff(objectives)
+    changes = [after - before for before, after in itertools.pairwise(objectives)]
     if len(changes) <= SWINGS:
         return False
-    turned = (np.sign(changes[1:]) * np.sign(changes[:-1]) < 0).all()
-    return bool(turned and abs(changes[-1]) > 0.5 * abs(changes[0]))
+    turned = all(after * before < 0 for before, after in itertools.pairwise(changes))
+    return turned and abs(changes[-1]) > 0.5 * abs(changes[0])
 
 
 class PGM(Model):

@@ -37,7 +37,15 @@ from dissensus.execution.messages import BlockState, InMemory, MemoryState, Mess
 from dissensus.execution.run import Run
 from dissensus.execution.threads import Work, total
 from dissensus.models.fmm import assigned
-from dissensus.models.pgm.kernels import PairBlock, PairLayout, cavity, class_counts, messages, pair_counts
+from dissensus.models.pgm.kernels import (
+    PairBlock,
+    PairLayout,
+    cavity,
+    class_counts,
+    messages,
+    pair_counts,
+    sum_of_logs,
+)
 from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax_rows
 
 
@@ -237,7 +245,7 @@ def _pair_terms_step(block: PairBlock, state: BlockState, z: Array) -> tuple[flo
     nu, terms = _messages_of(block, state, z), 0.0
     for layout, pairs in zip(block.layouts, block.pairs, strict=True):
         _, sums = cavity(z.astype(nu.dtype, copy=False), layout.annotator, nu[pairs])
-        terms -= float(np.log(sums, dtype=np.float64).sum())
+        terms -= sum_of_logs(sums)
     return (terms,)
 
 
@@ -322,7 +330,7 @@ def _round_step(
             new[...] = new ** (1 - damping) * before[pairs] ** damping
         # Messages to items were left unnormalised: what they are too large by comes off here. An answer's
         # scale stands once in every Z_m, Z_n and Z_e of its pair, so it counts once in all.
-        pair_term = -float(np.log(sums, dtype=np.float64).sum())
+        pair_term = -sum_of_logs(sums)
         offset = float(scale @ np.diff(layout.bounds)) + pair_term
         item_terms += float(terms.sum()) + offset
         pair_terms += pair_term
