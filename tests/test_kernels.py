@@ -21,9 +21,8 @@ from dissensus.models.pgm.kernels import (
     messages,
     messages_plain,
     pair_counts,
-    sum_of_logs,
 )
-from dissensus.numerics import normalised, one_hot_rows, safe_log, softmax_rows
+from dissensus.numerics import normalised, one_hot_rows, safe_log, softmax_rows, sum_of_logs
 from small_graphs import crowd, random_parameters
 
 Array = NDArray[np.float64]

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dissensus.data.blocks import Block, Labels
-from dissensus.numerics import Array, ones
+from dissensus.numerics import AT_ONCE, Array, ones
 
 if TYPE_CHECKING:
     from dissensus.data.blocks import Shard
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 # Least likelihood of an answer relative to its most likely clusters, in double and in single precision.
 FLOOR = np.exp(-80.0)
 FLOOR_SINGLE = np.exp(-70.0)
-AT_ONCE = 8  # messages that are multiplied before a logarithm is taken
 
 
 # ---- the layout of a shard ----------------------------------------------------------------------------
@@ -238,13 +237,6 @@ def messages(layout: PairLayout, factors: Array, incoming: Array, out: Array | N
 def _stacked(rows: Array, n: int) -> Array:
     """(n, rows of each, columns): the rows of n answers that have equally many."""
     return rows.reshape(n, -1, rows.shape[1])
-
-
-def sum_of_logs(values: Array) -> float:
-    """Σ log of sums that :func:`cavity` gives, as the logarithms of products of eight."""
-    whole = len(values) - len(values) % AT_ONCE
-    products = values[:whole].reshape(AT_ONCE, -1).astype(np.float64, copy=False).prod(axis=0)
-    return float(np.log(products).sum() + np.log(values[whole:], dtype=np.float64).sum())
 
 
 def messages_plain(layout: PairLayout, factors: Array, incoming: Array) -> Array:

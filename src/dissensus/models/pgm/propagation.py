@@ -37,16 +37,8 @@ from dissensus.execution.messages import BlockState, InMemory, MemoryState, Mess
 from dissensus.execution.run import Run
 from dissensus.execution.threads import Work, total
 from dissensus.models.fmm import assigned
-from dissensus.models.pgm.kernels import (
-    PairBlock,
-    PairLayout,
-    cavity,
-    class_counts,
-    messages,
-    pair_counts,
-    sum_of_logs,
-)
-from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax_rows
+from dissensus.models.pgm.kernels import PairBlock, PairLayout, cavity, class_counts, messages, pair_counts
+from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax_rows, sum_of_logs
 
 
 @dataclass(frozen=True)
