@@ -44,7 +44,7 @@ from dissensus.paper.tables import line, table
 from experiments.common import Finished, Values, command_line, write_files
 
 COMMAND = "python -m experiments.acceleration"
-MOST_LABELS = 100_000  # larger datasets are left out
+MOST_LABELS = 30_000  # larger datasets are left out
 SEEDS, CLUSTERS, ANNOTATOR_CLUSTERS, PRIOR = 10, 8, 5, 2.0
 TOL, MOST = 1e-6, 500
 LEAST = 1e-10  # of a number after a leap
@@ -151,7 +151,7 @@ def mixing(start: Start, tol: float) -> End:
         place, before = _mixed(following, seen, start.shares), now
         after = start.step(place)
         passes += 1
-        if after.objective < before and len(seen) > 1:
+        if not after.objective >= before and len(seen) > 1:  # lower, or no number
             place, seen = following, []
             after = start.step(place)
             passes += 1

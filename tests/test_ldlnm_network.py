@@ -30,6 +30,7 @@ from dissensus.models.ldlnm.network import (  # noqa: E402
     log_heads,
     loss_terms,
     pair_distributions,
+    softmax,
     softsign,
 )
 from dissensus.models.ldlnm.together import laid_side_by_side, places, train_each  # noqa: E402
@@ -51,6 +52,14 @@ def one_thread():
     """Networks this small only wait for each other on more threads."""
     with threads(1):
         yield
+
+
+@pytest.mark.parametrize("largest", [0.5, 60.0, 61.0, 2000.0])
+def test_softmax_is_that_of_torch_for_small_and_large_logits(largest: float) -> None:
+    logits = torch.rand(3, 4, 5, generator=torch.Generator().manual_seed(1)) * 2 - 1
+    logits[0, 0, 0], logits[1, 0] = 1.0, -1.0  # the largest, and a row that is as low as any
+    logits *= largest
+    np.testing.assert_allclose(softmax(logits), logits.softmax(dim=-1), rtol=1e-5, atol=1e-30)
 
 
 def hand_network(fusion: str = "concat") -> Weights:

@@ -498,11 +498,11 @@ def _features_by_id(new: Annotations, fitted: LDLNM) -> NDArray[np.float32]:
 # ---- what a search over network sizes is judged by -------------------------------------------------------
 
 
-TOGETHER = 12  # networks in one program: more gain little, and outgrow the processor's cache
+TOGETHER = 18  # networks in one program: more gain little, and outgrow the processor's cache
 
 
 def _tile(model: LDLNM) -> tuple[int, ...]:
-    """Sorts a grid so that neighbours are near in both sizes: three of the one, four of the other."""
+    """Sorts a grid so that neighbours are near in both sizes: three of the one, six of the other."""
     return model.latent_size, model.item_size // 3, model.annotator_size, model.item_size
 
 

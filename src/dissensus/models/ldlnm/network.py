@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dissensus.models.ldlnm.model import LDLNM
 
 HEADS = {"label": 0, "item": 1, "annotator": 2}
+UNSHIFTED = 60.0  # logits between this and its negative have exponentials of single precision as they are
 
 # The paper prints softsign as 1/|1 + v|; it is v / (1 + |v|).
 
@@ -234,8 +235,12 @@ def per_item(per_label: Tensor, batch: Batch) -> Tensor:
 
 def softmax(logits: Tensor) -> Tensor:
     """σ over the last axis: torch's own is several times slower where that axis is short."""
-    chances = (logits - logits.amax(dim=-1, keepdim=True)).exp_()
-    return chances.div_(chances.sum(dim=-1, keepdim=True))
+    least, most = torch.aminmax(logits)
+    if max(float(most), -float(least)) > UNSHIFTED:
+        logits = logits - logits.amax(dim=-1, keepdim=True)
+    chances = logits.exp()
+    # a product with ones adds short rows faster than a sum does
+    return chances.div_(chances @ chances.new_ones(logits.shape[-1], 1))
 
 
 def by_head(columns: Tensor, classes: int) -> Tensor:
