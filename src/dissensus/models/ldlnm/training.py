@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.optim.adam import adam as adam_step
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
@@ -90,27 +91,35 @@ class Adam:
 
     def __init__(self, flat: Tensor, rate: float, decay: float, decayed: int) -> None:
         self.flat, self.rate, self.decay, self.decayed = flat, rate, decay, decayed
-        self.first, self.second, self.steps = torch.zeros_like(flat), torch.zeros_like(flat), 0
-        self.root = torch.empty_like(flat)
+        self.first, self.second = torch.zeros_like(flat), torch.zeros_like(flat)
+        self.steps = torch.zeros((), device=flat.device)
 
-    def step(self, gradient: Tensor, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
+    def step(self, gradient: Tensor) -> None:
         """One step down the gradient, in place."""
-        self.steps += 1
         if self.decay:
             gradient[:, : self.decayed].add_(self.flat[:, : self.decayed], alpha=self.decay)
-        self.first.lerp_(gradient, 1 - beta1)
-        self.second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        # θ ← θ − rate · m̂ / (√v̂ + ε), with m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ): with c = √(1 − β₂ᵗ),
-        # θ ← θ − rate · c / (1 − β₁ᵗ) · m / (√v + c ε)
-        c = (1 - beta2**self.steps) ** 0.5
-        # torch's square root of an exact 0 takes six times as long as that of any other number
-        root = torch.add(self.second, 1e-24, out=self.root).sqrt_().add_(c * eps)
-        self.flat.addcdiv_(self.first, root, value=-self.rate * c / (1 - beta1**self.steps))
+        # θ ← θ − rate · m̂ / (√v̂ + ε), with m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ), in one pass
+        adam_step(
+            [self.flat],
+            [gradient],
+            [self.first],
+            [self.second],
+            [],
+            [self.steps],
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self.rate,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
 
     def rows(self, stay: NDArray[np.bool_], flat: Tensor) -> Adam:
         """The optimiser of some of the networks, whose weights are ``flat``."""
         some, chosen = Adam(flat, self.rate, self.decay, self.decayed), torch.from_numpy(stay)
-        some.first, some.second, some.steps = self.first[chosen], self.second[chosen], self.steps
+        some.first, some.second, some.steps = self.first[chosen], self.second[chosen], self.steps.clone()
         return some
 
 
