@@ -32,6 +32,7 @@ from dissensus.models.ldlnm.network import (  # noqa: E402
     pair_distributions,
     softmax,
     softsign,
+    training_softmax,
 )
 from dissensus.models.ldlnm.together import laid_side_by_side, places, train_each  # noqa: E402
 from dissensus.models.ldlnm.training import (  # noqa: E402
@@ -54,12 +55,17 @@ def one_thread():
         yield
 
 
-@pytest.mark.parametrize("largest", [0.5, 60.0, 61.0, 2000.0])
-def test_softmax_is_that_of_torch_for_small_and_large_logits(largest: float) -> None:
-    logits = torch.rand(3, 4, 5, generator=torch.Generator().manual_seed(1)) * 2 - 1
-    logits[0, 0, 0], logits[1, 0] = 1.0, -1.0  # the largest, and a row that is as low as any
-    logits *= largest
-    np.testing.assert_allclose(softmax(logits), logits.softmax(dim=-1), rtol=1e-5, atol=1e-30)
+@pytest.mark.parametrize("form", [softmax, training_softmax])
+@pytest.mark.parametrize("shift", [0.0, 59.0, -59.0, 300.0, -300.0])
+def test_softmax_is_that_of_torch_for_small_and_large_logits(form, shift: float) -> None:
+    logits = torch.rand(3, 4, 5, generator=torch.Generator().manual_seed(1)) + shift
+    np.testing.assert_allclose(form(logits), logits.softmax(dim=-1), rtol=2e-6)
+
+
+def test_a_network_that_has_lost_its_numbers_spoils_no_other() -> None:
+    logits = torch.zeros(2, 1, 3)
+    logits[0], logits[1, 0, 0] = math.nan, 100.0
+    np.testing.assert_allclose(training_softmax(logits)[1], [[1.0, 0.0, 0.0]], atol=1e-40)
 
 
 def hand_network(fusion: str = "concat") -> Weights:

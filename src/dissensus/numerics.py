@@ -12,7 +12,9 @@ from dissensus.errors import bad_parameter
 
 Array = NDArray[np.float64]
 Concentration = float | Array  # a Dirichlet parameter: one number for all components, or one for each
-AT_ONCE = 8  # factors that are multiplied before a logarithm, which costs more, is taken of them
+# Factors that are multiplied before a logarithm, which costs more, is taken of them. Their products stay
+# within double precision where each is within exp(±150), as the messages of pgm/kernels.py are.
+AT_ONCE = 4
 
 
 def concentration(owner: object, name: str, given: Any, n: int) -> Concentration:
@@ -73,7 +75,7 @@ def softmax_rows(logits: Array) -> tuple[Array, Array]:
 
 
 def sum_of_logs(values: Array) -> float:
-    """Σ log, as the logarithms of products of eight, each within exp(±80) or so."""
+    """Σ log, as the logarithms of products of ``AT_ONCE``."""
     whole = len(values) - len(values) % AT_ONCE
     products = values[:whole].reshape(AT_ONCE, -1).astype(np.float64, copy=False).prod(axis=0)
     return float(np.log(products).sum() + np.log(values[whole:], dtype=np.float64).sum())

@@ -35,13 +35,13 @@ from dissensus.execution.run import Pause
 from dissensus.execution.scratch import scratch_below
 from dissensus.execution.tasks import Workers, workers
 from dissensus.io.atomic import atomic_path, take_lock
-from dissensus.params import key_of, plain, settings_words, stream_seed, trial_copy
+from dissensus.params import key_of, n_cores, plain, settings_words, stream_seed, trial_copy
 from dissensus.progress import Clock, Progress
 from dissensus.selection.criteria import Criterion, GroupCriterion
 from dissensus.selection.race import LOOKS, MANY, MOST_HELD, PART, n_going_on, races
 
 Settings = dict[str, Any]
-Held = Checkpoint[Any] | Path | None  # where a fit was paused, or the file that says it
+Paused = Checkpoint[Any] | Path | None  # where a fit is, or the file that says it
 Grid = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
@@ -105,7 +105,7 @@ class Trial:
     split_seed: int
     fit_seed: int
     look: int | None = None  # after so many iterations it is looked at; None: it is fitted to the end
-    held: Held = None  # where an earlier look left it
+    held: Paused = None  # where an earlier look left it
     spent: float = 0.0  # seconds, up to there
 
 
@@ -117,7 +117,7 @@ class Outcome:
     score: float
     seconds: float
     look: int | None = None  # None: of the end; otherwise, after so many iterations
-    held: Held = None
+    held: Paused = None
 
 
 Outcomes = dict[str, dict[int, Outcome]]  # candidate's key -> repeat -> outcome
@@ -152,33 +152,40 @@ def run_group(data: SearchData, group: Group) -> list[Outcome]:
             scores = [criterion(estimators[0], data.annotations, split_seed)]
     seconds = group[0].spent + (time.perf_counter() - started) / len(group)
     look = None if pause.held is None else group[0].look
-    # What is on disk is gone when the fit is over, and of many labels it is too much to send about.
-    small = data.annotations.n_labels <= MOST_HELD and current().memory is None
-    held = _put_by(pause.held, data.folder) if small else None
+    held = _put_by(pause.held, data.folder) if _holds(data) else None
     return [
         Outcome(trial.fit_seed, float(score), seconds, look, held)
         for trial, score in zip(group, scores, strict=True)
     ]
 
 
-def _put_by(paused: Checkpoint[Any] | None, folder: Path | None) -> Held:
-    """A paused fit, in a file of the folder if there is one."""
+def _holds(data: SearchData) -> bool:
+    """Whether paused fits are kept: what is on disk is gone with its fit, and many labels are too much."""
+    return data.annotations.n_labels <= MOST_HELD and current().memory is None
+
+
+def _put_by(paused: Checkpoint[Any] | None, folder: Path | None) -> Paused:
+    """A paused fit, in a file of the folder where there is one and room in it."""
     if paused is None or folder is None:
         return paused
     handle, name = tempfile.mkstemp(dir=folder)
-    with os.fdopen(handle, "wb") as file:
-        # As it would be sent to another process; the folder is this search's own, and gone with it.
-        pickle.dump(paused, file, pickle.HIGHEST_PROTOCOL)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            # As it would be sent to another process; the folder is this search's own, and gone with it.
+            pickle.dump(paused, file, pickle.HIGHEST_PROTOCOL)
+    except OSError:
+        Path(name).unlink()
+        return paused
     return Path(name)
 
 
-def _taken_up(held: Held) -> Checkpoint[Any] | None:
+def _taken_up(paused: Paused) -> Checkpoint[Any] | None:
     """What :func:`_put_by` left, whose file is gone then."""
-    if not isinstance(held, Path):
-        return held
-    paused: Checkpoint[Any] = pickle.loads(held.read_bytes())
-    held.unlink()
-    return paused
+    if not isinstance(paused, Path):
+        return paused
+    found: Checkpoint[Any] = pickle.loads(paused.read_bytes())
+    paused.unlink()
+    return found
 
 
 def rank(score: float, settings: Mapping[str, Any]) -> tuple[bool, float, int]:
@@ -265,16 +272,19 @@ class Search:
             cells = sorted(cells, key=partial(self._rank_at, look))
             scores = [self._standing(cell, look).score for cell in cells]
             cells = cells[: n_going_on(scores, look, self.finalists or len(cells))]
-            going = {cell.key for cell in cells}
-            self.held = {key: outcome for key, outcome in self.held.items() if key in going}
+            for key in self.held.keys() - {cell.key for cell in cells}:
+                left = self.held.pop(key).held
+                if isinstance(left, Path):
+                    left.unlink(missing_ok=True)
         return cells
 
     @contextmanager
     def _shared(self, racing: Sequence[Candidate]) -> Iterator[SearchData]:
         """What trials share, with a folder for paused fits where they run on processes of this machine."""
-        here = self.n_jobs != 1 and self.executor is None and current().client is None
-        if racing and here:
-            with scratch_below(current().scratch) as folder:
+        used, n_processes = current(), n_cores() if self.n_jobs == -1 else self.n_jobs
+        here = n_processes > 1 and self.executor is None and used.client is None
+        if racing and here and _holds(self.data):
+            with scratch_below(used.scratch or used.checkpoint) as folder:
                 yield replace(self.data, folder=folder)
         else:
             yield self.data

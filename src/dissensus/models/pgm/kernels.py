@@ -13,8 +13,8 @@ Messages are kept in the linear domain and their logarithms summed. Every messag
 below a floor, and the largest entry of a normalised belief is at least 1/K; so a belief divided by one of
 its messages (the cavity: what the others say) neither overflows nor loses anything that matters.
 
-A logarithm costs more than all other steps of a message, so messages are multiplied by eights before it is
-taken. The floor is such that eight of them, or of what is divided by them, stay within double precision.
+A logarithm costs more than all other steps of a message, so messages are multiplied by fours before it is
+taken. The floor is such that four of them, or of what is divided by them, stay within double precision.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dissensus.data.blocks import Shard
 
 # Least likelihood of an answer relative to its most likely clusters, in double and in single precision.
-FLOOR = np.exp(-80.0)
+FLOOR = np.exp(-150.0)
 FLOOR_SINGLE = np.exp(-70.0)
 
 
@@ -79,7 +79,7 @@ class PairSums:
         return np.asarray(self.to_targets @ added)
 
     def of_logs(self, messages: Array) -> Array:
-        """(targets, columns): Σ_e log messages_e, as the logarithms of products of eight."""
+        """(targets, columns): Σ_e log messages_e, as the logarithms of products of ``AT_ONCE``."""
         product = np.take(messages, self.members[0], axis=0).astype(np.float64, copy=False)
         for some in self.members[1:]:
             product[: len(some)] *= np.take(messages, some, axis=0)
@@ -95,7 +95,7 @@ class PairLayout:
     who: NDArray[np.int32]  # codes of the annotators that occur in the shard
     answers: Array  # (answers, P): how often each class stands in each answer
     bounds: NDArray[np.intp]  # (answers + 1,): the pairs of answer a are bounds[a]:bounds[a + 1]
-    batches: tuple[tuple[slice, slice, int], ...]  # runs of answers with equally many pairs: see _batches
+    batches: tuple[tuple[slice, slice], ...]  # runs of answers with equally many pairs, and their pairs
     by_item: PairSums
     by_annotator: PairSums  # targets are ``who``
 
@@ -200,15 +200,12 @@ def _answers(shard: Shard) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
     return first, answer, np.vstack([np.eye(P), multisets[order]])
 
 
-def _batches(bounds: NDArray[np.intp]) -> tuple[tuple[slice, slice, int], ...]:
-    """Runs of answers with equally many pairs, their pairs, and how many answers there are.
-
-    One product of stacked matrices does for all of a run.
-    """
+def _batches(bounds: NDArray[np.intp]) -> tuple[tuple[slice, slice], ...]:
+    """Runs of answers with equally many pairs: one product of stacked matrices does for all of a run."""
     n_pairs = np.diff(bounds)
     ends = np.append(np.flatnonzero(np.diff(n_pairs)) + 1, len(n_pairs)).tolist()
     runs = itertools.pairwise([0, *ends])
-    return tuple((slice(a, b), slice(bounds[a], bounds[b]), b - a) for a, b in runs if bounds[b] > bounds[a])
+    return tuple((slice(a, b), slice(bounds[a], bounds[b])) for a, b in runs if bounds[b] > bounds[a])
 
 
 # ---- message steps ------------------------------------------------------------------------------------
@@ -226,7 +223,8 @@ def messages(layout: PairLayout, factors: Array, incoming: Array, out: Array | N
     """Factor-to-variable messages (pairs, I): Σ_j F_aij incoming_e(j), one product per answer."""
     outgoing = np.empty((layout.n_pairs, factors.shape[1]), factors.dtype) if out is None else out
     F = factors.transpose(0, 2, 1)
-    for answers, rows, n in layout.batches:
+    for answers, rows in layout.batches:
+        n = answers.stop - answers.start
         if n == 1:
             np.matmul(incoming[rows], F[answers.start], out=outgoing[rows])
         else:
@@ -248,7 +246,8 @@ def messages_plain(layout: PairLayout, factors: Array, incoming: Array) -> Array
 def pair_counts(layout: PairLayout, left: Array, right: Array) -> Array:
     """(answers, I, J): Σ_e left_e(i) right_e(j) over the pairs of each answer."""
     counts = np.zeros((len(layout.answers), left.shape[1], right.shape[1]), left.dtype)
-    for answers, rows, n in layout.batches:
+    for answers, rows in layout.batches:
+        n = answers.stop - answers.start
         if n == 1:
             np.matmul(left[rows].T, right[rows], out=counts[answers.start])
         else:
