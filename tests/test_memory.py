@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,6 +46,14 @@ def plan(memory: int, itemsize: int = 8, **crew: int) -> Plan:
 )
 def test_what_stays_in_memory(beyond: int, expected: Plan) -> None:
     assert plan(PROCESS_BYTES + 1010 + beyond) == expected
+
+
+def test_what_is_held_throughout_is_there_beside_every_round() -> None:
+    memory = PROCESS_BYTES + 1010 + 1400
+    more = replace(needs(), held=500)
+    assert planned("Model", more, LABELS.n_labels, memory + 500, n_threads=1) == plan(memory)
+    with pytest.raises(DataError):
+        planned("Model", more, LABELS.n_labels, PROCESS_BYTES + 1010 + 499, n_threads=1)
 
 
 def test_single_precision_takes_half_the_room_for_messages() -> None:

@@ -31,6 +31,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "cbcc": lambda: ds.CBCC(3, max_iter=3),
     "pgm": lambda: ds.PGM(4, 8, max_iter=3),
     "pgm-restarts": lambda: ds.PGM(4, 8, max_iter=3, n_restarts=4),
+    "pgm-rounds": lambda: ds.PGM(4, 8, max_iter=3, bp_rounds=4, bp_tol=0.0),
     "pgm-pairwise": lambda: ds.PGM(4, 8, m_step="pairwise", max_iter=3),
     "pgm-mean-field": lambda: ds.PGM(4, 8, messages="mean-field", max_iter=3),
     "pgm-vb": lambda: ds.PGM(8, 4, inference="vb", max_iter=3),
@@ -52,7 +53,15 @@ def traced(fit: Callable[[], object]) -> int:
 def planned_bytes(model: Any, annotations: ds.Annotations, **given: Any) -> int:
     """All that is counted, as if nothing went to disk."""
     needs = model._needs(annotations, 8, **given)
-    return int(needs.fixed + needs.layout_bytes * annotations.n_labels + needs.message_bytes + needs.working)
+    layouts = needs.layout_bytes * annotations.n_labels
+    return int(needs.held + needs.fixed + layouts + needs.message_bytes + needs.working)
+
+
+def planned_peak(model: Any, annotations: ds.Annotations, **given: Any) -> int:
+    """The most that the plan counts at once: two rounds' messages, or those of one beside the model."""
+    needs = model._needs(annotations, 8, **given)
+    always = needs.held + needs.layout_bytes * annotations.n_labels + needs.working
+    return int(always + max(needs.message_bytes, needs.fixed + needs.message_bytes / 2))
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +96,15 @@ def test_what_is_known_of_the_items_is_counted(crowd: str) -> None:
     skills = ds.DawidSkene(max_iter=3)
     took = traced(lambda: ds.DawidSkene(max_iter=3).fit(annotations, item_prior=prior))
     assert took <= planned_bytes(skills, annotations, item_prior=prior) + SLACK
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_a_transform_takes_no_more_than_it_says(crowd: str) -> None:
+    annotations = CROWDS[crowd]
+    some = annotations.take_items(np.arange(annotations.n_items // 20))
+    for fitted in (ds.PGM(16, 2, max_iter=3).fit(some), ds.DawidSkene(max_iter=3).fit(some)):
+        took = traced(lambda fitted=fitted: fitted.transform(annotations))
+        assert took <= planned_peak(fitted, annotations, transform=True) + SLACK
 
 
 @pytest.mark.parametrize("crowd", CROWDS)

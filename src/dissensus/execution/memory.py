@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 class Needs:
     """Bytes, by what they are for."""
 
-    fixed: int  # the model, tables of annotators, and what is held beside them
+    fixed: int  # the model, tables of annotators, and what stands beside them in the end
     layout_bytes: int  # a label's share of the layout its steps work on
     message_bytes: int  # of all pairs and items, in memory for two rounds
     working: int  # of a thread while it works on a block
+    held: int = 0  # from the beginning to the end: what is known of each item beforehand
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,13 @@ def planned(
     if n_workers:
         return Plan(min(1.0, (memory - least - n_workers * layouts) / needs.message_bytes))
     # While rounds go on, messages of two of them are there and the model is not; at the end those of one are.
-    room = memory - PROCESS_BYTES - layouts - n_threads * needs.working
+    room = memory - PROCESS_BYTES - needs.held - layouts - n_threads * needs.working
     return Plan(min(1.0, room / needs.message_bytes, 2 * (room - needs.fixed) / needs.message_bytes))
 
 
 def least_bytes(needs: Needs, n_threads: int = 1, n_workers: int = 0) -> int:
     """What a fit takes with messages and layouts on disk."""
-    return PROCESS_BYTES * (1 + n_workers) + needs.fixed + n_threads * needs.working
+    return PROCESS_BYTES * (1 + n_workers) + needs.held + needs.fixed + n_threads * needs.working
 
 
 def refuse_beyond(name: str, needs: Needs, n_labels: int, machine: int) -> None:
@@ -85,7 +86,7 @@ def refuse_beyond(name: str, needs: Needs, n_labels: int, machine: int) -> None:
 
 def threads_that_fit(needs: Needs, memory: int, n_cores: int) -> int:
     """How many threads may work on blocks at once in so much memory; one at least."""
-    room = memory - PROCESS_BYTES - needs.fixed
+    room = memory - PROCESS_BYTES - needs.held - needs.fixed
     return max(1, min(n_cores, room // max(needs.working, 1)))
 
 

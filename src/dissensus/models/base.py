@@ -126,7 +126,10 @@ class Model(Savable):
         raise NotImplementedError
 
     def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        """Bytes that a fit takes; ``itemsize`` is that of a message, ``given`` what ``fit`` is given."""
+        """Bytes that a fit takes; ``itemsize`` is that of a message, ``given`` what ``fit`` is given.
+
+        ``transform=True`` asks for those of a transform.
+        """
         del itemsize
         M, P = annotations.n_items, annotations.n_classes
         tables = [annotations.item_table, *given.values()]
@@ -190,7 +193,7 @@ class Model(Savable):
         moved.class_vocabulary_ = self.class_vocabulary_
         resources, own = current(), self._in_own_classes(known)
         identity = Identity(f"{type(self).__name__}-transform", self.get_params(deep=False))
-        needs = self._needs(own, resources.itemsize)
+        needs = self._needs(own, resources.itemsize, transform=True)
         with resources.run(own, identity, needs, getattr(self, "n_jobs", 1)) as run:
             through_losses(partial(moved._transform, own, self, run))
         return moved

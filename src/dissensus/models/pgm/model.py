@@ -311,17 +311,22 @@ class PGM(Model):
             return Needs(8 * M * (K + 2 * P) + self.n_restarts * states, 0, 0, working)
         kept = 0 if self.messages == "mean-field" else 2 if self.m_step == "pairwise" else 1
         in_block = block_labels(annotations)
-        own = 0 if given.get("pseudo_labels") is None else P + 3 * K
-        rounds = 3 if self.n_restarts > 1 else 2  # held at once: this one, the last, and the best restart's
+        # of every item, its pseudo-labels, its ψ and what that comes from
+        held = 0 if given.get("pseudo_labels") is None else 8 * M * (P + 3 * K)
+        if given.get("transform"):  # its code, ψ and first belief; which labels are new, and a copy of those
+            codes = (annotations.item, annotations.annotator, annotations.label)
+            held = 8 * M * (2 * K + 1) + E * (1 + sum(array.itemsize for array in codes))
+        # at once: this round, the last, the best restart's, and the one that an iteration's rounds began with
+        rounds = 2 + (self.n_restarts > 1) + (self.bp_rounds > 1)
         return Needs(
             # w twice while it is gathered, the items' distributions; z, its logits and what they come from
-            # and, where items have pseudo-labels, that and their ψ
-            fixed=8 * (M * (2 * K + 2 * P + 2 + own) + 8 * N * L),
+            fixed=8 * (M * (2 * K + 2 * P + 2) + 8 * N * L),
             # item, annotator and both sums' orders of a pair, and of groups of pairs; of an item, and of an
             # annotator in a shard
             layout_bytes=22 + 4 * M // E + 16 * min(N, SHARD_LABELS) // SHARD_LABELS,
             message_bytes=rounds * (kept * itemsize * E * L + 8 * M * K),
             working=itemsize * in_block * L * (1 + kept) + 8 * (3 * K * M * in_block // E + 2 * N * L),
+            held=held,
         )
 
     def _fit(self, annotations: Annotations, run: Run, pseudo_labels: Array | None = None) -> None:
@@ -525,8 +530,8 @@ class PGM(Model):
         annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
         potentials = Potentials(
             safe_log(fitted.theta_),
-            safe_log(np.vstack([fitted.item_clusters_, fitted.psi_])[item]),
-            safe_log(np.vstack([fitted.annotator_clusters_, fitted.omega_])[annotator]),
+            safe_log(np.vstack([fitted.item_clusters_, fitted.psi_]))[item],
+            safe_log(np.vstack([fitted.annotator_clusters_, fitted.omega_]))[annotator],
         )
         graph = Graph.of(fresh_rows(new, item, annotator), run, keep_cavities=False)
         start = graph.start(np.exp(potentials.log_psi), np.exp(potentials.log_omega))
