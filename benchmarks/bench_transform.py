@@ -3,7 +3,7 @@
 The model learns from a hundredth of the labels and is then asked about all of them: labels are simulated
 (crowds.py) and packed as for bench_scale, and everything is told to keep to 12 GB.
 
-    python benchmarks/bench_transform.py [--labels 100000000] [--folder DIR]
+    python benchmarks/bench_transform.py [--labels 100000000] [--models 'PGM 8×8'] [--folder DIR]
 """
 
 from __future__ import annotations
@@ -45,9 +45,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--labels", type=int, default=10**8)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--models", nargs="+", choices=CLASSES, default=list(CLASSES))
     given = parser.parse_args()
     missed = 0
-    for model, P in CLASSES.items():
+    for model in given.models:
+        P = CLASSES[model]
         with tempfile.TemporaryDirectory(dir=given.folder) as folder:
             stores = []
             for n_labels in (given.labels // 100, given.labels):

@@ -30,11 +30,11 @@ Run = dict[str, Any]
 
 #: What is run unless others are named: sizes such that all of it takes about 25 minutes of a quiet machine.
 STANDARD = (
-    "fit --repeats 1",
+    "fit",
     "search --inference bp",
     "converge --seeds 1",
     "dask",
-    "dawid_skene --labels 10000000 --rounds 1",
+    "dawid_skene --labels 10000000",
     "ldlnm --search",
     "messages",
 )
