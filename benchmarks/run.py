@@ -33,7 +33,7 @@ STANDARD = (
     "fit",
     "search --inference bp",
     "converge --seeds 1",
-    "dask",
+    "dask --rounds 2",
     "dawid_skene --labels 10000000",
     "ldlnm --search",
     "messages",
