@@ -19,10 +19,9 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError, DissensusError, ParameterError
-from dissensus.execution.checkpoints import Checkpoint
 from dissensus.selection.compare import applies
 from dissensus.selection.results import Selection
-from dissensus.selection.search import FILE, _put_by, _taken_up
+from dissensus.selection.search import FILE
 from dissensus.selection.sizes import fits
 from sizes import usually
 
@@ -311,32 +310,6 @@ def test_looks_do_not_depend_on_what_runs_them_nor_on_where_a_search_was_killed(
     for kept in usually((10, 30, len(lines) - 3), verify=tuple(range(1, len(lines)))):
         (tmp_path / FILE).write_bytes(b"".join(lines[:kept]))
         assert table(race(divided, directory=tmp_path)) == table(found)
-
-
-def test_paused_cells_wait_in_files_that_are_gone_afterwards(
-    divided: ds.Annotations, raced: tuple[Selection, Path], tmp_path: Path
-) -> None:
-    waiting = []
-
-    def look(words: str, share: float) -> None:
-        waiting.append(sum(path.stat().st_size > 1000 for path in tmp_path.glob("*/tmp*")))
-
-    with ds.resources(scratch=tmp_path):
-        assert table(race(divided, n_jobs=2, progress=look)) == table(raced[0])
-    assert max(waiting) > 5
-    assert waiting[-1] == 0  # those of cells that were stopped go before the others are finished
-    assert not list(tmp_path.iterdir())
-
-
-def test_where_a_disk_is_full_paused_cells_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    paused: Checkpoint[Any] = Checkpoint(None, (1.0,), "")
-    assert _taken_up(_put_by(paused, tmp_path)) == paused
-    monkeypatch.setattr("dissensus.selection.search.pickle.dump", full)
-    assert _put_by(paused, tmp_path) is paused
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_cell_whose_fit_is_over_before_a_look_is_whole(crowd: ds.Annotations) -> None:

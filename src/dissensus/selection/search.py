@@ -13,8 +13,6 @@ import itertools
 import json
 import math
 import os
-import pickle
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,16 +30,14 @@ from dissensus.errors import DataError, bad_parameter, system_words
 from dissensus.execution.checkpoints import Checkpoint
 from dissensus.execution.resources import current, using
 from dissensus.execution.run import Pause
-from dissensus.execution.scratch import scratch_below
 from dissensus.execution.tasks import Workers, workers
 from dissensus.io.atomic import atomic_path, take_lock
-from dissensus.params import key_of, n_cores, plain, settings_words, stream_seed, trial_copy
+from dissensus.params import key_of, plain, settings_words, stream_seed, trial_copy
 from dissensus.progress import Clock, Progress
 from dissensus.selection.criteria import Criterion, GroupCriterion
 from dissensus.selection.race import LOOKS, MANY, MOST_HELD, PART, n_going_on, races
 
 Settings = dict[str, Any]
-Paused = Checkpoint[Any] | Path | None  # where a fit is, or the file that says it
 Grid = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
@@ -105,7 +101,7 @@ class Trial:
     split_seed: int
     fit_seed: int
     look: int | None = None  # after so many iterations it is looked at; None: it is fitted to the end
-    held: Paused = None  # where an earlier look left it
+    held: Checkpoint[Any] | None = None  # where an earlier look left it
     spent: float = 0.0  # seconds, up to there
 
 
@@ -117,7 +113,7 @@ class Outcome:
     score: float
     seconds: float
     look: int | None = None  # None: of the end; otherwise, after so many iterations
-    held: Paused = None
+    held: Checkpoint[Any] | None = None
 
 
 Outcomes = dict[str, dict[int, Outcome]]  # candidate's key -> repeat -> outcome
@@ -129,7 +125,6 @@ class SearchData:
 
     annotations: Annotations
     criterion: Criterion
-    folder: Path | None = None  # for paused fits, where all workers see it: cheaper than sending them about
 
 
 Group = tuple[
@@ -144,7 +139,7 @@ def run_group(data: SearchData, group: Group) -> list[Outcome]:
     ]
     split_seed, criterion = group[0].split_seed, data.criterion
     started = time.perf_counter()
-    pause = Pause(group[0].look, _taken_up(group[0].held))
+    pause = Pause(group[0].look, group[0].held)
     if isinstance(criterion, GroupCriterion):
         scores = criterion.scores(estimators, data.annotations, split_seed)
     else:
@@ -152,40 +147,12 @@ def run_group(data: SearchData, group: Group) -> list[Outcome]:
             scores = [criterion(estimators[0], data.annotations, split_seed)]
     seconds = group[0].spent + (time.perf_counter() - started) / len(group)
     look = None if pause.held is None else group[0].look
-    held = _put_by(pause.held, data.folder) if _holds(data) else None
+    # What is on disk is gone when the fit is over, and of many labels it is too much to send about.
+    small = data.annotations.n_labels <= MOST_HELD and current().memory is None
     return [
-        Outcome(trial.fit_seed, float(score), seconds, look, held)
+        Outcome(trial.fit_seed, float(score), seconds, look, pause.held if small else None)
         for trial, score in zip(group, scores, strict=True)
     ]
-
-
-def _holds(data: SearchData) -> bool:
-    """Whether paused fits are kept: what is on disk is gone with its fit, and many labels are too much."""
-    return data.annotations.n_labels <= MOST_HELD and current().memory is None
-
-
-def _put_by(paused: Checkpoint[Any] | None, folder: Path | None) -> Paused:
-    """A paused fit, in a file of the folder where there is one and room in it."""
-    if paused is None or folder is None:
-        return paused
-    handle, name = tempfile.mkstemp(dir=folder)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            # As it would be sent to another process; the folder is this search's own, and gone with it.
-            pickle.dump(paused, file, pickle.HIGHEST_PROTOCOL)
-    except OSError:
-        Path(name).unlink()
-        return paused
-    return Path(name)
-
-
-def _taken_up(paused: Paused) -> Checkpoint[Any] | None:
-    """What :func:`_put_by` left, whose file is gone then."""
-    if not isinstance(paused, Path):
-        return paused
-    found: Checkpoint[Any] = pickle.loads(paused.read_bytes())
-    paused.unlink()
-    return found
 
 
 def rank(score: float, settings: Mapping[str, Any]) -> tuple[bool, float, int]:
@@ -228,10 +195,7 @@ class Search:
         looks = self._unfinished(racing, LOOKS[0])
         clock = Clock(self.progress, 2 * self._weight(looks) + self._weight(first) + self._weight_of_final())
         n_tasks = len(self._groups(self.candidates))
-        with (
-            self._shared(racing) as data,
-            workers(data, n_tasks, n_jobs=self.n_jobs, executor=self.executor) as pool,
-        ):
+        with workers(self.data, n_tasks, n_jobs=self.n_jobs, executor=self.executor) as pool:
             best = self._race(racing, pool, clock)
             self._run([*first, *self._unfinished(best, None)], pool, clock)
             for cell in racing:  # of one that was stopped, the last look stands for the end
@@ -272,22 +236,9 @@ class Search:
             cells = sorted(cells, key=partial(self._rank_at, look))
             scores = [self._standing(cell, look).score for cell in cells]
             cells = cells[: n_going_on(scores, look, self.finalists or len(cells))]
-            for key in self.held.keys() - {cell.key for cell in cells}:
-                left = self.held.pop(key).held
-                if isinstance(left, Path):
-                    left.unlink(missing_ok=True)
+            going = {cell.key for cell in cells}
+            self.held = {key: outcome for key, outcome in self.held.items() if key in going}
         return cells
-
-    @contextmanager
-    def _shared(self, racing: Sequence[Candidate]) -> Iterator[SearchData]:
-        """What trials share, with a folder for paused fits where they run on processes of this machine."""
-        used, n_processes = current(), n_cores() if self.n_jobs == -1 else self.n_jobs
-        here = n_processes > 1 and self.executor is None and used.client is None
-        if racing and here and _holds(self.data):
-            with scratch_below(used.scratch or used.checkpoint) as folder:
-                yield replace(self.data, folder=folder)
-        else:
-            yield self.data
 
     def _unfinished(self, cells: Sequence[Candidate], look: int | None) -> list[Group]:
         """Trials on the first split of those cells that are not yet there; they go on from where they are."""
