@@ -34,7 +34,7 @@ def main() -> int:
     cavities = {id(layout): rng.dirichlet(np.ones(L), layout.n_pairs) for layout in layouts}
 
     def bare_step(layout: PairLayout) -> np.ndarray:
-        return layout.by_item.of_logs(messages(layout, factors, cavities[id(layout)]))
+        return layout.by_item.of_logs(messages(layout, factors, cavities[id(layout)]), -np.log(factors.min()))
 
     status = 0
     for n_jobs in (1, 2):

@@ -10,16 +10,22 @@ import pytest
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.data.blocks import shards_of
+from dissensus.data.blocks import blocks_of, labels_of, shards_of
 from dissensus.models.pgm.kernels import (
     FLOOR,
     FLOOR_SINGLE,
+    FURTHEST,
+    GROUP,
+    RANGE,
+    PairBlock,
     PairLayout,
     PairSums,
+    _product,
     cavity,
     class_counts,
     messages,
     messages_plain,
+    most_at_once,
     pair_counts,
 )
 from dissensus.numerics import normalised, one_hot_rows, safe_log, softmax_rows, sum_of_logs
@@ -41,6 +47,11 @@ REPEATED = crowd(
 def layout_of(annotations: ds.Annotations) -> PairLayout:
     (shard,) = shards_of(annotations)
     return PairLayout.of(shard)
+
+
+def block_of(annotations: ds.Annotations) -> PairBlock:
+    (block,) = blocks_of(annotations)
+    return PairBlock.of(block, labels_of(annotations))
 
 
 def answer_of(layout: PairLayout) -> NDArray[np.intp]:
@@ -102,7 +113,7 @@ def test_a_shard_without_labels_has_no_pairs() -> None:
     assert layout.n_pairs == 0
     assert layout.batches == ()
     np.testing.assert_array_equal(layout.by_item.of_rows(np.zeros((0, 4))), np.zeros((3, 4)))
-    np.testing.assert_array_equal(layout.by_item.of_logs(np.zeros((0, 4))), np.zeros((3, 4)))
+    np.testing.assert_array_equal(layout.by_item.of_logs(np.zeros((0, 4)), 1.0), np.zeros((3, 4)))
 
 
 def test_sums_over_the_pairs_of_items_and_annotators() -> None:
@@ -115,20 +126,53 @@ def test_sums_over_the_pairs_of_items_and_annotators() -> None:
         by_annotator[layout.annotator[e]] += values[e]
     np.testing.assert_allclose(layout.by_item.of_rows(values), by_item, rtol=1e-12)
     np.testing.assert_allclose(layout.by_annotator.of_rows(values), by_annotator[layout.who], rtol=1e-12)
-    np.testing.assert_allclose(layout.by_item.of_logs(np.exp(values)), by_item, rtol=1e-12)
+    np.testing.assert_allclose(layout.by_item.of_logs(np.exp(values), 1.0), by_item, rtol=1e-12)
     np.testing.assert_allclose(
-        layout.by_annotator.of_logs(np.exp(values)), by_annotator[layout.who], rtol=1e-12
+        layout.by_annotator.of_logs(np.exp(values), 1.0), by_annotator[layout.who], rtol=1e-12
     )
 
 
-@pytest.mark.parametrize("extreme", [math.log(FLOOR), -math.log(FLOOR)])
+MANY = np.repeat([0, 2], [2, 2 * GROUP + 5])  # two pairs, none, and two full groups with five more
+
+
+@pytest.mark.parametrize("extreme", [-FURTHEST, FURTHEST, -1.0, 0.0])
 def test_logarithms_of_the_least_and_the_largest_messages_are_summed_without_loss(extreme: float) -> None:
-    # two pairs, none, and five: a group of four and one
-    sums = PairSums.of(np.array([0, 2, 2, 0, 2, 2, 2]), 3)
-    logs = sums.of_logs(np.full((7, 1), math.exp(extreme)))
-    np.testing.assert_allclose(logs, [[2 * extreme], [0.0], [5 * extreme]], rtol=1e-14)
-    single = sums.of_logs(np.full((7, 1), FLOOR_SINGLE, np.float32))
-    np.testing.assert_allclose(single, [[-140.0], [0.0], [-350.0]], rtol=1e-7)
+    sums, n = PairSums.of(MANY, 3), len(MANY)
+    logs = sums.of_logs(np.full((n, 1), math.exp(extreme)), abs(extreme))
+    np.testing.assert_allclose(logs, [[2 * extreme], [0.0], [(n - 2) * extreme]], rtol=1e-13)
+    single = sums.of_logs(np.full((n, 1), FLOOR_SINGLE, np.float32), 70.0)
+    np.testing.assert_allclose(single, [[-140.0], [0.0], [-70.0 * (n - 2)]], rtol=1e-7)
+
+
+@pytest.mark.parametrize("reach", [0.5, 9.0, 40.0, FURTHEST])
+@pytest.mark.parametrize(
+    "target", [np.arange(7) % 3, np.arange(60) % 4, MANY], ids=["few", "15 each", "many"]
+)
+@pytest.mark.parametrize("own_prior", [False, True])
+def test_beliefs_are_the_prior_times_the_messages(
+    reach: float, target: NDArray[np.int64], own_prior: bool
+) -> None:
+    """Whether products are normalised, or logarithms of them: the same as a sum of every logarithm."""
+    rng, n = np.random.default_rng(8), int(target.max()) + 1
+    logs = rng.uniform(-reach, reach, (len(target), 3))
+    log_prior = rng.uniform(-300.0, 0.0, (n, 3)) if own_prior else np.log([0.2, 0.5, 0.3])
+    scores = np.zeros((n, 3)) + log_prior
+    np.add.at(scores, target, logs)
+    top = scores.max(axis=1, keepdims=True)
+    sums = np.exp(scores - top).sum(axis=1, keepdims=True)
+    found, terms = PairSums.of(target, n).beliefs(np.exp(logs), log_prior, reach)
+    np.testing.assert_allclose(found, np.exp(scores - top) / sums, rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(terms, (top + np.log(sums))[:, 0], rtol=1e-12)
+
+
+def test_as_many_messages_are_multiplied_as_stay_within_double_precision() -> None:
+    members = PairSums.of(np.zeros(GROUP, np.int64), 1).members
+    for reach in (1.0, RANGE / GROUP, 60.0, FURTHEST):
+        at_once = most_at_once(reach)
+        assert at_once == min(GROUP, int(RANGE / reach))
+        for sign in (-1, 1):
+            product = _product(np.full((GROUP, 1), math.exp(sign * reach)), members[:at_once])
+            assert 1e-300 < product[0, 0] < 1e300
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 4, 9])
@@ -140,8 +184,15 @@ def test_logarithms_are_summed_in_any_number(n: int, extreme: float) -> None:
     np.testing.assert_allclose(sum_of_logs(np.exp(small).astype(np.float32)), small.sum(), rtol=1e-6)
 
 
-def test_only_annotators_of_the_shard_are_counted() -> None:
+def test_annotators_are_those_of_the_shard_or_where_they_are_few_everyone() -> None:
     np.testing.assert_array_equal(layout_of(REPEATED).who, [0, 1, 2])  # annotator 3 gave no label
+    few = block_of(REPEATED)  # ten labels, four annotators
+    assert few.who == few.places[0] == slice(None)
+    assert few.n_who == 4
+    many = block_of(crowd([(0, 1, 0), (1, 5, 1), (1, 1, 1)], 2, 9, 2))
+    np.testing.assert_array_equal(many.who, [1, 5])
+    np.testing.assert_array_equal(many.places[0], [0, 1])
+    assert many.n_who == 2
 
 
 # ---- factors -------------------------------------------------------------------------------------------
@@ -219,6 +270,16 @@ def test_pair_counts_and_class_counts_equal_loops() -> None:
     counts = pair_counts(layout, left, right)
     np.testing.assert_allclose(counts, by_answer, rtol=1e-12)
     np.testing.assert_allclose(class_counts(layout, counts), by_class, rtol=1e-12)
+
+
+@pytest.mark.parametrize("annotations", [REPEATED, large_crowd(), crowd([], 2, 1, 3)])
+def test_counts_of_products_equal_a_loop_over_the_labels(annotations: ds.Annotations) -> None:
+    rng, P = np.random.default_rng(5), annotations.n_classes
+    w, z = rng.random((annotations.n_items, 2)), rng.random((annotations.n_annotators, 4))
+    expected = np.zeros((2, 4, P))
+    for m, n, y in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
+        expected[:, :, y] += np.outer(w[m], z[n])
+    np.testing.assert_allclose(layout_of(annotations).same.counts(w, z), expected, rtol=1e-12)
 
 
 def test_class_counts_keep_every_label() -> None:

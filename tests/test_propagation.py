@@ -136,6 +136,20 @@ def test_sharp_parameters_are_exact() -> None:
     check(crowd(rows, 4, 4, 3), theta + 1e-12, psi, omega)
 
 
+@pytest.mark.parametrize("n", [6, 12])
+def test_many_strong_pairs_that_contradict_each_other_are_exact(n: int) -> None:
+    """Each pair speaks for its side by exp(±130) or more: all of them multiplied would be no number."""
+    theta = np.array([[[0.999, 0.001], [0.9985, 0.0015]], [[0.001, 0.999], [0.0015, 0.9985]]])
+    psi, omega = np.array([0.6, 0.4]), np.array([0.7, 0.3])
+    rows = [(0, annotator, annotator % 2) for annotator in range(n) for _ in range(20)]
+    graph = graph_of(crowd(rows, 1, n, 2))
+    beliefs = settled(graph, logs(theta, psi, omega))
+    # w_k ∝ ψ_k Π_n Σ_l Ω_l Θ_kly^20, and by symmetry the product is the same for both k
+    of_pairs = np.log((theta[0] ** 20).T @ omega).sum() * n / 2
+    np.testing.assert_allclose(beliefs.w, [psi], rtol=EXACT)
+    np.testing.assert_allclose(graph.evidence(beliefs), of_pairs, rtol=EXACT)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_items_and_annotators_with_priors_of_their_own_are_exact(seed: int) -> None:
     rows, (theta, _, _) = tree("random", seed)

@@ -13,7 +13,7 @@ from dissensus.errors import bad_parameter
 Array = NDArray[np.float64]
 Concentration = float | Array  # a Dirichlet parameter: one number for all components, or one for each
 # Factors that are multiplied before a logarithm, which costs more, is taken of them. Their products stay
-# within double precision where each is within exp(±150), as the messages of pgm/kernels.py are.
+# within double precision where each is within exp(±150), as messages of pgm/kernels.py are.
 AT_ONCE = 4
 
 
@@ -44,6 +44,8 @@ def ones(n: int, dtype: Any = np.float64) -> NDArray[Any]:
 def normalised(mass: Array) -> Array:
     """Rows that sum to one; a row without mass becomes uniform."""
     sums = mass.sum(axis=-1, keepdims=True)
+    if (sums > 0).all():
+        return np.asarray(mass / sums)
     uniform = np.full_like(mass, 1.0 / mass.shape[-1])
     return np.asarray(np.divide(mass, sums, out=uniform, where=sums > 0))
 

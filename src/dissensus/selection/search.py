@@ -83,7 +83,7 @@ class Candidate:
     settings: Mapping[str, Any]
     estimator: Any  # has the settings; not fitted
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The same text for the same candidate in every run."""
         return key_of([self.group, self.settings])

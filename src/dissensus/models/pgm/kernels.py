@@ -9,17 +9,19 @@ than once. Given the clusters k of the item and l of the annotator its likelihoo
 Pairs are sorted by answer inside a shard, so that a message step is one matrix product per answer. Sums over
 the pairs of an item or an annotator are products with a sparse matrix of ones.
 
-Messages are kept in the linear domain and their logarithms summed. Every message lies in (0, 1] and never
-below a floor, and the largest entry of a normalised belief is at least 1/K; so a belief divided by one of
-its messages (the cavity: what the others say) neither overflows nor loses anything that matters.
+Messages are kept in the linear domain. Every message lies in (0, 1] and never below a floor, and the largest
+entry of a normalised belief is at least 1/K; so a belief divided by one of its messages (the cavity: what the
+others say) neither overflows nor loses anything that matters.
 
-A logarithm costs more than all other steps of a message, so messages are multiplied by fours before it is
-taken. The floor is such that four of them, or of what is divided by them, stay within double precision.
+A logarithm costs more than all other steps of a message, so messages are multiplied, as many as surely stay
+within double precision, before it is taken: at the floor four of them, usually all of an item's, which then
+need none.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,41 +29,47 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dissensus.data.blocks import Block, Labels
-from dissensus.numerics import AT_ONCE, Array, ones
+from dissensus.data.blocks import Block, Codes, Labels
+from dissensus.numerics import Array, ones, softmax_rows
 
 if TYPE_CHECKING:
     from dissensus.data.blocks import Shard
 
 # Least likelihood of an answer relative to its most likely clusters, in double and in single precision.
-FLOOR = np.exp(-150.0)
+FURTHEST = 150.0
+FLOOR = np.exp(-FURTHEST)
 FLOOR_SINGLE = np.exp(-70.0)
+RANGE = 650.0  # products stay within exp(±RANGE), and so within double precision
+GROUP = 16  # pairs whose messages are multiplied at most
 
 
 # ---- the layout of a shard ----------------------------------------------------------------------------
 
+Annotators = Any  # codes of those who occur, or a slice of all
+
 
 @dataclass(frozen=True, eq=False)
 class PairSums:
-    """Sums over the pairs of every target (an item, or an annotator), in groups of up to ``AT_ONCE`` pairs.
+    """Sums over the pairs of every target (an item, or an annotator), in groups of up to ``GROUP`` pairs.
 
     Groups stand by their size, large ones first: those with a second pair are the first so many.
     """
 
     members: tuple[NDArray[np.int32], ...]  # every group's first pair, the second of those that have one, …
     to_targets: Any  # (targets, groups) sparse ones
+    only: NDArray[np.int32] | None  # each target's group, where each has exactly one
 
     @classmethod
     def of(cls, target: NDArray[Any], n: int) -> PairSums:
         """Group the pairs by their targets 0 … n−1."""
         order = np.argsort(target, kind="stable").astype(np.int32)
         n_pairs = np.bincount(target, minlength=n)
-        n_groups = -(-n_pairs // AT_ONCE)
+        n_groups = -(-n_pairs // GROUP)
         ends = np.cumsum(n_groups)
         within = np.arange(ends[-1] if n else 0) - np.repeat(ends - n_groups, n_groups)
         # where a group's pairs begin in the order by target, and how many of them there are
-        begin = np.repeat(np.cumsum(n_pairs) - n_pairs, n_groups) + AT_ONCE * within
-        size = np.minimum(np.repeat(n_pairs, n_groups) - AT_ONCE * within, AT_ONCE)
+        begin = np.repeat(np.cumsum(n_pairs) - n_pairs, n_groups) + GROUP * within
+        size = np.minimum(np.repeat(n_pairs, n_groups) - GROUP * within, GROUP)
         by_size = np.argsort(-size, kind="stable")
         place = np.empty(len(by_size), np.int32)
         place[by_size] = np.arange(len(by_size), dtype=np.int32)
@@ -69,21 +77,78 @@ class PairSums:
             order[begin[by_size[: np.count_nonzero(size > nth)]] + nth] for nth in range(size.max(initial=1))
         )
         starts = np.concatenate([[0], ends]).astype(np.int32)
-        return cls(members, sparse.csr_array((ones(len(place)), place, starts), shape=(n, len(place))))
+        to_targets = sparse.csr_array((ones(len(place)), place, starts), shape=(n, len(place)))
+        return cls(members, to_targets, place if (n_groups == 1).all() else None)
 
     def of_rows(self, rows: Array) -> Array:
         """(targets, columns): Σ_e rows_e."""
-        added = np.take(rows, self.members[0], axis=0)
+        added = rows.take(self.members[0], axis=0)
         for some in self.members[1:]:
-            added[: len(some)] += np.take(rows, some, axis=0)
+            added[: len(some)] += rows.take(some, axis=0)
         return np.asarray(self.to_targets @ added)
 
-    def of_logs(self, messages: Array) -> Array:
-        """(targets, columns): Σ_e log messages_e, as the logarithms of products of ``AT_ONCE``."""
-        product = np.take(messages, self.members[0], axis=0).astype(np.float64, copy=False)
-        for some in self.members[1:]:
-            product[: len(some)] *= np.take(messages, some, axis=0)
-        return np.asarray(self.to_targets @ np.log(product, out=product))
+    def of_logs(self, messages: Array, reach: float) -> Array:
+        """(targets, columns): Σ_e log messages_e, where no message is beyond exp(±``reach``)."""
+        logs = np.zeros((len(self.members[0]), messages.shape[1]))
+        at_once = most_at_once(reach)
+        for first in range(0, len(self.members), at_once):
+            product = _product(messages, self.members[first : first + at_once])
+            logs[: len(product)] += np.log(product, out=product)
+        return np.asarray(self.to_targets @ logs)
+
+    def beliefs(self, messages: Array, log_prior: Array, reach: float) -> tuple[Array, Array]:
+        """(targets, columns): the prior times Π_e messages_e, normalised, and the log of what it was before.
+
+        ``log_prior`` is (columns,), or one for every target; no message is beyond exp(±``reach``).
+        """
+        top = log_prior.max(axis=-1, keepdims=True)
+        prior = log_prior - top
+        if self.only is None or len(self.members) * reach - prior.min(initial=0.0) > RANGE:
+            return softmax_rows(self.of_logs(messages, reach) + log_prior)
+        chances = _product(messages, self.members).take(self.only, axis=0)
+        chances *= np.exp(prior)
+        sums = chances @ ones(chances.shape[1])
+        chances /= sums[:, None]
+        return chances, np.log(sums) + top[..., 0]
+
+
+def _product(messages: Array, members: Sequence[NDArray[np.int32]]) -> Array:
+    """Of every group, its members' messages multiplied; later members are those of the first groups."""
+    product = messages.take(members[0], axis=0).astype(np.float64, copy=False)
+    for some in members[1:]:
+        product[: len(some)] *= messages.take(some, axis=0)
+    return product
+
+
+def most_at_once(reach: float) -> int:
+    """How many factors within exp(±reach) stay within double precision when they are multiplied."""
+    return GROUP if GROUP * reach <= RANGE else max(int(RANGE / reach), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class SameLabels:
+    """The annotators who gave an item the same class, together: what they count for is added up first."""
+
+    item: NDArray[np.int32]  # (runs,) item within the shard, sorted by class
+    annotators: Any  # (runs, annotators up to the last in the shard) sparse ones
+    bounds: tuple[slice, ...]  # the runs of each class
+
+    @classmethod
+    def of(cls, label: Codes, item: Codes, annotator: Codes, P: int) -> SameLabels:
+        """The runs of labels that are sorted by class, and of one class by item."""
+        new = (np.diff(label) != 0) | (np.diff(item) != 0)
+        first = np.flatnonzero(np.concatenate([[True], new])) if len(item) else np.zeros(0, np.intp)
+        starts = np.append(first, len(item)).astype(np.int32)
+        shape = len(first), int(annotator.max(initial=-1)) + 1
+        annotators = sparse.csr_array((ones(len(item)), annotator, starts), shape=shape)
+        ends = np.searchsorted(label[first], np.arange(P + 1)).tolist()
+        return cls(item[first], annotators, tuple(itertools.starmap(slice, itertools.pairwise(ends))))
+
+    def counts(self, w: Array, z: Array) -> Array:
+        """(K, L, P): Σ w_mk z_nl over the labels of each class."""
+        left, right = w.take(self.item, axis=0), self.annotators @ z[: self.annotators.shape[1]]
+        by_class = [left[runs].T @ right[runs] for runs in self.bounds]
+        return np.stack(by_class, axis=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,22 +157,31 @@ class PairLayout:
 
     item: NDArray[np.int32]  # (pairs,) item within the shard
     annotator: NDArray[np.int32]  # (pairs,) code of the annotator
-    who: NDArray[np.int32]  # codes of the annotators that occur in the shard
+    who: Annotators
     answers: Array  # (answers, P): how often each class stands in each answer
     bounds: NDArray[np.intp]  # (answers + 1,): the pairs of answer a are bounds[a]:bounds[a + 1]
     batches: tuple[tuple[slice, slice], ...]  # runs of answers with equally many pairs, and their pairs
     by_item: PairSums
-    by_annotator: PairSums  # targets are ``who``
+    by_annotator: PairSums  # of ``who``
+    same: SameLabels
 
     @classmethod
-    def of(cls, shard: Shard) -> PairLayout:
-        """Group the label rows by pair, name the distinct answers, and sort by answer."""
+    def of(cls, shard: Shard, everyone: int | None = None) -> PairLayout:
+        """Group the label rows by pair, name the distinct answers, and sort by answer.
+
+        ``everyone`` is the number of all annotators, where all of them are to be summed for.
+        """
         first, answer, answers = _answers(shard)
-        order = np.argsort(answer, kind="stable")
+        order, by_class = np.argsort(answer, kind="stable"), np.argsort(shard.label, kind="stable")
         item = shard.item[first][order]
         annotator = shard.annotator[first][order]
-        who, place = np.unique(annotator, return_inverse=True)
+        who: Annotators = slice(None)
+        place: NDArray[Any] = annotator
+        if everyone is None:
+            who, place = np.unique(annotator, return_inverse=True)
         bounds = np.searchsorted(answer[order], np.arange(len(answers) + 1))
+        # where no pair has two labels, the labels by class are the pairs by answer
+        theirs = annotator if len(first) == len(by_class) else shard.annotator[by_class]
         return cls(
             item,
             annotator,
@@ -116,7 +190,8 @@ class PairLayout:
             bounds,
             _batches(bounds),
             PairSums.of(item, shard.n_items),
-            PairSums.of(place, len(who)),
+            PairSums.of(place, len(who) if everyone is None else everyone),
+            SameLabels.of(shard.label[by_class], shard.item[by_class], theirs, shard.n_classes),
         )
 
     @property
@@ -130,8 +205,10 @@ class PairLayout:
         # log F_akl = Σ_p c_ap log Θ_klp
         logs = (self.answers @ log_theta.reshape(K * L, P).T).reshape(-1, K, L)
         scale = logs.max(axis=(1, 2))
-        floor = FLOOR_SINGLE if dtype == np.float32 else FLOOR
-        return np.maximum(np.exp(logs - scale[:, None, None]), floor).astype(dtype, copy=False), scale
+        logs -= scale[:, None, None]
+        factors = np.exp(logs, out=logs)
+        np.maximum(factors, FLOOR_SINGLE if dtype == np.float32 else FLOOR, out=factors)
+        return factors.astype(dtype, copy=False), scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,15 +220,22 @@ class PairBlock:
     pairs: tuple[slice, ...]
     n_items: int
     n_pairs: int
-    who: NDArray[np.int32]  # codes of the annotators that occur in the block
-    places: tuple[NDArray[np.int32], ...]  # where each layout's ``who`` stand in it
+    who: Annotators
+    n_who: int
+    places: tuple[Annotators, ...]  # where each layout's ``who`` stand in it
 
     @classmethod
     def of(cls, block: Block, labels: Labels) -> PairBlock:
         """Lay out every shard."""
-        shards = block.shards(labels)
-        layouts = tuple(PairLayout.of(shard) for shard in shards)
-        who = np.unique(np.concatenate([layout.who for layout in layouts]))
+        shards, N = block.shards(labels), labels.n_annotators
+        # Few annotators, all of them: that is faster than to look up those who occur.
+        everyone = N if N * len(shards) <= sum(len(shard.item) for shard in shards) else None
+        layouts = tuple(PairLayout.of(shard, everyone) for shard in shards)
+        places: tuple[Annotators, ...] = tuple(layout.who for layout in layouts)
+        who: Annotators = slice(None)
+        if everyone is None:
+            who = np.unique(np.concatenate(places))
+            places = tuple(np.searchsorted(who, own).astype(np.int32) for own in places)
         return cls(
             layouts,
             _runs([shard.n_items for shard in shards]),
@@ -159,7 +243,8 @@ class PairBlock:
             block.n_items,
             sum(layout.n_pairs for layout in layouts),
             who,
-            tuple(np.searchsorted(who, layout.who).astype(np.int32) for layout in layouts),
+            N if everyone else len(who),
+            places,
         )
 
     def counts(self) -> Array:
@@ -214,7 +299,7 @@ def _batches(bounds: NDArray[np.intp]) -> tuple[tuple[slice, slice], ...]:
 def cavity(belief: Array, place: NDArray[np.int32], message: Array) -> tuple[Array, Array]:
     """What a variable believes without one factor: belief / message, and its sum before normalising."""
     # ẑ_e(l) ∝ z_n(l) / ν_e(l)
-    ratio = np.take(belief, place, axis=0)
+    ratio = belief.take(place, axis=0)
     ratio /= message
     return ratio, ratio @ ones(ratio.shape[1], ratio.dtype)
 

@@ -321,9 +321,9 @@ class PGM(Model):
         return Needs(
             # w twice while it is gathered, the items' distributions; z, its logits and what they come from
             fixed=8 * (M * (2 * K + 2 * P + 2) + 8 * N * L),
-            # item, annotator and both sums' orders of a pair, and of groups of pairs; of an item, and of an
-            # annotator in a shard
-            layout_bytes=22 + 4 * M // E + 16 * min(N, SHARD_LABELS) // SHARD_LABELS,
+            # item, annotator and both sums' orders of a pair; groups of pairs and runs of labels; of an item,
+            # and of an annotator in a shard
+            layout_bytes=30 + 4 * M // E + 16 * min(N, SHARD_LABELS) // SHARD_LABELS,
             message_bytes=rounds * (kept * itemsize * E * L + 8 * M * K),
             working=itemsize * in_block * L * (1 + kept) + 8 * (3 * K * M * in_block // E + 2 * N * L),
             held=held,

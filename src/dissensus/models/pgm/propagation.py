@@ -22,13 +22,13 @@ expected logarithm in place of the logarithm of the expectation).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import rel_entr, xlogy
 
 from dissensus.data.annotations import Annotations
@@ -37,7 +37,16 @@ from dissensus.execution.messages import BlockState, InMemory, MemoryState, Mess
 from dissensus.execution.run import Run
 from dissensus.execution.threads import Work, total
 from dissensus.models.fmm import assigned
-from dissensus.models.pgm.kernels import PairBlock, PairLayout, cavity, class_counts, messages, pair_counts
+from dissensus.models.pgm.kernels import (
+    FURTHEST,
+    Annotators,
+    PairBlock,
+    PairLayout,
+    cavity,
+    class_counts,
+    messages,
+    pair_counts,
+)
 from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax_rows, sum_of_logs
 
 
@@ -185,9 +194,7 @@ class Graph:
         potentials of the last round given, of pairwise beliefs (exact EM's).
         """
         if log_theta is None:
-            # mean field passes no messages, whose precision this is
-            z = beliefs.z if self.mean_field else beliefs.z.astype(self.storage.dtype, copy=False)
-            parts = self.work.map(_product_counts_step, beliefs.states, z=z)
+            parts = self.work.map(_product_counts_step, beliefs.states, z=beliefs.z)
         else:
             parts = self.work.map(_pairwise_counts_step, beliefs.states, z=beliefs.z, log_theta=log_theta)
         (label_mass,) = total(parts)
@@ -213,7 +220,7 @@ class RoundPart:
     """What one block adds to a round."""
 
     state: BlockState
-    who: NDArray[np.int32]
+    who: Annotators
     logits: Array  # (who, L): Σ_e log ν_e(l), or its mean-field counterpart
     item_mass: Array  # (K,)
     item_terms: float
@@ -248,12 +255,10 @@ def _messages_of(block: PairBlock, state: BlockState, z: Array) -> Array:
 
 
 def _product_counts_step(block: PairBlock, state: BlockState, z: Array) -> tuple[Array]:
-    """Σ_e w_mk z_nl over the pairs of each answer."""
-    w = state.w.astype(z.dtype, copy=False)
-    return total(
-        (_label_mass(layout, np.take(w[items], layout.item, axis=0), np.take(z, layout.annotator, axis=0)),)
-        for layout, items in zip(block.layouts, block.items, strict=True)
-    )
+    """Σ w_mk z_nl over the labels of each class."""
+    w = state.w
+    shards = zip(block.layouts, block.items, strict=True)
+    return total((layout.same.counts(w[items], z),) for layout, items in shards)
 
 
 def _pairwise_counts_step(block: PairBlock, state: BlockState, z: Array, log_theta: Array) -> tuple[Array]:
@@ -280,14 +285,7 @@ def _pairwise_counts(
     left /= messages(layout, factors, incoming)
     sums_of_beliefs = (messages(layout, factors.transpose(0, 2, 1), left) * right).sum(axis=1)
     left /= sums_of_beliefs[:, None]
-    return _label_mass(layout, left, right, factors)
-
-
-def _label_mass(layout: PairLayout, left: Array, right: Array, factors: Array | None = None) -> Array:
-    """(K, L, P): counts of the classes, of the pairs' products (times their answer's factor)."""
-    counts = pair_counts(layout, left, right)
-    if factors is not None:
-        counts *= factors
+    counts = factors * pair_counts(layout, left, right)
     return class_counts(layout, counts.astype(np.float64, copy=False))
 
 
@@ -306,7 +304,7 @@ def _round_step(
     nu = np.empty_like(before)
     cavities = np.empty_like(before) if keep_cavities else None
     w = np.empty((block.n_items, log_theta.shape[0]))
-    logits = np.zeros((len(block.who), z.shape[1]))
+    logits = np.zeros((block.n_who, z.shape[1]))
     item_terms = pair_terms = 0.0
     shards = zip(block.layouts, block.items, block.pairs, block.places, strict=True)
     for layout, items, pairs, places in shards:
@@ -314,19 +312,23 @@ def _round_step(
         incoming, sums = cavity(z, layout.annotator, before[pairs])
         mu = messages(layout, factors, incoming)
         own_psi = log_psi if log_psi.ndim == 1 else log_psi[items]
-        w[items], terms = softmax_rows(layout.by_item.of_logs(mu) + own_psi)
+        # F lies in [min F, 1] and ν in (0, 1], so that μ lies in [min F, max s]
+        reach = -math.log(factors.min(initial=1.0))
+        furthest = max(reach, math.log(sums.max(initial=1.0)))
+        w[items], terms = layout.by_item.beliefs(mu, own_psi, furthest)
         outgoing, left_sums = cavity(w[items].astype(slot.dtype, copy=False), layout.item, mu)
         new = messages(layout, factors.transpose(0, 2, 1), outgoing, out=nu[pairs])
-        new /= left_sums[:, None]
-        if damping:
+        new *= (1.0 / left_sums)[:, None]  # a product costs less than a quotient
+        if damping:  # the old message is of other factors
             new[...] = new ** (1 - damping) * before[pairs] ** damping
+            reach = FURTHEST
         # Messages to items were left unnormalised: what they are too large by comes off here. An answer's
         # scale stands once in every Z_m, Z_n and Z_e of its pair, so it counts once in all.
         pair_term = -sum_of_logs(sums)
         offset = float(scale @ np.diff(layout.bounds)) + pair_term
         item_terms += float(terms.sum()) + offset
         pair_terms += pair_term
-        logits[places] += layout.by_annotator.of_logs(new)
+        logits[places] += layout.by_annotator.of_logs(new, reach)
         if cavities is not None:
             cavities[pairs] = incoming
     moved = float(rel_entr(w, state.w).sum()) if measure else 0.0
@@ -347,7 +349,7 @@ def _mean_field_step(
     state, log_psi, slot = own
     K, L, P = log_theta.shape
     w = np.empty((block.n_items, K))
-    logits = np.zeros((len(block.who), L))
+    logits = np.zeros((block.n_who, L))
     item_terms = 0.0
     shards = zip(block.layouts, block.items, block.places, strict=True)
     for layout, items, places in shards:
