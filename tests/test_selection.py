@@ -19,9 +19,13 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError, DissensusError, ParameterError
+from dissensus.execution.checkpoints import Checkpoint
+from dissensus.execution.messages import FiledState, MemoryState
+from dissensus.models.pgm.propagation import Beliefs
 from dissensus.selection.compare import applies
+from dissensus.selection.race import MOST_HELD
 from dissensus.selection.results import Selection
-from dissensus.selection.search import FILE
+from dissensus.selection.search import FILE, _waiting
 from dissensus.selection.sizes import fits
 from sizes import usually
 
@@ -310,6 +314,41 @@ def test_looks_do_not_depend_on_what_runs_them_nor_on_where_a_search_was_killed(
     for kept in usually((10, 30, len(lines) - 3), verify=tuple(range(1, len(lines)))):
         (tmp_path / FILE).write_bytes(b"".join(lines[:kept]))
         assert table(race(divided, directory=tmp_path)) == table(found)
+
+
+def test_messages_of_paused_cells_wait_in_files_that_are_gone_afterwards(
+    divided: ds.Annotations, raced: tuple[Selection, Path], tmp_path: Path
+) -> None:
+    waiting = []
+
+    def look(words: str, share: float) -> None:
+        waiting.append(len(list(tmp_path.glob("*/*/block-00000.nu.npy"))))
+
+    with ds.resources(scratch=tmp_path):
+        assert table(race(divided, n_jobs=2, progress=look)) == table(raced[0])
+    assert max(waiting) > 5
+    assert waiting[-1] < max(waiting)  # those of cells that were stopped go at once
+    assert not list(tmp_path.iterdir())
+
+
+def test_where_a_disk_is_full_messages_of_paused_cells_travel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = (MemoryState(np.ones((2, 3)), np.ones((4, 2)), None),)
+    paused = Checkpoint(Beliefs(np.ones((1, 2)), blocks, np.ones(3), 0.0, 0.0), (1.0,), "")
+    filed = _waiting(paused, tmp_path / "0", 100)
+    assert filed is not None
+    (block,) = filed.state.states
+    assert block == FiledState(str(tmp_path / "0" / "block-00000"), ("w", "nu"))
+    np.testing.assert_array_equal(block.nu, blocks[0].nu)
+    assert _waiting(paused, tmp_path / "1", MOST_HELD + 1) is None
+    assert _waiting(paused, None, 100) is paused
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("numpy.lib.format.write_array", full)
+    assert _waiting(paused, tmp_path / "2", 100) is paused
 
 
 def test_a_cell_whose_fit_is_over_before_a_look_is_whole(crowd: ds.Annotations) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, ModelFileError, system_words
-from dissensus.execution.messages import BlockState, FiledState, arrays_of
+from dissensus.execution.messages import BlockState, DiskSlot, FiledState, arrays_of, cannot_keep
 from dissensus.io.arrays import read_arrays, write_arrays
 from dissensus.io.atomic import sync
 
@@ -139,6 +139,28 @@ def _as_it_lay(tensor: NDArray[Any], axes: Sequence[int]) -> NDArray[Any]:
 
 
 # ---- what blocks keep ---------------------------------------------------------------------------------
+
+
+def with_blocks_in(folder: Path, state: State) -> State:
+    """The same state, what its blocks keep moved to files in a folder: so little of it is sent about."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_keep(folder, error) from error
+    filed: State = _with_filed_blocks(folder, state)
+    return filed
+
+
+def _with_filed_blocks(folder: Path, value: Any) -> Any:
+    changed: dict[str, Any] = {}
+    for part in dataclasses.fields(value):
+        field = getattr(value, part.name)
+        if part.name == "states":
+            slots = (DiskSlot(_stem(folder, number)) for number in range(len(field)))
+            changed[part.name] = tuple(slot.keep(block) for slot, block in zip(slots, field, strict=True))
+        elif dataclasses.is_dataclass(field):
+            changed[part.name] = _with_filed_blocks(folder, field)
+    return dataclasses.replace(value, **changed)
 
 
 def _stem(folder: Path, number: int) -> str:

@@ -114,7 +114,7 @@ class DiskSlot:
     stem: str
     dtype: Any = np.float64
 
-    def keep(self, state: MemoryState) -> BlockState:
+    def keep(self, state: BlockState) -> BlockState:
         """Write the arrays, each under another name until it is whole."""
         arrays = arrays_of(state)
         kept = FiledState(self.stem, tuple(arrays))

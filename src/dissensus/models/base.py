@@ -360,15 +360,19 @@ class Model(Savable):
         known = self._in_own_classes(known)
         logs = np.empty(known.n_labels)
         for rows in _batches(known.n_labels):
+            label = known.label[rows].astype(np.intp)
             chances = (
-                self._pair_distributions(item[rows], annotator[rows])
+                self._label_chances(item[rows], annotator[rows], label)
                 if annotators
-                else self._answer_distributions(item[rows])
+                else self._answer_distributions(item[rows])[np.arange(len(label)), label]
             )
-            given = np.take_along_axis(chances, known.label[rows, None].astype(np.intp), axis=1)
             with np.errstate(divide="ignore"):
-                logs[rows] = np.log(given[:, 0])
+                logs[rows] = np.log(chances)
         return logs
+
+    def _label_chances(self, item: Codes, annotator: Codes, label: NDArray[np.intp]) -> Array:
+        """P(label | item, annotator) by codes: of these labels alone, where that is less work."""
+        return self._pair_distributions(item, annotator)[np.arange(len(label)), label]
 
     def _codes_of_hidden(self, hidden: Any) -> tuple[Annotations, Codes, Codes]:
         """Labels to be scored, with this model's codes of their items and annotators (−1: never seen)."""

@@ -13,11 +13,12 @@ import itertools
 import json
 import math
 import os
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,9 +28,10 @@ import numpy as np
 
 from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, bad_parameter, system_words
-from dissensus.execution.checkpoints import Checkpoint
+from dissensus.execution.checkpoints import Checkpoint, with_blocks_in
 from dissensus.execution.resources import current, using
 from dissensus.execution.run import Pause
+from dissensus.execution.scratch import scratch_below
 from dissensus.execution.tasks import Workers, workers
 from dissensus.io.atomic import atomic_path, take_lock
 from dissensus.params import key_of, plain, settings_words, stream_seed, trial_copy
@@ -103,6 +105,7 @@ class Trial:
     look: int | None = None  # after so many iterations it is looked at; None: it is fitted to the end
     held: Checkpoint[Any] | None = None  # where an earlier look left it
     spent: float = 0.0  # seconds, up to there
+    folder: Path | None = None  # for its messages while it waits; None: they travel with the outcome
 
 
 @dataclass(frozen=True)
@@ -147,12 +150,22 @@ def run_group(data: SearchData, group: Group) -> list[Outcome]:
             scores = [criterion(estimators[0], data.annotations, split_seed)]
     seconds = group[0].spent + (time.perf_counter() - started) / len(group)
     look = None if pause.held is None else group[0].look
-    # What is on disk is gone when the fit is over, and of many labels it is too much to send about.
-    small = data.annotations.n_labels <= MOST_HELD and current().memory is None
+    held = _waiting(pause.held, group[0].folder, data.annotations.n_labels)
     return [
-        Outcome(trial.fit_seed, float(score), seconds, look, pause.held if small else None)
+        Outcome(trial.fit_seed, float(score), seconds, look, held)
         for trial, score in zip(group, scores, strict=True)
     ]
+
+
+def _waiting(held: Checkpoint[Any] | None, folder: Path | None, n_labels: int) -> Checkpoint[Any] | None:
+    """What a paused fit needs to go on; None where it is too much to keep for every cell."""
+    # Where memory is limited, messages may be in files that are gone when the fit is over.
+    if held is None or n_labels > MOST_HELD or current().memory is not None:
+        return None
+    if folder is not None:
+        with suppress(DataError):  # a disk that is full: then they travel all the same
+            return replace(held, state=with_blocks_in(folder, held.state))
+    return held
 
 
 def rank(score: float, settings: Mapping[str, Any]) -> tuple[bool, float, int]:
@@ -176,6 +189,7 @@ class Search:
     done: Outcomes = field(default_factory=lambda: defaultdict(dict))
     looks: dict[int, dict[str, Outcome]] = field(default_factory=lambda: defaultdict(dict))  # by iterations
     held: dict[str, Outcome] = field(default_factory=dict)  # the last look at each cell that may go on
+    scratch: Path | None = None  # for the messages of cells that wait
 
     def resume(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Take over what an earlier run has finished."""
@@ -195,7 +209,13 @@ class Search:
         looks = self._unfinished(racing, LOOKS[0])
         clock = Clock(self.progress, 2 * self._weight(looks) + self._weight(first) + self._weight_of_final())
         n_tasks = len(self._groups(self.candidates))
-        with workers(self.data, n_tasks, n_jobs=self.n_jobs, executor=self.executor) as pool:
+        with ExitStack() as stack:
+            if racing and self.n_jobs != 1 and self.executor is None and current().client is None:
+                # processes of this machine, between which files cost less than pipes
+                self.scratch = stack.enter_context(scratch_below(current().scratch))
+            pool = stack.enter_context(
+                workers(self.data, n_tasks, n_jobs=self.n_jobs, executor=self.executor)
+            )
             best = self._race(racing, pool, clock)
             self._run([*first, *self._unfinished(best, None)], pool, clock)
             for cell in racing:  # of one that was stopped, the last look stands for the end
@@ -236,16 +256,30 @@ class Search:
             cells = sorted(cells, key=partial(self._rank_at, look))
             scores = [self._standing(cell, look).score for cell in cells]
             cells = cells[: n_going_on(scores, look, self.finalists or len(cells))]
-            going = {cell.key for cell in cells}
-            self.held = {key: outcome for key, outcome in self.held.items() if key in going}
+            self._drop(set(self.held) - {cell.key for cell in cells})
         return cells
+
+    def _drop(self, keys: Iterable[str]) -> None:
+        """Nobody waits for these cells any more."""
+        for key in keys:
+            del self.held[key]
+            if (folder := self._folder(key)) is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _folder(self, key: str) -> Path | None:
+        return None if self.scratch is None else self.scratch / str(self._numbers[key])
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {candidate.key: number for number, candidate in enumerate(self.candidates)}
 
     def _unfinished(self, cells: Sequence[Candidate], look: int | None) -> list[Group]:
         """Trials on the first split of those cells that are not yet there; they go on from where they are."""
         trials = []
         for cell in cells:
             if 0 not in self.done[cell.key] and (look is None or cell.key not in self.looks[look]):
-                trial, held = replace(self._trial(cell, 0), look=look), self.held.get(cell.key)
+                folder, held = self._folder(cell.key), self.held.get(cell.key)
+                trial = replace(self._trial(cell, 0), look=look, folder=folder)
                 trials.append(trial if held is None else replace(trial, held=held.held, spent=held.seconds))
         return [(trial,) for trial in trials]
 

@@ -498,11 +498,24 @@ class PGM(Model):
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
         """Σ_kl w_mk z_nl Θ_klp."""
-        w = np.vstack([self.item_clusters_, self.psi_])[item]
-        z = np.vstack([self.annotator_clusters_, self.population_weights_])[annotator]
+        w, z = self._beliefs_of(item, annotator)
         K, L, P = self.theta_.shape
         by_annotator_cluster = (w @ self.theta_.reshape(K, L * P)).reshape(-1, L, P)
         return np.asarray(np.einsum("el,elp->ep", z, by_annotator_cluster))
+
+    def _label_chances(self, item: Codes, annotator: Codes, label: NDArray[np.intp]) -> Array:
+        """The same for the class given, one class after the other."""
+        w, z = self._beliefs_of(item, annotator)
+        chances = np.empty(len(label))
+        for p, theta in enumerate(np.ascontiguousarray(self.theta_.transpose(2, 0, 1))):
+            given = np.flatnonzero(label == p)
+            chances[given] = np.einsum("el,el->e", w.take(given, axis=0) @ theta, z.take(given, axis=0))
+        return chances
+
+    def _beliefs_of(self, item: Codes, annotator: Codes) -> tuple[Array, Array]:
+        """w and z of pairs by codes; −1 stands for somebody never seen."""
+        w, z = np.vstack([self.item_clusters_, self.psi_]), self.annotator_clusters_
+        return w[item], np.vstack([z, self.population_weights_])[annotator]
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
         """Item clusters and annotator clusters."""
