@@ -36,7 +36,7 @@ from dissensus.data.blocks import blocks_of
 from dissensus.errors import DataError
 from dissensus.execution import checkpoints, scratch
 from dissensus.execution import resources as resourcing
-from dissensus.execution.checkpoints import STATE, Checkpoints
+from dissensus.execution.checkpoints import STATE, Checkpoint, Checkpoints
 from dissensus.execution.resources import Resources
 from dissensus.execution.run import Ascent
 from dissensus.execution.scratch import LOCK, alone_in
@@ -457,7 +457,7 @@ def test_a_state_comes_back_as_it_lay_in_memory(tmp_path: Path) -> None:
         table = rng.random((3, 4, 5)).transpose(axes)
         state = Outer(Inner(table, 0.1 + 0.2), (1 / 3, -np.inf), np.asarray(np.nextafter(1, 2)))
         kept = Checkpoints(tmp_path / str(axes), Outer, 1)
-        kept.write(state, [0.1, float("nan")], "")
+        kept.write(Checkpoint(state, (0.1, float("nan")), ""))
         page = kept.latest()
         assert page is not None
         found = page.state

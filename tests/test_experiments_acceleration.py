@@ -13,19 +13,11 @@ from experiments.acceleration import (
     Place,
     Start,
     Stepped,
-    leap,
     measured,
     mixing,
     page,
     plain,
 )
-
-
-def test_a_leap_ends_steps_that_shrink_by_one_factor() -> None:
-    # x_t = p + cᵗ d: the leap from x₀, x₁, x₂ is p itself
-    p, d, c = np.array([0.2, 0.3, 0.5]), np.array([0.1, -0.05, -0.05]), 0.9
-    (end,) = leap(*([p + c**t * d] for t in range(3)))
-    np.testing.assert_allclose(end, p, rtol=1e-9)
 
 
 def test_mixing_solves_linear_steps_of_two_factors() -> None:

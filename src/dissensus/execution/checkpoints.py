@@ -41,6 +41,8 @@ class Checkpoint(Generic[State]):
     state: State
     trace: tuple[float, ...]
     stopped: str
+    other: State | None = None  # what the next leap needs beside the state (run.py)
+    leapt: bool = False  # whether the state is a leap, and ``other`` EM's own step
 
 
 class Checkpoints(Generic[State]):
@@ -67,14 +69,14 @@ class Checkpoints(Generic[State]):
         shutil.rmtree(last, ignore_errors=True)
         return found
 
-    def write(self, state: State, trace: Sequence[float], stopped: str) -> None:
+    def write(self, reached: Checkpoint[State]) -> None:
         """Keep a state: the one to go on with or, where the fit has ``stopped``, the one that was found."""
         # The last one follows the one that was written after the same iteration.
-        target = self._folder / f"step-{2 * len(trace) + bool(stopped):06d}"
+        target = self._folder / f"step-{2 * len(reached.trace) + bool(reached.stopped):06d}"
         temporary = target.with_name(f".{target.name}")
         try:
             temporary.mkdir(parents=True)
-            _write(temporary, state, trace, stopped)
+            _write(temporary, reached)
             temporary.rename(target)
             sync(self._folder)
         except OSError as error:
@@ -105,13 +107,16 @@ def cannot_write(folder: Path, error: OSError) -> DataError:
 # ---- states as files ----------------------------------------------------------------------------------
 
 
-def _write(folder: Path, state: Any, trace: Sequence[float], stopped: str) -> None:
-    arrays, blocks = {"trace": np.array(trace, np.float64)}, list[BlockState]()
-    _take_apart(state, "state", arrays, blocks)
+def _write(folder: Path, reached: Checkpoint[Any]) -> None:
+    arrays, blocks = {"trace": np.array(reached.trace, np.float64)}, list[BlockState]()
+    _take_apart(reached.state, "state", arrays, blocks)
+    if reached.other is not None:
+        _take_apart(reached.other, "other", arrays, blocks)
     axes = {name: _axes(array) for name, array in arrays.items()}
     prints = [_put_block(block, _stem(folder, number)) for number, block in enumerate(blocks)]
     tensors = {name: array.transpose(axes[name]) for name, array in arrays.items()}
-    write_arrays(folder / STATE, {"stopped": stopped, "axes": axes, "blocks": prints}, tensors)
+    about = {"stopped": reached.stopped, "leapt": reached.leapt, "axes": axes, "blocks": prints}
+    write_arrays(folder / STATE, about, tensors)
     for file in folder.iterdir():
         sync(file)
 
@@ -126,7 +131,10 @@ def _read(folder: Path, kind: type[State]) -> Checkpoint[State]:
         ) from None
     arrays = {name: _as_it_lay(tensor, about["axes"][name]) for name, tensor in tensors.items()}
     trace = tuple(arrays.pop("trace").tolist())
-    return Checkpoint(_put_together(kind, "state", arrays, blocks), trace, about["stopped"])
+    state, other = _put_together(kind, "state", arrays, blocks), None
+    if any(name.startswith("other.") for name in arrays):
+        other = _put_together(kind, "other", arrays, ())
+    return Checkpoint(state, trace, about["stopped"], other, about["leapt"])
 
 
 def _axes(array: NDArray[Any]) -> list[int]:

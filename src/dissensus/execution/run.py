@@ -26,12 +26,14 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from dissensus.execution.checkpoints import Checkpoint, Checkpoints
+from dissensus.execution.leaps import NEAR
 from dissensus.execution.messages import InMemory, MessageStorage
 from dissensus.execution.threads import Executor, Local
 from dissensus.numerics import Array
 from dissensus.progress import Progress, in_words
 
 State = TypeVar("State")
+Leap = Callable[[State, State, State], State]  # three states, each EM's step from the one before (leaps.py)
 
 
 @dataclass
@@ -58,19 +60,25 @@ class Run:
     pause: Pause | None = None
 
     def ascent(
-        self, kind: type[State], name: str = "fit", rng: np.random.Generator | None = None
+        self,
+        kind: type[State],
+        name: str = "fit",
+        rng: np.random.Generator | None = None,
+        leap: Leap[State] | None = None,
     ) -> Ascent[State]:
-        """The iterations of one fit whose states are of a kind."""
+        """The iterations of one fit whose states are of a kind; with leaps where a way to leap is given."""
         kept = (
             None
             if self.checkpoints is None
             else Checkpoints(self.checkpoints() / name, kind, self.checkpoint_every)
         )
-        return Ascent(kept, self.n_labels, self.progress, rng or np.random.default_rng(0), self.pause)
+        return Ascent(kept, self.n_labels, self.progress, rng or np.random.default_rng(0), self.pause, leap)
 
-    def restarts(self, kind: type[State], n_restarts: int, seed: int) -> Restarts[State]:
+    def restarts(
+        self, kind: type[State], n_restarts: int, seed: int, leap: Leap[State] | None = None
+    ) -> Restarts[State]:
         """Fits from several starts, one after the other; the best is kept."""
-        return Restarts(self, kind, n_restarts, seed)
+        return Restarts(self, kind, n_restarts, seed, leap)
 
 
 class Restarts(Generic[State]):
@@ -78,16 +86,19 @@ class Restarts(Generic[State]):
 
     best: Ascent[State]  # the one that ended highest, the first of several
 
-    def __init__(self, run: Run, kind: type[State], n_restarts: int, seed: int) -> None:
+    def __init__(
+        self, run: Run, kind: type[State], n_restarts: int, seed: int, leap: Leap[State] | None = None
+    ) -> None:
         self._run = run
         self._kind = kind
         self._n_restarts = n_restarts
         self._seed = seed
+        self._leap = leap
 
     def __iter__(self) -> Iterator[Ascent[State]]:
         for number in range(self._n_restarts):
             rng = np.random.default_rng([self._seed, number])
-            ascent = self._run.ascent(self._kind, f"restart-{number}", rng)
+            ascent = self._run.ascent(self._kind, f"restart-{number}", rng, self._leap)
             yield ascent
             if number == 0 or ascent.trace[-1] > self.best.trace[-1]:
                 self.best = ascent
@@ -106,8 +117,10 @@ class Ascent(Generic[State]):
         progress: Progress | None,
         rng: np.random.Generator,
         pause: Pause | None = None,
+        leap: Leap[State] | None = None,
     ) -> None:
         self.rng = rng
+        self._leap = leap
         # A fit with checkpoints goes on from those.
         self._pause = Pause(None) if pause is None or checkpoints is not None else pause
         self._checkpoints = checkpoints
@@ -119,6 +132,9 @@ class Ascent(Generic[State]):
         self.resumed = None if found is None else found.state
         self.stopped = "" if found is None else found.stopped
         self._objectives = [] if found is None else list(found.trace)
+        # Beside the state to go on with: the one it came from or, where it is a leap, EM's own step.
+        self._other = None if found is None else found.other
+        self._leapt = found is not None and found.leapt
         if found is not None:
             self.state = found.state
 
@@ -136,25 +152,47 @@ class Ascent(Generic[State]):
     def advance(self, state: State, objective: float, following: State) -> State:
         """At the end of an iteration: the state it began with, that state's objective, and what follows.
 
-        Returns the state to go on with; after the last iteration, the one whose objective is the last.
+        Returns the state to go on with; after the last iteration, the one whose objective is the last. A leap
+        that ended lower does not count: EM's own step takes its place.
         """
-        objectives = self._objectives
+        objectives, leapt = self._objectives, self._leapt
+        if leapt:
+            step, self._other, self._leapt = self._other, None, False
+            if step is not None and not objective >= objectives[-1]:  # lower, or no number
+                return step
         objectives.append(objective)
-        if len(objectives) > 1 and abs(objectives[-1] - objectives[-2]) <= self._tol * self._n_labels:
+        if not leapt and self._within(self._tol):
             return self._stop(state, "tolerance")
+        following = self._onward(state, following)
         last = len(objectives) == self._max_iter
+        reached = Checkpoint(following, tuple(objectives), "", self._other, self._leapt)
         if self._checkpoints is not None and len(objectives) % self._checkpoints.every == 0 and not last:
-            self._checkpoints.write(following, objectives, "")
+            self._checkpoints.write(reached)
         self._tell(len(objectives))
         if len(objectives) == self._pause.after and not last:
-            self._pause.held = Checkpoint(following, tuple(objectives), "")
+            self._pause.held = reached
             return self._stop(state, "paused")
         return self._stop(state, "max_iter") if last else following
+
+    def _onward(self, state: State, following: State) -> State:
+        """EM's own step or, near the end, where it and the one before lead."""
+        if self._leap is None:
+            return following
+        before, self._other = self._other, state
+        if before is None or not self._within(NEAR):
+            return following
+        self._other, self._leapt = following, True
+        return self._leap(before, state, following)
+
+    def _within(self, tol: float) -> bool:
+        """Whether the last step changed the objective per label by at most so much."""
+        before, now = self._objectives[-2:] if len(self._objectives) > 1 else (-np.inf, np.inf)
+        return abs(now - before) <= tol * self._n_labels
 
     def _stop(self, state: State, why: str) -> State:
         self.state, self.stopped = state, why
         if self._checkpoints is not None:
-            self._checkpoints.write(state, self._objectives, why)
+            self._checkpoints.write(Checkpoint(state, tuple(self._objectives), why))
         return state
 
     def _tell(self, done: int) -> None:

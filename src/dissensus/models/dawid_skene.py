@@ -22,6 +22,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from dissensus.data.annotations import Annotations
+from dissensus.execution.leaps import leap
 from dissensus.execution.run import Run
 from dissensus.models.confusion import (
     QUESTION,
@@ -62,6 +63,8 @@ class DawidSkene(ConfusionModel):
         (``"annotators"``).
     tol
         The fit stops when the objective per label changes by at most this much (nats).
+    accelerate
+        Whether steps near the end are lengthened (SQUAREM); a step that ends lower is taken back.
     n_jobs
         Number of threads; −1 takes all cores. The result does not depend on it.
     """
@@ -72,6 +75,7 @@ class DawidSkene(ConfusionModel):
         "estimate": QUESTION,
         "weight_by": choice("labels", "annotators"),
         "tol": real(0.0),
+        "accelerate": choice(True, False),
         "n_jobs": integer(-1),
     }
 
@@ -83,6 +87,7 @@ class DawidSkene(ConfusionModel):
         estimate: str = "truth",
         weight_by: str = "labels",
         tol: float = 1e-6,
+        accelerate: bool = True,
         n_jobs: int = -1,
     ) -> None:
         self.max_iter = max_iter
@@ -90,6 +95,7 @@ class DawidSkene(ConfusionModel):
         self.estimate = estimate
         self.weight_by = weight_by
         self.tol = tol
+        self.accelerate = accelerate
         self.n_jobs = n_jobs
 
     def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
@@ -97,7 +103,7 @@ class DawidSkene(ConfusionModel):
         given = self._known_before(item_prior, annotations)
         log_given = log_chances(given)
         anchor = self._anchor(crowd.guessed(votes).counts.sum(axis=0))
-        ascent = run.ascent(Skills)
+        ascent = run.ascent(Skills, leap=leap if self.accelerate else None)
         skills = ascent.resumed
         if skills is None:
             skills = self._learned(crowd.guessed(shares, given), anchor)
@@ -155,6 +161,8 @@ class OneCoin(DawidSkene):
         The most iterations.
     tol
         The fit stops when the objective per label changes by at most this much (nats).
+    accelerate
+        Whether steps near the end are lengthened (SQUAREM); a step that ends lower is taken back.
     n_jobs
         Number of threads; −1 takes all cores. The result does not depend on it.
     """

@@ -20,6 +20,7 @@ from scipy.special import xlogy
 
 from dissensus.data.annotations import Annotations
 from dissensus.data.blocks import Block, Labels
+from dissensus.execution.leaps import leap
 from dissensus.execution.memory import Needs, block_labels
 from dissensus.execution.run import Run
 from dissensus.execution.threads import Work, total
@@ -132,6 +133,8 @@ class FMM(Model):
     assignment
         ``"soft"`` averages the clusters' distributions by an item's posterior; ``"hard"`` takes that of
         its most likely cluster.
+    accelerate
+        Whether steps near the end are lengthened (SQUAREM); a step that ends lower is taken back.
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
@@ -147,6 +150,7 @@ class FMM(Model):
         "n_restarts": integer(1),
         "start": choice("items", "random"),
         "assignment": choice("soft", "hard"),
+        "accelerate": choice(True, False),
         "seed": SEED,
         "n_jobs": integer(-1),
     }
@@ -167,6 +171,7 @@ class FMM(Model):
         n_restarts: int = 1,
         start: str = "items",
         assignment: str = "soft",
+        accelerate: bool = True,
         seed: int = 0,
         n_jobs: int = -1,
     ) -> None:
@@ -178,6 +183,7 @@ class FMM(Model):
         self.n_restarts = n_restarts
         self.start = start
         self.assignment = assignment
+        self.accelerate = accelerate
         self.seed = seed
         self.n_jobs = n_jobs
 
@@ -197,7 +203,7 @@ class FMM(Model):
         work, K = run.executor.over(annotations, counts_of), self.n_item_clusters
         alpha = concentration(self, "alpha", self.alpha, annotations.n_classes)
         gamma = concentration(self, "gamma", self.gamma, K)
-        restarts = run.restarts(Mixture, self.n_restarts, self.seed)
+        restarts = run.restarts(Mixture, self.n_restarts, self.seed, leap if self.accelerate else None)
         for restart in restarts:
             mixture = restart.resumed
             if mixture is None:

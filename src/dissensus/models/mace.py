@@ -17,11 +17,13 @@ restarts are needed, and none of the ten that crowd-kit makes differs from anoth
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
 from dissensus.data.annotations import Annotations
+from dissensus.execution.leaps import leap
 from dissensus.execution.run import Run
 from dissensus.models.confusion import QUESTION, ConfusionModel, Crowd, log_chances, shares
 from dissensus.models.ibcc import expected_log, log_beta
@@ -83,6 +85,8 @@ class MACE(ConfusionModel):
         The most iterations.
     tol
         The fit stops when the objective per label changes by at most this much (nats).
+    accelerate
+        Whether steps near the end are lengthened (SQUAREM); a step that ends lower is taken back.
     n_jobs
         Number of threads; −1 takes all cores. The result does not depend on it.
     """
@@ -92,6 +96,7 @@ class MACE(ConfusionModel):
         "weight_by": choice("labels", "annotators"),
         "max_iter": integer(1),
         "tol": real(0.0),
+        "accelerate": choice(True, False),
         "n_jobs": integer(-1),
     }
     _arrays = (*ConfusionModel._arrays, "knowing_", "strategies_")
@@ -106,19 +111,21 @@ class MACE(ConfusionModel):
         weight_by: str = "labels",
         max_iter: int = 200,
         tol: float = 1e-6,
+        accelerate: bool = True,
         n_jobs: int = -1,
     ) -> None:
         self.estimate = estimate
         self.weight_by = weight_by
         self.max_iter = max_iter
         self.tol = tol
+        self.accelerate = accelerate
         self.n_jobs = n_jobs
 
     def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
         crowd = Crowd.of(annotations, run)
         given = self._known_before(item_prior, annotations)
         log_given, flat = log_chances(given), np.full(annotations.n_classes, -np.log(annotations.n_classes))
-        ascent = run.ascent(Spammers)
+        ascent = run.ascent(Spammers, leap=partial(leap, shares=False) if self.accelerate else None)
         own = ascent.resumed
         if own is None:
             own = self._start(crowd.guessed(shares, given).counts)
