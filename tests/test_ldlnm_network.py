@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from dissensus.models.ldlnm.network import (  # noqa: E402
     Shape,
     Weights,
     annotator_half,
+    bent,
     dropout_factors,
     forward,
     gradient,
@@ -32,7 +34,6 @@ from dissensus.models.ldlnm.network import (  # noqa: E402
     pair_distributions,
     softmax,
     softsign,
-    training_softmax,
 )
 from dissensus.models.ldlnm.together import laid_side_by_side, places, train_each  # noqa: E402
 from dissensus.models.ldlnm.training import (  # noqa: E402
@@ -55,17 +56,50 @@ def one_thread():
         yield
 
 
-@pytest.mark.parametrize("form", [softmax, training_softmax])
+@pytest.mark.parametrize("dim", [1, 2])
 @pytest.mark.parametrize("shift", [0.0, 59.0, -59.0, 300.0, -300.0])
-def test_softmax_is_that_of_torch_for_small_and_large_logits(form, shift: float) -> None:
+def test_softmax_is_that_of_torch_for_small_and_large_logits(dim: int, shift: float) -> None:
     logits = torch.rand(3, 4, 5, generator=torch.Generator().manual_seed(1)) + shift
-    np.testing.assert_allclose(form(logits), logits.softmax(dim=-1), rtol=2e-6)
+    np.testing.assert_allclose(softmax(logits, dim), logits.softmax(dim), rtol=2e-6)
+    far_apart = 30 * logits  # up to 30 apart, where the base's own rounding tells most
+    np.testing.assert_allclose(softmax(far_apart, dim), far_apart.softmax(dim), rtol=1e-5)
 
 
 def test_a_network_that_has_lost_its_numbers_spoils_no_other() -> None:
-    logits = torch.zeros(2, 1, 3)
+    logits = torch.zeros(2, 3, 1)
     logits[0], logits[1, 0, 0] = math.nan, 100.0
-    np.testing.assert_allclose(training_softmax(logits)[1], [[1.0, 0.0, 0.0]], atol=1e-40)
+    np.testing.assert_allclose(softmax(logits)[1], [[1.0], [0.0], [0.0]], atol=1e-40)
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_bent_value_and_its_slope_are_those_of_autograd(dropped: bool) -> None:
+    noise = torch.Generator().manual_seed(2)
+    v = torch.randn(2, 5, 3, generator=noise, dtype=torch.float64, requires_grad=True)
+    factors = dropout_factors((2, 5, 3), 0.5, noise).double() if dropped else None
+    expected = torch.nn.functional.softsign(v) * (1 if factors is None else factors)
+    (slope,) = torch.autograd.grad(expected.sum(), v)
+    for ours, theirs in zip(bent(v.detach().clone(), factors), (expected.detach(), slope), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_networks_as_rows_and_back() -> None:
+    shape = SHAPES["direct path"]
+    w = Weights(shape, torch.arange(2.0 * shape.size))
+    rows = w.rows()
+    for one in range(2):  # a row has the network's own blocks, one after the other
+        own = [block[one].flatten() for block in w.blocks.values()]
+        assert torch.equal(rows[one], torch.cat(own))
+    assert torch.equal(Weights.of_rows(shape, rows).flat, w.flat)
+
+
+def test_some_networks_taken_out_and_put_back() -> None:
+    shape = replace(SHAPES["direct path"], networks=3)
+    w = Weights(shape, torch.arange(3.0 * shape.size))
+    rows = w.rows()
+    assert torch.equal(w.some(np.array([False, True, True])).rows(), rows[1:])
+    assert torch.equal(w.some(np.array([2, 0])).rows(), rows[[2, 0]])
+    w.put(np.array([0, 2]), w.some(np.array([1, 1])))
+    assert torch.equal(w.rows(), rows[[1, 1, 1]])
 
 
 def hand_network(fusion: str = "concat") -> Weights:
@@ -74,6 +108,7 @@ def hand_network(fusion: str = "concat") -> Weights:
     w["W_I"][:] = 2.0
     w["W_A"][:] = -1.0
     w["W_P"][:] = 1.0
+    w["W_PA"][:] = 1.0
     w["b_P"][:] = 1.0
     w["W_E"][:] = 1.0
     heads = [2 * math.log(3), 0, 2 * math.log(7), 0, 0, 0]
@@ -83,7 +118,7 @@ def hand_network(fusion: str = "concat") -> Weights:
 
 def hand_batch() -> Batch:
     targets = torch.tensor([[1.0, 0.0, 0.5, 0.5, 1.0, 0.0]], dtype=torch.float64)
-    return Batch(torch.tensor([[0.5]], dtype=torch.float64), None, torch.tensor([0]), targets)
+    return Batch(torch.tensor([[0.5]], dtype=torch.float64), None, torch.tensor([0]), targets.T)
 
 
 def test_softsign_is_v_over_one_plus_absolute_v():
@@ -127,7 +162,7 @@ def random_problem(shape: Shape, seed: int = 0) -> tuple[Weights, Batch]:
         torch.randn(4, shape.features, generator=noise, dtype=torch.float64),
         torch.tensor([0, 0, 1, 2, 2, 2, 3]),
         torch.tensor([0, 1, 1, 2, 0, 3, 2]),
-        (shares / shares.sum(dim=-1, keepdim=True)).flatten(1),
+        (shares / shares.sum(dim=-1, keepdim=True)).flatten(1).T.contiguous(),
     )
     return w, batch
 
@@ -150,36 +185,41 @@ def test_gradient_equals_finite_differences(shape: Shape, dropped: bool, own_row
         batch = batch._replace(x=batch.x[batch.place], place=None)
     noise = torch.Generator().manual_seed(1)
     size = (shape.networks, 7, shape.latent_size)
-    masks = tuple(dropout_factors(size, 0.5, noise).double() for _ in range(2)) if dropped else None
-    head_weights = torch.tensor([[1.0], [0.5], [2.0]], dtype=torch.float64)
+    masks = [dropout_factors(size, 0.5, noise).double() for _ in range(2)]
+    masks = (masks[0], masks[1].mT) if dropped else (None, None)
+    head_weights = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64).view(3, 1, 1)
 
-    def loss(flat: torch.Tensor) -> torch.Tensor:
-        terms = loss_terms(forward(Weights(shape, flat), batch, masks).logits, batch.targets, shape.classes)
-        return (terms * head_weights.flatten()).sum(dim=-1).mean(dim=1)
+    def loss(rows: torch.Tensor) -> torch.Tensor:
+        done = forward(Weights.of_rows(shape, rows), batch, masks)
+        terms = loss_terms(done.logits, batch.targets, shape.classes)
+        return (terms * head_weights.view(3, 1)).sum(dim=1).mean(dim=1)
 
     ours = Weights.zeros(shape, CPU, torch.float64)
-    gradient(w, batch, forward(w, batch, masks), ours, masks, head_weights)
+    gradient(w, batch, forward(w, batch, masks), ours, head_weights)
     step = 1e-6
     for place in range(shape.size):  # networks do not touch each other: one number of each at a time
-        up, down = w.flat.clone(), w.flat.clone()
+        up, down = w.rows(), w.rows()
         up[:, place] += step
         down[:, place] -= step
         numeric = (loss(up) - loss(down)) / (2 * step)
-        np.testing.assert_allclose(ours.flat[:, place], numeric, rtol=1e-5, atol=1e-9)
+        np.testing.assert_allclose(ours.rows()[:, place], numeric, rtol=1e-5, atol=1e-9)
 
 
 def test_adam_takes_the_steps_of_torchs_adam():
-    start = torch.randn(2, 6, generator=torch.Generator().manual_seed(0))
-    theirs = torch.nn.Parameter(start.clone())
-    peer = torch.optim.Adam([theirs], lr=0.01, weight_decay=0.1)
-    ours = start.clone()
-    adam = Adam(ours, 0.01, 0.1, decayed=6)
+    shape = SHAPES["direct path"]
+    start = torch.randn(2, shape.size, generator=torch.Generator().manual_seed(0))
+    decays = shape.decayed, shape.size - shape.decayed  # W_A and the biases do not
+    theirs = [torch.nn.Parameter(part) for part in start.clone().split(decays, dim=1)]
+    peer = torch.optim.Adam([{"params": theirs[0], "weight_decay": 0.1}, {"params": theirs[1]}], lr=0.01)
+    ours = Weights.of_rows(shape, start)
+    adam = Adam(ours, 0.01, 0.1)
     for seed in range(5):
-        slope = torch.randn(2, 6, generator=torch.Generator().manual_seed(seed))
-        theirs.grad = slope.clone()
+        slope = torch.randn(2, shape.size, generator=torch.Generator().manual_seed(seed))
+        for part, its_slope in zip(theirs, slope.split(decays, dim=1), strict=True):
+            part.grad = its_slope.clone()
         peer.step()
-        adam.step(slope.clone())
-    np.testing.assert_allclose(ours, theirs.detach(), rtol=1e-5)
+        adam.step(Weights.of_rows(shape, slope))
+    np.testing.assert_allclose(ours.rows(), torch.cat([part.detach() for part in theirs], dim=1), rtol=1e-5)
 
 
 def test_weight_decay_spares_annotators_and_biases():
@@ -196,6 +236,8 @@ def test_orthogonal_start():
         np.testing.assert_allclose(w["W_I"][network] @ w["W_I"][network].T, np.eye(4), atol=1e-5)
         np.testing.assert_allclose(w["W_A"][network].T @ w["W_A"][network], np.eye(3), atol=1e-5)
         np.testing.assert_allclose(w["W_E"][network] @ w["W_E"][network].T, np.eye(4), atol=1e-5)
+        fused = torch.cat([w["W_P"][network], w["W_PA"][network]])  # one matrix, of both embeddings
+        np.testing.assert_allclose(fused.T @ fused, np.eye(4), atol=1e-5)
     assert not torch.equal(w["W_I"][0], w["W_I"][1])
     assert not w["b_P"].any()
 
@@ -213,7 +255,7 @@ def plain_logits(w: Weights, batch: Batch, masks: tuple[torch.Tensor, torch.Tens
     z_I = batch.x @ w["W_I"].mT + w["b_I"]
     z = torch.cat([z_I[:, batch.place], w["W_A"][:, batch.annotator]], dim=-1)
     phi = torch.nn.functional.softsign
-    z_P = masks[0] * phi(phi(z) @ w["W_P"] + w["b_P"])
+    z_P = masks[0] * phi(phi(z) @ torch.cat([w["W_P"], w["W_PA"]], dim=1) + w["b_P"])
     z_E = masks[1] * phi(z_P @ w["W_E"] + w["b_E"] + z_P)
     return z_E @ w["W_y"] + w["b_y"]
 
@@ -226,11 +268,11 @@ def test_training_drops_parts_of_both_layers():
     how = schedule(batch_by="items", batch_size=36, epochs=1, learning_rate=rate, dropout=0.4)
     trained = train(Weights(shape, start.flat.clone()), data, how, None, 5)
     (batch,) = epoch_batches(data, how, np.random.default_rng(5))
-    sizes = (2, shape.networks, len(batch.targets), shape.latent_size)
+    sizes = (2, shape.networks, len(batch.annotator), shape.latent_size)
     masks = dropout_factors(sizes, 0.4, torch.Generator().manual_seed(5))
     flat = start.flat.clone().requires_grad_()
     logits = plain_logits(Weights(shape, flat), batch, (masks[0], masks[1])).view(*sizes[1:3], 3, -1)
-    targets = batch.targets.view(len(batch.targets), 3, -1)
+    targets = batch.targets.T.reshape(len(batch.annotator), 3, -1)
     loss = torch.nn.functional.kl_div(logits.log_softmax(-1), targets.expand_as(logits), reduction="none")
     loss.sum(dim=(2, 3)).mean(dim=1).sum().backward()
     # Adam's first step: rate · g / (|g| + ε)
@@ -251,7 +293,7 @@ def test_dropout_at_evaluation_drops_parts_of_both_layers():
     for place, head in enumerate(("label", "item", "annotator")):
         ours = head_logits(w, halves, head, 0.5, torch.Generator().manual_seed(3))
         P = shape.classes
-        np.testing.assert_allclose(ours, whole[..., place * P : (place + 1) * P], rtol=1e-10)
+        np.testing.assert_allclose(ours.mT, whole[..., place * P : (place + 1) * P], rtol=1e-10)
 
 
 def training_data(shape: Shape, n_items: int = 12, per_item: int = 3) -> TrainingSet:
@@ -277,7 +319,7 @@ def schedule(**changes: object) -> Schedule:
 def test_an_epoch_shows_every_label_once_with_its_own_features(batch_by: str):
     data = training_data(SHAPES["concatenation"])
     batches = list(epoch_batches(data, schedule(batch_by=batch_by), np.random.default_rng(0)))
-    seen = torch.cat([batch.targets for batch in batches])
+    seen = torch.cat([batch.targets.T for batch in batches])
     order = np.lexsort(np.asarray(seen).T)
     np.testing.assert_array_equal(seen[order], data.targets[np.lexsort(np.asarray(data.targets).T)])
     x = torch.cat([batch.x if batch.place is None else batch.x[batch.place] for batch in batches])
@@ -299,11 +341,11 @@ def test_both_kinds_of_batch_take_the_same_step_on_the_same_labels():
 def test_training_lowers_the_loss_and_keeps_each_networks_best_epoch():
     shape, data = SHAPES["concatenation"], training_data(SHAPES["concatenation"])
     w = Weights.orthogonal(shape, torch.Generator().manual_seed(0))
-    everything = Batch(data.x, torch.from_numpy(data.item), data.annotator, data.targets)
+    everything = Batch(data.x, torch.from_numpy(data.item), data.annotator, data.targets.T.contiguous())
 
     def loss(weights: Weights) -> torch.Tensor:
-        terms = loss_terms(forward(weights, everything).logits, data.targets, shape.classes)
-        return terms.sum(dim=-1).mean(dim=1)
+        terms = loss_terms(forward(weights, everything).logits, everything.targets, shape.classes)
+        return terms.sum(dim=1).mean(dim=1)
 
     before = loss(w)
     trained = train(w, data, schedule(epochs=60, learning_rate=0.03), loss, 0)
@@ -320,11 +362,11 @@ def test_networks_of_many_sizes_train_in_one_program_as_each_would_alone(form: d
     data = training_data(shapes[0])
     how = schedule(epochs=40, patience=3, learning_rate=0.03, weight_decay=1e-4, dropout=0.5)
     # Some of what is learned from these targets holds for others; learned by heart, they mislead.
-    unlike = 0.6 * data.targets + 0.4 * torch.roll(data.targets, 5, dims=0)
+    unlike = (0.6 * data.targets + 0.4 * torch.roll(data.targets, 5, dims=0)).T.contiguous()
 
     def loss(weights: Weights) -> torch.Tensor:
         everything = Batch(data.x, torch.from_numpy(data.item), data.annotator, unlike)
-        return loss_terms(forward(weights, everything).logits, unlike, 3).sum(dim=-1).mean(dim=1)
+        return loss_terms(forward(weights, everything).logits, unlike, 3).sum(dim=1).mean(dim=1)
 
     def starts() -> list[Weights]:
         return [Weights.orthogonal(shape, torch.Generator().manual_seed(7)) for shape in shapes]
@@ -337,8 +379,8 @@ def test_networks_of_many_sizes_train_in_one_program_as_each_would_alone(form: d
     for row, (shape, one) in enumerate(zip(shapes, alone, strict=True)):
         assert together.epoch[row] == one.epoch[0]
         held = places(shape, together.weights.shape)
-        mine = together.weights.flat[row].clone()
-        np.testing.assert_allclose(mine[held], one.weights.flat[0], atol=1e-4)
+        mine = together.weights.rows()[row]
+        np.testing.assert_allclose(mine[held], one.weights.flat, atol=1e-4)
         mine[held] = 0
         assert not mine.any()  # what a network does not have stays zero
 
@@ -367,8 +409,8 @@ def test_the_halves_make_the_whole(shape: Shape):
         ours = head_logits(w, halves, head)
         if shape.direct and place < 2:
             P = shape.classes
-            ours = ours + (batch.x @ w["D"][:, place * P : (place + 1) * P].mT)[:, batch.place]
-        whole = logits[..., place * shape.classes : (place + 1) * shape.classes]
+            ours = ours + (batch.x @ w["D"][:, place * P : (place + 1) * P].mT)[:, batch.place].mT
+        whole = logits[:, place * shape.classes : (place + 1) * shape.classes]
         np.testing.assert_allclose(ours, whole, rtol=1e-10)
 
 
@@ -401,7 +443,7 @@ def test_the_mode_counts_the_annotators_best_guesses():
 def test_with_one_annotator_the_ensemble_is_that_annotators_forward_pass():
     w, batch = random_problem(Shape(5, 1, 3, 3, 2, 4, networks=1))
     one = batch._replace(annotator=torch.zeros(7, dtype=torch.int64))
-    whole = log_heads(forward(w, one).logits, 3).exp()[0, :, 3:6]
+    whole = log_heads(forward(w, one).logits, 3).exp()[0, 3:6].T
     crowd = ensemble(w, batch.x, w["W_A"], torch.ones(1, dtype=torch.float64))
     np.testing.assert_allclose(crowd[batch.place], whole, rtol=1e-10)
 
@@ -410,7 +452,7 @@ def infer_problem(rows: int = 6) -> tuple[Weights, torch.Tensor, torch.Tensor]:
     """A network with two-dimensional annotators whose embedding matters, and distributions to explain."""
     noise = torch.Generator().manual_seed(3)
     shape = Shape(5, 4, 3, 3, 2, 4)
-    w = Weights(shape, torch.randn(1, shape.size, generator=noise, dtype=torch.float64) * 1.5)
+    w = Weights(shape, torch.randn(shape.size, generator=noise, dtype=torch.float64) * 1.5)
     x = torch.randn(rows, 5, generator=noise, dtype=torch.float64)
     y = torch.rand(rows, 3, generator=noise, dtype=torch.float64)
     return w, x, y / y.sum(dim=1, keepdim=True)

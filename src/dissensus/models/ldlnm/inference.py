@@ -21,6 +21,7 @@ from dissensus.features.items import as_features
 from dissensus.learners.torch_tools import pick_device, to_numpy
 from dissensus.metrics import kl_rows
 from dissensus.models.ldlnm.network import (
+    CELLS,
     Weights,
     annotator_half,
     direct_logits,
@@ -38,7 +39,6 @@ from dissensus.numerics import Array, row_shares
 if TYPE_CHECKING:
     from dissensus.models.ldlnm.model import LDLNM
 
-CELLS = 1 << 19  # numbers in the largest array of a step: as many as a cache holds
 HALVINGS = 40  # how often a step is shortened before a row counts as settled
 
 
@@ -47,7 +47,8 @@ HALVINGS = 40  # how often a step is shortened before a row counts as settled
 
 def weights_of(model: LDLNM) -> Weights:
     """The fitted weights."""
-    return Weights(shape_of(model), torch.tensor(model.weights_, device=pick_device(model.device)))
+    rows = torch.tensor(model.weights_, device=pick_device(model.device))
+    return Weights.of_rows(shape_of(model), rows)
 
 
 def inputs(model: LDLNM, features: Any) -> Tensor:
@@ -98,8 +99,8 @@ def distributions_by_place(w: Weights, x: Tensor, z_A: Tensor, places: Tensor, h
     size = max(1, CELLS // (w.shape.networks * widest))
     parts = []
     for i, a in places.split(size, dim=1):  # type: ignore[no-untyped-call]
-        logits = head_logits(w, ours[:, i] + theirs[:, a], head) + direct[:, i]
-        parts.append(softmax(logits).mean(dim=0))
+        logits = head_logits(w, ours[:, i] + theirs[:, a], head) + direct[..., i]
+        parts.append(softmax(logits).mean(dim=0).T)
     return torch.cat(parts)
 
 
@@ -131,11 +132,11 @@ def ensemble(
         halves = (ours[:, :, None] + theirs[:, None]).flatten(1, 2)
         logits = (
             head_logits(w, halves, head, dropout, noise) if projected else unprojected_logits(w, halves, head)
-        ).view(S, len(some), N, P)
-        guesses = softmax(logits + direct_logits(w, some, head)[:, :, None]).mean(dim=0)
+        ).view(S, P, len(some), N)
+        guesses = softmax(logits + direct_logits(w, some, head)[..., None]).mean(dim=0)
         if reduce == "mode":
-            guesses = torch.nn.functional.one_hot(guesses.argmax(dim=-1), P).to(guesses.dtype)
-        parts.append(torch.einsum("inp,n->ip", guesses, chances))
+            guesses = torch.zeros_like(guesses).scatter_(0, guesses.argmax(dim=0, keepdim=True), 1)
+        parts.append((guesses @ chances).T)
     return torch.cat(parts) if parts else x.new_zeros(0, P)
 
 
@@ -206,7 +207,7 @@ def kl_of_items(w: Weights, x: Tensor, y_I: Tensor) -> Callable[[Tensor], Tensor
 
     def value(z_A: Tensor) -> Tensor:
         logits = head_logits(w, ours + annotator_half(w, z_A), "item") + direct
-        return entropy - (y_I * logits.log_softmax(dim=-1)).sum(dim=-1)
+        return entropy - (y_I.T * logits.log_softmax(dim=1)).sum(dim=1)
 
     return value
 
@@ -259,8 +260,8 @@ def fit_annotators(
 
     def value(u: Tensor) -> Tensor:
         z_A = (centre + scale * u).index_select(1, annotator)
-        log_p = (head_logits(w, ours + annotator_half(w, z_A), "label") + direct).log_softmax(dim=-1)
-        given = log_p.gather(2, label.expand(len(u), -1).unsqueeze(-1)).squeeze(-1)
+        log_p = (head_logits(w, ours + annotator_half(w, z_A), "label") + direct).log_softmax(dim=1)
+        given = log_p.gather(1, label.expand(len(u), 1, -1)).squeeze(1)
         return 0.5 * u.square().sum(dim=-1) - u.new_zeros(len(u), n).index_add(1, annotator, given)
 
     start = centre.new_zeros(centre.shape[0], n, centre.shape[2])

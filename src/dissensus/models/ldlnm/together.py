@@ -97,21 +97,20 @@ def laid_side_by_side(networks: Sequence[Weights]) -> Weights:
     """One network each, of any sizes, as rows of one shape; what a network does not have is zero."""
     shapes = [network.shape for network in networks]
     largest = {size: max(getattr(shape, size) for shape in shapes) for size in SIZES}
-    whole = Weights.zeros(replace(shapes[0], **largest, networks=len(networks)), networks[0].flat.device)
-    for row, network in enumerate(networks):
-        whole.flat[row, places(network.shape, whole.shape)] = network.flat[0]
-    return whole
+    whole = replace(shapes[0], **largest, networks=len(networks))
+    rows = networks[0].flat.new_zeros(len(networks), whole.size)
+    for row, network in zip(rows, networks, strict=True):
+        row[places(network.shape, whole)] = network.flat
+    return Weights.of_rows(whole, rows)
 
 
 def places(small: Shape, large: Shape) -> Tensor:
     """(numbers of a small network,): where each stands in a large one's row."""
     parts, start = [], 0
-    for (name, (rows, columns)), (large_rows, large_columns) in zip(
-        small.blocks.items(), large.blocks.values(), strict=True
+    for (rows, columns), (large_rows, large_columns) in zip(
+        small.blocks.values(), large.blocks.values(), strict=True
     ):
         row = torch.arange(rows)
-        if name == "W_P" and not small.sums:  # first what comes from the item, then from the annotator
-            row = row + (row >= small.item_size) * (large.item_size - small.item_size)
         parts.append((start + row[:, None] * large_columns + torch.arange(columns)).flatten())
         start += large_rows * large_columns
     return torch.cat(parts)
@@ -119,10 +118,10 @@ def places(small: Shape, large: Shape) -> Tensor:
 
 def _apart(trained: Trained, shapes: Sequence[Shape]) -> list[Trained]:
     """Each network by itself, in its own shape."""
-    whole = trained.weights
+    whole, rows = trained.weights.shape, trained.weights.rows()
     return [
         Trained(
-            Weights(shape, whole.flat[row : row + 1, places(shape, whole.shape).to(whole.flat.device)]),
+            Weights(shape, rows[row, places(shape, whole).to(rows.device)]),
             trained.epoch[row : row + 1],
             trained.trace[:, row : row + 1],
             trained.stopped,
@@ -140,9 +139,9 @@ def train_each(
 ) -> Trained:
     """Train in place; each network keeps its best epoch on dev, and leaves once its patience is over."""
     rng, noise = np.random.default_rng(seed), seeded(seed, data.x.device)
-    adam = Adam(weights.flat, schedule.learning_rate, schedule.weight_decay, weights.shape.decayed)
+    adam = Adam(weights, schedule.learning_rate, schedule.weight_decay)
     best = Weights(weights.shape, weights.flat.clone())
-    S = len(weights.flat)
+    S = weights.shape.networks
     lowest, kept, trace = np.full(S, np.inf), np.zeros(S, np.int64), []
     going = np.arange(S)  # the networks that are still in training
     for epoch in range(schedule.epochs):
@@ -152,11 +151,11 @@ def train_each(
         better = loss < lowest[going]
         rows = going[better]
         lowest[rows], kept[rows] = loss[better], epoch
-        best.flat[torch.from_numpy(rows)] = weights.flat[torch.from_numpy(better)]
+        best.put(rows, weights.some(better))
         if schedule.patience is not None and (epoch - kept[going] >= schedule.patience).any():
             stay = epoch - kept[going] < schedule.patience
-            going, weights = going[stay], weights.rows(stay)
-            adam = adam.rows(stay, weights.flat)
+            going, weights = going[stay], weights.some(stay)
+            adam = adam.some(stay, weights)
             if not len(going):
                 break
     return Trained(best, kept, np.asarray(trace), "max_iter" if len(going) else "patience")

@@ -25,6 +25,7 @@ from dissensus.learners.torch_tools import pick_device, to_numpy
 from dissensus.metrics import check_distributions
 from dissensus.models.base import as_annotations
 from dissensus.models.ldlnm.network import (
+    CELLS,
     Batch,
     Masks,
     Weights,
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from dissensus.models.ldlnm.model import LDLNM
 
 WATCHED = 16  # annotators asked for each dev item after every epoch
-NETWORKS_JUDGED = 3  # at a time
 SMOOTHING = 1e-5  # added to both sides of the KL that chooses the epoch
 
 DevLoss = Callable[[Weights], Tensor]
@@ -59,7 +59,7 @@ class TrainingSet:
     item: NDArray[np.int64]  # (labels,)
     annotator: Tensor  # (labels,)
     targets: Tensor  # (labels, 3 P)
-    head_weights: Tensor | None = None  # (3, 1): of the terms of the loss; None: all one
+    head_weights: Tensor | None = None  # (3, 1, 1): of the terms of the loss; None: all one
 
 
 @dataclass(frozen=True)
@@ -87,23 +87,25 @@ class Trained:
 
 
 class Adam:
-    """Adam on one flat tensor (Kingma and Ba 2014); weight decay acts on the first ``decayed`` numbers."""
+    """Adam (Kingma and Ba 2014); weight decay acts on the weights that have it."""
 
-    def __init__(self, flat: Tensor, rate: float, decay: float, decayed: int) -> None:
-        self.flat, self.rate, self.decay, self.decayed = flat, rate, decay, decayed
-        self.first, self.second = torch.zeros_like(flat), torch.zeros_like(flat)
-        self.steps = torch.zeros((), device=flat.device)
+    def __init__(self, weights: Weights, rate: float, decay: float) -> None:
+        self.weights, self.rate, self.decay = weights, rate, decay
+        shape, like = weights.shape, weights.flat
+        self.first, self.second = (Weights.zeros(shape, like.device, like.dtype) for _ in range(2))
+        self.steps = torch.zeros((), device=like.device)
 
-    def step(self, gradient: Tensor) -> None:
+    def step(self, gradient: Weights) -> None:
         """One step down the gradient, in place."""
         if self.decay:
-            gradient[:, : self.decayed].add_(self.flat[:, : self.decayed], alpha=self.decay)
+            decayed = self.weights.shape.networks * self.weights.shape.decayed
+            gradient.flat[:decayed].add_(self.weights.flat[:decayed], alpha=self.decay)
         # θ ← θ − rate · m̂ / (√v̂ + ε), with m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ), in one pass
         adam_step(
-            [self.flat],
-            [gradient],
-            [self.first],
-            [self.second],
+            [self.weights.flat],
+            [gradient.flat],
+            [self.first.flat],
+            [self.second.flat],
             [],
             [self.steps],
             fused=True,
@@ -116,11 +118,12 @@ class Adam:
             maximize=False,
         )
 
-    def rows(self, stay: NDArray[np.bool_], flat: Tensor) -> Adam:
-        """The optimiser of some of the networks, whose weights are ``flat``."""
-        some, chosen = Adam(flat, self.rate, self.decay, self.decayed), torch.from_numpy(stay)
-        some.first, some.second, some.steps = self.first[chosen], self.second[chosen], self.steps.clone()
-        return some
+    def some(self, chosen: NDArray[np.bool_], weights: Weights) -> Adam:
+        """The optimiser of some of the networks, whose weights are ``weights``."""
+        other = Adam(weights, self.rate, self.decay)
+        other.first, other.second = self.first.some(chosen), self.second.some(chosen)
+        other.steps = self.steps.clone()
+        return other
 
 
 @torch.inference_mode()
@@ -134,7 +137,7 @@ def train(
     """Train in place; ``dev_loss`` gives one number a network, and each network's best epoch is kept."""
     rng = np.random.default_rng(seed)
     noise = torch.Generator(device=data.x.device).manual_seed(seed)
-    adam = Adam(weights.flat, schedule.learning_rate, schedule.weight_decay, weights.shape.decayed)
+    adam = Adam(weights, schedule.learning_rate, schedule.weight_decay)
     best = _Best(weights)
     for epoch in range(schedule.epochs):
         learn_epoch(weights, adam, data, schedule, rng, noise)
@@ -160,8 +163,8 @@ def learn_epoch(
     networks = 1 if same_dropout else weights.shape.networks
     for batch in epoch_batches(data, schedule, rng):
         seen, masks = _dropped(batch, schedule, noise), _masks(networks, weights, batch, schedule, noise)
-        gradient(weights, seen, forward(weights, seen, masks), slope, masks, data.head_weights)
-        adam.step(slope.flat)
+        gradient(weights, seen, forward(weights, seen, masks), slope, data.head_weights)
+        adam.step(slope)
 
 
 @dataclass
@@ -169,27 +172,28 @@ class _Best:
     """Each network's weights at its best epoch so far (the current ones until an epoch was judged)."""
 
     current: Weights
-    flat: Tensor | None = None
+    weights: Weights | None = None
     epoch: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     losses: list[NDArray[np.float64]] = field(default_factory=list)
 
     def see(self, epoch: int, loss: Tensor) -> None:
         now = loss.double().cpu().numpy()
-        if self.flat is None:
-            self.flat, self.epoch, better = self.current.flat.clone(), np.zeros(len(now), np.int64), None
+        if self.weights is None:
+            self.weights = Weights(self.current.shape, self.current.flat.clone())
+            self.epoch, better = np.zeros(len(now), np.int64), np.zeros(0, np.int64)
         else:
             lowest = np.asarray(self.losses)[self.epoch, np.arange(len(now))]
             better = np.flatnonzero(now < lowest)
         self.losses.append(now)
-        if better is not None and len(better):
-            self.flat[better] = self.current.flat[better]
+        if len(better):
+            self.weights.put(better, self.current.some(better))
             self.epoch[better] = epoch
 
     def trained(self, stopped: str) -> Trained:
-        S = len(self.current.flat)
-        if self.flat is None:
+        S = self.current.shape.networks
+        if self.weights is None:
             return Trained(self.current, np.full(S, -1), np.zeros((0, S)), stopped)
-        return Trained(Weights(self.current.shape, self.flat), self.epoch, np.asarray(self.losses), stopped)
+        return Trained(self.weights, self.epoch, np.asarray(self.losses), stopped)
 
 
 # ---- batches and dropout --------------------------------------------------------------------------------
@@ -231,7 +235,7 @@ def _batch(data: TrainingSet, items: Tensor, place: Tensor | None, rows: Tensor)
         data.x.index_select(0, items),
         place,
         data.annotator.index_select(0, rows),
-        data.targets.index_select(0, rows),
+        data.targets.index_select(0, rows).T.contiguous(),
     )
 
 
@@ -250,10 +254,10 @@ def _masks(
     networks: int, weights: Weights, batch: Batch, schedule: Schedule, noise: torch.Generator
 ) -> Masks:
     if not schedule.dropout:
-        return None
-    shape = (2, networks, len(batch.targets), weights.shape.latent_size)
+        return None, None
+    shape = (2, networks, len(batch.annotator), weights.shape.latent_size)
     both = dropout_factors(shape, schedule.dropout, noise)
-    return both[0], both[1]
+    return both[0], both[1].mT.contiguous()
 
 
 # ---- a model's fit ---------------------------------------------------------------------------------------
@@ -288,7 +292,7 @@ def describe(model: LDLNM, annotations: Annotations, x: NDArray[np.float32]) -> 
 
 def remember(model: LDLNM, trained: Trained) -> None:
     """Everything learned, put on the model."""
-    model.weights_, model.epoch_ = to_numpy(trained.weights.flat), trained.epoch
+    model.weights_, model.epoch_ = to_numpy(trained.weights.rows()), trained.epoch
     model.trace_, model.stopped_ = trained.trace.mean(axis=1), trained.stopped
     model.annotator_embeddings_ = side_by_side(trained.weights["W_A"])
     model.known_annotators_ = model.annotator_load_ > 0
@@ -332,7 +336,7 @@ def training_set(
         item,
         torch.from_numpy(annotator).to(device),
         torch.tensor(targets, dtype=torch.float32, device=device),
-        None if weights == (1.0, 1.0, 1.0) else torch.tensor(weights, device=device).view(3, 1),
+        None if weights == (1.0, 1.0, 1.0) else torch.tensor(weights, device=device).view(3, 1, 1),
     )
 
 
@@ -388,18 +392,25 @@ def distribution_loss(model: LDLNM, x: NDArray[np.float32], gold: Array, device:
     if x.shape[1] != J:
         raise DataError(f"dev has {x.shape[1]} features an item and the training part {J}; give the same")
     rows = torch.from_numpy(x * np.float32(model.feature_scale_)).to(device)
-    truth = torch.tensor(gold + SMOOTHING, dtype=torch.float32, device=device)
+    truth = torch.tensor((gold + SMOOTHING).T, dtype=torch.float32, device=device)
     drawn = _watched_annotators(model, len(x)).to(device)
 
-    def loss(w: Weights) -> Tensor:
-        theirs = annotator_half(w, w["W_A"].index_select(1, drawn.flatten()))
-        halves = (item_half(w, rows)[:, :, None] + theirs.view(len(theirs), *drawn.shape, -1)).flatten(1, 2)
-        logits = head_logits(w, halves, model.head).view(len(theirs), *drawn.shape, -1)
-        guess = softmax(logits + direct_logits(w, rows, model.head)[:, :, None]).mean(dim=2)
-        return (truth * (truth.log() - (guess + SMOOTHING).log())).sum(dim=-1).mean(dim=-1)
+    def guesses(w: Weights) -> Iterator[Tensor]:
+        """(S, P, some items): the mean of the annotators drawn for them."""
+        ours, theirs = item_half(w, rows), annotator_half(w, w["W_A"])
+        size = max(1, CELLS // (len(ours) * drawn.shape[1] * ours.shape[2]))
+        direct = direct_logits(w, rows, model.head)
+        parts = torch.split(ours, size, dim=1), torch.split(direct, size, dim=2), torch.split(drawn, size)
+        for some, straight, who in zip(*parts, strict=True):
+            of_pairs = theirs.index_select(1, who.flatten()).view(len(theirs), *who.shape, -1)
+            logits = head_logits(w, of_pairs.add_(some[:, :, None]).flatten(1, 2), model.head)
+            yield softmax(logits.view(*logits.shape[:2], *who.shape) + straight[..., None]).mean(dim=3)
 
-    # A few networks at a time: what a network has of 16 annotators for every dev item fills a cache.
-    return lambda w: torch.cat([loss(some) for some in w.split(NETWORKS_JUDGED)])
+    def loss(w: Weights) -> Tensor:
+        guess = torch.cat(list(guesses(w)), dim=2)
+        return (truth * (truth.log() - (guess + SMOOTHING).log())).sum(dim=1).mean(dim=1)
+
+    return loss
 
 
 def _watched_annotators(model: LDLNM, n_items: int) -> Tensor:
@@ -426,7 +437,7 @@ def label_loss(model: LDLNM, held: Annotations, codes: NDArray[Any], device: tor
 
     def loss(w: Weights) -> Tensor:
         halves = item_half(w, x) + annotator_half(w, w["W_A"].index_select(1, who))
-        log_p = (head_logits(w, halves, "label") + direct_logits(w, x, "label")).log_softmax(dim=-1)
-        return -log_p.gather(2, label.expand(len(log_p), -1).unsqueeze(-1)).squeeze(-1).mean(dim=-1)
+        log_p = (head_logits(w, halves, "label") + direct_logits(w, x, "label")).log_softmax(dim=1)
+        return -log_p.gather(1, label.expand(len(log_p), 1, -1)).mean(dim=(1, 2))
 
     return loss
