@@ -150,6 +150,21 @@ def test_many_strong_pairs_that_contradict_each_other_are_exact(n: int) -> None:
     np.testing.assert_allclose(graph.evidence(beliefs), of_pairs, rtol=EXACT)
 
 
+def test_mild_factors_after_strong_ones_are_exact() -> None:
+    """Messages of strong factors, divided out in the next round, are large even where the factors are mild."""
+    sides = [0] * 7 + [1] * 6
+    rows = [(0, annotator, side) for annotator, side in enumerate(sides) for _ in range(20)]
+    graph, psi, omega = graph_of(crowd(rows, 1, 13, 2)), np.array([0.6, 0.4]), np.array([0.7, 0.3])
+    strong = np.array([[[0.999, 0.001], [0.9985, 0.0015]], [[0.001, 0.999], [0.0015, 0.9985]]])
+    mild = np.array([[[0.51, 0.49], [0.52, 0.48]], [[0.49, 0.51], [0.48, 0.52]]])
+    beliefs = settled(graph, logs(strong, psi, omega))
+    beliefs = graph.settle(beliefs, logs(mild, psi, omega), rounds=60, tol=-np.inf)
+    # w_k ∝ ψ_k Π_n Σ_l Ω_l Θ_kly^20
+    of_sides = np.einsum("l,klp->kp", omega, mild**20)
+    weights = psi * np.prod(of_sides[:, sides], axis=1)
+    np.testing.assert_allclose(beliefs.w[0], weights / weights.sum(), rtol=EXACT)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_items_and_annotators_with_priors_of_their_own_are_exact(seed: int) -> None:
     rows, (theta, _, _) = tree("random", seed)
