@@ -151,7 +151,7 @@ def test_many_strong_pairs_that_contradict_each_other_are_exact(n: int) -> None:
 
 
 def test_mild_factors_after_strong_ones_are_exact() -> None:
-    """Messages of strong factors, divided out in the next round, are large even where the factors are mild."""
+    """Messages of strong factors, divided out a round later, are large even where factors are mild."""
     sides = [0] * 7 + [1] * 6
     rows = [(0, annotator, side) for annotator, side in enumerate(sides) for _ in range(20)]
     graph, psi, omega = graph_of(crowd(rows, 1, 13, 2)), np.array([0.6, 0.4]), np.array([0.7, 0.3])
