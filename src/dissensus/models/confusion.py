@@ -87,8 +87,8 @@ class ExpectedPart:
     cells: NDArray[np.int64] | slice
     counts: Array  # (cells, K): this block's part of (2)
     item_mass: Array  # (K,): Σ_m P(t_m = k)
-    entropy: float  # Σ_m H(t_m) + Σ_k P(t_m = k) log h_mk, h being what was known beforehand
-    evidence: float  # Σ_m log P(labels of m)
+    entropy: float  # Σ_m H(t_m) + Σ_k P(t_m = k) log h_mk, h being what was known beforehand; or 0
+    evidence: float  # Σ_m log P(labels of m) / Π_cells π_n0y^S
 
 
 def _posterior_step(
