@@ -107,7 +107,7 @@ def dawid_skene(known: Annotations, numba: Any) -> int:
     layouts: list[CellLayout] = list(Crowd.of(known, Run()).work.map(lambda layout: layout))
     matrices = np.random.default_rng(1).dirichlet(np.ones(CLASSES), (known.n_annotators, CLASSES))
     logs, log_psi = _by_cell(np.log(matrices)), np.log(np.full(CLASSES, 1 / CLASSES))
-    ratios = _log_ratios(np.log(matrices))
+    ratios = _log_ratios(logs)
     single = np.exp(logs).astype(np.float32)
     sums, products = (numba.njit(form(CLASSES)) for form in (fused_sums, fused_products))
 
