@@ -24,7 +24,7 @@ import dissensus as ds
 from dissensus.data.annotations import Annotations
 from dissensus.execution.run import Run
 from dissensus.execution.threads import executor
-from dissensus.models.confusion import CellLayout, Crowd, _by_cell, _e_step
+from dissensus.models.confusion import CellLayout, Crowd, _by_cell, _e_step, _log_ratios
 from dissensus.models.pgm.parameters import MaximumPosterior, Priors
 from dissensus.models.pgm.propagation import Graph
 from dissensus.numerics import AT_ONCE
@@ -107,11 +107,12 @@ def dawid_skene(known: Annotations, numba: Any) -> int:
     layouts: list[CellLayout] = list(Crowd.of(known, Run()).work.map(lambda layout: layout))
     matrices = np.random.default_rng(1).dirichlet(np.ones(CLASSES), (known.n_annotators, CLASSES))
     logs, log_psi = _by_cell(np.log(matrices)), np.log(np.full(CLASSES, 1 / CLASSES))
+    ratios = _log_ratios(logs)
     single = np.exp(logs).astype(np.float32)
     sums, products = (numba.njit(form(CLASSES)) for form in (fused_sums, fused_products))
 
     def ours() -> list[np.ndarray]:
-        return [_e_step(layout, np.zeros(CLASSES), log_psi, logs).counts for layout in layouts]
+        return [_e_step(layout, np.zeros(CLASSES), log_psi, ratios).counts for layout in layouts]
 
     def compiled(step: Callable[..., float], table: np.ndarray, psi: np.ndarray) -> list[np.ndarray]:
         found = []

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import xlogy
 
 import dissensus as ds
 from dissensus.data import blocks
 from dissensus.errors import ParameterError
 from dissensus.execution.run import Run
-from dissensus.models.confusion import Crowd, shares, votes
+from dissensus.models import confusion
+from dissensus.models.confusion import Crowd, log_chances, shares, votes
 from sizes import usually
 from small_graphs import crowd
 
@@ -118,6 +120,40 @@ def test_the_e_step_equals_enumeration() -> None:
     np.testing.assert_allclose(
         Crowd.of(annotations, Run()).counts(w), counts_by_hand(annotations, w), rtol=1e-10
     )
+
+
+@pytest.mark.parametrize("K", [1, 2, confusion.FEW_CLASSES, confusion.FEW_CLASSES + 1, 9])
+@pytest.mark.parametrize("dense_cells", [0, 1000])
+def test_the_e_step_is_bayes_rule_for_any_number_of_states(
+    K: int, dense_cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Items with priors of their own, some states excluded; tiny chances; columns for all cells or some."""
+    monkeypatch.setattr(confusion, "DENSE_CELLS", dense_cells)
+    monkeypatch.setattr(blocks, "SHARD_LABELS", 150)
+    rng = np.random.default_rng(K)
+    annotations = ds.simulate(120, 15, 3, labels_per_item=5, seed=4).annotations
+    matrices, psi = rng.dirichlet(np.full(3, 0.5), size=(15, K)), rng.dirichlet(np.ones(K))
+    matrices[0, -1], matrices[1, 0] = [1e-40, 1e-40, 1.0], [1.0, 1e-40, 1e-40]
+    known = rng.dirichlet(np.ones(K), size=120)
+    known[::7, : K // 2], known[1::7, 1:] = 0.0, 0.0
+    chances = psi * known
+    for m, n, y in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
+        chances[m] *= matrices[n, :, y]
+    evidence = chances.sum(axis=1)
+    w = chances / evidence[:, None]
+    counts = np.zeros((15, K, 3))
+    for m, n, y in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
+        counts[n, :, y] += w[m]
+    # Σ_m H(t_m) + Σ_k w_mk log h_mk
+    entropy = (xlogy(w, known) - xlogy(w, w)).sum()
+    members = Crowd.of(annotations, Run())
+    given = np.log(matrices), np.log(psi), log_chances(known)
+    found = members.expect(*given)
+    np.testing.assert_allclose(members.posterior(*given), w, rtol=1e-10, atol=1e-300)
+    np.testing.assert_allclose(found.counts, counts, rtol=1e-10, atol=1e-300)
+    np.testing.assert_allclose(found.item_mass, w.sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(found.evidence, np.log(evidence).sum(), rtol=1e-12)
+    np.testing.assert_allclose(found.entropy, entropy, rtol=1e-9, atol=1e-9)
 
 
 def test_no_other_matrices_beat_those_of_the_m_step() -> None:

@@ -66,8 +66,12 @@ def labels_of(data: Data, state: State, rng: np.random.Generator) -> Data:
 
 
 def redealt(data: Data, label: np.ndarray) -> Data:
-    columns = data.busy_columns // data.P * data.P + label[data.busy_rows]
-    return replace(data, label=label, busy_columns=columns)
+    """The same items and annotators, cut as before, with other labels."""
+    P, rows = data.P, data.busy_rows
+    place = np.searchsorted(data.busy, data.annotator[rows])
+    sums = sampler.adder(data.item[rows], data.M, place * P + label[rows], len(data.busy) * P)
+    blocks = tuple(replace(block, cell=block.annotator * P + label[block.rows]) for block in data.blocks)
+    return replace(data, label=label, blocks=blocks, busy_sums=sums)
 
 
 def log_joint(data: Data, state: State, w: np.ndarray, z: np.ndarray, own: np.ndarray) -> np.ndarray:
@@ -304,6 +308,35 @@ def test_what_labels_were_made_with_is_a_draw_like_any_other() -> None:
     assert values.min() * len(values) > 0.01, values.round(4)
 
 
+# ---- fast forms are plain forms ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, sampler.LONG_ROW - 1, sampler.LONG_ROW, 1000])
+def test_rows_add_up_as_cumsum_adds_them(n: int) -> None:
+    table = np.random.default_rng(n).gamma(0.1, size=(7, n))
+    np.testing.assert_array_equal(sampler.rising(table.copy()), table.cumsum(axis=0))
+
+
+def test_rising_products_are_ratios_of_gamma_functions() -> None:
+    """Counts below and above those that are tabulated, rows without entries."""
+    rng = np.random.default_rng(0)
+    who, cell = np.sort(rng.integers(3, 9, size=60)), rng.integers(40, size=60)
+    counts, alpha = rng.integers(1, 3 * sampler.SMALL_COUNT, size=60), rng.gamma(1.0, size=(40, 5))
+    expected = np.zeros((10, 5))
+    np.add.at(expected, who, gammaln(alpha[cell] + counts[:, None]) - gammaln(alpha[cell]))
+    found = sampler.summed_log_rising(who, 10, cell, counts, alpha)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_weights_leave_the_matrix_they_are_given_to_as_it_was() -> None:
+    """Chains on several threads share the data."""
+    sums, table = sampler.adder(np.array([0, 0, 2]), 3, np.array([1, 0, 1]), 2), np.array([[1.0], [10.0]])
+    np.testing.assert_array_equal(
+        sampler.weighted(sums, np.array([1.0, 0.0, 2.0])) @ table, [[10.0], [0.0], [20.0]]
+    )
+    np.testing.assert_array_equal(sums @ table, [[11.0], [0.0], [10.0]])
+
+
 # ---- one fault a conditional distribution: each must be caught ----------------------------------------
 
 
@@ -357,10 +390,10 @@ def wrong_concentration(value, prior, tables, sizes, rng):  # type: ignore[no-un
     return RIGHT["draw_concentration"](value, prior, tables, sizes + 1, rng)
 
 
-def wrong_measures(data, state, priors, counts, totals, rng):  # type: ignore[no-untyped-def]
+def wrong_measures(data, state, priors, counts, rng):  # type: ignore[no-untyped-def]
     """Own labels leave no tables in Φ."""
     silent = replace(state, own=np.zeros_like(state.own))
-    found = RIGHT["draw_measures"](data, silent, priors, counts, totals, rng)
+    found = RIGHT["draw_measures"](data, silent, priors, counts, rng)
     return replace(found, own=state.own)
 
 

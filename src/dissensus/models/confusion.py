@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -36,6 +36,7 @@ from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, s
 from dissensus.params import choice, real
 
 LEAST_DAMPING = math.exp(-7)
+FEW_CLASSES = 4  # up to which SciPy multiplies faster with one column after the other
 DENSE_CELLS = 4  # cells per label of a block up to which a column for every cell is cheaper
 
 
@@ -86,32 +87,48 @@ class ExpectedPart:
     cells: NDArray[np.int64] | slice
     counts: Array  # (cells, K): this block's part of (2)
     item_mass: Array  # (K,): Σ_m P(t_m = k)
-    entropy: float  # Σ_m H(t_m) + Σ_k P(t_m = k) log h_mk, h being what was known beforehand
-    evidence: float  # Σ_m log P(labels of m)
+    entropy: float  # Σ_m H(t_m) + Σ_k P(t_m = k) log h_mk, h being what was known beforehand; or 0
+    evidence: float  # Σ_m log P(labels of m) / Π_cells π_n0y^S
 
 
-def _posterior_step(layout: CellLayout, log_given: Array, log_psi: Array, logs: Array) -> tuple[Array, float]:
-    w = np.asarray(layout.matrix @ logs[layout.cells])
-    # The classes are few, and NumPy is faster along items than along classes: a row for every class.
-    scores = np.add(w.T, np.atleast_2d(log_psi + log_given).T, order="C")
+def _posterior_step(
+    layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array
+) -> tuple[Array, float]:
+    """P(t_m = k | labels) of the items, and Σ_m log P(labels of m) / Π_cells π_n0y^S."""
+    scores = _scores(layout, log_given, log_psi, ratios)
     top = scores.max(axis=0)
+    top -= 0.5  # exp takes twice as long where its argument is now and then 0
     scores -= top
     np.exp(scores, out=scores)
     mass = scores.sum(axis=0)
+    w = np.empty(scores.T.shape)
     np.divide(scores, mass, out=w.T)
     return w, sum_of_logs(mass) + float(top.sum())
+
+
+def _scores(layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array) -> Array:
+    """(K, items): log h_mk + log ψ_k + Σ_cells S log π_nky / π_n0y, (1) less a term that no k changes.
+
+    The classes are few, and NumPy is faster along items than along classes: a row for every class.
+    """
+    prior, columns = np.atleast_2d(log_psi + log_given).T, ratios[layout.cells]
+    scores = np.empty((len(prior), layout.matrix.shape[0]))
+    scores[0] = prior[0]
+    if len(scores) <= FEW_CLASSES:
+        for k in range(1, len(scores)):
+            np.add(layout.matrix @ columns[:, k - 1], prior[k], out=scores[k])
+    else:
+        np.add((layout.matrix @ columns).T, prior[1:], out=scores[1:])
+    return scores
 
 
 def _score_step(layout: CellLayout, weights: Array) -> Array:
     return np.asarray(layout.matrix @ weights[layout.cells])
 
 
-def _e_step(layout: CellLayout, log_given: Array, log_psi: Array, logs: Array) -> ExpectedPart:
-    w, evidence = _posterior_step(layout, log_given, log_psi, logs)
-    counts, mass = np.asarray(layout.transposed @ w), column_sums(w)
-    # log P(labels of m) = H(t_m) + Σ_k w_mk (log h_mk + log ψ_k + Σ_cells S log π): less the last two
-    rest = float((counts * logs[layout.cells]).sum()) + float(mass[mass > 0] @ log_psi[mass > 0])
-    return ExpectedPart(layout.cells, counts, mass, evidence - rest, evidence)
+def _e_step(layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array) -> ExpectedPart:
+    w, evidence = _posterior_step(layout, log_given, log_psi, ratios)
+    return ExpectedPart(layout.cells, np.asarray(layout.transposed @ w), column_sums(w), 0.0, evidence)
 
 
 def _given_step(layout: CellLayout, both: Array) -> ExpectedPart:
@@ -164,14 +181,19 @@ class Crowd:
 
     def posterior(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Array:
         """P(t_m = k | labels) of every item (1); ``log_given`` (items, K) or (K,) is added to log ψ."""
-        own, logs = self._own(log_given), _by_cell(log_matrices)
-        parts = self.work.map(_posterior_step, own, log_psi=log_psi, logs=logs)
+        own, ratios = self._own(log_given), _log_ratios(_by_cell(log_matrices))
+        parts = self.work.map(_posterior_step, own, log_psi=log_psi, ratios=ratios)
         return np.concatenate([w for w, _ in parts])
 
     def expect(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Expected:
         """Expected counts under the posterior (1)."""
         own, logs = self._own(log_given), _by_cell(log_matrices)
-        return self._sum(self.work.map(_e_step, own, log_psi=log_psi, logs=logs))
+        found = self._sum(self.work.map(_e_step, own, log_psi=log_psi, ratios=_log_ratios(logs)))
+        counts, mass = _by_cell(found.counts), found.item_mass
+        evidence = found.evidence + float((counts @ ones(len(mass))) @ logs[:, 0])
+        # Σ_m log P(labels of m) = Σ_m H(t_m) + Σ_k w_mk (log h_mk + log ψ_k) + Σ_nky n_nky log π_nky
+        rest = float(np.vdot(counts, logs)) + float(mass[mass > 0] @ log_psi[mass > 0])
+        return replace(found, entropy=evidence - rest, evidence=evidence)
 
     def guessed(self, guess: Guess, given: Array | None = None) -> Expected:
         """Expected counts under a first guess by the items' own labels, times what is known beforehand."""
@@ -223,6 +245,13 @@ def _by_cell(log_matrices: Array) -> Array:
     """(N, K, P) with one row per cell, one column per true class."""
     N, K, P = log_matrices.shape
     return np.ascontiguousarray(log_matrices.transpose(0, 2, 1)).reshape(N * P, K)
+
+
+def _log_ratios(logs: Array) -> Array:
+    """(cells, K − 1): log π_nky / π_n0y, of every true class k but the first."""
+    ratio = np.eye(logs.shape[1])[:, 1:]
+    ratio[0] = -1.0
+    return np.asarray(logs @ ratio)  # a product is faster than differences along short rows
 
 
 # ---- first guesses ------------------------------------------------------------------------------------

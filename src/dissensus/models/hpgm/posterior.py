@@ -14,7 +14,7 @@ from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.draws import AnnotatorDraw, Draws, annotator_draws, co_clustering, spaced
 from dissensus.models.hpgm.view import QUANTITIES
 from dissensus.models.sampled import Sampled, ends
-from dissensus.numerics import Array, one_hot_rows, row_shares
+from dissensus.numerics import Array, row_shares
 from dissensus.params import check_rules, choice
 
 MOST_PAIRED = 5_000  # annotators or items whose co-clustering is one table
@@ -72,9 +72,10 @@ class Posterior(Sampled):
         """The draw whose items are together most as they are on average, judged by some hundred items."""
         beliefs = self.draws_.beliefs
         chosen = np.linspace(0, beliefs.shape[1] - 1, min(300, beliefs.shape[1])).astype(int)
-        hard = np.stack([one_hot_rows(one) for one in beliefs[:, chosen]])
-        together = np.einsum("tik,tjk->tij", hard, hard)
-        return int(((together - together.mean(axis=0)) ** 2).sum(axis=(1, 2)).argmin())
+        cluster = beliefs[:, chosen].argmax(axis=2)
+        together = cluster[:, :, None] == cluster[:, None, :]
+        usual = together.mean(axis=0)
+        return int(np.argmin([((one - usual) ** 2).sum() for one in together]))
 
     def annotator_draws(self) -> list[AnnotatorDraw]:
         """What each whole draw says of every annotator: information, agreement, confusion."""

@@ -41,7 +41,10 @@ distribution of the joint above, so the sampler leaves the posterior as it is; n
 
 from __future__ import annotations
 
+import itertools
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +61,7 @@ HINT_FLOOR = 1e-4  # the least share of a class in a cluster that hints are weig
 TINY = 1e-300  # the least share a Dirichlet draw may have, so that logarithms stay finite
 PIECE = 1 << 13  # labels at a time, so that a table of labels and clusters fits a cache
 FEW_GROUPS = 6  # of items, when a chain starts; every second one starts with all K
+LONG_ROW = 150  # from which tables are added up row by row
 SMALL_COUNT = 24  # Γ(α + c) / Γ(α) is tabulated up to this count c, and computed beyond
 
 
@@ -70,6 +74,9 @@ class Block:
 
     items: Ints  # (B,)
     rows: Ints  # (R,): numbers of these labels
+    item: Ints  # (R,): of each of them
+    annotator: Ints  # (R,)
+    cell: Ints  # (R,): annotator P + label
     sums: csr_array  # (B, R): adds up the labels of each item
 
 
@@ -86,8 +93,7 @@ class Data:
     blocks: tuple[Block, ...]
     busy: Ints  # annotators that meet some block more than once
     busy_rows: Ints  # numbers of their labels
-    busy_columns: Ints  # for each, its place in the table of their π: (place among the busy) P + label
-    busy_starts: Ints  # (M + 1,)
+    busy_sums: csr_array  # (M, busy P): adds up, for the labels of each item, rows of the table of their π
     load: Ints  # (N,): labels of each annotator
     hints: Floats | None = None  # (M, P): what features say of each item, as labels above or below the usual
 
@@ -102,30 +108,54 @@ class Data:
         B = int(place.max(initial=0)) + 1
         meetings = np.bincount(annotator * B + place[item], minlength=N * B).reshape(N, B)
         is_busy = meetings.max(axis=1) > 1
-        blocks = tuple(_block(np.flatnonzero(place == b), item, ~is_busy[annotator], M) for b in range(B))
-        busy, rows = np.flatnonzero(is_busy), np.flatnonzero(is_busy[annotator])
+        light, codes = ~is_busy[annotator], (item, annotator, annotator * P + label)
+        blocks = tuple(_block(np.flatnonzero(place == b), light, codes, M) for b in range(B))
+        busy, rows = np.flatnonzero(is_busy), np.flatnonzero(~light)
         columns = (np.cumsum(is_busy) - 1)[annotator[rows]] * P + label[rows]
-        return cls(
-            item, annotator, label, M, N, P, blocks, busy, rows, columns, starts_of(item[rows], M), load
-        )
+        sums = adder(item[rows], M, columns, len(busy) * P)
+        return cls(item, annotator, label, M, N, P, blocks, busy, rows, sums, load)
+
+    @cached_property
+    def cell(self) -> Ints:
+        """(E,): the place of each label in a table of annotators and classes."""
+        return self.annotator * self.P + self.label
+
+    @cached_property
+    def item_cell(self) -> Ints:
+        """(E,): the place of each label in a table of items and classes."""
+        return self.item * self.P + self.label
 
 
 def starts_of(sorted_codes: Ints, n: int) -> Ints:
     """(n + 1,): where each code begins in a sorted array of codes below ``n``."""
-    return np.searchsorted(sorted_codes, np.arange(n + 1)).astype(np.int64)
+    starts = np.zeros(n + 1, dtype=np.int64)
+    np.bincount(sorted_codes, minlength=n).cumsum(out=starts[1:])
+    return starts
 
 
-def _block(items: Ints, item: Ints, light: Bools, M: int) -> Block:
+def _block(items: Ints, light: Bools, codes: tuple[Ints, Ints, Ints], M: int) -> Block:
     place = np.full(M, -1)
     place[items] = np.arange(len(items))
-    rows = np.flatnonzero(light & (place[item] >= 0))
-    return Block(items, rows, adder(place[item[rows]], len(items)))
+    rows = np.flatnonzero(light & (place[codes[0]] >= 0))
+    item, annotator, cell = (one[rows] for one in codes)
+    return Block(items, rows, item, annotator, cell, adder(place[item], len(items)))
 
 
-def adder(sorted_codes: Ints, n: int) -> csr_array:
-    """(n, entries): the matrix whose product with a table adds up the rows of each code."""
-    entries = np.arange(len(sorted_codes))
-    return csr_array((np.ones(len(entries)), entries, starts_of(sorted_codes, n)), shape=(n, len(entries)))
+def adder(sorted_codes: Ints, n: int, columns: Ints | None = None, n_columns: int | None = None) -> csr_array:
+    """(n, columns): the matrix whose product with a table adds up the rows that each code has.
+
+    Without ``columns``, entry e has row e.
+    """
+    entries = np.arange(len(sorted_codes)) if columns is None else columns
+    shape = (n, len(entries) if n_columns is None else n_columns)
+    return csr_array((np.ones(len(entries)), entries, starts_of(sorted_codes, n)), shape=shape)
+
+
+def weighted(sums: csr_array, weight: Floats) -> csr_array:
+    """The same matrix with other weights; SciPy would take as long to build it anew as for the product."""
+    made = copy(sums)
+    made.data = weight
+    return made
 
 
 def suited_blocks(load: Ints) -> int:
@@ -234,10 +264,23 @@ def draw_dirichlet(alpha: Floats, rng: np.random.Generator, axis: int = -1) -> F
 
 def draw_categories(logits: Floats, rng: np.random.Generator) -> Ints:
     """One category a row, with probabilities in proportion to exp(logits)."""
-    columns = np.ascontiguousarray(logits.T)  # long rows add up faster than many short ones
-    heights = np.exp(columns - columns.max(axis=0)).cumsum(axis=0)
+    columns = np.array(logits.T, order="C")  # long rows add up faster than many short ones
+    columns -= columns.max(axis=0)
+    heights = rising(np.exp(columns, out=columns))
     marks = rng.random(len(logits)) * heights[-1]
     return np.asarray((heights <= marks).sum(axis=0))
+
+
+def rising(table: Floats) -> Floats:
+    """Each row the sum of those up to it.
+
+    Long rows are added in place, one after the other: cumsum would go through the columns one by one.
+    """
+    if table.shape[1] < LONG_ROW:
+        return table.cumsum(axis=0)
+    for before, row in itertools.pairwise(table):
+        row += before
+    return table
 
 
 def draw_tables(counts: Ints, alpha: Floats, rng: np.random.Generator) -> Ints:
@@ -245,10 +288,10 @@ def draw_tables(counts: Ints, alpha: Floats, rng: np.random.Generator) -> Ints:
 
     Counts and α are flat arrays of the same length (Antoniak 1974).
     """
-    first = np.cumsum(counts) - counts
-    cell = np.repeat(np.arange(len(counts)), counts)
-    i = np.arange(len(cell)) - first[cell]
-    opens = rng.random(len(cell)) * (alpha[cell] + i) < alpha[cell]
+    cell = np.arange(len(counts)).repeat(counts)
+    first = (counts.cumsum() - counts).take(cell)
+    i, alpha = np.arange(len(cell)) - first, alpha.take(cell)
+    opens = rng.random(len(cell)) * (alpha + i) < alpha
     return np.bincount(cell[opens], minlength=len(counts))
 
 
@@ -264,14 +307,9 @@ def draw_concentration(
     """
     if not tables:
         return float(max(rng.gamma(prior[0]) / prior[1], TINY))
-    larger = np.cumsum(np.bincount(sizes)[::-1])[::-1][1:]  # larger[i] = #{j: n_j > i}
+    larger = np.bincount(sizes)[::-1].cumsum()[::-1][1:]  # larger[i] = #{j: n_j > i}
     minus_log_eta = (rng.standard_gamma(larger) / (value + np.arange(len(larger)))).sum()
     return float(max(rng.gamma(prior[0] + tables) / (prior[1] + minus_log_eta), TINY))
-
-
-def log_rising(alpha: Floats, count: Ints | int) -> Floats:
-    """log α (α + 1) … (α + count − 1) = log Γ(α + count) − log Γ(α)."""
-    return np.asarray(gammaln(alpha + count) - gammaln(alpha))
 
 
 def summed_log_rising(who: Ints, n: int, cell: Ints, counts: Ints, alpha: Floats) -> Floats:
@@ -281,21 +319,22 @@ def summed_log_rising(who: Ints, n: int, cell: Ints, counts: Ints, alpha: Floats
     """
     top = min(int(counts.max(initial=0)), SMALL_COUNT)
     # table[c − 1] = log α + … + log(α + c − 1)
-    table = np.cumsum(np.log(alpha + np.arange(top)[:, None, None]), axis=0).reshape(-1, alpha.shape[1])
+    logs = np.log(alpha + np.arange(top)[:, None, None])
+    table = rising(logs.reshape(top, alpha.size)).reshape(-1, alpha.shape[1])
     small = counts <= SMALL_COUNT
     columns = (counts[small] - 1) * len(alpha) + cell[small]
     total = row_sums(who[small], n, columns, table)
     if not small.all():
         big = ~small
-        values = log_rising(alpha[cell[big]], counts[big, None])
+        values = gammaln(alpha.take(cell[big], axis=0) + counts[big, None])
+        values -= gammaln(alpha).take(cell[big], axis=0)
         total += row_sums(who[big], n, np.arange(len(values)), values)
     return total
 
 
-def row_sums(row: Ints, n: int, columns: Ints, table: Floats, weight: Floats | None = None) -> Floats:
+def row_sums(row: Ints, n: int, columns: Ints, table: Floats) -> Floats:
     """(n, C): for each i, the sum of table[columns_e] over entries e with row_e = i; rows must be sorted."""
-    weight = np.ones(len(row)) if weight is None else weight
-    return np.asarray(csr_array((weight, columns, starts_of(row, n)), shape=(n, len(table))) @ table)
+    return np.asarray(adder(row, n, columns, len(table)) @ table)
 
 
 def shares_of(logits: Floats) -> Floats:
@@ -315,25 +354,18 @@ def product(left: Floats, right: Floats) -> Floats:
 def annotator_counts(data: Data, w: Ints, own: Bools, K: int) -> Ints:
     """(N, P, K): how often annotator n gave label p to items of cluster k, own labels left out."""
     N, P = data.N, data.P
-    cells = ((data.annotator * P + data.label) * K + w[data.item])[~own]
+    cells = (data.cell * K + w.take(data.item))[~own]
     return np.bincount(cells, minlength=N * P * K).reshape(N, P, K)
-
-
-def annotator_totals(data: Data, w: Ints, own: Bools, K: int) -> Ints:
-    """(N, K): the same over all labels."""
-    cells = (data.annotator * K + w[data.item])[~own]
-    return np.bincount(cells, minlength=data.N * K).reshape(data.N, K)
 
 
 def own_counts(data: Data, own: Bools) -> Ints:
     """(M, P): how many own labels of each class every item has."""
-    cells = (data.item * data.P + data.label)[own]
-    return np.bincount(cells, minlength=data.M * data.P).reshape(data.M, data.P)
+    return np.bincount(data.item_cell[own], minlength=data.M * data.P).reshape(data.M, data.P)
 
 
 def row_priors(r_theta: Floats, z: Ints) -> Floats:
     """(N, P, K): r Θ_{k, z_n, p}, the prior pseudo-counts of every π_nk."""
-    return np.asarray(np.ascontiguousarray(r_theta.transpose(1, 2, 0))[z])
+    return np.ascontiguousarray(r_theta.transpose(1, 2, 0)).take(z, axis=0)
 
 
 # ---- the steps ----------------------------------------------------------------------------------------
@@ -353,7 +385,7 @@ def draw_clusters(
 
     ``rows`` (N, P, K) are the prior pseudo-counts of π, ``sizes`` (N, K) their sums; ``q_phi`` (K, P) is ρ's.
     """
-    K, P = q_phi.shape
+    K = len(q_phi)
     w = w.copy()
     counts = annotator_counts(data, w, own, K)
     kept = (~own).astype(np.float64)
@@ -361,23 +393,23 @@ def draw_clusters(
     logits = np.log(psi) + own_scores(data, q_phi, own)
     if len(data.busy):
         log_pi = np.log(draw_dirichlet(rows[data.busy] + counts[data.busy], rng, axis=1)).reshape(-1, K)
-        shape = (data.M, len(log_pi))
-        busy = csr_array((kept[data.busy_rows], data.busy_columns, data.busy_starts), shape=shape)
-        logits += np.asarray(busy @ log_pi)
-    prior, counts = rows.reshape(-1, K), counts.reshape(-1, K).astype(np.float64)
-    totals = sizes + annotator_totals(data, w, own, K)
+        logits += weighted(data.busy_sums, kept[data.busy_rows]) @ log_pi
+    totals = sizes + counts.sum(axis=1)
+    prior, given = rows.reshape(-1, K), counts.reshape(-1, K).astype(np.float64)
     for block in data.blocks:
-        e = block.rows
-        n, cell, weight = data.annotator[e], data.annotator[e] * P + data.label[e], kept[e]
-        old = w[data.item[e]]
-        counts[cell, old] -= weight  # in a block these annotators come once: no cell is met twice
+        if not len(block.rows):
+            w[block.items] = draw_categories(logits.take(block.items, axis=0), rng)
+            continue
+        n, cell, weight = block.annotator, block.cell, kept[block.rows]
+        old = w[block.item]
+        given[cell, old] -= weight  # in a block these annotators come once: no cell is met twice
         totals[n, old] = np.maximum(totals[n, old] - weight, TINY)
         # … + Σ_{other n} log (r Θ_{k z_n y} + n_nky) / (r + n_nk), counted without item m
-        scores = np.log((prior[cell] + counts[cell]) / totals[n])
-        scores[own[e]] = 0
-        w[block.items] = draw_categories(logits[block.items] + block.sums @ scores, rng)
-        new = w[data.item[e]]
-        counts[cell, new] += weight
+        scores = np.log((prior.take(cell, axis=0) + given.take(cell, axis=0)) / totals.take(n, axis=0))
+        scores[own[block.rows]] = 0
+        w[block.items] = draw_categories(logits.take(block.items, axis=0) + block.sums @ scores, rng)
+        new = w[block.item]
+        given[cell, new] += weight
         totals[n, new] += weight
     return w
 
@@ -401,8 +433,8 @@ def draw_own(
     rng: np.random.Generator,
 ) -> Bools:
     """Which labels are their item's own: λ ρ_{m y} against (1 − λ) π_{n w_m y}."""
-    rho = draw_dirichlet(q_phi[w] + own_counts(data, own), rng)
-    from_item = lam * rho[data.item, data.label]
+    rho = draw_dirichlet(q_phi.take(w, axis=0) + own_counts(data, own), rng)
+    from_item = lam * rho.take(data.item_cell)
     from_annotator = (1 - lam) * draw_label_chances(data, rows, sizes, w, own, rng)
     return np.asarray(rng.random(len(own)) * (from_item + from_annotator) < from_item)
 
@@ -415,8 +447,7 @@ def draw_label_chances(
     Of each Dirichlet only the classes that occur are drawn apart; the others are one class together.
     """
     N, P, K = rows.shape
-    k = w[data.item]
-    pair, cell = data.annotator * K + k, (data.annotator * P + data.label) * K + k
+    cell = data.cell * K + w.take(data.item)
     given = np.bincount(cell, minlength=N * P * K)  # own labels included
     occupied = np.flatnonzero(given)
     pair_of = occupied // (P * K) * K + occupied % K
@@ -424,7 +455,7 @@ def draw_label_chances(
     prior = rows.ravel()[occupied]
     totals = sizes.ravel()
     rest = np.maximum(totals - np.bincount(pair_of, prior, minlength=N * K), 0.0)
-    several = np.bincount(pair, minlength=N * K) > 1
+    several = given.reshape(N, P, K).sum(axis=1).ravel() > 1
     gammas = np.zeros(len(occupied))
     drawn = several[pair_of]
     gammas[drawn] = np.maximum(rng.standard_gamma(prior[drawn] + counts[drawn]), TINY)
@@ -433,7 +464,7 @@ def draw_label_chances(
     sums[~several] = totals[~several]
     chances = np.zeros(N * P * K)
     chances[occupied] = np.where(drawn, gammas, prior) / sums[pair_of]
-    return np.asarray(chances[cell])
+    return np.asarray(chances.take(cell))
 
 
 def draw_annotator_clusters(counts: Ints, r_theta: Floats, omega: Floats, rng: np.random.Generator) -> Ints:
@@ -448,9 +479,7 @@ def draw_annotator_clusters(counts: Ints, r_theta: Floats, omega: Floats, rng: n
     return draw_categories(np.log(omega) + summed_log_rising(n, N, kind, counts.ravel()[cells], alpha), rng)
 
 
-def draw_measures(
-    data: Data, state: State, priors: Priors, counts: Ints, totals: Ints, rng: np.random.Generator
-) -> State:
+def draw_measures(data: Data, state: State, priors: Priors, counts: Ints, rng: np.random.Generator) -> State:
     """Everything continuous about labels: r, s, q, a, φ0, Φ and Θ, given the clusters and own labels.
 
     Tables go up: labels open tables in π's restaurants, served from Θ; these open tables in Θ's, served from
@@ -463,7 +492,7 @@ def draw_measures(
     where = (k * L + state.z[n]) * P + p
     t = draw_tables(counts.ravel()[cells], state.r * state.theta.ravel()[where], rng)
     t = np.bincount(where, t, minlength=K * L * P).astype(np.int64).reshape(K, L, P)
-    r = draw_concentration(state.r, priors.r, int(t.sum()), totals.ravel(), rng)
+    r = draw_concentration(state.r, priors.r, int(t.sum()), counts.sum(axis=1).ravel(), rng)
     # u_kp: tables of Θ_kl, over l
     u = draw_tables(t.ravel(), np.repeat(state.s * state.phi, L, axis=0).ravel(), rng).reshape(K, L, P)
     s = draw_concentration(state.s, priors.s, int(u.sum()), t.sum(axis=2).ravel(), rng)
@@ -477,7 +506,7 @@ def draw_measures(
     q = draw_concentration(state.q, priors.q, int(v.sum()), own.sum(axis=1), rng)
     # x_kp: tables of Φ_k
     served = u.sum(axis=1) + v
-    x = draw_tables(served.ravel(), np.tile(state.a * state.phi0, K), rng).reshape(K, P)
+    x = draw_tables(served.ravel(), (state.a * state.phi0)[np.arange(K * P) % P], rng).reshape(K, P)
     a = draw_concentration(state.a, priors.a, int(x.sum()), served.sum(axis=1), rng)
     # φ0 ~ Dir(2/P + Σ_k x_k), Φ_k ~ Dir(a φ0 + Σ_l u_kl + v_k), Θ_kl ~ Dir(s Φ_k + t_kl)
     phi0 = draw_dirichlet(priors.phi0 / P + x.sum(axis=0).astype(np.float64), rng)
@@ -514,9 +543,9 @@ def sweep(state: State, data: Data, rng: np.random.Generator, priors: Priors = P
     w = draw_clusters(data, rows, sizes, psi, q_phi, state.w, state.own, rng)
     trust = draw_trust(data.hints, state, w, priors.trust, rng)
     own = draw_own(data, rows, sizes, q_phi, state.lam, w, state.own, rng)
-    counts, totals = annotator_counts(data, w, own, K), annotator_totals(data, w, own, K)
+    counts = annotator_counts(data, w, own, K)
     z = draw_annotator_clusters(counts, r_theta, state.omega, rng)
-    state = draw_measures(data, replace(state, w=w, own=own, z=z), priors, counts, totals, rng)
+    state = draw_measures(data, replace(state, w=w, own=own, z=z), priors, counts, rng)
     gamma, psi = draw_weights(w, K, state.gamma, priors.gamma, rng)
     tau, omega = draw_weights(z, state.L, state.tau, priors.tau, rng)
     lam = draw_share(own, priors.lam, rng)
@@ -571,7 +600,7 @@ def start(
     From few groups the sampler finds further ones within some sweeps; many groups take it long to merge.
     """
     M, N, P = data.M, data.N, data.P
-    votes = np.bincount(data.item * P + data.label, minlength=M * P).reshape(M, P).astype(np.float64)
+    votes = np.bincount(data.item_cell, minlength=M * P).reshape(M, P).astype(np.float64)
     w = group_rows(votes, min(K, n_groups), rng)
     z = rng.integers(L, size=N) if spread else np.zeros(N, dtype=np.int64)
     own = np.zeros(len(data.item), dtype=bool)
@@ -582,8 +611,7 @@ def start(
         psi=np.full(K, 1 / K), omega=np.full(L, 1 / L),
         r=5.0, s=5.0, q=5.0, a=2.0, gamma=3.0, tau=3.0, lam=0.05,
     )  # fmt: skip
-    counts, totals = annotator_counts(data, w, own, K), annotator_totals(data, w, own, K)
-    return draw_measures(data, state, priors, counts, totals, rng)
+    return draw_measures(data, state, priors, annotator_counts(data, w, own, K), rng)
 
 
 def continued(

@@ -17,7 +17,6 @@ from dissensus.models.hpgm.sampler import (
     State,
     adder,
     annotator_counts,
-    annotator_totals,
     draw_dirichlet,
     hinted,
     own_counts,
@@ -38,19 +37,20 @@ def item_beliefs(
 
     Averages over draws are steadier with these than with the drawn w (Rao and Blackwell).
     """
-    K, P = q_phi.shape
-    counts, totals = annotator_counts(data, w, own, K), annotator_totals(data, w, own, K)
+    K = len(q_phi)
+    counts = annotator_counts(data, w, own, K)
+    totals = counts.sum(axis=1)
     logits = np.log(psi) + own_scores(data, q_phi, own)
     # log (r Θ_{k z_n y} + n_nky) / (r + n_nk), once for all labels of a class that an annotator gave
     chances = np.log((rows + counts) / (sizes + totals)[:, None]).reshape(-1, K)
-    prior, counts = rows.reshape(-1, K), counts.reshape(-1, K)
     for first, last, labels in pieces(data):
         e = labels[~own[labels]]
-        n, cell, here = data.annotator[e], data.annotator[e] * P + data.label[e], w[data.item[e]]
+        n, cell, here = data.annotator[e], data.cell[e], w[data.item[e]]
         # Σ_n of it, counted without item m itself: in the cluster where m is, a label less
-        rest = prior[cell, here] + (counts[cell, here] - 1)
-        scores = chances[cell]
-        scores[np.arange(len(e)), here] = np.log(rest / (sizes[n, here] + (totals[n, here] - 1)))
+        place, pair = cell * K + here, n * K + here
+        rest = rows.take(place) + (counts.take(place) - 1)
+        scores = chances.take(cell, axis=0)
+        scores[np.arange(len(e)), here] = np.log(rest / (sizes.take(pair) + (totals.take(pair) - 1)))
         logits[first:last] += adder(data.item[e] - first, last - first) @ scores
     return shares_of(logits)
 
@@ -88,8 +88,9 @@ class View:
         w, own, K = state.w, state.own, state.K
         psi = state.psi if state.psi.ndim == 2 else hinted(state.psi, data.hints, state.trust, state.phi)
         beliefs = item_beliefs(data, rows, sizes, psi, q_phi, w, own)
-        sizes = sizes + annotator_totals(data, w, own, K)
-        pi = (rows + annotator_counts(data, w, own, K)) / sizes[:, None]
+        counts = annotator_counts(data, w, own, K)
+        sizes = sizes + counts.sum(axis=1)
+        pi = (rows + counts) / sizes[:, None]
         counts = own_counts(data, own)
         rho = (product(beliefs, q_phi) + counts) / (state.q + counts.sum(axis=1, keepdims=True))
         return cls(state, beliefs, pi, sizes, rho)
@@ -129,8 +130,8 @@ class View:
     def drawn_items(self, own: Ints, population: Floats, rng: np.random.Generator) -> Floats:
         """(M, P): Y_m with everything drawn, for intervals: the state's w, ρ_m, and a drawn population."""
         state = self.state
-        rho = draw_dirichlet(np.maximum(state.q * state.phi[state.w], TINY) + own, rng)
-        return np.asarray((1 - state.lam) * population[state.w] + state.lam * rho)
+        rho = draw_dirichlet(np.maximum(state.q * state.phi, TINY).take(state.w, axis=0) + own, rng)
+        return np.asarray((1 - state.lam) * population.take(state.w, axis=0) + state.lam * rho)
 
 
 # ---- what a draw amounts to ----------------------------------------------------------------------------
@@ -147,7 +148,7 @@ def traced(data: Data, view: View, answers: Floats) -> Floats:
     theirs = (1 - state.lam) * view.pi[data.annotator, data.label, k]
     logs = np.log(theirs + state.lam * view.rho[data.item, data.label])
     entropy = -(answers * np.log(np.maximum(answers, TINY))).sum(axis=1).mean()
-    clusters = len(np.unique(state.w)), len(np.unique(state.z))
+    clusters = np.count_nonzero(np.bincount(state.w)), np.count_nonzero(np.bincount(state.z))
     return np.array([logs.sum(), entropy, *clusters, np.log(state.r), np.log(state.s), state.lam])
 
 
