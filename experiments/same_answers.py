@@ -26,13 +26,16 @@ from experiments.common import Finished, Values, command_line, write_files
 
 COMMAND = "python -m experiments.same_answers"
 SETS = ("jq1", "jq3", "hs_brexit", "weather_sentiment_amt", "bluebirds", "armis", "rte")
-SEEDS = 2
+SEEDS = 3
 MOST_WORSE = 0.0005
 MODELS = {
     "PGM 8 × 6": "ds.PGM(8, 6, seed=seed)",
     "PGM 16 × 12": "ds.PGM(16, 12, seed=seed)",
     "PGM 12 × 12, vb": "ds.PGM(12, 12, inference='vb', seed=seed)",
+    "FMM 8": "ds.FMM(8, seed=seed)",
     "Dawid–Skene": "ds.DawidSkene()",
+    "one coin": "ds.OneCoin()",
+    "MACE": "ds.MACE()",
 }
 
 # Run by each checkout: the model by its constructor, the file of labels, the number of seeds.

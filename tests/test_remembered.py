@@ -49,7 +49,7 @@ def test_fits_to_the_same_labels_share_a_layout_and_find_the_same(monkeypatch: p
     built = []
     of = kernels.PairLayout.of
     monkeypatch.setattr(
-        kernels.PairLayout, "of", classmethod(lambda cls, shard: built.append(1) or of(shard))
+        kernels.PairLayout, "of", classmethod(lambda cls, *given: built.append(1) or of(*given))
     )
     labels = crowd()
     first, second = (ds.PGM(3, 2, seed=1).fit(labels) for _ in range(2))
