@@ -30,7 +30,7 @@ import numpy as np
 from dissensus._version import __version__
 from dissensus.data.annotations import Annotations
 from dissensus.execution.leaps import NEAR, leaped
-from dissensus.execution.run import Run
+from dissensus.execution.run import Ascent, Run
 from dissensus.models import cbcc, fmm, ibcc, mace
 from dissensus.models.confusion import Crowd, log_chances, shares, votes
 from dissensus.models.dawid_skene import DawidSkene, OneCoin
@@ -99,8 +99,8 @@ def plain(start: Start, tol: float) -> End:
 # ---- SQUAREM ----------------------------------------------------------------------------------------------
 
 
-def leaping(start: Start, tol: float, near: float = np.inf) -> End:
-    """EM with leaps once a step is within ``near``, until a step of EM changes the objective by ``tol``."""
+def leaping(start: Start, tol: float) -> End:
+    """EM with leaps, until a step of EM changes the objective by at most ``tol``."""
     first, (second, before) = start.place, start.step(start.place)
     passes, now = 1, before
     while passes + 2 <= MOST:
@@ -108,9 +108,6 @@ def leaping(start: Start, tol: float, near: float = np.inf) -> End:
         passes += 1
         if abs(now - before) <= tol:
             break
-        if abs(now - before) > near:
-            first, second, before = second, third, now
-            continue
         ahead = Place(leaped(first.point, second.point, third.point, start.shares), third.carried)
         beyond, reached = start.step(ahead)
         passes += 1
@@ -122,8 +119,18 @@ def leaping(start: Start, tol: float, near: float = np.inf) -> End:
 
 
 def leaping_late(start: Start, tol: float) -> End:
-    """Leaps near the end alone."""
-    return leaping(start, tol, tol * NEAR / TOL)
+    """Leaps near the end alone, by the loop that the models use."""
+
+    def leap(x0: Place, x1: Place, x2: Place) -> Place:
+        return Place(leaped(x0.point, x1.point, x2.point, start.shares), x2.carried)
+
+    ascent = Ascent[Place](None, round(tol / TOL), None, np.random.default_rng(0), leap=leap)
+    place, passes = start.place, 0
+    for _ in ascent.iterations(MOST, TOL):
+        following, objective = start.step(place)
+        place = ascent.advance(place, objective, following)
+        passes += 1
+    return End(float(ascent.trace[-1]), passes)
 
 
 # ---- Anderson ---------------------------------------------------------------------------------------------

@@ -469,8 +469,8 @@ OURS = [
     Mutant(
         "a fit may stop at a leap",
         "execution/run.py",
-        "if not leapt and self._within(self._tol):",
-        "if self._within(self._tol):",
+        "if not leapt and self._within(self._tol if self._leap is None else SETTLED * self._tol):",
+        "if self._within(self._tol if self._leap is None else SETTLED * self._tol):",
         "test_leaps.py",
     ),
     Mutant(

@@ -110,8 +110,8 @@ def cannot_write(folder: Path, error: OSError) -> DataError:
 def _write(folder: Path, reached: Checkpoint[Any]) -> None:
     arrays, blocks = {"trace": np.array(reached.trace, np.float64)}, list[BlockState]()
     _take_apart(reached.state, "state", arrays, blocks)
-    if reached.other is not None:
-        _take_apart(reached.other, "other", arrays, blocks)
+    if reached.other is not None:  # of models that leap, and these have no blocks
+        _take_apart(reached.other, "other", arrays, [])
     axes = {name: _axes(array) for name, array in arrays.items()}
     prints = [_put_block(block, _stem(folder, number)) for number, block in enumerate(blocks)]
     tensors = {name: array.transpose(axes[name]) for name, array in arrays.items()}
@@ -134,7 +134,7 @@ def _read(folder: Path, kind: type[State]) -> Checkpoint[State]:
     state, other = _put_together(kind, "state", arrays, blocks), None
     if any(name.startswith("other.") for name in arrays):
         other = _put_together(kind, "other", arrays, ())
-    return Checkpoint(state, trace, about["stopped"], other, about["leapt"])
+    return Checkpoint(state, trace, about["stopped"], other, about.get("leapt", False))
 
 
 def _axes(array: NDArray[Any]) -> list[int]:

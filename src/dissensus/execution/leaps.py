@@ -6,8 +6,8 @@ from x₀ to x₁ and x₂, tell where they lead. With r = x₁ − x₀ and v =
     x = x₀ + 2 a r + a² v,    a = ‖r‖ / ‖v‖,  between 1 (which is x₂) and ``LONGEST``.               (6.5)
 
 A leap that ends lower than the step before it is taken back (`Ascent.advance`, run.py), so that the objective
-never falls because of one. There are none before a step of EM changes the objective by at most ``NEAR`` a
-label: earlier, a leap may pass from one hill to another, and not always to the higher one.
+never falls because of one; it does not count as an iteration. There are no leaps before a step of EM changes
+the objective by at most ``NEAR`` a label: earlier, one may pass from a hill to another that is not higher.
 docs/results/acceleration.md has both measured.
 """
 
@@ -23,8 +23,9 @@ from dissensus.numerics import Array, normalised
 State = TypeVar("State")  # a dataclass of arrays
 
 NEAR = 1e-3  # nats a label
+SETTLED = 0.1  # of the tolerance: what leaps leave is slow, so that a small step says less of what is to come
 LONGEST = 64.0
-LEFT = 0.01  # of x₂, the least that a leap leaves of a number: what is 0 stays 0, and nothing else becomes 0
+LEFT = 0.01  # of x₂, the least that a leap leaves of a number: what EM leaves at 0 stays there, and no other
 
 
 def leap(x0: State, x1: State, x2: State, *, shares: bool = True) -> State:

@@ -26,7 +26,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from dissensus.execution.checkpoints import Checkpoint, Checkpoints
-from dissensus.execution.leaps import NEAR
+from dissensus.execution.leaps import NEAR, SETTLED
 from dissensus.execution.messages import InMemory, MessageStorage
 from dissensus.execution.threads import Executor, Local
 from dissensus.numerics import Array
@@ -161,7 +161,7 @@ class Ascent(Generic[State]):
             if step is not None and not objective >= objectives[-1]:  # lower, or no number
                 return step
         objectives.append(objective)
-        if not leapt and self._within(self._tol):
+        if not leapt and self._within(self._tol if self._leap is None else SETTLED * self._tol):
             return self._stop(state, "tolerance")
         following = self._onward(state, following)
         last = len(objectives) == self._max_iter
@@ -185,9 +185,9 @@ class Ascent(Generic[State]):
         return self._leap(before, state, following)
 
     def _within(self, tol: float) -> bool:
-        """Whether the last step changed the objective per label by at most so much."""
-        before, now = self._objectives[-2:] if len(self._objectives) > 1 else (-np.inf, np.inf)
-        return abs(now - before) <= tol * self._n_labels
+        """Whether the last change of the objective per label was at most so much."""
+        changes = np.diff(self._objectives[-2:])
+        return bool(len(changes) and abs(changes[0]) <= tol * self._n_labels)
 
     def _stop(self, state: State, why: str) -> State:
         self.state, self.stopped = state, why

@@ -180,7 +180,10 @@ class Crowd:
         return cls(run.executor.over(annotations, CellLayout.of), shape, annotations.class_counts)
 
     def posterior(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Array:
-        """P(t_m = k | labels) of every item (1); ``log_given`` (items, K) or (K,) is added to log ψ."""
+        """P(t_m = k | labels) of every item (1); ``log_given`` (items, K) or (K,) is added to log ψ.
+
+        Classes are compared with the first, so that its logarithms must be finite: `safe_log` ends at −708.
+        """
         own, ratios = self._own(log_given), _log_ratios(_by_cell(log_matrices))
         parts = self.work.map(_posterior_step, own, log_psi=log_psi, ratios=ratios)
         return np.concatenate([w for w, _ in parts])

@@ -134,8 +134,8 @@ class FMM(Model):
         ``"soft"`` averages the clusters' distributions by an item's posterior; ``"hard"`` takes that of
         its most likely cluster.
     accelerate
-        Whether steps near the end are lengthened (SQUAREM); a step that ends lower is taken back. It saves
-        about a third of the iterations; some fits end at another, lower maximum.
+        Whether steps near the end are lengthened (SQUAREM); one that ends lower is taken back, uncounted.
+        Some fits then end at another, lower maximum.
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs

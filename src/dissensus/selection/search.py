@@ -212,12 +212,15 @@ class Search:
         with ExitStack() as stack:
             if racing and self.n_jobs != 1 and self.executor is None and current().client is None:
                 # processes of this machine, between which files cost less than pipes
-                self.scratch = stack.enter_context(scratch_below(current().scratch))
+                with suppress(DataError):  # no such place: then messages travel
+                    place = current().scratch or current().checkpoint
+                    self.scratch = stack.enter_context(scratch_below(place))
             pool = stack.enter_context(
                 workers(self.data, n_tasks, n_jobs=self.n_jobs, executor=self.executor)
             )
             best = self._race(racing, pool, clock)
             self._run([*first, *self._unfinished(best, None)], pool, clock)
+            self._drop(list(self.held))
             for cell in racing:  # of one that was stopped, the last look stands for the end
                 self.done[cell.key].setdefault(0, self._standing(cell, LOOKS[-1]))
             final = self._missing(self._finalists(), range(1, self.repeats))

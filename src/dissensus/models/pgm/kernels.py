@@ -9,9 +9,9 @@ than once. Given the clusters k of the item and l of the annotator its likelihoo
 Pairs are sorted by answer inside a shard, so that a message step is one matrix product per answer. Sums over
 the pairs of an item or an annotator are products with a sparse matrix of ones.
 
-Messages are kept in the linear domain. Every message lies in (0, 1] and never below a floor, and the largest
-entry of a normalised belief is at least 1/K; so a belief divided by one of its messages (the cavity: what the
-others say) neither overflows nor loses anything that matters.
+Messages are kept in the linear domain. Every normalised message lies in (0, 1] and never below a floor, and
+the largest entry of a normalised belief is at least 1/K; so a belief divided by one of its messages (the
+cavity: what the others say) neither overflows nor loses anything that matters.
 
 A logarithm costs more than all other steps of a message, so messages are multiplied, as many as surely stay
 within double precision, before it is taken: at the floor four of them, usually all of an item's, which then
@@ -45,7 +45,7 @@ GROUP = 16  # pairs whose messages are multiplied at most
 
 # ---- the layout of a shard ----------------------------------------------------------------------------
 
-Annotators = Any  # codes of those who occur, or a slice of all
+Annotators = NDArray[np.int32] | slice  # codes of those who occur, or a slice of all
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +177,10 @@ class PairLayout:
         annotator = shard.annotator[first][order]
         who: Annotators = slice(None)
         place: NDArray[Any] = annotator
-        if everyone is None:
+        n_who = everyone
+        if n_who is None:
             who, place = np.unique(annotator, return_inverse=True)
+            n_who = len(who)
         bounds = np.searchsorted(answer[order], np.arange(len(answers) + 1))
         # where no pair has two labels, the labels by class are the pairs by answer
         theirs = annotator if len(first) == len(by_class) else shard.annotator[by_class]
@@ -190,7 +192,7 @@ class PairLayout:
             bounds,
             _batches(bounds),
             PairSums.of(item, shard.n_items),
-            PairSums.of(place, len(who) if everyone is None else everyone),
+            PairSums.of(place, n_who),
             SameLabels.of(shard.label[by_class], shard.item[by_class], theirs, shard.n_classes),
         )
 
@@ -231,11 +233,13 @@ class PairBlock:
         # Few annotators, all of them: that is faster than to look up those who occur.
         everyone = N if N * len(shards) <= sum(len(shard.item) for shard in shards) else None
         layouts = tuple(PairLayout.of(shard, everyone) for shard in shards)
-        places: tuple[Annotators, ...] = tuple(layout.who for layout in layouts)
         who: Annotators = slice(None)
+        n_who, places = N, tuple(layout.who for layout in layouts)
         if everyone is None:
-            who = np.unique(np.concatenate(places))
-            places = tuple(np.searchsorted(who, own).astype(np.int32) for own in places)
+            codes = [own for own in places if not isinstance(own, slice)]
+            every = np.unique(np.concatenate(codes))
+            who, n_who = every, len(every)
+            places = tuple(np.searchsorted(every, own).astype(np.int32) for own in codes)
         return cls(
             layouts,
             _runs([shard.n_items for shard in shards]),
@@ -243,7 +247,7 @@ class PairBlock:
             block.n_items,
             sum(layout.n_pairs for layout in layouts),
             who,
-            N if everyone else len(who),
+            n_who,
             places,
         )
 

@@ -303,7 +303,7 @@ class PGM(Model):
 
     def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
         M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
-        K, L, E = self.n_item_clusters, self.n_annotator_clusters, annotations.n_labels
+        K, L, E = self.n_item_clusters, self.n_annotator_clusters, max(annotations.n_labels, 1)
         if self.inference == "annealing":
             # every restart's best states; a state, its proposal and conditionals, and those to ascend from
             states = 8 * (M + N) * max(self.n_best, annealing.ASCENDED)
