@@ -186,8 +186,8 @@ class Ascent(Generic[State]):
 
     def _within(self, tol: float) -> bool:
         """Whether the last change of the objective per label was at most so much."""
-        changes = np.diff(self._objectives[-2:])
-        return bool(len(changes) and abs(changes[0]) <= tol * self._n_labels)
+        last = self._objectives[-2:]
+        return len(last) == 2 and abs(last[1] - last[0]) <= tol * self._n_labels
 
     def _stop(self, state: State, why: str) -> State:
         self.state, self.stopped = state, why

@@ -64,7 +64,8 @@ class DawidSkene(ConfusionModel):
     tol
         The fit stops when the objective per label changes by at most this much (nats).
     accelerate
-        Whether steps near the end are lengthened (SQUAREM); one that ends lower is taken back, uncounted.
+        Whether steps near the end are lengthened (SQUAREM). One that ends lower is taken back, uncounted, and
+        the fit stops at a tenth of ``tol``.
     n_jobs
         Number of threads; −1 takes all cores. The result does not depend on it.
     """
@@ -162,7 +163,8 @@ class OneCoin(DawidSkene):
     tol
         The fit stops when the objective per label changes by at most this much (nats).
     accelerate
-        Whether steps near the end are lengthened (SQUAREM); one that ends lower is taken back, uncounted.
+        Whether steps near the end are lengthened (SQUAREM). One that ends lower is taken back, uncounted, and
+        the fit stops at a tenth of ``tol``.
     n_jobs
         Number of threads; −1 takes all cores. The result does not depend on it.
     """

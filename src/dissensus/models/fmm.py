@@ -134,7 +134,8 @@ class FMM(Model):
         ``"soft"`` averages the clusters' distributions by an item's posterior; ``"hard"`` takes that of
         its most likely cluster.
     accelerate
-        Whether steps near the end are lengthened (SQUAREM); one that ends lower is taken back, uncounted.
+        Whether steps near the end are lengthened (SQUAREM). One that ends lower is taken back, uncounted, and
+        the fit stops at a tenth of ``tol``.
         Some fits then end at another, lower maximum.
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
