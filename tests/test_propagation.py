@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -9,7 +11,9 @@ from numpy.typing import NDArray
 import dissensus as ds
 from dissensus.data import blocks
 from dissensus.execution import threads as engine
+from dissensus.execution.messages import InMemory, MemoryState
 from dissensus.execution.run import Run
+from dissensus.models.pgm.kernels import FURTHEST, FURTHEST_SINGLE
 from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials
 from sizes import usually
 from small_graphs import (
@@ -315,6 +319,66 @@ def test_damped_trees_are_exact() -> None:
     graph, potentials = graph_of(annotations), logs(*parameters)
     truth = enumerated(annotations, *parameters)
     assert_exact(graph, settled(graph, potentials, rounds=200, damping=0.5), potentials, truth)
+
+
+# ---- the scale of messages -----------------------------------------------------------------------------
+
+
+def scaled(beliefs: Beliefs, scale: float, dtype: type = np.float64) -> Beliefs:
+    """The same beliefs, the messages of every other pair times exp(scale), the others' times exp(−scale)."""
+    (state,) = beliefs.states
+    assert state.nu is not None
+    by = np.exp(scale * (-1.0) ** np.arange(len(state.nu)))[:, None]
+    return replace(beliefs, states=(MemoryState(state.w, (state.nu * by).astype(dtype), None),))
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.4])
+@pytest.mark.parametrize("scale", [1.0, 30.0, 145.0])
+def test_the_scale_of_messages_says_nothing(scale: float, damping: float) -> None:
+    """Messages are not normalised: what each is too large by stands once in Z_n and once in Z_e."""
+    annotations, parameters = loopy(LOOPY["complete, 3 × 3"][0], 3)
+    graph, potentials = graph_of(annotations), logs(*parameters)
+    beliefs = settled(graph, potentials, rounds=2)
+    plain = graph.round(beliefs, potentials, damping)
+    other = graph.round(scaled(beliefs, scale), potentials, damping)
+    np.testing.assert_allclose(other.w, plain.w, rtol=EXACT)
+    np.testing.assert_allclose(other.z, plain.z, rtol=EXACT)
+    np.testing.assert_allclose(graph.evidence(other), graph.evidence(plain), rtol=EXACT)
+
+
+@pytest.mark.parametrize("of", ["an item", "an annotator"])
+@pytest.mark.parametrize("scale", [-145.0, 145.0])
+def test_far_messages_of_many_pairs_are_multiplied_a_few_at_a_time(scale: float, of: str) -> None:
+    ends = [(0, n) if of == "an item" else (n, 0) for n in range(13)]
+    rows = [(*end, n % 2) for n, end in enumerate(ends)]
+    graph = graph_of(crowd(rows, *((1, 13) if of == "an item" else (13, 1)), 2))
+    potentials = logs(*random_parameters(2, 2, 2, np.random.default_rng(3)))
+    beliefs = settled(graph, potentials, rounds=2)
+    (state,) = beliefs.states
+    assert state.nu is not None
+    far = replace(beliefs, states=(MemoryState(state.w, state.nu * np.exp(scale), None),))
+    plain, other = graph.round(beliefs, potentials), graph.round(far, potentials)
+    np.testing.assert_allclose(other.w, plain.w, rtol=EXACT)
+    np.testing.assert_allclose(other.z, plain.z, rtol=EXACT)
+    np.testing.assert_allclose(graph.evidence(other), graph.evidence(plain), rtol=EXACT)
+
+
+@pytest.mark.parametrize(("dtype", "furthest"), [(np.float64, FURTHEST), (np.float32, FURTHEST_SINGLE)])
+def test_messages_that_have_gone_far_are_normalised(dtype: type, furthest: float) -> None:
+    annotations, parameters = loopy(LOOPY["complete, 3 × 3"][0], 3)
+    graph, potentials = graph_of(annotations), logs(*parameters)
+    graph = replace(graph, storage=InMemory(dtype))
+    beliefs = settled(graph, potentials, rounds=2)
+    near, far = (
+        graph.round(scaled(beliefs, scale, dtype), potentials).states[0].nu for scale in (10.0, furthest)
+    )
+    assert near is not None
+    assert far is not None
+    assert np.abs(np.log(near)).max() > 5  # as they came
+    # ν = Σ_k F ŵ_e(k) with ŵ that sums to one and F ≤ 1
+    assert 0 < far.min() < far.max() <= 1
+    ratio = near.astype(np.float64) / far  # of a pair the same in every column
+    np.testing.assert_allclose(ratio, np.repeat(ratio[:, :1], ratio.shape[1], axis=1), rtol=1e-5)
 
 
 # ---- mean field ----------------------------------------------------------------------------------------

@@ -76,6 +76,18 @@ def softmax_rows(logits: Array) -> tuple[Array, Array]:
     return chances, sums
 
 
+def softmax_columns(logits: Array) -> tuple[Array, Array]:
+    """The same of columns, which are faster where columns are long and rows are few."""
+    top = logits.max(axis=0)
+    chances = logits - top
+    np.exp(chances, out=chances)
+    sums = chances.sum(axis=0)
+    chances /= sums
+    np.log(sums, out=sums)
+    sums += top
+    return chances, sums
+
+
 def sum_of_logs(values: Array) -> float:
     """Σ log, as the logarithms of products of ``AT_ONCE``."""
     whole = len(values) - len(values) % AT_ONCE
@@ -86,6 +98,11 @@ def sum_of_logs(values: Array) -> float:
 def column_sums(rows: Array) -> Array:
     """Σ over rows; a product with ones, which short rows make much faster than NumPy's own sum."""
     return np.asarray(ones(len(rows)) @ rows)
+
+
+def row_sums(rows: Array) -> Array:
+    """Σ over columns, by a product with ones for the same reason."""
+    return np.asarray(rows @ ones(rows.shape[1], rows.dtype))
 
 
 def one_hot_rows(chances: Array) -> Array:

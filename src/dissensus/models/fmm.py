@@ -32,16 +32,16 @@ from dissensus.numerics import (
     normalised,
     one_hot_rows,
     safe_log,
-    softmax_rows,
+    softmax_columns,
 )
 from dissensus.params import SEED, choice, dirichlet, integer, real
 
 
 def responsibilities(counts: Array, theta: Array, psi: Array) -> tuple[Array, float]:
     """P(w_m = k | labels) for each item, and Σ_m log P(labels of m)."""
-    # log ψ_k + Σ_p c_mp log Θ_kp
-    w, evidence = softmax_rows(counts @ safe_log(theta).T + safe_log(psi))
-    return w, float(evidence.sum())
+    # log ψ_k + Σ_p c_mp log Θ_kp, a row for every cluster
+    w, evidence = softmax_columns(safe_log(theta) @ counts.T + safe_log(psi)[:, None])
+    return w.T, float(evidence.sum())
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def e_step(counts: Array, theta: Array, psi: Array) -> tuple[Array, Array, float
 
 def assigned(counts: Array, theta: Array, psi: Array) -> Array:
     """P(w_m = k | labels) alone."""
-    return responsibilities(counts, theta, psi)[0]
+    return np.ascontiguousarray(responsibilities(counts, theta, psi)[0])
 
 
 def m_step(

@@ -9,9 +9,10 @@ than once. Given the clusters k of the item and l of the annotator its likelihoo
 Pairs are sorted by answer inside a shard, so that a message step is one matrix product per answer. Sums over
 the pairs of an item or an annotator are products with a sparse matrix of ones.
 
-Messages are kept in the linear domain. Every normalised message lies in (0, 1] and never below a floor, and
-the largest entry of a normalised belief is at least 1/K; so a belief divided by one of its messages (the
-cavity: what the others say) neither overflows nor loses anything that matters.
+Messages are kept in the linear domain, and their scale says nothing: it is left as it comes, and they are
+normalised where it has gone far. Every message lies within exp(±FURTHEST), and the largest entry of a
+normalised belief is at least 1/K; so a belief divided by one of its messages (the cavity: what the others
+say) neither overflows nor loses anything that matters.
 
 A logarithm costs more than all other steps of a message, so messages are multiplied, as many as surely stay
 within double precision, before it is taken: at the floor four of them, usually all of an item's, which then
@@ -23,6 +24,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,9 +38,8 @@ if TYPE_CHECKING:
     from dissensus.data.blocks import Shard
 
 # Least likelihood of an answer relative to its most likely clusters, in double and in single precision.
-FURTHEST = 150.0
-FLOOR = np.exp(-FURTHEST)
-FLOOR_SINGLE = np.exp(-70.0)
+FURTHEST, FURTHEST_SINGLE = 150.0, 70.0
+FLOOR, FLOOR_SINGLE = np.exp(-FURTHEST), np.exp(-FURTHEST_SINGLE)
 RANGE = 650.0  # products stay within exp(±RANGE), and so within double precision
 GROUP = 16  # pairs whose messages are multiplied at most
 
@@ -147,8 +148,10 @@ class SameLabels:
     def counts(self, w: Array, z: Array) -> Array:
         """(K, L, P): Σ w_mk z_nl over the labels of each class."""
         left, right = w.take(self.item, axis=0), self.annotators @ z[: self.annotators.shape[1]]
-        by_class = [left[runs].T @ right[runs] for runs in self.bounds]
-        return np.stack(by_class, axis=2)
+        counts = np.empty((len(self.bounds), w.shape[1], z.shape[1]))
+        for p, runs in enumerate(self.bounds):
+            np.matmul(left[runs].T, right[runs], out=counts[p])
+        return counts.transpose(1, 2, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,6 +203,11 @@ class PairLayout:
     def n_pairs(self) -> int:
         """Number of pairs in the shard."""
         return len(self.item)
+
+    @cached_property
+    def pairs_of_answers(self) -> Array:
+        """(answers,): how many pairs have each."""
+        return np.diff(self.bounds).astype(np.float64)
 
     def factors(self, log_theta: Array, dtype: Any = np.float64) -> tuple[Array, Array]:
         """F (answers, K, L), scaled so that each answer's largest entry is 1, and the log of the scale."""
@@ -293,25 +301,25 @@ def _batches(bounds: NDArray[np.intp]) -> tuple[tuple[slice, slice], ...]:
     """Runs of answers with equally many pairs: one product of stacked matrices does for all of a run."""
     n_pairs = np.diff(bounds)
     ends = np.append(np.flatnonzero(np.diff(n_pairs)) + 1, len(n_pairs)).tolist()
-    runs = itertools.pairwise([0, *ends])
-    return tuple((slice(a, b), slice(bounds[a], bounds[b])) for a, b in runs if bounds[b] > bounds[a])
+    runs, at = itertools.pairwise([0, *ends]), bounds.tolist()
+    return tuple((slice(a, b), slice(at[a], at[b])) for a, b in runs if at[b] > at[a])
 
 
 # ---- message steps ------------------------------------------------------------------------------------
 
 
-def cavity(belief: Array, place: NDArray[np.int32], message: Array) -> tuple[Array, Array]:
-    """What a variable believes without one factor: belief / message, and its sum before normalising."""
+def cavity(belief: Array, place: NDArray[np.int32], message: Array) -> Array:
+    """What a variable believes without one factor: belief / message, not normalised."""
     # ẑ_e(l) ∝ z_n(l) / ν_e(l)
     ratio = belief.take(place, axis=0)
     ratio /= message
-    return ratio, ratio @ ones(ratio.shape[1], ratio.dtype)
+    return ratio
 
 
 def messages(layout: PairLayout, factors: Array, incoming: Array, out: Array | None = None) -> Array:
     """Factor-to-variable messages (pairs, I): Σ_j F_aij incoming_e(j), one product per answer."""
     outgoing = np.empty((layout.n_pairs, factors.shape[1]), factors.dtype) if out is None else out
-    F = factors.transpose(0, 2, 1)
+    F = np.ascontiguousarray(factors.transpose(0, 2, 1))  # a small copy, and a faster product
     for answers, rows in layout.batches:
         n = answers.stop - answers.start
         if n == 1:

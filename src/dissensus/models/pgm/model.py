@@ -53,6 +53,7 @@ from dissensus.numerics import (
     normalised,
     one_hot_rows,
     row_shares,
+    row_sums,
     safe_log,
     softmax_rows,
 )
@@ -505,17 +506,21 @@ class PGM(Model):
 
     def _label_chances(self, item: Codes, annotator: Codes, label: NDArray[np.intp]) -> Array:
         """The same for the class given, one class after the other."""
-        w, z = self._beliefs_of(item, annotator)
+        order = np.argsort(label, kind="stable")
+        w, z = self._beliefs_of(item[order], annotator[order])
+        by_annotator_cluster = np.empty_like(z)
+        bounds = np.searchsorted(label[order], np.arange(self.theta_.shape[2] + 1)).tolist()
+        for p, rows in enumerate(itertools.starmap(slice, itertools.pairwise(bounds))):
+            np.matmul(w[rows], self.theta_[:, :, p], out=by_annotator_cluster[rows])
         chances = np.empty(len(label))
-        for p, theta in enumerate(np.ascontiguousarray(self.theta_.transpose(2, 0, 1))):
-            given = np.flatnonzero(label == p)
-            chances[given] = np.einsum("el,el->e", w.take(given, axis=0) @ theta, z.take(given, axis=0))
+        chances[order] = row_sums(by_annotator_cluster * z)
         return chances
 
     def _beliefs_of(self, item: Codes, annotator: Codes) -> tuple[Array, Array]:
         """w and z of pairs by codes; −1 stands for somebody never seen."""
-        w, z = np.vstack([self.item_clusters_, self.psi_]), self.annotator_clusters_
-        return w[item], np.vstack([z, self.population_weights_])[annotator]
+        w = np.vstack([self.item_clusters_, self.psi_])
+        z = np.vstack([self.annotator_clusters_, self.population_weights_])
+        return w.take(item, axis=0), z.take(annotator, axis=0)
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
         """Item clusters and annotator clusters."""

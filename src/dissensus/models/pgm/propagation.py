@@ -39,6 +39,7 @@ from dissensus.execution.threads import Work, total
 from dissensus.models.fmm import assigned
 from dissensus.models.pgm.kernels import (
     FURTHEST,
+    FURTHEST_SINGLE,
     Annotators,
     PairBlock,
     PairLayout,
@@ -47,7 +48,7 @@ from dissensus.models.pgm.kernels import (
     messages,
     pair_counts,
 )
-from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax_rows, sum_of_logs
+from dissensus.numerics import Array, column_sums, normalised, row_sums, safe_log, softmax_rows, sum_of_logs
 
 
 @dataclass(frozen=True)
@@ -243,8 +244,7 @@ def _pair_terms_step(block: PairBlock, state: BlockState, z: Array) -> tuple[flo
     """Σ_e log Z_e = −Σ_e log s_e."""
     nu, terms = _messages_of(block, state, z), 0.0
     for layout, pairs in zip(block.layouts, block.pairs, strict=True):
-        _, sums = cavity(z.astype(nu.dtype, copy=False), layout.annotator, nu[pairs])
-        terms -= sum_of_logs(sums)
+        terms -= sum_of_logs(row_sums(cavity(z.astype(nu.dtype, copy=False), layout.annotator, nu[pairs])))
     return (terms,)
 
 
@@ -277,7 +277,7 @@ def _pairwise_counts_step(block: PairBlock, state: BlockState, z: Array, log_the
 def _pairwise_counts(
     layout: PairLayout, w: Array, nu: Array, incoming: Array, z: Array, log_theta: Array
 ) -> Array:
-    right, _ = cavity(z, layout.annotator, nu)
+    right = cavity(z, layout.annotator, nu)
     left = np.take(w.astype(nu.dtype, copy=False), layout.item, axis=0)
     factors, _ = layout.factors(log_theta, nu.dtype)
     # ŵ_e ∝ w_m / μ_e;  b_e(k, l) ∝ F_akl ŵ_e(k) z_n(l) / ν_e(l), which sums to one by itself only where
@@ -306,31 +306,39 @@ def _round_step(
     w = np.empty((block.n_items, log_theta.shape[0]))
     logits = np.zeros((block.n_who, z.shape[1]))
     item_terms = pair_terms = 0.0
+    most = FURTHEST_SINGLE if slot.dtype == np.float32 else FURTHEST
     shards = zip(block.layouts, block.items, block.pairs, block.places, strict=True)
     for layout, items, pairs, places in shards:
         factors, scale = layout.factors(log_theta, slot.dtype)
-        incoming, sums = cavity(z, layout.annotator, before[pairs])
+        incoming = cavity(z, layout.annotator, before[pairs])
+        sums = row_sums(incoming)
         mu = messages(layout, factors, incoming)
-        own_psi = log_psi if log_psi.ndim == 1 else log_psi[items]
-        # F lies in [min F, 1] and ν in (0, 1], so that μ lies in [min F, max s]
-        reach = -math.log(factors.min(initial=1.0))
-        furthest = max(reach, math.log(sums.max(initial=1.0)))
-        w[items], terms = layout.by_item.beliefs(mu, own_psi, furthest)
-        outgoing, left_sums = cavity(w[items].astype(slot.dtype, copy=False), layout.item, mu)
-        new = messages(layout, factors.transpose(0, 2, 1), outgoing, out=nu[pairs])
-        new *= (1.0 / left_sums)[:, None]  # a product costs less than a quotient
-        if damping:  # the old message is of other factors
-            new[...] = new ** (1 - damping) * before[pairs] ** damping
-            reach = FURTHEST
-        # Messages to items were left unnormalised: what they are too large by comes off here. An answer's
-        # scale stands once in every Z_m, Z_n and Z_e of its pair, so it counts once in all.
-        pair_term = -sum_of_logs(sums)
-        offset = float(scale @ np.diff(layout.bounds)) + pair_term
-        item_terms += float(terms.sum()) + offset
-        pair_terms += pair_term
-        logits[places] += layout.by_annotator.of_logs(new, reach)
         if cavities is not None:
             cavities[pairs] = incoming
+        del incoming  # the next cavities take its memory, which is near
+        own_psi = log_psi if log_psi.ndim == 1 else log_psi[items]
+        # Nothing is normalised: z_n / ν_e sums to s_e. With F in [min F, 1], μ lies in [min F · min s, max s]
+        # and ν in [min F / max s, 1 / (min F · min s)].
+        reach = -math.log(factors.min(initial=1.0))
+        low, high = math.log(sums.min(initial=1.0)), math.log(sums.max(initial=1.0))
+        w[items], terms = layout.by_item.beliefs(mu, own_psi, max(reach - low, high))
+        outgoing = cavity(w[items].astype(slot.dtype, copy=False), layout.item, mu)
+        new = messages(layout, factors.transpose(0, 2, 1), outgoing, out=nu[pairs])
+        furthest = reach + max(high, -low)
+        if furthest > most:  # normalised, w_m / μ_e sums to one, and ν lies in [min F, 1]
+            new /= row_sums(outgoing)[:, None]
+            furthest = reach
+        if damping:  # the old message is of other factors
+            new[...] = new ** (1 - damping) * before[pairs] ** damping
+            furthest = most
+        # Messages to items are too large by s, which comes off here. What ν is too large by stands once in
+        # Z_n and once in Z_e. An answer's scale stands once in every Z_m, Z_n and Z_e of its pair, so it
+        # counts once in all.
+        pair_term = -sum_of_logs(sums)
+        offset = float(scale @ layout.pairs_of_answers) + pair_term
+        item_terms += float(terms.sum()) + offset
+        pair_terms += pair_term
+        logits[places] += layout.by_annotator.of_logs(new, furthest)
     moved = float(rel_entr(w, state.w).sum()) if measure else 0.0
     kept = slot.keep(MemoryState(w, nu, cavities))
     return RoundPart(kept, block.who, logits, column_sums(w), item_terms, pair_terms, moved)
