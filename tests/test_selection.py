@@ -270,7 +270,7 @@ def by_hand(divided: ds.Annotations, raced: tuple[Selection, Path]) -> dict[str,
     def score(cell: Any, n: int) -> float:
         return ds.PGM(**cell.settings, tol=0.0, max_iter=n, seed=cell.seeds[0]).fit(kept).score(hidden)
 
-    return {str(cell): {n: score(cell, n) for n in (10, 15, 20, 30, 40)} for cell in raced[0].cells}
+    return {str(cell): {n: score(cell, n) for n in (5, 20, 30, 40)} for cell in raced[0].cells}
 
 
 def test_a_cell_that_is_looked_at_scores_as_if_it_were_not(
@@ -278,7 +278,7 @@ def test_a_cell_that_is_looked_at_scores_as_if_it_were_not(
 ) -> None:
     found, _ = raced
     stopped = [cell.look for cell in found.cells]
-    assert {10, None} < set(stopped)
+    assert {5, None} < set(stopped)
     assert [cell.scores[0] for cell in found.cells] == [
         by_hand[str(cell)][cell.look or 40] for cell in found.cells
     ]
@@ -291,9 +291,9 @@ def test_those_far_behind_the_last_finalist_are_stopped(
 ) -> None:
     found, _ = raced
     going, stopped = set(by_hand), {}
-    for look in (10, 15, 20, 30):
+    for look in (5, 20, 30):
         second = sorted((by_hand[cell][look] for cell in going), reverse=True)[1]
-        far = {cell for cell in going if by_hand[cell][look] < second - 0.4 / look}
+        far = {cell for cell in going if by_hand[cell][look] < second - 0.4 / max(look, 10)}
         stopped |= dict.fromkeys(far, look)
         going -= far
     assert {str(cell): cell.look for cell in found.cells if cell.look} == stopped

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dissensus.data.blocks import Block, Codes, Labels
+from dissensus.data.remembered import FEW_LABELS
 from dissensus.numerics import Array, ones, softmax_rows
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ GROUP = 16  # pairs whose messages are multiplied at most
 # ---- the layout of a shard ----------------------------------------------------------------------------
 
 Annotators = NDArray[np.int32] | slice  # codes of those who occur, or a slice of all
+Places = NDArray[Any]  # rows to take: of many labels int32, of few intp, which NumPy need not convert
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +58,14 @@ class PairSums:
     Groups stand by their size, large ones first: those with a second pair are the first so many.
     """
 
-    members: tuple[NDArray[np.int32], ...]  # every group's first pair, the second of those that have one, …
+    members: tuple[Places, ...]  # every group's first pair, the second of those that have one, …
     to_targets: Any  # (targets, groups) sparse ones
-    only: NDArray[np.int32] | None  # each target's group, where each has exactly one
+    only: Places | None  # each target's group, where each has exactly one
 
     @classmethod
-    def of(cls, target: NDArray[Any], n: int) -> PairSums:
+    def of(cls, target: Places, n: int) -> PairSums:
         """Group the pairs by their targets 0 … n−1."""
-        order = np.argsort(target, kind="stable").astype(np.int32)
+        order = np.argsort(target, kind="stable").astype(target.dtype)
         n_pairs = np.bincount(target, minlength=n)
         n_groups = -(-n_pairs // GROUP)
         ends = np.cumsum(n_groups)
@@ -79,7 +81,8 @@ class PairSums:
         )
         starts = np.concatenate([[0], ends]).astype(np.int32)
         to_targets = sparse.csr_array((ones(len(place)), place, starts), shape=(n, len(place)))
-        return cls(members, to_targets, place if (n_groups == 1).all() else None)
+        only = place.astype(target.dtype, copy=False) if (n_groups == 1).all() else None
+        return cls(members, to_targets, only)
 
     def of_rows(self, rows: Array) -> Array:
         """(targets, columns): Σ_e rows_e."""
@@ -113,7 +116,7 @@ class PairSums:
         return chances, np.log(sums) + top[..., 0]
 
 
-def _product(messages: Array, members: Sequence[NDArray[np.int32]]) -> Array:
+def _product(messages: Array, members: Sequence[Places]) -> Array:
     """Of every group, its members' messages multiplied; later members are those of the first groups."""
     product = messages.take(members[0], axis=0).astype(np.float64, copy=False)
     for some in members[1:]:
@@ -130,7 +133,7 @@ def most_at_once(reach: float) -> int:
 class SameLabels:
     """The annotators who gave an item the same class, together: what they count for is added up first."""
 
-    item: NDArray[np.int32]  # (runs,) item within the shard, sorted by class
+    item: Places  # (runs,) item within the shard, sorted by class
     annotators: Any  # (runs, annotators up to the last in the shard) sparse ones
     bounds: tuple[slice, ...]  # the runs of each class
 
@@ -158,8 +161,8 @@ class SameLabels:
 class PairLayout:
     """A shard's pairs, sorted by answer."""
 
-    item: NDArray[np.int32]  # (pairs,) item within the shard
-    annotator: NDArray[np.int32]  # (pairs,) code of the annotator
+    item: Places  # (pairs,) item within the shard
+    annotator: Places  # (pairs,) code of the annotator
     who: Annotators
     answers: Array  # (answers, P): how often each class stands in each answer
     bounds: NDArray[np.intp]  # (answers + 1,): the pairs of answer a are bounds[a]:bounds[a + 1]
@@ -169,24 +172,26 @@ class PairLayout:
     same: SameLabels
 
     @classmethod
-    def of(cls, shard: Shard, everyone: int | None = None) -> PairLayout:
+    def of(cls, shard: Shard, everyone: int | None = None, places: Any = np.int32) -> PairLayout:
         """Group the label rows by pair, name the distinct answers, and sort by answer.
 
-        ``everyone`` is the number of all annotators, where all of them are to be summed for.
+        ``everyone`` is the number of all annotators, where all of them are to be summed for; ``places`` is
+        the type of rows to take.
         """
         first, answer, answers = _answers(shard)
         order, by_class = np.argsort(answer, kind="stable"), np.argsort(shard.label, kind="stable")
-        item = shard.item[first][order]
-        annotator = shard.annotator[first][order]
+        item = shard.item[first][order].astype(places, copy=False)
+        codes = shard.annotator[first][order]
+        annotator = place = codes.astype(places, copy=False)
         who: Annotators = slice(None)
-        place: NDArray[Any] = annotator
         n_who = everyone
         if n_who is None:
-            who, place = np.unique(annotator, return_inverse=True)
+            who, place = np.unique(codes, return_inverse=True)
             n_who = len(who)
         bounds = np.searchsorted(answer[order], np.arange(len(answers) + 1))
         # where no pair has two labels, the labels by class are the pairs by answer
-        theirs = annotator if len(first) == len(by_class) else shard.annotator[by_class]
+        theirs = codes if len(first) == len(by_class) else shard.annotator[by_class]
+        items = shard.item[by_class].astype(places, copy=False)
         return cls(
             item,
             annotator,
@@ -195,8 +200,8 @@ class PairLayout:
             bounds,
             _batches(bounds),
             PairSums.of(item, shard.n_items),
-            PairSums.of(place, n_who),
-            SameLabels.of(shard.label[by_class], shard.item[by_class], theirs, shard.n_classes),
+            PairSums.of(place.astype(places, copy=False), n_who),
+            SameLabels.of(shard.label[by_class], items, theirs, shard.n_classes),
         )
 
     @property
@@ -240,14 +245,15 @@ class PairBlock:
         shards, N = block.shards(labels), labels.n_annotators
         # Few annotators, all of them: that is faster than to look up those who occur.
         everyone = N if N * len(shards) <= sum(len(shard.item) for shard in shards) else None
-        layouts = tuple(PairLayout.of(shard, everyone) for shard in shards)
+        places = np.intp if len(labels.item) <= FEW_LABELS else np.int32
+        layouts = tuple(PairLayout.of(shard, everyone, places) for shard in shards)
         who: Annotators = slice(None)
-        n_who, places = N, tuple(layout.who for layout in layouts)
+        n_who, of_layouts = N, tuple(layout.who for layout in layouts)
         if everyone is None:
-            codes = [own for own in places if not isinstance(own, slice)]
+            codes = [own for own in of_layouts if not isinstance(own, slice)]
             every = np.unique(np.concatenate(codes))
             who, n_who = every, len(every)
-            places = tuple(np.searchsorted(every, own).astype(np.int32) for own in codes)
+            of_layouts = tuple(np.searchsorted(every, own).astype(np.int32) for own in codes)
         return cls(
             layouts,
             _runs([shard.n_items for shard in shards]),
@@ -256,7 +262,7 @@ class PairBlock:
             sum(layout.n_pairs for layout in layouts),
             who,
             n_who,
-            places,
+            of_layouts,
         )
 
     def counts(self) -> Array:
@@ -308,7 +314,7 @@ def _batches(bounds: NDArray[np.intp]) -> tuple[tuple[slice, slice], ...]:
 # ---- message steps ------------------------------------------------------------------------------------
 
 
-def cavity(belief: Array, place: NDArray[np.int32], message: Array) -> Array:
+def cavity(belief: Array, place: Places, message: Array) -> Array:
     """What a variable believes without one factor: belief / message, not normalised."""
     # ẑ_e(l) ∝ z_n(l) / ν_e(l)
     ratio = belief.take(place, axis=0)
