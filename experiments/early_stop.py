@@ -58,6 +58,10 @@ SEARCHES = (
     ("jq3", WHOLE, (0, 1)),
     ("face_sentiment", HALF, (0, 1)),
     ("rte", HALF, (0,)),
+    ("snow_wsd", HALF, (0, 1)),
+    ("armis", HALF, (0,)),
+    ("xhate_stability", HALF, (0,)),
+    ("gwsd", HALF, (0,)),
 )
 
 

@@ -251,8 +251,8 @@ OURS = [
     Mutant(
         "FMM: responsibilities without ψ",
         "models/fmm.py",
-        "counts @ safe_log(theta).T + safe_log(psi))",
-        "counts @ safe_log(theta).T)",
+        "safe_log(theta) @ counts.T + safe_log(psi)[:, None])",
+        "safe_log(theta) @ counts.T)",
         "test_fmm.py",
     ),
     Mutant(
