@@ -59,7 +59,6 @@ SEARCHES = (
     ("face_sentiment", HALF, (0, 1)),
     ("rte", HALF, (0,)),
     ("snow_wsd", HALF, (0, 1)),
-    ("armis", HALF, (0,)),
     ("xhate_stability", HALF, (0,)),
     ("gwsd", HALF, (0,)),
 )
