@@ -41,11 +41,10 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def in_fresh_process(script: str, *arguments: object, **environment: object) -> dict[str, float]:
-    """Run a benchmark script with arguments, or -c and its text; it prints one line of JSON."""
+def in_fresh_process(script: str, *arguments: object) -> dict[str, float]:
+    """Run a benchmark script with arguments; it prints one line of JSON."""
     command = [sys.executable, script, *map(str, arguments)]
-    variables = os.environ | {name: str(value) for name, value in environment.items()}
-    finished = subprocess.run(command, check=True, capture_output=True, text=True, env=variables)
+    finished = subprocess.run(command, check=True, capture_output=True, text=True)
     return dict(json.loads(finished.stdout.splitlines()[-1]))
 
 

@@ -63,13 +63,11 @@ def safe_log(chances: Array) -> Array:
 
 def softmax_rows(logits: Array) -> tuple[Array, Array]:
     """Each row's exp, normalised, and the logarithm of what it was divided by."""
-    # NumPy reduces short rows slowly: column by column, and a product with ones, are twice as fast.
-    top = logits[:, 0].copy()
-    for column in logits.T[1:]:
-        np.maximum(top, column, out=top)
+    # NumPy reduces short rows slowly: long ones of a copy, and a product with ones, are faster.
+    top = np.ascontiguousarray(logits.T).max(axis=0)
     chances = logits - top[:, None]
     np.exp(chances, out=chances)
-    sums = chances @ ones(logits.shape[1], chances.dtype)
+    sums = row_sums(chances)
     chances /= sums[:, None]
     np.log(sums, out=sums)
     sums += top

@@ -218,12 +218,12 @@ class PairLayout:
         """F (answers, K, L), scaled so that each answer's largest entry is 1, and the log of the scale."""
         K, L, P = log_theta.shape
         # log F_akl = Σ_p c_ap log Θ_klp
-        logs = (self.answers @ log_theta.reshape(K * L, P).T).reshape(-1, K, L)
-        scale = logs.max(axis=(1, 2))
-        logs -= scale[:, None, None]
+        logs = self.answers @ log_theta.reshape(K * L, P).T
+        scale = logs.max(axis=1)
+        logs -= scale[:, None]
         factors = np.exp(logs, out=logs)
         np.maximum(factors, FLOOR_SINGLE if dtype == np.float32 else FLOOR, out=factors)
-        return factors.astype(dtype, copy=False), scale
+        return factors.astype(dtype, copy=False).reshape(-1, K, L), scale
 
 
 @dataclass(frozen=True, eq=False)
