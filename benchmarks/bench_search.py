@@ -123,7 +123,9 @@ class Search:
         except subprocess.TimeoutExpired:
             self._stop()
         self.seconds += time.perf_counter() - started
-        return self._process.poll() is not None
+        if self._process.poll():
+            raise SystemExit(f"a search ended with status {self._process.returncode}")
+        return self._process.returncode == 0
 
     def found(self) -> str:
         """What it chose, once it is over."""
@@ -143,16 +145,16 @@ def against_the_filed(data: Path, largest: int) -> int:
     """The search of ``FILED`` once, and ours as often as it takes, in turns; judged by the clock of both."""
     ours, taken = Path(ds.__file__).parents[1], []
     with checked_out(FILED) as earlier, ExitStack() as stack:
-        theirs, mine = Search(earlier, data, largest), Search(ours, data, largest)
+        theirs, over = Search(earlier, data, largest), False
         stack.callback(theirs.end)
-        over = False
+        mine = Search(ours, data, largest)
+        stack.callback(lambda: mine.end())
         while not (over and taken):
             over = over or theirs.turn()
             if mine.turn():
                 taken.append(mine.seconds)
                 print(f"ours: {mine.seconds:.1f} s by the clock; {mine.found()}", flush=True)
                 mine = Search(ours, data, largest)
-        mine.end()
         print(f"{FILED}: {theirs.seconds:.1f} s by the clock; {theirs.found()}", flush=True)
     what = f"bp, seconds by the clock where {FILED} takes {FILED_SECONDS:g}"
     return verdict(what, FILED_SECONDS * float(np.mean(taken)) / theirs.seconds, LIMITS["bp"])

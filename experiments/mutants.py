@@ -182,9 +182,23 @@ OURS = [
     Mutant(
         "messages that have gone far are not normalised",
         PROPAGATION,
-        "            new /= row_sums(outgoing)[:, None]\n",
-        "",
+        "too_far = reach + max(high, -low) > most",
+        "too_far = False",
         "test_propagation.py -k gone_far",
+    ),
+    Mutant(
+        "messages are normalised by how far they are, not by how far they will be",
+        PROPAGATION,
+        "too_far = reach + max(high, -low) > most",
+        "too_far = max(high, -low) > most",
+        "test_propagation.py -k gone_far",
+    ),
+    Mutant(
+        "the evidence counts a normalised message twice",
+        PROPAGATION,
+        "(0.0 if too_far else pair_term)",
+        "pair_term",
+        "test_propagation.py -k scale",
     ),
     Mutant(
         "damping the other way round",
@@ -446,6 +460,20 @@ OURS = [
         PROPAGATION,
         "furthest = reach + max(high, -low)",
         "furthest = reach",
+        "test_propagation.py -k a_few_at_a_time",
+    ),
+    Mutant(
+        "messages to annotators are as mild as the cavities",
+        PROPAGATION,
+        "furthest = reach + max(high, -low)",
+        "furthest = max(high, -low)",
+        "test_propagation.py -k a_few_at_a_time",
+    ),
+    Mutant(
+        "damped messages are as mild as the new ones",
+        PROPAGATION,
+        "            furthest = most\n",
+        "",
         "test_propagation.py -k a_few_at_a_time",
     ),
     Mutant(

@@ -62,6 +62,7 @@ def log_posterior(counts: Array, theta: Array, psi: Array, alpha: float, gamma: 
 
 def test_the_e_step_equals_enumeration() -> None:
     w, evidence = responsibilities(COUNTS, THETA, PSI)
+    w = w.T
     expected, log_evidence = enumerate_assignments(COUNTS, THETA, PSI)
     np.testing.assert_allclose(w, expected, rtol=1e-12)
     np.testing.assert_allclose(evidence, log_evidence, rtol=1e-12)

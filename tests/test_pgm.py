@@ -253,6 +253,7 @@ def test_with_one_annotator_cluster_beliefs_are_fmms_responsibilities() -> None:
     start = graph.start(np.full((80, 4), 0.25), np.ones((20, 1)))
     beliefs = graph.round(start, logs(theta, psi, np.ones(1)))
     w, evidence = fmm.responsibilities(CROWD.counts.astype(float), theta[:, 0], psi)
+    w = w.T
     np.testing.assert_allclose(beliefs.w, w, rtol=1e-9)
     np.testing.assert_allclose(graph.evidence(beliefs), evidence, rtol=1e-12)
 
@@ -263,6 +264,7 @@ def test_with_one_annotator_cluster_a_fit_ends_where_fmm_would_stay(m_step: str)
     model = ds.PGM(3, 1, m_step=m_step, tol=1e-12, max_iter=5000).fit(CROWD)
     counts = CROWD.counts.astype(float)
     w, evidence = fmm.responsibilities(counts, model.theta_[:, 0], model.psi_)
+    w = w.T
     np.testing.assert_allclose(model.item_clusters_, w, rtol=1e-6, atol=1e-9)
     theta, psi = fmm.m_step(w.T @ counts, w.sum(axis=0), 2.0, 2.0)
     np.testing.assert_allclose(model.theta_[:, 0], theta, atol=1e-4)

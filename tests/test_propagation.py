@@ -333,7 +333,7 @@ def scaled(beliefs: Beliefs, scale: float, dtype: type = np.float64) -> Beliefs:
 
 
 @pytest.mark.parametrize("damping", [0.0, 0.4])
-@pytest.mark.parametrize("scale", [1.0, 30.0, 145.0])
+@pytest.mark.parametrize("scale", [1.0, 30.0, 145.0, 149.9])  # the last is too far
 def test_the_scale_of_messages_says_nothing(scale: float, damping: float) -> None:
     """Messages are not normalised: what each is too large by stands once in Z_n and once in Z_e."""
     annotations, parameters = loopy(LOOPY["complete, 3 × 3"][0], 3)
@@ -346,21 +346,62 @@ def test_the_scale_of_messages_says_nothing(scale: float, damping: float) -> Non
     np.testing.assert_allclose(graph.evidence(other), graph.evidence(plain), rtol=EXACT)
 
 
-@pytest.mark.parametrize("of", ["an item", "an annotator"])
-@pytest.mark.parametrize("scale", [-145.0, 145.0])
-def test_far_messages_of_many_pairs_are_multiplied_a_few_at_a_time(scale: float, of: str) -> None:
-    ends = [(0, n) if of == "an item" else (n, 0) for n in range(13)]
-    rows = [(*end, n % 2) for n, end in enumerate(ends)]
-    graph = graph_of(crowd(rows, *((1, 13) if of == "an item" else (13, 1)), 2))
-    potentials = logs(*random_parameters(2, 2, 2, np.random.default_rng(3)))
-    beliefs = settled(graph, potentials, rounds=2)
+def star(of: str, labels: int = 1, sides: int = 2) -> Graph:
+    """One item with 13 annotators, or one annotator with 13 items; the pairs say 0, or 0 and 1 in turn."""
+    ends = [(0, other) if of == "an item" else (other, 0) for other in range(13)]
+    rows = [(*end, other % sides) for other, end in enumerate(ends) for _ in range(labels)]
+    return graph_of(crowd(rows, *((1, 13) if of == "an item" else (13, 1)), 2))
+
+
+def times(beliefs: Beliefs, factor: float) -> Beliefs:
+    """The same beliefs, every message so many times as large."""
     (state,) = beliefs.states
     assert state.nu is not None
-    far = replace(beliefs, states=(MemoryState(state.w, state.nu * np.exp(scale), None),))
-    plain, other = graph.round(beliefs, potentials), graph.round(far, potentials)
+    return replace(beliefs, states=(MemoryState(state.w, state.nu * state.nu.dtype.type(factor), None),))
+
+
+@pytest.mark.parametrize("of", ["an item", "an annotator"])
+@pytest.mark.parametrize("scale", [-145.0, 145.0])
+@pytest.mark.parametrize("damping", [0.0, 0.5])
+def test_far_messages_of_many_pairs_are_multiplied_a_few_at_a_time(
+    scale: float, of: str, damping: float
+) -> None:
+    graph, potentials = star(of), logs(*random_parameters(2, 2, 2, np.random.default_rng(3)))
+    beliefs = settled(graph, potentials, rounds=2)
+    plain = graph.round(beliefs, potentials, damping)
+    other = graph.round(times(beliefs, np.exp(scale)), potentials, damping)
     np.testing.assert_allclose(other.w, plain.w, rtol=EXACT)
     np.testing.assert_allclose(other.z, plain.z, rtol=EXACT)
     np.testing.assert_allclose(graph.evidence(other), graph.evidence(plain), rtol=EXACT)
+
+
+@pytest.mark.parametrize("of", ["an item", "an annotator"])
+@pytest.mark.parametrize("sides", [1, 2])
+@pytest.mark.parametrize("damping", [0.0, 0.9])
+def test_strong_messages_of_many_pairs_are_multiplied_a_few_at_a_time(
+    of: str, sides: int, damping: float
+) -> None:
+    """Each pair speaks by exp(130) for a cluster: 13 of them multiplied are no number, or 6 against 7."""
+    by_cluster = np.array([[0.9985, 0.0015], [0.0015, 0.9985]])
+    theta = np.stack([by_cluster] * 2, axis=1 if of == "an item" else 0)
+    graph, shares = star(of, labels=20, sides=sides), (np.array([0.6, 0.4]), np.array([0.7, 0.3]))
+    strong, mild = logs(theta, *shares), logs(0.5 + 0.01 * (theta - 0.5), *shares)
+    beliefs, said = settled(graph, strong, rounds=3), np.arange(13) % sides
+    for potentials in (strong, mild):
+        after = graph.round(beliefs, potentials, damping)
+        # a message is Θ_y^20, whoever hears it; one to an annotator is damped by the old one, a strong one
+        new, old = (
+            20 * (one.log_theta[:, 0] if of == "an item" else one.log_theta[0])
+            for one in (potentials, strong)
+        )
+        heard = new if of == "an item" else (1 - damping) * new + damping * old
+        logits = (potentials.log_psi if of == "an item" else potentials.log_omega) + heard[:, said].sum(
+            axis=1
+        )
+        expected = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+        np.testing.assert_allclose(after.w[0] if of == "an item" else after.z[0], expected, rtol=1e-7)
+        assert np.isfinite(after.node_terms)
+        assert np.isfinite(graph.evidence(after))
 
 
 @pytest.mark.parametrize(("dtype", "furthest"), [(np.float64, FURTHEST), (np.float32, FURTHEST_SINGLE)])
@@ -379,6 +420,25 @@ def test_messages_that_have_gone_far_are_normalised(dtype: type, furthest: float
     assert 0 < far.min() < far.max() <= 1
     ratio = near.astype(np.float64) / far  # of a pair the same in every column
     np.testing.assert_allclose(ratio, np.repeat(ratio[:, :1], ratio.shape[1], axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [10.0, 25.0, 60.0])
+def test_in_single_precision_strong_messages_that_have_gone_far_stay_numbers(scale: float) -> None:
+    """An outvoted pair whose factor is at its floor, its message far from one: what would leave the range is
+    normalised before it is multiplied."""
+    theta = np.array([[[0.999, 0.001], [0.99, 0.01]], [[0.001, 0.999], [0.01, 0.99]]])
+    rows = [(0, annotator, int(annotator == 3)) for annotator in range(4) for _ in range(25)]
+    graph = replace(graph_of(crowd(rows, 1, 4, 2)), storage=InMemory(np.float32))
+    potentials = logs(theta, np.array([0.5, 0.5]), np.array([0.5, 0.5]))
+    beliefs = settled(graph, potentials, rounds=2)
+    plain, other = (graph.round(times(beliefs, by), potentials) for by in (1.0, np.exp(scale)))
+    nu = other.states[0].nu
+    assert nu is not None
+    assert np.isfinite(nu).all()
+    assert (nu > 0).all()
+    np.testing.assert_allclose(other.w, plain.w, rtol=1e-5)
+    np.testing.assert_allclose(other.z, plain.z, rtol=1e-5)
+    np.testing.assert_allclose(graph.evidence(other), graph.evidence(plain), rtol=1e-5)
 
 
 # ---- mean field ----------------------------------------------------------------------------------------

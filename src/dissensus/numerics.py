@@ -75,7 +75,7 @@ def softmax_rows(logits: Array) -> tuple[Array, Array]:
 
 
 def softmax_columns(logits: Array) -> tuple[Array, Array]:
-    """The same of columns, which are faster where columns are long and rows are few."""
+    """The same of columns, which is faster where rows are few and long."""
     top = logits.max(axis=0)
     chances = logits - top
     np.exp(chances, out=chances)

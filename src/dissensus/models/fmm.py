@@ -38,10 +38,10 @@ from dissensus.params import SEED, choice, dirichlet, integer, real
 
 
 def responsibilities(counts: Array, theta: Array, psi: Array) -> tuple[Array, float]:
-    """P(w_m = k | labels) for each item, and Σ_m log P(labels of m)."""
-    # log ψ_k + Σ_p c_mp log Θ_kp, a row for every cluster
+    """(K, items): P(w_m = k | labels), and Σ_m log P(labels of m)."""
+    # log ψ_k + Σ_p c_mp log Θ_kp
     w, evidence = softmax_columns(safe_log(theta) @ counts.T + safe_log(psi)[:, None])
-    return w.T, float(evidence.sum())
+    return w, float(evidence.sum())
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ def counts_of(block: Block, labels: Labels) -> Array:
 def e_step(counts: Array, theta: Array, psi: Array) -> tuple[Array, Array, float]:
     """What the M-step needs of a block: Σ_m w_mk c_mp, Σ_m w_mk, and the log-likelihood."""
     w, log_likelihood = responsibilities(counts, theta, psi)
-    return w.T @ counts, w.sum(axis=0), log_likelihood
+    return w @ counts, w.sum(axis=1), log_likelihood
 
 
 def assigned(counts: Array, theta: Array, psi: Array) -> Array:
-    """P(w_m = k | labels) alone."""
-    return np.ascontiguousarray(responsibilities(counts, theta, psi)[0])
+    """(items, K): P(w_m = k | labels)."""
+    return np.ascontiguousarray(responsibilities(counts, theta, psi)[0].T)
 
 
 def m_step(

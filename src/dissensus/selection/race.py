@@ -21,8 +21,8 @@ from dissensus.models.pgm.model import PGM
 from dissensus.selection.criteria import Criterion, HeldOutLabels
 
 LOOKS = (5, 20, 30, 40, 60)  # iterations
-FAR = 0.4  # nats a label, divided by the iterations
-EARLY = 10  # iterations: before that a fit may gain no more than from there on
+FAR = 0.4  # nats a label, divided by the iterations or by EARLY
+EARLY = 10  # iterations: before them no more counts as far than at them
 MANY = 5  # cells for every finalist, at least: in a smaller grid nothing is stopped
 PART = 0.2  # of a fit's time, about, that passes from one look to the next
 MOST_HELD = 30_000  # labels: of more, what a fit needs to go on is not held, and a cell begins again

@@ -9,10 +9,10 @@ than once. Given the clusters k of the item and l of the annotator its likelihoo
 Pairs are sorted by answer inside a shard, so that a message step is one matrix product per answer. Sums over
 the pairs of an item or an annotator are products with a sparse matrix of ones.
 
-Messages are kept in the linear domain, and their scale says nothing: it is left as it comes, and they are
-normalised where it has gone far. Every message lies within exp(±FURTHEST), and the largest entry of a
-normalised belief is at least 1/K; so a belief divided by one of its messages (the cavity: what the others
-say) neither overflows nor loses anything that matters.
+Messages are kept in the linear domain, and their scale says nothing: it is left as it comes, and taken out
+where it would go too far. So every message lies within exp(±FURTHEST) (in single precision, FURTHEST_SINGLE),
+and the largest entry of a normalised belief is at least 1/K; a belief divided by one of its messages (the
+cavity: what the others say) neither overflows nor loses anything that matters.
 
 A logarithm costs more than all other steps of a message, so messages are multiplied, as many as surely stay
 within double precision, before it is taken: at the floor four of them, usually all of an item's, which then
@@ -32,8 +32,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dissensus.data.blocks import Block, Codes, Labels
-from dissensus.data.remembered import FEW_LABELS
-from dissensus.numerics import Array, ones, softmax_rows
+from dissensus.numerics import Array, ones, row_sums, softmax_rows
 
 if TYPE_CHECKING:
     from dissensus.data.blocks import Shard
@@ -43,12 +42,14 @@ FURTHEST, FURTHEST_SINGLE = 150.0, 70.0
 FLOOR, FLOOR_SINGLE = np.exp(-FURTHEST), np.exp(-FURTHEST_SINGLE)
 RANGE = 650.0  # products stay within exp(±RANGE), and so within double precision
 GROUP = 16  # pairs whose messages are multiplied at most
+# NumPy takes rows by intp and converts other integers each time; of more labels than these, memory counts.
+FEW_LABELS = 100_000
 
 
 # ---- the layout of a shard ----------------------------------------------------------------------------
 
 Annotators = NDArray[np.int32] | slice  # codes of those who occur, or a slice of all
-Places = NDArray[Any]  # rows to take: of many labels int32, of few intp, which NumPy need not convert
+Places = NDArray[Any]  # rows to take, int32 or intp
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +112,7 @@ class PairSums:
             return softmax_rows(self.of_logs(messages, reach) + log_prior)
         chances = _product(messages, self.members).take(self.only, axis=0)
         chances *= np.exp(prior)
-        sums = chances @ ones(chances.shape[1])
+        sums = row_sums(chances)
         chances /= sums[:, None]
         return chances, np.log(sums) + top[..., 0]
 
@@ -154,7 +155,7 @@ class SameLabels:
         counts = np.empty((len(self.bounds), w.shape[1], z.shape[1]))
         for p, runs in enumerate(self.bounds):
             np.matmul(left[runs].T, right[runs], out=counts[p])
-        return counts.transpose(1, 2, 0)
+        return np.ascontiguousarray(counts.transpose(1, 2, 0))  # as it would be after a journey
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,17 +173,16 @@ class PairLayout:
     same: SameLabels
 
     @classmethod
-    def of(cls, shard: Shard, everyone: int | None = None, places: Any = np.int32) -> PairLayout:
+    def of(cls, shard: Shard, everyone: int | None = None, index_type: Any = np.int32) -> PairLayout:
         """Group the label rows by pair, name the distinct answers, and sort by answer.
 
-        ``everyone`` is the number of all annotators, where all of them are to be summed for; ``places`` is
-        the type of rows to take.
+        ``everyone`` is the number of all annotators, where all of them are to be summed for.
         """
         first, answer, answers = _answers(shard)
         order, by_class = np.argsort(answer, kind="stable"), np.argsort(shard.label, kind="stable")
-        item = shard.item[first][order].astype(places, copy=False)
+        item = shard.item[first][order].astype(index_type, copy=False)
         codes = shard.annotator[first][order]
-        annotator = place = codes.astype(places, copy=False)
+        annotator = place = codes.astype(index_type, copy=False)
         who: Annotators = slice(None)
         n_who = everyone
         if n_who is None:
@@ -191,7 +191,7 @@ class PairLayout:
         bounds = np.searchsorted(answer[order], np.arange(len(answers) + 1))
         # where no pair has two labels, the labels by class are the pairs by answer
         theirs = codes if len(first) == len(by_class) else shard.annotator[by_class]
-        items = shard.item[by_class].astype(places, copy=False)
+        items = shard.item[by_class].astype(index_type, copy=False)
         return cls(
             item,
             annotator,
@@ -200,7 +200,7 @@ class PairLayout:
             bounds,
             _batches(bounds),
             PairSums.of(item, shard.n_items),
-            PairSums.of(place.astype(places, copy=False), n_who),
+            PairSums.of(place.astype(index_type, copy=False), n_who),
             SameLabels.of(shard.label[by_class], items, theirs, shard.n_classes),
         )
 
@@ -245,15 +245,15 @@ class PairBlock:
         shards, N = block.shards(labels), labels.n_annotators
         # Few annotators, all of them: that is faster than to look up those who occur.
         everyone = N if N * len(shards) <= sum(len(shard.item) for shard in shards) else None
-        places = np.intp if len(labels.item) <= FEW_LABELS else np.int32
-        layouts = tuple(PairLayout.of(shard, everyone, places) for shard in shards)
+        index_type = np.intp if len(labels.item) <= FEW_LABELS else np.int32
+        layouts = tuple(PairLayout.of(shard, everyone, index_type) for shard in shards)
         who: Annotators = slice(None)
-        n_who, of_layouts = N, tuple(layout.who for layout in layouts)
+        n_who, places = N, tuple(layout.who for layout in layouts)
         if everyone is None:
-            codes = [own for own in of_layouts if not isinstance(own, slice)]
+            codes = [own for own in places if not isinstance(own, slice)]
             every = np.unique(np.concatenate(codes))
             who, n_who = every, len(every)
-            of_layouts = tuple(np.searchsorted(every, own).astype(np.int32) for own in codes)
+            places = tuple(np.searchsorted(every, own).astype(np.int32) for own in codes)
         return cls(
             layouts,
             _runs([shard.n_items for shard in shards]),
@@ -262,7 +262,7 @@ class PairBlock:
             sum(layout.n_pairs for layout in layouts),
             who,
             n_who,
-            of_layouts,
+            places,
         )
 
     def counts(self) -> Array:
@@ -325,7 +325,7 @@ def cavity(belief: Array, place: Places, message: Array) -> Array:
 def messages(layout: PairLayout, factors: Array, incoming: Array, out: Array | None = None) -> Array:
     """Factor-to-variable messages (pairs, I): Σ_j F_aij incoming_e(j), one product per answer."""
     outgoing = np.empty((layout.n_pairs, factors.shape[1]), factors.dtype) if out is None else out
-    F = np.ascontiguousarray(factors.transpose(0, 2, 1))  # a small copy, and a faster product
+    F = np.ascontiguousarray(factors.transpose(0, 2, 1))  # products are faster by it
     for answers, rows in layout.batches:
         n = answers.stop - answers.start
         if n == 1:

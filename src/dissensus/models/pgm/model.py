@@ -37,6 +37,7 @@ from dissensus.models.base import Model, fresh_rows
 from dissensus.models.clusters import ClusterView
 from dissensus.models.fmm import assigned, initial_theta, random_clusters
 from dissensus.models.pgm import annealing
+from dissensus.models.pgm.kernels import FEW_LABELS
 from dissensus.models.pgm.parameters import (
     Learned,
     MaximumPosterior,
@@ -323,8 +324,9 @@ class PGM(Model):
             # w twice while it is gathered, the items' distributions; z, its logits and what they come from
             fixed=8 * (M * (2 * K + 2 * P + 2) + 8 * N * L),
             # item, annotator and both sums' orders of a pair; groups of pairs and runs of labels; of an item,
-            # and of an annotator in a shard
-            layout_bytes=30 + 4 * M // E + 16 * min(N, SHARD_LABELS) // SHARD_LABELS,
+            # and of an annotator in a shard. Rows of few labels are longer integers.
+            layout_bytes=(30 + 4 * M // E) * (2 if E <= FEW_LABELS else 1)
+            + 16 * min(N, SHARD_LABELS) // SHARD_LABELS,
             message_bytes=rounds * (kept * itemsize * E * L + 8 * M * K),
             working=itemsize * in_block * L * (1 + kept) + 8 * (3 * K * M * in_block // E + 2 * N * L),
             held=held,
@@ -498,29 +500,28 @@ class PGM(Model):
         self.label_distributions_ = w @ self._cluster_distributions()
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
-        """Σ_kl w_mk z_nl Θ_klp."""
-        w, z = self._beliefs_of(item, annotator)
+        """Σ_kl w_mk z_nl Θ_klp; a code of −1 stands for somebody never seen."""
+        w, z = self._tables_of_beliefs()
+        w, z = w.take(item, axis=0), z.take(annotator, axis=0)
         K, L, P = self.theta_.shape
         by_annotator_cluster = (w @ self.theta_.reshape(K, L * P)).reshape(-1, L, P)
         return np.asarray(np.einsum("el,elp->ep", z, by_annotator_cluster))
 
     def _label_chances(self, item: Codes, annotator: Codes, label: NDArray[np.intp]) -> Array:
         """The same for the class given, one class after the other."""
-        order = np.argsort(label, kind="stable")
-        w, z = self._beliefs_of(item[order], annotator[order])
-        by_annotator_cluster = np.empty_like(z)
-        bounds = np.searchsorted(label[order], np.arange(self.theta_.shape[2] + 1)).tolist()
-        for p, rows in enumerate(itertools.starmap(slice, itertools.pairwise(bounds))):
-            np.matmul(w[rows], self.theta_[:, :, p], out=by_annotator_cluster[rows])
-        chances = np.empty(len(label))
-        chances[order] = row_sums(by_annotator_cluster * z)
+        order, chances = np.argsort(label, kind="stable"), np.empty(len(label))
+        ends = np.searchsorted(label[order], np.arange(1, self.theta_.shape[2]))
+        w, z = self._tables_of_beliefs()
+        for p, given in enumerate(np.split(order, ends)):
+            by_annotator_cluster = w.take(item[given], axis=0) @ self.theta_[:, :, p]
+            by_annotator_cluster *= z.take(annotator[given], axis=0)
+            chances[given] = row_sums(by_annotator_cluster)
         return chances
 
-    def _beliefs_of(self, item: Codes, annotator: Codes) -> tuple[Array, Array]:
-        """w and z of pairs by codes; −1 stands for somebody never seen."""
+    def _tables_of_beliefs(self) -> tuple[Array, Array]:
+        """w and z, with a last row for somebody never seen."""
         w = np.vstack([self.item_clusters_, self.psi_])
-        z = np.vstack([self.annotator_clusters_, self.population_weights_])
-        return w.take(item, axis=0), z.take(annotator, axis=0)
+        return w, np.vstack([self.annotator_clusters_, self.population_weights_])
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
         """Item clusters and annotator clusters."""

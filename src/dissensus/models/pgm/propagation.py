@@ -12,7 +12,8 @@ The logarithm of the evidence in Bethe's form (exact where the graph is a tree a
     Z_m = Σ_k ψ_k Π_e μ_e(k),   Z_n = Σ_l Ω_l Π_e ν_e(l),   Z_e = Σ_kl F_akl ŵ_e(k) ẑ_e(l).
 
 Because ν_e = F ŵ_e and ẑ_e ∝ z_n / ν_e, the pair's own terms need no extra product: with
-s_e = Σ_l z_n(l) / ν_e(l) they are Z_e = 1 / s_e and b_e(k, l) = F_akl ŵ_e(k) z_n(l) / ν_e(l).
+s_e = Σ_l z_n(l) / ν_e(l) they are Z_e = 1 / s_e and b_e(k, l) = F_akl ŵ_e(k) z_n(l) / ν_e(l). Where ν_e is
+c times as large, Z_n and Z_e grow by c and the evidence stays, so messages are left at the scale they have.
 
 A block of items owns its pairs' messages and its items' beliefs, which stay where the block is worked on
 (execution/messages.py); it is given Θ, ψ, Ω and the annotators' beliefs, and returns additive statistics.
@@ -312,30 +313,33 @@ def _round_step(
         factors, scale = layout.factors(log_theta, slot.dtype)
         incoming = cavity(z, layout.annotator, before[pairs])
         sums = row_sums(incoming)
+        pair_term = -sum_of_logs(sums)
+        # Nothing is normalised: z_n / ν_e sums to s_e. With F in [min F, 1], μ lies in [min F · min s, max s]
+        # and ν in [min F / max s, 1 / (min F · min s)].
+        reach = -math.log(factors.min(initial=1.0))
+        low, high = math.log(sums.min(initial=1.0)), math.log(sums.max(initial=1.0))
+        too_far = reach + max(high, -low) > most
+        if too_far:  # where both cavities sum to one, μ and ν lie in [min F, 1]
+            incoming /= sums[:, None]
+            low = high = 0.0
         mu = messages(layout, factors, incoming)
         if cavities is not None:
             cavities[pairs] = incoming
         del incoming  # the next cavities take its memory, which is near
         own_psi = log_psi if log_psi.ndim == 1 else log_psi[items]
-        # Nothing is normalised: z_n / ν_e sums to s_e. With F in [min F, 1], μ lies in [min F · min s, max s]
-        # and ν in [min F / max s, 1 / (min F · min s)].
-        reach = -math.log(factors.min(initial=1.0))
-        low, high = math.log(sums.min(initial=1.0)), math.log(sums.max(initial=1.0))
         w[items], terms = layout.by_item.beliefs(mu, own_psi, max(reach - low, high))
         outgoing = cavity(w[items].astype(slot.dtype, copy=False), layout.item, mu)
+        if too_far:
+            outgoing /= row_sums(outgoing)[:, None]
         new = messages(layout, factors.transpose(0, 2, 1), outgoing, out=nu[pairs])
         furthest = reach + max(high, -low)
-        if furthest > most:  # normalised, w_m / μ_e sums to one, and ν lies in [min F, 1]
-            new /= row_sums(outgoing)[:, None]
-            furthest = reach
         if damping:  # the old message is of other factors
             new[...] = new ** (1 - damping) * before[pairs] ** damping
             furthest = most
         # Messages to items are too large by s, which comes off here. What ν is too large by stands once in
         # Z_n and once in Z_e. An answer's scale stands once in every Z_m, Z_n and Z_e of its pair, so it
         # counts once in all.
-        pair_term = -sum_of_logs(sums)
-        offset = float(scale @ layout.pairs_of_answers) + pair_term
+        offset = float(scale @ layout.pairs_of_answers) + (0.0 if too_far else pair_term)
         item_terms += float(terms.sum()) + offset
         pair_terms += pair_term
         logits[places] += layout.by_annotator.of_logs(new, furthest)
