@@ -283,7 +283,7 @@ def graphical(known: Annotations, seed: int) -> Start:
         beliefs = graph.round(
             place.carried, Potentials(safe_log(theta), safe_log(psi), safe_log(omega)), measure=False
         )
-        objective = graph.evidence(beliefs) + log_prior(Parameters(theta, psi, omega), priors)
+        objective = graph.evidence(beliefs) + log_prior(Parameters(theta, psi, omega).logs, priors)
         found = m_step.learn(graph.statistics(beliefs, None), None).parameters
         return Stepped(Place([found.theta, found.psi, found.omega], beliefs), objective)
 

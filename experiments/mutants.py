@@ -121,8 +121,8 @@ OURS = [
     Mutant(
         "ℓ: γ where τ belongs",
         PARAMETERS,
-        "xlogy(priors.tau - 1,",
-        "xlogy(priors.gamma - 1,",
+        "((priors.tau - 1) * logs",
+        "((priors.gamma - 1) * logs",
         "test_pgm.py test_annealing.py",
     ),
     Mutant(

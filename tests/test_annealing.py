@@ -84,7 +84,7 @@ def test_the_joint_is_the_products_logarithm(seed: int) -> None:
 
 def test_the_prior_term_without_a_prior_is_nothing() -> None:
     hard = Parameters(np.eye(2)[None], np.ones(1), np.array([1.0, 0.0]))
-    assert log_prior(hard, Priors(1.0, 1.0, 1.0)) == 0.0
+    assert log_prior(hard.logs, Priors(1.0, 1.0, 1.0)) == 0.0
 
 
 def test_an_impossible_label_makes_the_state_impossible() -> None:

@@ -39,7 +39,7 @@ def test_the_prior_is_scipys_density() -> None:
 
     priors = Priors(*map(np.array, (ALPHA, GAMMA, TAU)))
     first, second = drawn(1), drawn(2)
-    ours = log_prior(first, priors) - log_prior(second, priors)
+    ours = log_prior(first.logs, priors) - log_prior(second.logs, priors)
     np.testing.assert_allclose(ours, density(first) - density(second), rtol=1e-10)
 
 

@@ -9,16 +9,18 @@ itself when the process that started it is gone.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from dissensus.errors import DissensusError, bad_parameter
@@ -30,6 +32,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 WATCH_SECONDS = 0.5
+COLLECTED = 50_000  # new objects after which a worker looks for unused ones: by 700 it costs two per cent
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 _shared: Any = None  # in a worker process: what all of its tasks share
@@ -47,9 +50,17 @@ class Workers(Protocol):
 
 @contextmanager
 def workers(
-    shared: Any, n_tasks: int, *, n_jobs: int = -1, executor: Executor | None = None
+    shared: Any,
+    n_tasks: int,
+    *,
+    n_jobs: int = -1,
+    executor: Executor | None = None,
+    takes_part: bool = False,
 ) -> Iterator[Workers]:
     """``n_jobs`` processes (−1: one a core) but no more than tasks; 1 keeps the work in this process.
+
+    ``takes_part``: this process is one of them. It begins at once, while the others still start, and sees
+    what they have finished between two of its own tasks, which should be short.
 
     On a cluster (``resources``) it is the cluster's workers, however many. An ``executor`` of the caller's
     own (``concurrent.futures``, or a Dask client's ``get_executor()``) takes their place; every task then
@@ -71,8 +82,14 @@ def workers(
         with closing(OnCluster(client, shared, _for_a_task(n_threads))) as pool:
             yield pool
     elif n_processes > 1:
-        with _processes(shared, n_processes) as pool:
-            yield _OnExecutor(pool, partial(_run_in_worker, _for_a_task(n_processes)), cancels=False)
+        used = _for_a_task(n_processes)
+        run = partial(_run_in_worker, used)
+        with _processes(shared, n_processes - takes_part) as pool:
+            if takes_part:
+                with one_blas_thread():
+                    yield _TakingPart(pool, run, partial(_run, used, shared))
+            else:
+                yield _OnExecutor(pool, run, cancels=False)
     else:
         with one_blas_thread():
             yield _Here(shared, _for_a_task(1))
@@ -119,6 +136,42 @@ class _OnExecutor:
                 future.cancel()
 
 
+class _TakingPart:
+    """Processes, and this one beside them: it takes the last of the tasks that nobody has begun."""
+
+    def __init__(self, pool: Executor, run: Callable[..., Any], run_here: Callable[..., Any]) -> None:
+        self._pool = pool
+        self._run = run
+        self._run_here = run_here
+
+    def completed(
+        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
+    ) -> Iterator[tuple[Task, Result]]:
+        futures = {self._pool.submit(self._run, step, task): task for task in tasks}
+        over: SimpleQueue[Future[Result]] = SimpleQueue()
+        for future in futures:
+            future.add_done_callback(over.put)
+        not_begun, n_left = list(futures), len(futures)
+        while n_left:
+            mine = _taken_back(not_begun) if over.empty() else None
+            if mine is not None:
+                yield futures[mine], self._run_here(step, futures[mine])
+            elif (theirs := over.get()).cancelled():  # one that was taken back
+                continue
+            else:
+                yield futures[theirs], theirs.result()
+            n_left -= 1
+
+
+def _taken_back(not_begun: list[Future[Any]]) -> Future[Any] | None:
+    """The last that nobody has begun, and nobody will."""
+    while not_begun:
+        future = not_begun.pop()
+        if future.cancel():
+            return future
+    return None
+
+
 @contextmanager
 def _processes(shared: Any, n_processes: int) -> Iterator[Any]:
     from loky import ProcessPoolExecutor
@@ -149,6 +202,7 @@ def _begin(shared: Any, parent: int) -> None:
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(limits=1, user_api="blas")
+    gc.set_threshold(COLLECTED)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 

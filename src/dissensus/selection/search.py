@@ -13,7 +13,6 @@ import itertools
 import json
 import math
 import os
-import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -215,9 +214,9 @@ class Search:
                 with suppress(DataError):  # no such place: then messages travel
                     place = current().scratch or current().checkpoint
                     self.scratch = stack.enter_context(scratch_below(place))
-            pool = stack.enter_context(
-                workers(self.data, n_tasks, n_jobs=self.n_jobs, executor=self.executor)
-            )
+            short = bool(racing) and self.data.annotations.n_labels <= MOST_HELD
+            how: dict[str, Any] = {"n_jobs": self.n_jobs, "executor": self.executor, "takes_part": short}
+            pool = stack.enter_context(workers(self.data, n_tasks, **how))
             best = self._race(racing, pool, clock)
             self._run([*first, *self._unfinished(best, None)], pool, clock)
             self._drop(list(self.held))
@@ -267,7 +266,10 @@ class Search:
         for key in keys:
             del self.held[key]
             if (folder := self._folder(key)) is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+                with suppress(OSError):  # what is left goes with the scratch folder
+                    for file in folder.iterdir():
+                        file.unlink()
+                    folder.rmdir()
 
     def _folder(self, key: str) -> Path | None:
         return None if self.scratch is None else self.scratch / str(self._numbers[key])
@@ -354,8 +356,8 @@ class Search:
         return float(np.mean([size_of(candidate.settings) for candidate in self.candidates]))
 
     def _words(self, trial: Trial) -> str:
-        n_done = sum(0 in repeats for repeats in self.done.values())
         if trial.repeat == 0:
+            n_done = sum([0 in repeats for repeats in self.done.values()])
             what = "tried" if trial.look is None else f"tried, others for {trial.look} iterations"
             return f"{n_done:,} of {len(self.candidates):,} {what}: {trial.candidate}"
         return f"split {trial.repeat + 1} of {self.repeats}: {trial.candidate}"

@@ -91,9 +91,9 @@ class State:
 
 def swings(objectives: Sequence[float]) -> bool:
     """Has the objective turned at every step of late, without the turns getting smaller?"""
-    changes = [after - before for before, after in itertools.pairwise(objectives)]
-    if len(changes) <= SWINGS:
+    if len(objectives) <= SWINGS + 1:
         return False
+    changes = [after - before for before, after in itertools.pairwise(objectives)]
     turned = all(after * before < 0 for before, after in itertools.pairwise(changes))
     return turned and abs(changes[-1]) > 0.5 * abs(changes[0])
 
@@ -360,7 +360,7 @@ class PGM(Model):
                 beliefs = self._first_beliefs(graph, annotations, restart.rng)
                 learned = m_step.learn(graph.statistics(beliefs, None), None)
                 damping = float(self.damping or 0.0)
-                potentials = with_pseudo_labels(learned.potentials, pseudo_labels, beliefs.z.T @ load)
+                potentials = with_pseudo_labels(learned.potentials, pseudo_labels, beliefs.z, load)
                 state = State(
                     graph.settle(beliefs, potentials, rounds, bp_tol, damping), learned, (), damping
                 )
@@ -374,7 +374,7 @@ class PGM(Model):
                 damping = state.damping
                 if self.damping is None and not damping and swings(state.objectives):
                     damping = AUTO_DAMPING
-                potentials = with_pseudo_labels(learned.potentials, pseudo_labels, beliefs.z.T @ load)
+                potentials = with_pseudo_labels(learned.potentials, pseudo_labels, beliefs.z, load)
                 settled = graph.settle(beliefs, potentials, rounds, bp_tol, damping)
                 # the objective of the state it began with, whose pairs' terms the round came by
                 objective = graph.evidence(beliefs, settled.pair_terms_before) + state.learned.prior_term

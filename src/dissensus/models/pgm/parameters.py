@@ -58,13 +58,18 @@ class Parameters:
     psi: Array
     omega: Array
 
+    @property
+    def logs(self) -> Potentials:
+        """Their logarithms."""
+        return Potentials(safe_log(self.theta), safe_log(self.psi), safe_log(self.omega))
 
-def log_prior(parameters: Parameters, priors: Priors) -> float:
+
+def log_prior(logs: Potentials, priors: Priors) -> float:
     """The terms of ℓ that hold no hidden variable."""
     return float(
-        xlogy(priors.alpha - 1, parameters.theta).sum()
-        + xlogy(priors.gamma - 1, parameters.psi).sum()
-        + xlogy(priors.tau - 1, parameters.omega).sum()
+        ((priors.alpha - 1) * logs.log_theta).sum()
+        + ((priors.gamma - 1) * logs.log_psi).sum()
+        + ((priors.tau - 1) * logs.log_omega).sum()
     )
 
 
@@ -87,7 +92,7 @@ def log_joint(
     labels = xlogy(block_counts(annotations, w, z, K, L), parameters.theta).sum()
     items = xlogy(np.bincount(w, minlength=K), parameters.psi).sum()
     annotators = xlogy(np.bincount(z, minlength=L), parameters.omega).sum()
-    return float(labels + items + annotators) + log_prior(parameters, priors)
+    return float(labels + items + annotators) + log_prior(parameters.logs, priors)
 
 
 # ---- Dirichlet distributions --------------------------------------------------------------------------
@@ -178,9 +183,8 @@ class MaximumPosterior:
             # Ω_l = (τ_l−1 + Σ_n z_nl) / (Σ_l τ_l − L + N)
             normalised(p.tau - 1 + statistics.annotator_mass),
         )
-        logs = Potentials(safe_log(parameters.theta), safe_log(parameters.psi), safe_log(parameters.omega))
-        term = log_prior(parameters, p)
-        return Learned(parameters, logs, term, *map(np.atleast_1d, (p.alpha, p.gamma, p.tau)))
+        logs = parameters.logs
+        return Learned(parameters, logs, log_prior(logs, p), *map(np.atleast_1d, (p.alpha, p.gamma, p.tau)))
 
 
 # Θ has one distribution a pair of clusters, enough to learn its prior from. ψ and Ω are a single draw each,

@@ -61,11 +61,13 @@ class Potentials:
     log_omega: Array  # (L,), or (N, L)
 
 
-def with_pseudo_labels(potentials: Potentials, pseudo_labels: Array | None, mass: Array) -> Potentials:
+def with_pseudo_labels(
+    potentials: Potentials, pseudo_labels: Array | None, z: Array, load: Array
+) -> Potentials:
     """Item potentials of their own where something is known of the items beforehand."""
     if pseudo_labels is None:
         return potentials
-    own = pseudo_label_scores(pseudo_labels, normalised(np.exp(potentials.log_theta)), mass)
+    own = pseudo_label_scores(pseudo_labels, normalised(np.exp(potentials.log_theta)), z.T @ load)
     return replace(potentials, log_psi=potentials.log_psi + own)
 
 
@@ -181,13 +183,12 @@ class Graph:
         self, beliefs: Beliefs, potentials: Potentials, rounds: int, tol: float, damping: float = 0.0
     ) -> Beliefs:
         """Rounds until the summed KL between successive beliefs is at most ``tol``."""
-        settled = self.round(beliefs, potentials, damping, measure=rounds > 1)
-        first = settled.pair_terms_before
+        first = settled = self.round(beliefs, potentials, damping, measure=rounds > 1)
         for _ in range(rounds - 1):
             if settled.change <= tol:
                 break
             settled = self.round(settled, potentials, damping)
-        return replace(settled, pair_terms_before=first)
+        return settled if settled is first else replace(settled, pair_terms_before=first.pair_terms_before)
 
     # ---- what they amount to --------------------------------------------------------------------------
 
