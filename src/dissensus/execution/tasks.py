@@ -15,6 +15,7 @@ import signal
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -84,10 +85,11 @@ def workers(
     elif n_processes > 1:
         used = _for_a_task(n_processes)
         run = partial(_run_in_worker, used)
-        with _processes(shared, n_processes - takes_part) as pool:
+        n_others = n_processes - takes_part
+        with _processes(shared, n_others) as pool:
             if takes_part:
-                with one_blas_thread():
-                    yield _TakingPart(pool, run, partial(_run, used, shared))
+                with one_blas_thread(), _seldom_collecting():
+                    yield _TakingPart(pool, n_others, run, partial(_run, used, shared))
             else:
                 yield _OnExecutor(pool, run, cancels=False)
     else:
@@ -137,39 +139,47 @@ class _OnExecutor:
 
 
 class _TakingPart:
-    """Processes, and this one beside them: it takes the last of the tasks that nobody has begun."""
+    """Processes, and this one beside them: they begin with the first of the tasks, this one with the last.
 
-    def __init__(self, pool: Executor, run: Callable[..., Any], run_here: Callable[..., Any]) -> None:
+    Each of them has a task and another that waits for it, so that at the end nobody waits long.
+    """
+
+    def __init__(
+        self, pool: Executor, n_processes: int, run: Callable[..., Any], run_here: Callable[..., Any]
+    ) -> None:
         self._pool = pool
+        self._most = 2 * n_processes
         self._run = run
         self._run_here = run_here
 
     def completed(
         self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[Task, Result]]:
-        futures = {self._pool.submit(self._run, step, task): task for task in tasks}
+        left, theirs = deque(tasks), dict[Future[Result], Task]()
         over: SimpleQueue[Future[Result]] = SimpleQueue()
-        for future in futures:
-            future.add_done_callback(over.put)
-        not_begun, n_left = list(futures), len(futures)
-        while n_left:
-            mine = _taken_back(not_begun) if over.empty() else None
-            if mine is not None:
-                yield futures[mine], self._run_here(step, futures[mine])
-            elif (theirs := over.get()).cancelled():  # one that was taken back
-                continue
+        while left or theirs:
+            while left and len(theirs) < self._most:
+                task = left.popleft()
+                future = self._pool.submit(self._run, step, task)
+                theirs[future] = task
+                future.add_done_callback(over.put)
+            if left and over.empty():
+                task = left.pop()
+                yield task, self._run_here(step, task)
             else:
-                yield futures[theirs], theirs.result()
-            n_left -= 1
+                future = over.get()
+                yield theirs.pop(future), future.result()
 
 
-def _taken_back(not_begun: list[Future[Any]]) -> Future[Any] | None:
-    """The last that nobody has begun, and nobody will."""
-    while not_begun:
-        future = not_begun.pop()
-        if future.cancel():
-            return future
-    return None
+@contextmanager
+def _seldom_collecting() -> Iterator[None]:
+    """Unused objects are looked for less often: fits leave few, and make many that are used for a moment."""
+    before = gc.get_threshold()
+    gc.set_threshold(COLLECTED)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @contextmanager
