@@ -26,7 +26,7 @@ from experiments.common import Finished, Values, command_line, write_files
 
 COMMAND = "python -m experiments.same_answers"
 SETS = ("jq1", "jq3", "hs_brexit", "weather_sentiment_amt", "bluebirds", "armis", "rte")
-SEEDS = 3
+SEEDS = 10
 MOST_WORSE = 0.0005
 MODELS = {
     "PGM 8 × 6": "ds.PGM(8, 6, seed=seed)",

@@ -42,14 +42,11 @@ FURTHEST, FURTHEST_SINGLE = 150.0, 70.0
 FLOOR, FLOOR_SINGLE = np.exp(-FURTHEST), np.exp(-FURTHEST_SINGLE)
 RANGE = 650.0  # products stay within exp(±RANGE), and so within double precision
 GROUP = 16  # pairs whose messages are multiplied at most
-# NumPy takes rows by intp and converts other integers each time; of more labels than these, memory counts.
-FEW_LABELS = 100_000
 
 
 # ---- the layout of a shard ----------------------------------------------------------------------------
 
 Annotators = NDArray[np.int32] | slice  # codes of those who occur, or a slice of all
-Places = NDArray[Any]  # rows to take, int32 or intp
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +56,14 @@ class PairSums:
     Groups stand by their size, large ones first: those with a second pair are the first so many.
     """
 
-    members: tuple[Places, ...]  # every group's first pair, the second of those that have one, …
+    members: tuple[NDArray[np.int32], ...]  # every group's first pair, the second of those that have one, …
     to_targets: Any  # (targets, groups) sparse ones
-    only: Places | None  # each target's group, where each has exactly one
+    only: NDArray[np.int32] | None  # each target's group, where each has exactly one
 
     @classmethod
-    def of(cls, target: Places, n: int) -> PairSums:
+    def of(cls, target: NDArray[Any], n: int) -> PairSums:
         """Group the pairs by their targets 0 … n−1."""
-        order = np.argsort(target, kind="stable").astype(target.dtype)
+        order = np.argsort(target, kind="stable").astype(np.int32)
         n_pairs = np.bincount(target, minlength=n)
         n_groups = -(-n_pairs // GROUP)
         ends = np.cumsum(n_groups)
@@ -82,8 +79,7 @@ class PairSums:
         )
         starts = np.concatenate([[0], ends]).astype(np.int32)
         to_targets = sparse.csr_array((ones(len(place)), place, starts), shape=(n, len(place)))
-        only = place.astype(target.dtype, copy=False) if (n_groups == 1).all() else None
-        return cls(members, to_targets, only)
+        return cls(members, to_targets, place if (n_groups == 1).all() else None)
 
     def of_rows(self, rows: Array) -> Array:
         """(targets, columns): Σ_e rows_e."""
@@ -117,7 +113,7 @@ class PairSums:
         return chances, np.log(sums) + top[..., 0]
 
 
-def _product(messages: Array, members: Sequence[Places]) -> Array:
+def _product(messages: Array, members: Sequence[NDArray[np.int32]]) -> Array:
     """Of every group, its members' messages multiplied; later members are those of the first groups."""
     product = messages.take(members[0], axis=0).astype(np.float64, copy=False)
     for some in members[1:]:
@@ -134,7 +130,7 @@ def most_at_once(reach: float) -> int:
 class SameLabels:
     """The annotators who gave an item the same class, together: what they count for is added up first."""
 
-    item: Places  # (runs,) item within the shard, sorted by class
+    item: NDArray[np.int32]  # (runs,) item within the shard, sorted by class
     annotators: Any  # (runs, annotators up to the last in the shard) sparse ones
     bounds: tuple[slice, ...]  # the runs of each class
 
@@ -162,8 +158,8 @@ class SameLabels:
 class PairLayout:
     """A shard's pairs, sorted by answer."""
 
-    item: Places  # (pairs,) item within the shard
-    annotator: Places  # (pairs,) code of the annotator
+    item: NDArray[np.int32]  # (pairs,) item within the shard
+    annotator: NDArray[np.int32]  # (pairs,) code of the annotator
     who: Annotators
     answers: Array  # (answers, P): how often each class stands in each answer
     bounds: NDArray[np.intp]  # (answers + 1,): the pairs of answer a are bounds[a]:bounds[a + 1]
@@ -173,25 +169,24 @@ class PairLayout:
     same: SameLabels
 
     @classmethod
-    def of(cls, shard: Shard, everyone: int | None = None, index_type: Any = np.int32) -> PairLayout:
+    def of(cls, shard: Shard, everyone: int | None = None) -> PairLayout:
         """Group the label rows by pair, name the distinct answers, and sort by answer.
 
         ``everyone`` is the number of all annotators, where all of them are to be summed for.
         """
         first, answer, answers = _answers(shard)
         order, by_class = np.argsort(answer, kind="stable"), np.argsort(shard.label, kind="stable")
-        item = shard.item[first][order].astype(index_type, copy=False)
-        codes = shard.annotator[first][order]
-        annotator = place = codes.astype(index_type, copy=False)
+        item = shard.item[first][order]
+        annotator = shard.annotator[first][order]
         who: Annotators = slice(None)
+        place: NDArray[Any] = annotator
         n_who = everyone
         if n_who is None:
-            who, place = np.unique(codes, return_inverse=True)
+            who, place = np.unique(annotator, return_inverse=True)
             n_who = len(who)
         bounds = np.searchsorted(answer[order], np.arange(len(answers) + 1))
         # where no pair has two labels, the labels by class are the pairs by answer
-        theirs = codes if len(first) == len(by_class) else shard.annotator[by_class]
-        items = shard.item[by_class].astype(index_type, copy=False)
+        theirs = annotator if len(first) == len(by_class) else shard.annotator[by_class]
         return cls(
             item,
             annotator,
@@ -200,8 +195,8 @@ class PairLayout:
             bounds,
             _batches(bounds),
             PairSums.of(item, shard.n_items),
-            PairSums.of(place.astype(index_type, copy=False), n_who),
-            SameLabels.of(shard.label[by_class], items, theirs, shard.n_classes),
+            PairSums.of(place, n_who),
+            SameLabels.of(shard.label[by_class], shard.item[by_class], theirs, shard.n_classes),
         )
 
     @property
@@ -245,8 +240,7 @@ class PairBlock:
         shards, N = block.shards(labels), labels.n_annotators
         # Few annotators, all of them: that is faster than to look up those who occur.
         everyone = N if N * len(shards) <= sum(len(shard.item) for shard in shards) else None
-        index_type = np.intp if len(labels.item) <= FEW_LABELS else np.int32
-        layouts = tuple(PairLayout.of(shard, everyone, index_type) for shard in shards)
+        layouts = tuple(PairLayout.of(shard, everyone) for shard in shards)
         who: Annotators = slice(None)
         n_who, places = N, tuple(layout.who for layout in layouts)
         if everyone is None:
@@ -314,7 +308,7 @@ def _batches(bounds: NDArray[np.intp]) -> tuple[tuple[slice, slice], ...]:
 # ---- message steps ------------------------------------------------------------------------------------
 
 
-def cavity(belief: Array, place: Places, message: Array) -> Array:
+def cavity(belief: Array, place: NDArray[np.int32], message: Array) -> Array:
     """What a variable believes without one factor: belief / message, not normalised."""
     # ẑ_e(l) ∝ z_n(l) / ν_e(l)
     ratio = belief.take(place, axis=0)

@@ -37,7 +37,6 @@ from dissensus.models.base import Model, fresh_rows
 from dissensus.models.clusters import ClusterView
 from dissensus.models.fmm import assigned, initial_theta, random_clusters
 from dissensus.models.pgm import annealing
-from dissensus.models.pgm.kernels import FEW_LABELS
 from dissensus.models.pgm.parameters import (
     Learned,
     MaximumPosterior,
@@ -324,9 +323,8 @@ class PGM(Model):
             # w twice while it is gathered, the items' distributions; z, its logits and what they come from
             fixed=8 * (M * (2 * K + 2 * P + 2) + 8 * N * L),
             # item, annotator and both sums' orders of a pair; groups of pairs and runs of labels; of an item,
-            # and of an annotator in a shard. Rows of few labels are longer integers.
-            layout_bytes=(30 + 4 * M // E) * (2 if E <= FEW_LABELS else 1)
-            + 16 * min(N, SHARD_LABELS) // SHARD_LABELS,
+            # and of an annotator in a shard
+            layout_bytes=30 + 4 * M // E + 16 * min(N, SHARD_LABELS) // SHARD_LABELS,
             message_bytes=rounds * (kept * itemsize * E * L + 8 * M * K),
             working=itemsize * in_block * L * (1 + kept) + 8 * (3 * K * M * in_block // E + 2 * N * L),
             held=held,

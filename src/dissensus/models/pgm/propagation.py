@@ -183,12 +183,15 @@ class Graph:
         self, beliefs: Beliefs, potentials: Potentials, rounds: int, tol: float, damping: float = 0.0
     ) -> Beliefs:
         """Rounds until the summed KL between successive beliefs is at most ``tol``."""
-        first = settled = self.round(beliefs, potentials, damping, measure=rounds > 1)
+        settled = self.round(beliefs, potentials, damping, measure=rounds > 1)
+        if rounds == 1:
+            return settled
+        first = settled.pair_terms_before
         for _ in range(rounds - 1):
             if settled.change <= tol:
                 break
             settled = self.round(settled, potentials, damping)
-        return settled if settled is first else replace(settled, pair_terms_before=first.pair_terms_before)
+        return replace(settled, pair_terms_before=first)
 
     # ---- what they amount to --------------------------------------------------------------------------
 
