@@ -23,7 +23,7 @@ from dissensus.metrics import entropy, kl
 from dissensus.paper import measures, printed
 from dissensus.paper.answers import Contrast, answers_text, sentence
 from dissensus.paper.cells import Cell, FinishedCells
-from dissensus.paper.datasets import find_sets, load
+from dissensus.paper.datasets import find_sets, load, read_dataset
 from dissensus.paper.findings import Findings, blend_weight
 from dissensus.paper.plan import PARTS, Plan, Scale
 from dissensus.paper.run import Reproduction, paper_encoder, reproduce, request
@@ -373,6 +373,11 @@ def test_the_authors_files_are_read(tmp_path: Path) -> None:
 
 
 # ---- what is asked for --------------------------------------------------------------------------------
+
+
+def test_a_dataset_whose_labels_are_not_there_is_told_by_its_file(tmp_path: Path) -> None:
+    with pytest.raises(DissensusError, match=r"jq9/annotations\.csv: no such file"):
+        read_dataset(tmp_path / "jq9")
 
 
 def test_a_split_of_ours_is_half_and_two_quarters(crowds: Path) -> None:

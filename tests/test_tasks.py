@@ -6,6 +6,7 @@ import gc
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,6 +33,28 @@ def test_the_asking_process_takes_part_and_every_task_is_done_once() -> None:
     assert len({who for who, *_ in [*found.values(), *more.values()]}) == 2
     assert {often for *_, often in found.values()} == {COLLECTED}
     assert gc.get_threshold() == before
+
+
+def _late(shared: bytes) -> bytes:
+    time.sleep(2)
+    return shared
+
+
+class _ReadLate:
+    """More than a pipe holds, which another process takes two seconds to read."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _late, (bytes(1_000_000),)
+
+
+def _someone(shared: Any, task: int) -> int:
+    time.sleep(0.001)
+    return os.getpid()
+
+
+def test_the_asking_process_does_not_wait_until_others_have_read_what_they_share() -> None:
+    with workers([_ReadLate(), bytes(1_000_000)], 20, n_jobs=2, takes_part=True) as pool:
+        assert {who for _, who in pool.completed(_someone, range(20))} == {os.getpid()}
 
 
 def test_without_taking_part_the_asking_process_does_nothing() -> None:

@@ -17,7 +17,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from functools import partial
@@ -141,7 +141,8 @@ class _OnExecutor:
 class _TakingPart:
     """Processes, and this one beside them: they begin with the first of the tasks, this one with the last.
 
-    Each of them has a task and another that waits for it, so that at the end nobody waits long.
+    Each of them has a task and another that waits for it, so that at the end nobody waits long. They are
+    started by a thread: until a process has read what it shares, whoever started it waits.
     """
 
     def __init__(
@@ -151,6 +152,9 @@ class _TakingPart:
         self._most = 2 * n_processes
         self._run = run
         self._run_here = run_here
+        starter = ThreadPoolExecutor(1)
+        self._starting = starter.submit(pool.submit, os.getpid)
+        starter.shutdown(wait=False)
 
     def completed(
         self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
@@ -158,7 +162,7 @@ class _TakingPart:
         left, theirs = deque(tasks), dict[Future[Result], Task]()
         over: SimpleQueue[Future[Result]] = SimpleQueue()
         while left or theirs:
-            while left and len(theirs) < self._most:
+            while left and len(theirs) < self._most and self._started():
                 task = left.popleft()
                 future = self._pool.submit(self._run, step, task)
                 theirs[future] = task
@@ -169,6 +173,10 @@ class _TakingPart:
             else:
                 future = over.get()
                 yield theirs.pop(future), future.result()
+
+    def _started(self) -> bool:
+        """Whether the processes take tasks; what kept them from starting is raised."""
+        return self._starting.done() and self._starting.result() is not None
 
 
 @contextmanager

@@ -188,9 +188,8 @@ def _read(files: DatasetFiles) -> Annotations:
 
 def read_dataset(folder: Path) -> Annotations:
     """A dataset folder: its annotations, with items and gold where it has them."""
-    return read_annotations(
-        _first(folder, "annotations"), items=_first(folder, "items"), gold=_first(folder, "gold")
-    )
+    labels = _first(folder, "annotations") or folder / "annotations.csv"  # not there: said as of any file
+    return read_annotations(labels, items=_first(folder, "items"), gold=_first(folder, "gold"))
 
 
 def _first(folder: Path, stem: str) -> Path | None:

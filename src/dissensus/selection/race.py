@@ -4,12 +4,14 @@ All cells are looked at after some iterations. One that then foresees hidden lab
 who would become a finalist is stopped; the others go on from where they are, to the next look. What a fit may
 still gain shrinks as iterations go on, and so does what counts as far:
 
-    behind by more than ``FAR`` / max(iterations, ``EARLY``) nats a label.
+    behind by more than ``FAR`` / iterations nats a label.
 
-A cell that goes on to its end has the very score that it would have had without looks.
+A cell that goes on to its end has the very score that it would have had without looks. The first look is a
+late one: a fit that stands still for its first ten iterations may yet become the best.
 docs/results/early_stop.md holds choices made in this way against those of a search that stops nothing.
 
-It is done where looks have been measured: for PGM by belief propagation, judged by hidden labels.
+It is done where looks have been measured: for PGM by belief propagation, judged by hidden labels; and where
+cells can go on from a look, for cells that begin again cost more than those that are stopped would have.
 """
 
 from __future__ import annotations
@@ -20,12 +22,11 @@ from typing import Any
 from dissensus.models.pgm.model import PGM
 from dissensus.selection.criteria import Criterion, HeldOutLabels
 
-LOOKS = (5, 20, 30, 40, 60)  # iterations
-FAR = 0.4  # nats a label, divided by the iterations or by EARLY
-EARLY = 10  # iterations: before them no more counts as far than at them
+LOOKS = (15, 25, 35, 50, 80)  # iterations
+FAR = 0.3  # nats a label, divided by the iterations
 MANY = 5  # cells for every finalist, at least: in a smaller grid nothing is stopped
 PART = 0.2  # of a fit's time, about, that passes from one look to the next
-MOST_HELD = 30_000  # labels: of more, what a fit needs to go on is not held, and a cell begins again
+MOST_HELD = 30_000  # labels: of more, what fits need to go on is too much to hold, and none is stopped
 
 
 def races(estimator: Any, criterion: Criterion) -> bool:
@@ -41,5 +42,4 @@ def races(estimator: Any, criterion: Criterion) -> bool:
 def n_going_on(best_first: Sequence[float], look: int, finalists: int) -> int:
     """How many cells go on, by their scores at a look."""
     last = best_first[finalists - 1]
-    far = FAR / max(look, EARLY)
-    return max(sum(score >= last - far for score in best_first), finalists)
+    return max(sum(score >= last - FAR / look for score in best_first), finalists)

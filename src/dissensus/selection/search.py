@@ -149,22 +149,20 @@ def run_group(data: SearchData, group: Group) -> list[Outcome]:
             scores = [criterion(estimators[0], data.annotations, split_seed)]
     seconds = group[0].spent + (time.perf_counter() - started) / len(group)
     look = None if pause.held is None else group[0].look
-    held = _waiting(pause.held, group[0].folder, data.annotations.n_labels)
+    held = _waiting(pause.held, group[0].folder)
     return [
         Outcome(trial.fit_seed, float(score), seconds, look, held)
         for trial, score in zip(group, scores, strict=True)
     ]
 
 
-def _waiting(held: Checkpoint[Any] | None, folder: Path | None, n_labels: int) -> Checkpoint[Any] | None:
-    """What a paused fit needs to go on; None where it is too much to keep for every cell."""
-    # Where memory is limited, messages may be in files that are gone when the fit is over.
-    if held is None or n_labels > MOST_HELD or current().memory is not None:
-        return None
-    if folder is not None:
-        with suppress(DataError):  # a disk that is full: then they travel all the same
+def _waiting(held: Checkpoint[Any] | None, folder: Path | None) -> Checkpoint[Any] | None:
+    """What a paused fit needs to go on; None where it cannot be held, and the fit begins again."""
+    if held is not None and folder is not None:
+        # It fails on a disk that is full, and where memory is so short that the fit's messages were in files.
+        with suppress(DataError):
             return replace(held, state=with_blocks_in(folder, held.state))
-    return held
+    return held if current().memory is None else None
 
 
 def rank(score: float, settings: Mapping[str, Any]) -> tuple[bool, float, int]:
@@ -209,14 +207,14 @@ class Search:
         clock = Clock(self.progress, 2 * self._weight(looks) + self._weight(first) + self._weight_of_final())
         n_tasks = len(self._groups(self.candidates))
         with ExitStack() as stack:
-            if racing and self.n_jobs != 1 and self.executor is None and current().client is None:
-                # processes of this machine, between which files cost less than pipes
+            alone = self.n_jobs == 1 and current().memory is None
+            if racing and not alone and self.executor is None and current().client is None:
+                # processes of this machine, between which files cost less than pipes; or too little memory
                 with suppress(DataError):  # no such place: then messages travel
                     place = current().scratch or current().checkpoint
                     self.scratch = stack.enter_context(scratch_below(place))
-            short = bool(racing) and self.data.annotations.n_labels <= MOST_HELD
-            how: dict[str, Any] = {"n_jobs": self.n_jobs, "executor": self.executor, "takes_part": short}
-            pool = stack.enter_context(workers(self.data, n_tasks, **how))
+            how: dict[str, Any] = {"n_jobs": self.n_jobs, "executor": self.executor}
+            pool = stack.enter_context(workers(self.data, n_tasks, **how, takes_part=bool(racing)))
             best = self._race(racing, pool, clock)
             self._run([*first, *self._unfinished(best, None)], pool, clock)
             self._drop(list(self.held))
@@ -249,7 +247,9 @@ class Search:
         """The cells, where there are many and looks say something about them."""
         cells = [candidate for candidate in self.candidates if not candidate.group]
         many = self.finalists is not None and len(cells) >= MANY * self.finalists
-        return cells if many and all(races(cell.estimator, self.data.criterion) for cell in cells) else []
+        if not many or self.data.annotations.n_labels > MOST_HELD:
+            return []
+        return cells if all(races(cell.estimator, self.data.criterion) for cell in cells) else []
 
     def _race(self, cells: Sequence[Candidate], pool: Workers, clock: Clock) -> Sequence[Candidate]:
         """Those of the cells that are far behind at no look."""
