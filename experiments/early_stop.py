@@ -28,7 +28,7 @@ from dissensus.models.pgm.model import PGM
 from dissensus.paper.datasets import read_dataset
 from dissensus.paper.tables import line, table
 from dissensus.selection import compare, search
-from dissensus.selection.race import FAR, LOOKS
+from dissensus.selection.race import FAR, FEWEST, LOOKS
 from dissensus.selection.results import CellScores
 from dissensus.selection.select import select
 from experiments.common import Finished, Values, command_line, write_files
@@ -51,18 +51,17 @@ CHOICES = (
 )
 SEEDS = (0, 1)
 FINALISTS = 10
+Found = tuple[str, int, Values]  # dataset, seed, and what came of it
 WHOLE, HALF = range(3, 21), range(3, 21, 2)
-# When to look, and what counts as far, were set by first splits of these with seeds 0 to 3.
+# When to look, and what counts as far, were set by first splits of these with seeds 0 to 3; how few labels
+# are too few, by the small ones, with any seed.
 HAD_A_SAY = (
     "jq1",
     "jq2",
     "jq3",
     "face_sentiment",
     "rte",
-    "snow_wsd",
-    "xhate_stability",
     "gwsd",
-    "labelme",
     "barzan_ac2",
     "product",
     "weather_sentiment_amt",
@@ -75,15 +74,23 @@ SEARCHES = (
     ("jq3", WHOLE, (0, 1, 5)),
     ("face_sentiment", HALF, (0, 1, 5)),
     ("rte", HALF, (0, 5)),
-    ("snow_wsd", HALF, (0, 1, 5)),
-    ("xhate_stability", HALF, (0, 5)),
-    ("gwsd", HALF, (0, 5)),
-    ("labelme", HALF, (0, 5)),
-    ("bluebirds", HALF, (0, 1)),
+    ("gwsd", HALF, (0, 2, 5)),
+    ("barzan_ac2", HALF, (5,)),
+    ("product", HALF, (5,)),
+    ("weather_sentiment_amt", HALF, (5,)),
+    ("web_search", HALF, (5,)),
+    ("zencrowd", HALF, (5,)),
     ("nli_variation", HALF, (0, 1)),
     ("offensive_spans", HALF, (0, 1)),
     ("tweet_possent", HALF, (0, 1)),
+)
+# Of fewer labels than FEWEST: here cells are stopped, to see what that would lose.
+SMALL = (
+    ("snow_wsd", HALF, (0, 1, 5)),
     ("weather_sentiment_cf", HALF, (0, 1)),
+    ("labelme", HALF, (0, 5)),
+    ("xhate_stability", HALF, (0, 5)),
+    ("bluebirds", HALF, (0, 1)),
 )
 
 
@@ -110,11 +117,13 @@ def searched(labels: Annotations, sizes: range, seed: int) -> Values:
     """What a search finds with looks, and what it finds where every cell is fitted to its end.
 
     The second goes on in the first one's directory: what that has fitted to the end need not be fitted again.
+    Cells are stopped here however few labels there are.
     """
     grid = {"n_item_clusters": sizes, "n_annotator_clusters": sizes}
     shared: dict[str, Any] = {"seed": seed, "references": {}, "refit": False, "n_jobs": 1, "progress": False}
     with TemporaryDirectory() as place:
-        looked = select(PGM(), labels, grid, directory=place, **shared)
+        with patch.object(search, "FEWEST", 0):
+            looked = select(PGM(), labels, grid, directory=place, **shared)
         with patch.object(search, "races", lambda *_: False):
             whole = select(PGM(), labels, grid, directory=place, **shared)
     # Finalists without looks are the ten best on the first split, whoever else was tried on further ones.
@@ -138,7 +147,7 @@ def sizes_of(cell: CellScores) -> str:
 # ---- the page -----------------------------------------------------------------------------------------
 
 
-def page(chosen: Sequence[tuple[str, int, Values]], looked: Sequence[tuple[str, int, Values]]) -> str:
+def page(chosen: Sequence[Found], looked: Sequence[Found], small: Sequence[Found]) -> str:
     """The page of both."""
     same = [found["chosen"][0] == found["chosen"][1] for *_, found in chosen]
     stopped = [bool(found["stopped"]) for *_, found in chosen]
@@ -147,22 +156,7 @@ def page(chosen: Sequence[tuple[str, int, Values]], looked: Sequence[tuple[str, 
         line(dataset, seed, "yes" if found["stopped"] else "no", *found["chosen"])
         for dataset, seed, found in chosen
     ]
-    search_lines = [
-        line(
-            dataset,
-            seed,
-            "no" if no_say(dataset, seed) else "yes",
-            found["cells"],
-            found["stopped"],
-            f"{found['finalists'][0]} of {found['finalists'][1]}",
-            *(f"{size} ({score:.4f})" for size, score in zip(found["chosen"], found["scores"], strict=True)),
-        )
-        for dataset, seed, found in looked
-    ]
-    alike = [found["chosen"][0] == found["chosen"][1] for *_, found in looked]
-    fresh = [same for same, (dataset, seed, _) in zip(alike, looked, strict=True) if no_say(dataset, seed)]
-    lost = [FINALISTS - found["finalists"][0] for *_, found in looked]
-    worst = min(found["scores"][0] - found["scores"][1] for *_, found in looked)
+    fresh = [one for one in looked if no_say(*one[:2])]
     return "\n".join(
         [
             "# Stopping early",
@@ -182,34 +176,57 @@ def page(chosen: Sequence[tuple[str, int, Values]], looked: Sequence[tuple[str, 
             "PGM by belief propagation. Cells are looked at after",
             f"{', '.join(map(str, LOOKS))} iterations; one that is then behind the tenth best by more than",
             f"{FAR} / iterations nats a label is stopped. Below is what is chosen in this way, and what is",
-            f"chosen where no cell is stopped: the same in {sum(alike)} of {len(alike)} searches, and in",
-            f"{sum(fresh)} of the {len(fresh)} that had no say in when to look and what counts as far (the",
-            "others are of data whose first splits, with seeds 0 to 3, had one). At worst",
-            f"{-worst:.4f} nats a label are lost. A finalist is one of the ten cells that are tried on",
-            f"further splits; {sum(lost)} of {FINALISTS * len(lost)} were stopped.",
-            "Scores are means over five splits, in nats a label.",
+            f"chosen where no cell is stopped: {alike(looked)}.",
+            f"Of those that had no say in when to look and what counts as far: {alike(fresh)}.",
+            "(The others are of data whose first splits, with seeds 0 to 3, had one.) A finalist is one of",
+            "the ten cells that are tried on further splits. Scores are means over five splits, in nats a",
+            "label.",
             "",
-            table(
-                [
-                    "dataset",
-                    "seed",
-                    "had a say",
-                    "cells",
-                    "stopped",
-                    "same finalists",
-                    "chosen with looks",
-                    "chosen without",
-                ],
-                search_lines,
-            ),
+            searches_table(looked),
+            "",
+            f"### Where there are fewer than {FEWEST:,} labels",
+            "",
+            "`select` stops no cell here, by what is seen below. If it did, what is chosen would be",
+            f"{alike(small)}.",
+            "",
+            searches_table(small),
             "",
         ]
     )
 
 
+def alike(looked: Sequence[Found]) -> str:
+    """In how many searches the choice was the same, what is lost at worst, and how many finalists."""
+    same = [found["chosen"][0] == found["chosen"][1] for *_, found in looked]
+    lost = sum(FINALISTS - found["finalists"][0] for *_, found in looked)
+    worst = max(found["scores"][1] - found["scores"][0] for *_, found in looked)
+    return (
+        f"the same in {sum(same)} of {len(same)} searches (at worst {max(worst, 0.0):.4f} nats lost;\n"
+        f"{lost} of {FINALISTS * len(same)} finalists stopped)"
+    )
+
+
+def searches_table(looked: Sequence[Found]) -> str:
+    """A line for every search."""
+    head = ["dataset", "seed", "had a say", "cells", "stopped", "same finalists"]
+    lines = [
+        line(
+            dataset,
+            seed,
+            "no" if no_say(dataset, seed) else "yes",
+            found["cells"],
+            found["stopped"],
+            f"{found['finalists'][0]} of {found['finalists'][1]}",
+            *(f"{size} ({score:.4f})" for size, score in zip(found["chosen"], found["scores"], strict=True)),
+        )
+        for dataset, seed, found in looked
+    ]
+    return table([*head, "chosen with looks", "chosen without"], lines)
+
+
 def no_say(dataset: str, seed: int) -> bool:
     """Whether a search was not among those by which the rule was set."""
-    return dataset not in HAD_A_SAY or seed > 3
+    return dataset not in {name for name, *_ in SMALL} and (dataset not in HAD_A_SAY or seed > 3)
 
 
 def labels_of(folder: Path, dataset: str) -> Annotations:
@@ -234,18 +251,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for dataset in CHOICES
         for seed in SEEDS
     ]
-    looked = [
-        (
-            dataset,
-            seed,
-            finished.measured(
-                f"looks {dataset} {seed}", partial(searched, labels_of(options.data, dataset), sizes, seed)
-            ),
-        )
-        for dataset, sizes, seeds in SEARCHES
-        for seed in seeds
-    ]
-    write_files(options.output, page(chosen, looked))
+    looked, small = (
+        [
+            (
+                dataset,
+                seed,
+                finished.measured(
+                    f"looks {dataset} {seed}",
+                    partial(searched, labels_of(options.data, dataset), sizes, seed),
+                ),
+            )
+            for dataset, sizes, seeds in searches
+            for seed in seeds
+        ]
+        for searches in (SEARCHES, SMALL)
+    )
+    write_files(options.output, page(chosen, looked, small))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -241,11 +242,15 @@ def test_progress_rises_to_one_and_tells_the_time_left(crowd: ds.Annotations) ->
 # ---- cells that are not fitted to the end -------------------------------------------------------------
 
 
-def race(annotations: ds.Annotations, **settings: Any) -> Selection:
-    """A search of 24 cells, some of which are far behind before their 40 iterations are over."""
+def race(annotations: ds.Annotations, fewest: int = 0, most: int = 1000, **settings: Any) -> Selection:
+    """A search of 24 cells, some of which are far behind before their 40 iterations are over.
+
+    They are stopped where there are as many labels as ``fewest``, and no more than ``most``.
+    """
     grid = {"n_item_clusters": range(2, 8), "n_annotator_clusters": range(2, 6)}
     given = {"repeats": 2, "finalists": 2, "n_jobs": 1, "references": {}, "progress": False}
-    return ds.select(ds.PGM(tol=0.0, max_iter=40), annotations, grid, **given | settings)
+    with patch.multiple("dissensus.selection.search", FEWEST=fewest, MOST=most):
+        return ds.select(ds.PGM(tol=0.0, max_iter=40), annotations, grid, **given | settings)
 
 
 @pytest.fixture(scope="module")
@@ -363,13 +368,13 @@ def test_where_a_disk_is_full_messages_of_paused_cells_travel(
     assert _waiting(paused, tmp_path / "2") is paused
 
 
-def test_where_cells_are_too_large_to_wait_none_is_stopped(
-    divided: ds.Annotations, raced: tuple[Selection, Path], monkeypatch: pytest.MonkeyPatch
+def test_of_few_labels_and_of_many_no_cell_is_stopped(
+    divided: ds.Annotations, raced: tuple[Selection, Path]
 ) -> None:
-    monkeypatch.setattr("dissensus.selection.search.MOST_HELD", divided.n_labels)
-    assert table(race(divided)) == table(raced[0])
-    monkeypatch.setattr("dissensus.selection.search.MOST_HELD", divided.n_labels - 1)
-    assert all(cell.look is None for cell in race(divided).cells)
+    n = divided.n_labels
+    assert table(race(divided, n, n)) == table(raced[0])
+    for found in (race(divided, n + 1, n + 1), race(divided, n - 1, n - 1)):
+        assert all(cell.look is None for cell in found.cells)
 
 
 def test_a_cell_whose_fit_is_over_before_a_look_is_whole(crowd: ds.Annotations) -> None:

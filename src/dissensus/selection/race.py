@@ -10,8 +10,9 @@ A cell that goes on to its end has the very score that it would have had without
 late one: a fit that stands still for its first ten iterations may yet become the best.
 docs/results/early_stop.md holds choices made in this way against those of a search that stops nothing.
 
-It is done where looks have been measured: for PGM by belief propagation, judged by hidden labels; and where
-cells can go on from a look, for cells that begin again cost more than those that are stopped would have.
+It is done where looks have been measured: for PGM by belief propagation, judged by hidden labels. With few
+labels the best may still be far behind at any look, and fits are short. With many, what cells need to go on
+from a look is too much to hold, and cells that begin again cost more than those that are stopped would have.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LOOKS = (15, 25, 35, 50, 80)  # iterations
 FAR = 0.3  # nats a label, divided by the iterations
 MANY = 5  # cells for every finalist, at least: in a smaller grid nothing is stopped
 PART = 0.2  # of a fit's time, about, that passes from one look to the next
-MOST_HELD = 30_000  # labels: of more, what fits need to go on is too much to hold, and none is stopped
+FEWEST, MOST = 5_000, 30_000  # labels: of fewer, and of more, none is stopped
 
 
 def races(estimator: Any, criterion: Criterion) -> bool:

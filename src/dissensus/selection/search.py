@@ -36,7 +36,7 @@ from dissensus.io.atomic import atomic_path, take_lock
 from dissensus.params import key_of, plain, settings_words, stream_seed, trial_copy
 from dissensus.progress import Clock, Progress
 from dissensus.selection.criteria import Criterion, GroupCriterion
-from dissensus.selection.race import LOOKS, MANY, MOST_HELD, PART, n_going_on, races
+from dissensus.selection.race import FEWEST, LOOKS, MANY, MOST, PART, n_going_on, races
 
 Settings = dict[str, Any]
 Grid = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -247,7 +247,7 @@ class Search:
         """The cells, where there are many and looks say something about them."""
         cells = [candidate for candidate in self.candidates if not candidate.group]
         many = self.finalists is not None and len(cells) >= MANY * self.finalists
-        if not many or self.data.annotations.n_labels > MOST_HELD:
+        if not many or not FEWEST <= self.data.annotations.n_labels <= MOST:
             return []
         return cells if all(races(cell.estimator, self.data.criterion) for cell in cells) else []
 
