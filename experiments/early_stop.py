@@ -156,7 +156,8 @@ def page(chosen: Sequence[Found], looked: Sequence[Found], small: Sequence[Found
         line(dataset, seed, "yes" if found["stopped"] else "no", *found["chosen"])
         for dataset, seed, found in chosen
     ]
-    fresh = [one for one in looked if no_say(*one[:2])]
+    unseen = [one for one in looked if say(*one[:2]) == "none"]
+    other_seeds = [one for one in looked if say(*one[:2]) == "other seeds"]
     return "\n".join(
         [
             "# Stopping early",
@@ -177,10 +178,13 @@ def page(chosen: Sequence[Found], looked: Sequence[Found], small: Sequence[Found
             f"{', '.join(map(str, LOOKS))} iterations; one that is then behind the tenth best by more than",
             f"{FAR} / iterations nats a label is stopped. Below is what is chosen in this way, and what is",
             f"chosen where no cell is stopped: {alike(looked)}.",
-            f"Of those that had no say in when to look and what counts as far: {alike(fresh)}.",
-            "(The others are of data whose first splits, with seeds 0 to 3, had one.) A finalist is one of",
-            "the ten cells that are tried on further splits. Scores are means over five splits, in nats a",
-            "label.",
+            "",
+            "When to look and what counts as far were set by first splits with seeds 0 to 3 of some of the",
+            f"data. On data that had no say in it, what is chosen is {alike(unseen)}; with other",
+            f"seeds, {alike(other_seeds)}.",
+            "",
+            "A finalist is one of the ten cells that are tried on further splits. Scores are means over five",
+            "splits, in nats a label.",
             "",
             searches_table(looked),
             "",
@@ -200,20 +204,22 @@ def alike(looked: Sequence[Found]) -> str:
     same = [found["chosen"][0] == found["chosen"][1] for *_, found in looked]
     lost = sum(FINALISTS - found["finalists"][0] for *_, found in looked)
     worst = max(found["scores"][1] - found["scores"][0] for *_, found in looked)
-    return (
-        f"the same in {sum(same)} of {len(same)} searches (at worst {max(worst, 0.0):.4f} nats lost;\n"
-        f"{lost} of {FINALISTS * len(same)} finalists stopped)"
-    )
+    lines = [
+        "the same",
+        f"in {sum(same)} of {len(same)} searches (at worst {max(worst, 0.0):.4f} nats lost; {lost} of",
+        f"{FINALISTS * len(same)} finalists stopped)",
+    ]
+    return "\n".join(lines)
 
 
 def searches_table(looked: Sequence[Found]) -> str:
     """A line for every search."""
-    head = ["dataset", "seed", "had a say", "cells", "stopped", "same finalists"]
+    head = ["dataset", "seed", "its say", "cells", "stopped", "same finalists"]
     lines = [
         line(
             dataset,
             seed,
-            "no" if no_say(dataset, seed) else "yes",
+            say(dataset, seed),
             found["cells"],
             found["stopped"],
             f"{found['finalists'][0]} of {found['finalists'][1]}",
@@ -224,9 +230,11 @@ def searches_table(looked: Sequence[Found]) -> str:
     return table([*head, "chosen with looks", "chosen without"], lines)
 
 
-def no_say(dataset: str, seed: int) -> bool:
-    """Whether a search was not among those by which the rule was set."""
-    return dataset not in {name for name, *_ in SMALL} and (dataset not in HAD_A_SAY or seed > 3)
+def say(dataset: str, seed: int) -> str:
+    """What a search had to say when the rule was set: its first split, other seeds of the data, or none."""
+    if dataset in {name for name, *_ in SMALL}:
+        return "how few are too few"
+    return "none" if dataset not in HAD_A_SAY else "other seeds" if seed > 3 else "first split"
 
 
 def labels_of(folder: Path, dataset: str) -> Annotations:
@@ -257,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 dataset,
                 seed,
                 finished.measured(
-                    f"looks {dataset} {seed}",
+                    f"looks {LOOKS} {FAR} {dataset} {seed}",
                     partial(searched, labels_of(options.data, dataset), sizes, seed),
                 ),
             )

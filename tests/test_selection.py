@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -313,31 +312,34 @@ def test_looks_do_not_depend_on_what_runs_them_nor_on_where_a_search_was_killed(
     with ThreadPoolExecutor(2) as threads:
         assert table(race(divided, executor=threads)) == table(found)
     assert table(race(divided, n_jobs=2)) == table(found)
-    with ds.resources(memory="1GB"):  # cells wait in files
+    with ds.resources(memory="1GB"):  # nothing is held: cells begin again
         assert table(race(divided)) == table(found)
-        with ThreadPoolExecutor(2) as threads:  # nothing is held: they begin again
-            assert table(race(divided, executor=threads)) == table(found)
     lines = (directory / FILE).read_bytes().splitlines(keepends=True)
     for kept in usually((10, 30, len(lines) - 3), verify=tuple(range(1, len(lines)))):
         (tmp_path / FILE).write_bytes(b"".join(lines[:kept]))
         assert table(race(divided, directory=tmp_path)) == table(found)
 
 
-@pytest.mark.parametrize(("n_jobs", "limit"), [(2, {}), (1, {"memory": "1GB"})])
+def test_a_search_that_stopped_cells_by_another_rule_is_not_gone_on_with(
+    divided: ds.Annotations, raced: tuple[Selection, Path], tmp_path: Path
+) -> None:
+    head, *lines = (raced[1] / FILE).read_text().splitlines(keepends=True)
+    other = json.loads(head) | {"stopping": {"looks": [5, 20], "far": 0.4}}
+    (tmp_path / FILE).write_text("".join([json.dumps(other) + "\n", *lines]))
+    with pytest.raises(DataError, match="belongs to another search \\(stopping was"):
+        race(divided, directory=tmp_path)
+
+
 def test_messages_of_paused_cells_wait_in_files_that_are_gone_afterwards(
-    divided: ds.Annotations,
-    raced: tuple[Selection, Path],
-    tmp_path: Path,
-    n_jobs: int,
-    limit: dict[str, str],
+    divided: ds.Annotations, raced: tuple[Selection, Path], tmp_path: Path
 ) -> None:
     waiting = []
 
     def look(words: str, share: float) -> None:
         waiting.append(len(list(tmp_path.glob("*/*/block-00000.nu.npy"))))
 
-    with ds.resources(scratch=tmp_path, **limit):
-        assert table(race(divided, n_jobs=n_jobs, progress=look)) == table(raced[0])
+    with ds.resources(scratch=tmp_path):
+        assert table(race(divided, n_jobs=2, progress=look)) == table(raced[0])
     assert max(waiting) > 5
     assert waiting[-1] < max(waiting)  # those of cells that were stopped go at once
     assert not list(tmp_path.iterdir())
@@ -355,11 +357,7 @@ def test_where_a_disk_is_full_messages_of_paused_cells_travel(
     np.testing.assert_array_equal(block.nu, blocks[0].nu)
     assert _waiting(paused, None) is paused
     with ds.resources(memory="1GB"):
-        assert _waiting(paused, None) is None
-        (block,) = _waiting(paused, tmp_path / "1").state.states
-        assert block == FiledState(str(tmp_path / "1" / "block-00000"), ("w", "nu"))
-        gone = replace(paused, state=replace(filed.state, states=(FiledState(str(tmp_path / "x"), ("w",)),)))
-        assert _waiting(gone, tmp_path / "3") is None  # the fit's messages were in files of its own
+        assert _waiting(paused, tmp_path / "1") is None
 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")

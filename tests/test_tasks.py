@@ -6,7 +6,6 @@ import gc
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ def _who(shared: int, task: float) -> tuple[int, float, int]:
 
 def test_the_asking_process_takes_part_and_every_task_is_done_once() -> None:
     before, tasks = gc.get_threshold(), [0.01 + 0.0001 * n for n in range(60)]
-    # the other process takes a second to start: meanwhile this one does not wait
     with workers(1, len(tasks), n_jobs=2, takes_part=True) as pool:
         found = dict(pool.completed(_who, tasks))
         more = dict(pool.completed(_who, [0.05, 0.06, 0.07, 0.08]))
@@ -33,28 +31,6 @@ def test_the_asking_process_takes_part_and_every_task_is_done_once() -> None:
     assert len({who for who, *_ in [*found.values(), *more.values()]}) == 2
     assert {often for *_, often in found.values()} == {COLLECTED}
     assert gc.get_threshold() == before
-
-
-def _late(shared: bytes) -> bytes:
-    time.sleep(2)
-    return shared
-
-
-class _ReadLate:
-    """More than a pipe holds, which another process takes two seconds to read."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _late, (bytes(1_000_000),)
-
-
-def _someone(shared: Any, task: int) -> int:
-    time.sleep(0.001)
-    return os.getpid()
-
-
-def test_the_asking_process_does_not_wait_until_others_have_read_what_they_share() -> None:
-    with workers([_ReadLate(), bytes(1_000_000)], 20, n_jobs=2, takes_part=True) as pool:
-        assert {who for _, who in pool.completed(_someone, range(20))} == {os.getpid()}
 
 
 def test_without_taking_part_the_asking_process_does_nothing() -> None:

@@ -17,7 +17,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from functools import partial
@@ -60,7 +60,7 @@ def workers(
 ) -> Iterator[Workers]:
     """``n_jobs`` processes (−1: one a core) but no more than tasks; 1 keeps the work in this process.
 
-    ``takes_part``: this process is one of them. It begins at once, while the others still start, and sees
+    ``takes_part``: this process is one of them. It begins when the others have read what is shared, and sees
     what they have finished between two of its own tasks, which should be short.
 
     On a cluster (``resources``) it is the cluster's workers, however many. An ``executor`` of the caller's
@@ -141,8 +141,7 @@ class _OnExecutor:
 class _TakingPart:
     """Processes, and this one beside them: they begin with the first of the tasks, this one with the last.
 
-    Each of them has a task and another that waits for it, so that at the end nobody waits long. They are
-    started by a thread: until a process has read what it shares, whoever started it waits.
+    Each of them has a task and another that waits for it, so that at the end nobody waits long.
     """
 
     def __init__(
@@ -152,9 +151,6 @@ class _TakingPart:
         self._most = 2 * n_processes
         self._run = run
         self._run_here = run_here
-        starter = ThreadPoolExecutor(1)
-        self._starting = starter.submit(pool.submit, os.getpid)
-        starter.shutdown(wait=False)
 
     def completed(
         self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
@@ -162,7 +158,7 @@ class _TakingPart:
         left, theirs = deque(tasks), dict[Future[Result], Task]()
         over: SimpleQueue[Future[Result]] = SimpleQueue()
         while left or theirs:
-            while left and len(theirs) < self._most and self._started():
+            while left and len(theirs) < self._most:
                 task = left.popleft()
                 future = self._pool.submit(self._run, step, task)
                 theirs[future] = task
@@ -173,10 +169,6 @@ class _TakingPart:
             else:
                 future = over.get()
                 yield theirs.pop(future), future.result()
-
-    def _started(self) -> bool:
-        """Whether the processes take tasks; what kept them from starting is raised."""
-        return self._starting.done() and self._starting.result() is not None
 
 
 @contextmanager

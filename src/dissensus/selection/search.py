@@ -158,11 +158,13 @@ def run_group(data: SearchData, group: Group) -> list[Outcome]:
 
 def _waiting(held: Checkpoint[Any] | None, folder: Path | None) -> Checkpoint[Any] | None:
     """What a paused fit needs to go on; None where it cannot be held, and the fit begins again."""
-    if held is not None and folder is not None:
-        # It fails on a disk that is full, and where memory is so short that the fit's messages were in files.
-        with suppress(DataError):
+    # Where memory is limited there may be no room, and messages may be in files that are gone with the fit.
+    if held is None or current().memory is not None:
+        return None
+    if folder is not None:
+        with suppress(DataError):  # a disk that is full: then they travel all the same
             return replace(held, state=with_blocks_in(folder, held.state))
-    return held if current().memory is None else None
+    return held
 
 
 def rank(score: float, settings: Mapping[str, Any]) -> tuple[bool, float, int]:
@@ -207,9 +209,8 @@ class Search:
         clock = Clock(self.progress, 2 * self._weight(looks) + self._weight(first) + self._weight_of_final())
         n_tasks = len(self._groups(self.candidates))
         with ExitStack() as stack:
-            alone = self.n_jobs == 1 and current().memory is None
-            if racing and not alone and self.executor is None and current().client is None:
-                # processes of this machine, between which files cost less than pipes; or too little memory
+            if racing and self.n_jobs != 1 and self.executor is None and current().client is None:
+                # processes of this machine, between which files cost less than pipes
                 with suppress(DataError):  # no such place: then messages travel
                     place = current().scratch or current().checkpoint
                     self.scratch = stack.enter_context(scratch_below(place))
@@ -217,7 +218,6 @@ class Search:
             pool = stack.enter_context(workers(self.data, n_tasks, **how, takes_part=bool(racing)))
             best = self._race(racing, pool, clock)
             self._run([*first, *self._unfinished(best, None)], pool, clock)
-            self._drop(list(self.held))
             for cell in racing:  # of one that was stopped, the last look stands for the end
                 self.done[cell.key].setdefault(0, self._standing(cell, LOOKS[-1]))
             final = self._missing(self._finalists(), range(1, self.repeats))
@@ -236,6 +236,8 @@ class Search:
                     self.held[key] = outcome
                 elif not self._is_done(trial):
                     self.done[key][trial.repeat] = outcome
+                    if key in self.held:
+                        self._drop([key])
                 else:
                     continue
                 self.record(_line(trial, outcome))

@@ -31,6 +31,7 @@ from dissensus.selection.criteria import (
     criterion_of,
     criterion_record,
 )
+from dissensus.selection.race import RULE
 from dissensus.selection.results import CellScores, Selection, ranked
 from dissensus.selection.search import (
     Candidate,
@@ -171,6 +172,7 @@ def _header(estimator: Any, data: Annotations, criterion: Criterion, search: Sea
         "references": [[one.group, plain(one.settings)] for one in search.candidates if one.group],
         "repeats": search.repeats,
         "finalists": search.finalists,
+        "stopping": plain(RULE),
         "seed": search.seed,
         **({} if precision == "double" else {"precision": precision}),
     }
