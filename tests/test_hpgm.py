@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from cluster_help import Counting, StoppedError
 from dissensus.errors import DataError, DissensusError, ModelFileError
 from dissensus.metrics import kl
 from dissensus.models.hpgm.draws import spaced
-from dissensus.models.hpgm.sampler import hinted
+from dissensus.models.hpgm.sampler import hinted, sweep
 from dissensus.models.sampled import split_rhat
 from sizes import usually
 
@@ -97,6 +99,25 @@ def test_threads_give_the_same_bits(brief: ds.HPGM) -> None:
     assert_same(brief, ds.HPGM(n_jobs=2, **SHORT).fit(LABELS))
     other = ds.HPGM(seed=1, **SHORT).fit(LABELS)
     assert not np.array_equal(brief.label_distributions_, other.label_distributions_)
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize(("more", "n_jobs", "threads"), [(1, -1, 1), (0, -1, 2), (1, 2, 2)])
+def test_of_few_labels_chains_run_one_after_the_other_unless_threads_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, more: int, n_jobs: int, threads: int
+) -> None:
+    seen = set()
+
+    def watched(*given: Any) -> Any:
+        seen.add(threading.get_ident())
+        time.sleep(0.001)  # so that no thread does the work of two
+        return sweep(*given)
+
+    monkeypatch.setattr("dissensus.models.hpgm.model.sweep", watched)
+    monkeypatch.setattr("dissensus.execution.threads.n_cores", lambda: 2)
+    monkeypatch.setattr(ds.HPGM, "_threads_from", LABELS.n_labels + more)
+    ds.HPGM(n_jobs=n_jobs, **SHORT).fit(LABELS)
+    assert len(seen) == threads
 
 
 @pytest.mark.parametrize("stop", [3, 25])

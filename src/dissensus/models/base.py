@@ -73,6 +73,7 @@ class Model(Savable):
     _label_types: ClassVar[tuple[LabelType, ...]] = ("nominal", "ordinal", "multi", "pairwise")
     intervals_are: ClassVar[str] = "approximate"  # or "sampled"; "none" where it makes no claim
     _sizes_are_bounds: ClassVar[bool] = False  # clusters that are not needed stay empty
+    _threads_from: ClassVar[int] = 0  # labels: of fewer, threads cost a fit more time than they save
     _fitted_by = "label_distributions_"
     finds_truth: ClassVar[bool] = False  # whether it can say which class is right, and learn from gold labels
     uses_features: ClassVar[bool] = False  # whether it also learns from features of the items
@@ -111,7 +112,7 @@ class Model(Savable):
         identity = Identity(type(self).__name__, self.get_params(deep=False), given)
         with self._twin() as twin:
             twin._remember(known)
-            with resources.run(known, identity, needs, getattr(self, "n_jobs", 1)) as run:
+            with resources.run(known, identity, needs, self._n_threads(known.n_labels)) as run:
                 through_losses(partial(twin._fit, known, run, **given))
             if "prior_worth_" in self._common_arrays:
                 twin.prior_worth_ = np.asarray(
@@ -121,6 +122,11 @@ class Model(Savable):
             for name in self._arrays:
                 setattr(twin, name, np.asarray(getattr(twin, name), order="C"))
         return self
+
+    def _n_threads(self, n_labels: int) -> int:
+        """How many threads work on so many labels, −1 standing for one on each core."""
+        n_jobs: int = getattr(self, "n_jobs", 1)
+        return 1 if n_jobs == -1 and n_labels < self._threads_from else n_jobs
 
     def _fit(self, annotations: Annotations, run: Run) -> None:
         raise NotImplementedError
@@ -194,7 +200,7 @@ class Model(Savable):
         resources, own = current(), self._in_own_classes(known)
         identity = Identity(f"{type(self).__name__}-transform", self.get_params(deep=False))
         needs = self._needs(own, resources.itemsize, transform=True)
-        with resources.run(own, identity, needs, getattr(self, "n_jobs", 1)) as run:
+        with resources.run(own, identity, needs, self._n_threads(own.n_labels)) as run:
             through_losses(partial(moved._transform, own, self, run))
         return moved
 

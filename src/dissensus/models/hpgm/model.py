@@ -125,7 +125,8 @@ class HPGM(Posterior):
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
+        Number of threads; −1 takes all cores, or one thread where there are fewer than 20,000 labels, which
+        is faster. The result does not depend on it.
     """
 
     _rules = {
@@ -148,6 +149,7 @@ class HPGM(Posterior):
     _arrays = (*_drawn, *_judged, "annotator_weights_", "hint_weights_", "hint_usual_")
     _needs_annotators = True
     _sizes_are_bounds = True
+    _threads_from = 20_000  # a sweep is many short steps, and threads wait for each other between them
 
     last_w_: NDArray[np.int64]  # (chains, M), and so on for everything else that a chain remembers
     learned_rows_: NDArray[np.int32]  # (3, labels): codes of item, annotator, class
