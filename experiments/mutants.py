@@ -518,6 +518,34 @@ OURS = [
         "x + 2 * a * d + a * e",
         "test_leaps.py",
     ),
+    Mutant(
+        "a search stops those who are near, too",
+        "selection/race.py",
+        "score >= last - FAR / look",
+        "score >= last",
+        "test_selection.py",
+    ),
+    Mutant(
+        "a search measures cells against the first finalist",
+        "selection/race.py",
+        "best_first[finalists - 1]",
+        "best_first[0]",
+        "test_selection.py",
+    ),
+    Mutant(
+        "a search stops cells of few labels",
+        "selection/search.py",
+        "not FEWEST <= self.data.annotations.n_labels <= MOST",
+        "not self.data.annotations.n_labels <= MOST",
+        "test_selection.py",
+    ),
+    Mutant(
+        "HPGM's chains of few labels run on threads",
+        "models/base.py",
+        "n_labels < self._threads_from",
+        "n_labels <= self._threads_from - 2",
+        "test_hpgm.py -k one_after_the_other",
+    ),
 ]
 
 MUTANTS = [*(replace(mutant, survived_before=True) for mutant in AUDITED), *OURS]
