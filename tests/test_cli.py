@@ -591,6 +591,25 @@ def test_an_interrupted_select_says_that_it_can_go_on(crowd: Path, monkeypatch: 
 
 
 @pytest.mark.slow
+def test_select_says_how_many_cells_it_stopped(crowd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dissensus.selection.search.FEWEST", 0)
+    monkeypatch.setattr("dissensus.selection.race.FAR", 0.0)  # whoever is not among the best is far behind
+    words = ["-k", "2:7", "-l", "2:4", "--finalists", 1, "--repeats", 1, "--set", "tol=0", "-j", 1, "-o", "s"]
+    result = run("select", crowd / "annotations.csv", *words)
+    stopped = [row for row in read_csv(Path("s/cells.csv")) if row["whole"].lower() == "false"]
+    assert f"Stopped early, far behind: {len(stopped)} cells" in result.stdout
+    assert len(stopped) > 5
+    monkeypatch.undo()
+    assert "Stopped" not in run("select", crowd / "annotations.csv", *words[:-1], "t").stdout
+
+
+@pytest.mark.parametrize("command", ["fit", "select", "recover", "annotators"])
+def test_a_number_of_jobs_that_makes_no_sense_is_told_by_its_option(crowd: Path, command: str) -> None:
+    line = failure(command, crowd / "annotations.csv", "-j", 0)
+    assert line == "--jobs: give a number from 1 on, or -1 for all cores; not 0"
+
+
+@pytest.mark.slow
 def test_recover_shows_every_model_beside_the_counts() -> None:
     run("simulate", "--n-items", 60, "--labels-per-item", 16, "-k", 3, "-l", 2, "-o", "crowd")
     words = ["-r", "2,4", "-k", 3, "-l", 2, "-m", "fmm", "-m", "pgm inference=vb", "--draws", 2, "-j", 1]

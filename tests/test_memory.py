@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -83,6 +84,20 @@ def test_too_little_is_refused_with_what_would_do() -> None:
         Model().fit(LABELS)
     with ds.resources(memory="250.1MB"):
         Model().fit(LABELS)
+
+
+def test_where_several_share_what_is_allowed_the_sum_is_told() -> None:
+    line = (
+        "Model on 2 labels needs 250.1MB of memory at least, and 200MB are allowed for each of 2 at once; "
+        "allow 500.1MB with memory=, or use fewer clusters or jobs"
+    )
+    grid: dict[str, Any] = {"n_item_clusters": [1, 2]}
+    with (
+        ds.resources(memory="400MB"),
+        ThreadPoolExecutor(2) as threads,
+        pytest.raises(DataError, match=f"^{re.escape(line)}$"),
+    ):
+        ds.select(Model(), LABELS, grid, test_size=0.5, references={}, executor=threads)
 
 
 @pytest.mark.parametrize(

@@ -326,7 +326,9 @@ def test_a_search_that_stopped_cells_by_another_rule_is_not_gone_on_with(
     head, *lines = (raced[1] / FILE).read_text().splitlines(keepends=True)
     other = json.loads(head) | {"stopping": {"looks": [5, 20], "far": 0.4}}
     (tmp_path / FILE).write_text("".join([json.dumps(other) + "\n", *lines]))
-    with pytest.raises(DataError, match="belongs to another search \\(stopping was"):
+    with pytest.raises(
+        DataError, match="belongs to another search \\(stopping looks was 2 entries, is now 5\\)"
+    ):
         race(divided, directory=tmp_path)
 
 
@@ -491,8 +493,12 @@ def test_a_search_goes_on_from_any_line(
     [
         ({"seed": 1}, r"another search \(seed was"),
         ({"repeats": 4}, r"another search \(repeats was"),
-        ({"test_size": 0.3}, r"another search \(criterion was"),
-        ({"grid": {"n_item_clusters": [1]}}, r"another search \(grid was"),
+        ({"test_size": 0.3}, r"another search \(criterion test_size was 0.2, is now 0.3\)"),
+        ({"grid": {"n_item_clusters": [1]}}, r"another search \(grid was 6 entries, is now 1\)"),
+        (
+            {"grid": {**SIZES, "n_annotator_clusters": [1, 3]}},
+            r"another search \(grid 2 n_annotator_clusters was 2, is now 3\)",
+        ),
     ],
 )
 def test_another_search_is_refused(
@@ -507,10 +513,23 @@ def test_other_data_and_another_estimator_are_refused(
     crowd: ds.Annotations, finished: tuple[Selection, Path]
 ) -> None:
     directory = finished[1]
-    with pytest.raises(DataError, match=r"another search \(data was"):
+    with pytest.raises(DataError, match=r"another search \(of other labels\)"):
         search(crowd[:59], directory=directory)
-    with pytest.raises(DataError, match=r"another search \(estimator was"):
+    with pytest.raises(DataError, match=r"another search \(estimator settings seed was 3, is now 4\)"):
         ds.select(ds.PGM(seed=4, max_iter=20), crowd, SIZES, repeats=3, finalists=2, directory=directory)
+
+
+def test_a_criterion_that_cannot_judge_the_model_leaves_nothing_behind(
+    crowd: ds.Annotations, tmp_path: Path
+) -> None:
+    for estimator, criterion, words in (
+        (ds.PGM(), "evidence", "inference='vb'. Got 'evidence' instead"),
+        (ds.DawidSkene(), "bic", "for DawidSkene"),
+    ):
+        grid = {"max_iter": [5, 6]}
+        with pytest.raises(ParameterError, match=words):
+            ds.select(estimator, crowd, grid, criterion=criterion, directory=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_another_precision_is_another_search(

@@ -48,9 +48,23 @@ Seed = Annotated[
     int,
     _model("--seed", metavar="N", help="Seed of the random numbers: the same seed gives the same result."),
 ]
+
+
+def _number_of_jobs(given: int) -> int:
+    if given != ALL_CORES and given < 1:
+        raise ParameterError(f"--jobs: give a number from 1 on, or -1 for all cores; not {given}")
+    return given
+
+
 Jobs = Annotated[
     int,
-    _model("--jobs", "-j", metavar="N", help="Number of threads or processes (all cores if left out or -1)."),
+    _model(
+        "--jobs",
+        "-j",
+        metavar="N",
+        callback=_number_of_jobs,
+        help="Number of threads or processes (all cores if left out or -1).",
+    ),
 ]
 ALL_CORES = -1
 TestSize = Annotated[

@@ -41,19 +41,30 @@ class Plan:
 
 
 def planned(
-    name: str, needs: Needs, n_labels: int, memory: int, *, n_threads: int, n_workers: int = 0
+    name: str,
+    needs: Needs,
+    n_labels: int,
+    memory: int,
+    *,
+    n_threads: int,
+    n_workers: int = 0,
+    at_once: int = 1,
 ) -> Plan:
     """What a fit may keep in so much memory, or an error that says what it would need.
 
     ``name`` is the model's. ``n_threads`` are those that work on blocks: here, or all of a cluster's
-    ``n_workers`` processes, which keep the messages of some blocks each.
+    ``n_workers`` processes, which keep the messages of some blocks each. ``at_once`` such fits share what is
+    allowed in all; ``memory`` is the part of this one.
     """
     least = least_bytes(needs, n_threads, n_workers)
     if least > memory:
+        each, enough, fewer = "", "as much", "clusters, threads or workers"
+        if at_once > 1:
+            each, fewer = f" for each of {at_once} at once", "clusters or jobs"
+            enough = size_words(at_once * least)
         raise DataError(
-            f"{name} on {n_labels:,} labels needs {size_words(least)} of memory "
-            f"at least, and {size_words(memory)} are allowed; allow as much with memory=, or use "
-            "fewer clusters, threads or workers"
+            f"{name} on {n_labels:,} labels needs {size_words(least)} of memory at least, and "
+            f"{size_words(memory)} are allowed{each}; allow {enough} with memory=, or use fewer {fewer}"
         )
     layouts = needs.layout_bytes * n_labels
     # A block may be worked on by any worker, so each of them must have room for what it keeps.

@@ -55,6 +55,7 @@ class Resources:
     progress: ShowProgress = False
     pause: Pause | None = None
     used: set[Path] = field(default_factory=set)  # folders of checkpoints that fits have used
+    at_once: int = 1  # tasks that share the memory that was allowed; ``memory`` is the part of each
 
     @contextmanager
     def run(
@@ -135,7 +136,8 @@ class Resources:
             return Plan() if self.client is None else Plan(self._share_with_workers(needs))
         if self.client is None:
             n_threads = n_cores() if n_jobs == -1 else n_jobs
-            return planned(name, needs, annotations.n_labels, self.memory, n_threads=n_threads)
+            sizes: dict[str, int] = {"n_threads": n_threads, "at_once": self.at_once}
+            return planned(name, needs, annotations.n_labels, self.memory, **sizes)
         from dissensus.execution.dask.cluster import running_workers
 
         workers = running_workers(self.client)

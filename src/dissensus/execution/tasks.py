@@ -101,7 +101,7 @@ def _for_a_task(n_at_once: int) -> Resources:
     """What one of so many tasks may use: the search itself remembers what is done and tells how far it is."""
     used = current()
     memory = None if used.memory is None else used.memory // n_at_once
-    return Resources(memory=memory, scratch=used.scratch, precision=used.precision)
+    return Resources(memory=memory, at_once=n_at_once, scratch=used.scratch, precision=used.precision)
 
 
 class _Here:

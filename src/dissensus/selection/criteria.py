@@ -129,19 +129,21 @@ class InformationCriterion:
     def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
         """Fit on all labels and weigh the fit against its size."""
         del seed
-        self._check(estimator)
+        self.check(estimator)
         fitted = estimator.fit(annotations)
         if self.name == "evidence":
             return float(fitted.trace_[-1]) / annotations.n_labels
         explained = log_evidence if self.name == "bic" else log_complete
         return (explained(fitted, annotations) - penalty(fitted, annotations)) / annotations.n_labels
 
-    def _check(self, estimator: Any) -> None:
+    def check(self, estimator: Any) -> None:
+        """Refuse an estimator that it cannot judge."""
         kind = type(estimator).__name__
-        if self.name == "evidence" and getattr(estimator, "inference", None) != "vb":
-            raise bad_parameter("select", "criterion", "other than 'evidence' unless inference is 'vb'", kind)
         if kind not in ("FMM", "PGM"):
             rule = f"'held-out' or 'dev' for {kind}; information criteria count the parameters of FMM and PGM"
+            raise bad_parameter("select", "criterion", rule, self.name)
+        if self.name == "evidence" and getattr(estimator, "inference", None) != "vb":
+            rule = "'bic', 'icl' or one that hides labels, unless it is PGM with inference='vb'"
             raise bad_parameter("select", "criterion", rule, self.name)
 
 

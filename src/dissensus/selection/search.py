@@ -456,13 +456,27 @@ def _parsed(text: bytes, number: int, path: Path) -> Line:
 def _check_same(found: Line, wanted: Mapping[str, Any], path: Path) -> None:
     """The same search, or the first thing in which the two differ."""
     expected = json.loads(_encoded(wanted))
-    for name in dict.fromkeys([*expected, *found]):
-        if found.get(name) != expected.get(name):
-            was, now = _shown(found.get(name)), _shown(expected.get(name))
-            raise DataError(
-                f"{path}: belongs to another search ({name} was {was}, is now {now}); "
-                "choose another directory, or remove it to start anew"
-            )
+    if found == expected:
+        return
+    what, was, now = _difference("", found, expected)
+    how = "of other labels" if what == "data" else f"{what} was {_shown(was)}, is now {_shown(now)}"
+    raise DataError(
+        f"{path}: belongs to another search ({how}); "
+        "choose another directory, or remove this one to start anew"
+    )
+
+
+def _difference(name: str, was: Any, now: Any) -> tuple[str, Any, Any]:
+    """Where two records first differ: the names that lead there, and what stands there."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        key = next(key for key in {**now, **was} if was.get(key) != now.get(key))
+        return _difference(f"{name} {key}".strip(), was.get(key), now.get(key))
+    if isinstance(was, list) and isinstance(now, list):
+        if len(was) != len(now):
+            return name, f"{len(was):,} entries", f"{len(now):,}"
+        number = next(number for number, pair in enumerate(zip(was, now, strict=True)) if pair[0] != pair[1])
+        return _difference(f"{name} {number + 1}", was[number], now[number])
+    return name, was, now
 
 
 def _shown(value: Any) -> str:

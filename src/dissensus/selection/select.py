@@ -119,7 +119,7 @@ def select(
         Candidate("", cell, with_settings(estimator, cell)) for cell in fitting_cells(estimator, asked, data)
     ]
     others = reference_candidates(estimator, data, judge, references)
-    _check_settings([*cells, *others])
+    _check_settings([*cells, *others], judge)
     with shown(progress) as tell:
         shared, everyone = SearchData(data, judge), [*cells, *others]
         search = Search(shared, everyone, repeats, finalists, seed, tell, _forget, n_jobs, executor)
@@ -150,9 +150,11 @@ def _check(estimator: Any, repeats: int, finalists: int | None) -> None:
         raise bad_parameter("select", "finalists", "an int >= 1 or None", finalists)
 
 
-def _check_settings(candidates: Sequence[Candidate]) -> None:
-    """Refuse a setting outside its rule before any work is done."""
+def _check_settings(candidates: Sequence[Candidate], criterion: Criterion) -> None:
+    """Refuse a setting outside its rule, and what cannot be judged, before any work is done."""
     for candidate in candidates:
+        if isinstance(criterion, InformationCriterion):
+            criterion.check(candidate.estimator)
         if hasattr(candidate.estimator, "check_params"):
             candidate.estimator.check_params()
     keys = [candidate.key for candidate in candidates]
