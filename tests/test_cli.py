@@ -591,16 +591,16 @@ def test_an_interrupted_select_says_that_it_can_go_on(crowd: Path, monkeypatch: 
 
 
 @pytest.mark.slow
-def test_select_says_how_many_cells_it_stopped(crowd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dissensus.selection.search.FEWEST", 0)
-    monkeypatch.setattr("dissensus.selection.race.FAR", 0.0)  # whoever is not among the best is far behind
-    words = ["-k", "2:7", "-l", "2:4", "--finalists", 1, "--repeats", 1, "--set", "tol=0", "-j", 1, "-o", "s"]
-    result = run("select", crowd / "annotations.csv", *words)
+def test_select_says_how_many_cells_it_stopped(crowd: Path) -> None:
+    words = ["-k", "2:7", "-l", "2:4", "--finalists", 1, "--repeats", 1, "--set", "tol=0", "-j", 1]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("dissensus.selection.search.FEWEST", 0)
+        patched.setattr("dissensus.selection.race.FAR", 0.0)  # whoever is not among the best is far behind
+        result = run("select", crowd / "annotations.csv", *words, "-o", "s")
     stopped = [row for row in read_csv(Path("s/cells.csv")) if row["whole"].lower() == "false"]
     assert f"Stopped early, far behind: {len(stopped)} cells" in result.stdout
     assert len(stopped) > 5
-    monkeypatch.undo()
-    assert "Stopped" not in run("select", crowd / "annotations.csv", *words[:-1], "t").stdout
+    assert "Stopped" not in run("select", crowd / "annotations.csv", *words, "-o", "t").stdout
 
 
 @pytest.mark.parametrize("command", ["fit", "select", "recover", "annotators"])

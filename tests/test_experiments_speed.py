@@ -76,10 +76,17 @@ def test_the_page_says_how_often_a_choice_is_the_same() -> None:
         "scores": [-1.0, -1.0],
         "finalists": [9, 10],
     }
-    text = early_stop.page([("made up", 0, found)], [("made up", 0, looked)])
+    other = looked | {"chosen": ["3 × 4", "5 × 6"], "scores": [-1.0, -0.97], "finalists": [6, 10]}
+    searches = [("jq1", 0, looked), ("jq1", 5, other), ("made up", 0, looked), ("made up", 1, looked)]
+    text = early_stop.page([("made up", 0, found)], searches, [("snow_wsd", 5, other)])
     assert "the same in 0 of 1 cases" in text
-    assert "the same in 1 of 1 searches" in text
-    assert "| made up | 0 | 25 | 5 | 9 of 10 | 3 × 4 (-1.0000) | 3 × 4 (-1.0000) |" in text
+    told = " ".join(text.split())
+    lost = "(at worst 0.0300 nats lost; 7 of 40 finalists stopped)"
+    assert f"chosen where no cell is stopped: the same in 3 of 4 searches {lost}" in told
+    assert "On data that had no say in it, what is chosen is the same in 2 of 2 searches" in told
+    assert "with other seeds, the same in 0 of 1 searches" in told
+    assert "what is chosen would be the same in 0 of 1 searches" in told
+    assert "| jq1 | 5 | other seeds | 25 | 5 | 6 of 10 | 3 × 4 (-1.0000) | 5 × 6 (-0.9700) |" in text
     assert early_stop.choices(labels, 0)["chosen"]
 
 

@@ -116,8 +116,9 @@ def test_of_few_labels_chains_run_one_after_the_other_unless_threads_are_asked_f
     monkeypatch.setattr("dissensus.models.hpgm.model.sweep", watched)
     monkeypatch.setattr("dissensus.execution.threads.n_cores", lambda: 2)
     monkeypatch.setattr(ds.HPGM, "_threads_from", LABELS.n_labels + more)
-    ds.HPGM(n_jobs=n_jobs, **SHORT).fit(LABELS)
+    model = ds.HPGM(n_jobs=n_jobs, **SHORT).fit(LABELS)
     assert len(seen) == threads
+    assert (model._n_threads(LABELS.n_labels) == 1) == (threads == 1)  # of a transform, too
 
 
 @pytest.mark.parametrize("stop", [3, 25])

@@ -89,7 +89,7 @@ def test_too_little_is_refused_with_what_would_do() -> None:
 def test_where_several_share_what_is_allowed_the_sum_is_told() -> None:
     line = (
         "Model on 2 labels needs 250.1MB of memory at least, and 200MB are allowed for each of 2 at once; "
-        "allow 500.1MB with memory=, or use fewer clusters or jobs"
+        "allow 500.1MB with memory=, or use fewer clusters, jobs or workers"
     )
     grid: dict[str, Any] = {"n_item_clusters": [1, 2]}
     with (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -328,7 +329,32 @@ def test_another_search_is_refused_and_named(tmp_path: Path) -> None:
         open_journal(tmp_path, {"seed": 1, "data": "abd"}),
     ):
         pass
-    with pytest.raises(DataError, match="seed was 1, is now null"), open_journal(tmp_path, {"data": "abc"}):
+    with pytest.raises(DataError, match="seed was 1, is now not set"), open_journal(tmp_path, {"data": "abc"}):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ({"grid": [{}]}, {"grid": [{"k": None}]}, "grid 1 k was not set, is now null"),
+        ({"grid": [{"k": None}]}, {"grid": [{}]}, "grid 1 k was null, is now not set"),
+        ({"a": None}, {"a": {"b": 1}}, 'a was null, is now {"b": 1}'),
+        ({"a": [1]}, {"a": {"b": 1}}, 'a was [1], is now {"b": 1}'),
+        ({"a": [1, 2]}, {"a": [1, 3]}, "a 2 was 2, is now 3"),
+        ({}, {"stopping": {"far": 1}}, "under another rule of stopping"),
+        ({"grid": [1, 2]}, {"grid": [1]}, "grid (how many) was 2, is now 1"),
+        ({"references": [["FMM", {}]]}, {"references": []}, "compared with other models"),
+        ({"references": [["FMM", 1]]}, {"references": [["FMM", 2]]}, "compared with other models"),
+        ({"criterion": {"dev": "x"}}, {"criterion": {"dev": "y"}}, "judged by other items"),
+    ],
+)
+def test_the_difference_is_told_wherever_it_is(tmp_path: Path, before: Any, after: Any, words: str) -> None:
+    with open_journal(tmp_path, before):
+        pass
+    with (
+        pytest.raises(DataError, match=re.escape(f"another search ({words})")),
+        open_journal(tmp_path, after),
+    ):
         pass
 
 

@@ -326,9 +326,7 @@ def test_a_search_that_stopped_cells_by_another_rule_is_not_gone_on_with(
     head, *lines = (raced[1] / FILE).read_text().splitlines(keepends=True)
     other = json.loads(head) | {"stopping": {"looks": [5, 20], "far": 0.4}}
     (tmp_path / FILE).write_text("".join([json.dumps(other) + "\n", *lines]))
-    with pytest.raises(
-        DataError, match="belongs to another search \\(stopping looks was 2 entries, is now 5\\)"
-    ):
+    with pytest.raises(DataError, match="another search \\(under another rule of stopping\\)"):
         race(divided, directory=tmp_path)
 
 
@@ -494,7 +492,10 @@ def test_a_search_goes_on_from_any_line(
         ({"seed": 1}, r"another search \(seed was"),
         ({"repeats": 4}, r"another search \(repeats was"),
         ({"test_size": 0.3}, r"another search \(criterion test_size was 0.2, is now 0.3\)"),
-        ({"grid": {"n_item_clusters": [1]}}, r"another search \(grid was 6 entries, is now 1\)"),
+        (
+            {"grid": {"n_item_clusters": [1]}},
+            r"another search \(grid \(how many\) was 6, is now 1\)",
+        ),
         (
             {"grid": {**SIZES, "n_annotator_clusters": [1, 3]}},
             r"another search \(grid 2 n_annotator_clusters was 2, is now 3\)",
@@ -539,7 +540,7 @@ def test_another_precision_is_another_search(
     assert "precision" not in header  # as it was before there was a choice
     with (
         ds.resources(precision="single"),
-        pytest.raises(DataError, match=r"another search \(precision was null, is now single\)"),
+        pytest.raises(DataError, match=r"another search \(precision was not set, is now single\)"),
     ):
         search(crowd, directory=finished[1])
     with ds.resources(precision="single"):

@@ -60,7 +60,7 @@ def planned(
     if least > memory:
         each, enough, fewer = "", "as much", "clusters, threads or workers"
         if at_once > 1:
-            each, fewer = f" for each of {at_once} at once", "clusters or jobs"
+            each, fewer = f" for each of {at_once} at once", "clusters, jobs or workers"
             enough = size_words(at_once * least)
         raise DataError(
             f"{name} on {n_labels:,} labels needs {size_words(least)} of memory at least, and "

@@ -143,7 +143,7 @@ class InformationCriterion:
             rule = f"'held-out' or 'dev' for {kind}; information criteria count the parameters of FMM and PGM"
             raise bad_parameter("select", "criterion", rule, self.name)
         if self.name == "evidence" and getattr(estimator, "inference", None) != "vb":
-            rule = "'bic', 'icl' or one that hides labels, unless it is PGM with inference='vb'"
+            rule = "'bic', 'icl' or one that hides labels, unless the model is PGM with inference='vb'"
             raise bad_parameter("select", "criterion", rule, self.name)
 
 

@@ -209,7 +209,8 @@ class Search:
         clock = Clock(self.progress, 2 * self._weight(looks) + self._weight(first) + self._weight_of_final())
         n_tasks = len(self._groups(self.candidates))
         with ExitStack() as stack:
-            if racing and self.n_jobs != 1 and self.executor is None and current().client is None:
+            here = self.executor is None and current().client is None
+            if racing and here and self.n_jobs != 1 and current().memory is None:
                 # processes of this machine, between which files cost less than pipes
                 with suppress(DataError):  # no such place: then messages travel
                     place = current().scratch or current().checkpoint
@@ -453,27 +454,38 @@ def _parsed(text: bytes, number: int, path: Path) -> Line:
     return line
 
 
+# What is told of a difference in words of its own; of others, the names that lead there and both values.
+OTHERS = {
+    "data": "of other labels",
+    "criterion dev": "judged by other items",
+    "references": "compared with other models",
+    "stopping": "under another rule of stopping",
+}
+
+
 def _check_same(found: Line, wanted: Mapping[str, Any], path: Path) -> None:
     """The same search, or the first thing in which the two differ."""
     expected = json.loads(_encoded(wanted))
     if found == expected:
         return
     what, was, now = _difference("", found, expected)
-    how = "of other labels" if what == "data" else f"{what} was {_shown(was)}, is now {_shown(now)}"
+    told = (words for name, words in OTHERS.items() if f"{what} ".startswith(f"{name} "))
+    how = next(told, f"{what} was {_shown(was)}, is now {_shown(now)}")
     raise DataError(
         f"{path}: belongs to another search ({how}); "
-        "choose another directory, or remove this one to start anew"
+        "choose another directory, or remove this file to start anew"
     )
 
 
 def _difference(name: str, was: Any, now: Any) -> tuple[str, Any, Any]:
-    """Where two records first differ: the names that lead there, and what stands there."""
+    """Where two records differ: the names that lead there, and what stands there."""
     if isinstance(was, dict) and isinstance(now, dict):
-        key = next(key for key in {**now, **was} if was.get(key) != now.get(key))
-        return _difference(f"{name} {key}".strip(), was.get(key), now.get(key))
+        unlike = (key for key in now | was if key not in was or key not in now or was[key] != now[key])
+        key = next(unlike)
+        return _difference(f"{name} {key}".strip(), was.get(key, "not set"), now.get(key, "not set"))
     if isinstance(was, list) and isinstance(now, list):
         if len(was) != len(now):
-            return name, f"{len(was):,} entries", f"{len(now):,}"
+            return f"{name} (how many)", len(was), len(now)
         number = next(number for number, pair in enumerate(zip(was, now, strict=True)) if pair[0] != pair[1])
         return _difference(f"{name} {number + 1}", was[number], now[number])
     return name, was, now

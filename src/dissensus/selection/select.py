@@ -153,10 +153,10 @@ def _check(estimator: Any, repeats: int, finalists: int | None) -> None:
 def _check_settings(candidates: Sequence[Candidate], criterion: Criterion) -> None:
     """Refuse a setting outside its rule, and what cannot be judged, before any work is done."""
     for candidate in candidates:
-        if isinstance(criterion, InformationCriterion):
-            criterion.check(candidate.estimator)
         if hasattr(candidate.estimator, "check_params"):
             candidate.estimator.check_params()
+        if isinstance(criterion, InformationCriterion):
+            criterion.check(candidate.estimator)
     keys = [candidate.key for candidate in candidates]
     if len(set(keys)) != len(keys):
         raise ParameterError("select: a reference stands twice in its group; give each once")
