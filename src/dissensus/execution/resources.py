@@ -136,8 +136,9 @@ class Resources:
             return Plan() if self.client is None else Plan(self._share_with_workers(needs))
         if self.client is None:
             n_threads = n_cores() if n_jobs == -1 else n_jobs
-            sizes: dict[str, int] = {"n_threads": n_threads, "at_once": self.at_once}
-            return planned(name, needs, annotations.n_labels, self.memory, **sizes)
+            return planned(
+                name, needs, annotations.n_labels, self.memory, n_threads=n_threads, at_once=self.at_once
+            )
         from dissensus.execution.dask.cluster import running_workers
 
         workers = running_workers(self.client)

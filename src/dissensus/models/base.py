@@ -73,7 +73,7 @@ class Model(Savable):
     _label_types: ClassVar[tuple[LabelType, ...]] = ("nominal", "ordinal", "multi", "pairwise")
     intervals_are: ClassVar[str] = "approximate"  # or "sampled"; "none" where it makes no claim
     _sizes_are_bounds: ClassVar[bool] = False  # clusters that are not needed stay empty
-    _threads_from: ClassVar[int] = 0  # labels: of fewer, threads cost a fit more time than they save
+    _threads_from: ClassVar[int] = 0  # labels: of fewer, threads gain a fit nothing worth their cost
     _fitted_by = "label_distributions_"
     finds_truth: ClassVar[bool] = False  # whether it can say which class is right, and learn from gold labels
     uses_features: ClassVar[bool] = False  # whether it also learns from features of the items

@@ -28,7 +28,7 @@ FAR = 0.3  # nats a label, divided by the iterations
 MANY = 5  # cells for every finalist, at least: in a smaller grid nothing is stopped
 PART = 0.2  # of a fit's time, about, that passes from one look to the next
 FEWEST, MOST = 5_000, 30_000  # labels: of fewer, and of more, none is stopped
-# a search goes on only under the same
+# What a search writes down of it: it goes on only under the same rule.
 RULE = {"looks": LOOKS, "far": FAR, "labels": (FEWEST, MOST), "cells": MANY}
 
 

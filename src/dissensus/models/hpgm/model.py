@@ -125,8 +125,8 @@ class HPGM(Posterior):
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
-        Number of threads; −1 takes all cores, or one thread where there are fewer than 20,000 labels, which
-        is faster. The result does not depend on it.
+        Number of threads; −1 takes all cores, or one thread where there are fewer than 20,000 labels: two
+        take no less time there, or hardly any less. The result does not depend on it.
     """
 
     _rules = {

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -437,8 +437,10 @@ class PGM(Model):
         if some.n_labels < annotations.n_labels / (2 * SAMPLED):  # a few items have nearly all labels
             return graph.start_by_counts(*self._first_guess(annotations, rng))
         used, seed = current(), int(rng.integers(2**32))
-        only = Resources(memory=used.memory, scratch=used.scratch, precision=used.precision)
-        with using(replace(only, at_once=used.at_once)):
+        share = Resources(
+            memory=used.memory, at_once=used.at_once, scratch=used.scratch, precision=used.precision
+        )
+        with using(share):
             found = with_settings(self, {"n_restarts": 1, "seed": seed}).fit(some)
         start = graph.start_by_counts(found._cluster_distributions(), found.psi_, found.annotator_clusters_)
         logs = Potentials(safe_log(found.theta_), safe_log(found.psi_), safe_log(found.omega_))
