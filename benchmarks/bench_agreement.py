@@ -16,7 +16,7 @@ import krippendorff
 import numpy as np
 from nltk.metrics.agreement import AnnotationTask
 
-from dissensus.evaluation import agreement
+from dissensus.labels import agreement
 from timing import best_seconds
 
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -22,8 +22,8 @@ import time
 from pathlib import Path
 
 import dissensus as ds
+from dissensus.evaluate.search import FILE
 from dissensus.paper.datasets import read_dataset
-from dissensus.selection.search import FILE
 from timing import data_option
 
 

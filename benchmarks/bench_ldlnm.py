@@ -23,9 +23,9 @@ import torch
 from torch import nn
 
 import dissensus as ds
-from dissensus.features.items import features_of
-from dissensus.models.ldlnm.model import DevDistributions
+from dissensus.labels.features import features_of
 from dissensus.paper.datasets import read_dataset
+from dissensus.text.ldlnm.model import DevDistributions
 from timing import data_option, verdict
 
 LEAST_RATIO, MOST_MINUTES = 3.0, 10.0

@@ -11,9 +11,9 @@ import sys
 import numpy as np
 
 import dissensus as ds
-from dissensus.data.blocks import shards_of
 from dissensus.execution.run import Run
 from dissensus.execution.threads import executor
+from dissensus.labels.blocks import shards_of
 from dissensus.models.pgm.kernels import PairLayout, messages
 from dissensus.models.pgm.parameters import MaximumPosterior, Priors
 from dissensus.models.pgm.propagation import Graph

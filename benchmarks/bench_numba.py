@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 import dissensus as ds
-from dissensus.data.annotations import Annotations
 from dissensus.execution.run import Run
 from dissensus.execution.threads import executor
+from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import CellLayout, Crowd, _by_cell, _e_step, _log_ratios
 from dissensus.models.pgm.parameters import MaximumPosterior, Priors
 from dissensus.models.pgm.propagation import Graph

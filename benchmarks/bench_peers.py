@@ -38,10 +38,10 @@ from crowdkit.aggregation import (
 )
 
 import dissensus as ds
-from dissensus.io.atomic import atomic_path
 from dissensus.metrics import accuracy_rows
 from dissensus.paper.datasets import read_dataset
 from dissensus.paper.tables import line, table
+from dissensus.tables.atomic import atomic_path
 from timing import data_option, verdict
 
 SLOW_PEERS_MOST_LABELS = 30_000

@@ -64,7 +64,7 @@ READERS = {"pyarrow": read_with_pyarrow, "dissensus": read_with_dissensus}
 
 def measure(reader: str, path: str) -> None:
     """Read once in this process; seconds and peak memory go to standard output."""
-    import dissensus.io.importers  # noqa: F401  (imports are not reading)
+    import dissensus.importers  # noqa: F401  (imports are not reading)
 
     start, processor = time.perf_counter(), time.process_time()
     n_labels = READERS[reader](path)

@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 import dissensus as ds
-from dissensus.selection.compare import HeldOut
+from dissensus.evaluate.compare import HeldOut
 from dissensus.workflow.refine import refine
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -187,10 +187,10 @@ def overhead() -> dict[str, Any]:
     """Seconds that a round of four shards takes on two Dask workers beyond the same round here."""
 
     import dissensus as ds
-    from dissensus.data import blocks
     from dissensus.execution import threads as engine
     from dissensus.execution.dask.blocks import Dask
     from dissensus.execution.dask.cluster import connected
+    from dissensus.labels import blocks
     from dissensus.models.pgm.kernels import PairBlock
 
     annotations = ds.simulate(20_000, 2_000, 5, labels_per_item=5, load="long-tail").annotations

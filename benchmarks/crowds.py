@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from dissensus.data.simulation import TAIL_SIGMA, assign, draw
+from dissensus.labels.simulation import TAIL_SIGMA, assign, draw
 
 PER_ITEM = 5
 PER_ANNOTATOR = 1000  # labels of an annotator on average; in the middle it is a third of that

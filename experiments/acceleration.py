@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dissensus._version import __version__
-from dissensus.data.annotations import Annotations
 from dissensus.execution.leaps import NEAR, leaped
 from dissensus.execution.run import Ascent, Run
+from dissensus.labels.annotations import Annotations
 from dissensus.models import cbcc, fmm, ibcc, mace
 from dissensus.models.confusion import Crowd, log_chances, shares, votes
 from dissensus.models.dawid_skene import DawidSkene, OneCoin

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dissensus._version import __version__
-from dissensus.data.annotations import Annotations
+from dissensus.labels.annotations import Annotations
 from dissensus.models.pgm.annealing import ascend, start_at
 from dissensus.models.pgm.model import PGM
 from dissensus.models.pgm.parameters import Priors

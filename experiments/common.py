@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dissensus.io.atomic import atomic_path
+from dissensus.tables.atomic import atomic_path
 
 Values = dict[str, Any]
 

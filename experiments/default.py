@@ -26,10 +26,10 @@ from scipy.stats import binom
 
 import dissensus as ds
 from dissensus._version import __version__
-from dissensus.data.annotations import Annotations
-from dissensus.data.rows import pairs_per_item
-from dissensus.evaluation.bootstrap import Interval, Resamples
-from dissensus.evaluation.recovery import Design, additive, best_in_hindsight
+from dissensus.evaluate.bootstrap import Interval, Resamples
+from dissensus.evaluate.recovery import Design, additive, best_in_hindsight
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.rows import pairs_per_item
 from dissensus.metrics import kl_rows
 from dissensus.models import title_of
 from dissensus.models.base import Model

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from dissensus._version import __version__
-from dissensus.data.annotations import Annotations
-from dissensus.evaluation.bootstrap import Interval, bootstrap_mean
+from dissensus.evaluate.bootstrap import Interval, bootstrap_mean
+from dissensus.evaluate.select import select
+from dissensus.evaluate.selection import CellScores
+from dissensus.labels.annotations import Annotations
 from dissensus.metrics import log_probability_rows
 from dissensus.models.pgm.model import PGM
 from dissensus.numerics import Array
 from dissensus.paper.datasets import read_dataset
 from dissensus.paper.printed import PAPER_SETS, TABLE_2
 from dissensus.paper.tables import line, table
-from dissensus.selection.results import CellScores
-from dissensus.selection.select import select
 from experiments.common import write_page
 
 COMMAND = "python -m experiments.dirichlet"

@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.rows import random_places, take_pairs
-from dissensus.evaluation.recovery import additive
-from dissensus.features.items import features_of
-from dissensus.guided.classifier import GuidedClassifier
-from dissensus.learners.softmax import SoftmaxRegression
+from dissensus.evaluate.recovery import additive
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.features import features_of
+from dissensus.labels.rows import random_places, take_pairs
 from dissensus.metrics import kl_rows
 from dissensus.models.base import Model
 from dissensus.models.empirical import GRID
@@ -25,6 +23,8 @@ from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
 from dissensus.numerics import Array
 from dissensus.paper.datasets import shares
+from dissensus.text.guided.classifier import GuidedClassifier
+from dissensus.text.learners.softmax import SoftmaxRegression
 from experiments.common import Values
 
 # Guides that do not see the text: those that teach, and all sizes from which the best is taken in hindsight.

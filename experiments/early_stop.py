@@ -22,15 +22,15 @@ from unittest.mock import patch
 
 import numpy as np
 
-from dissensus.data.annotations import Annotations
+from dissensus.evaluate import compare, search
+from dissensus.evaluate.race import FAR, FEWEST, LOOKS
+from dissensus.evaluate.select import select
+from dissensus.evaluate.selection import CellScores
+from dissensus.labels.annotations import Annotations
 from dissensus.models import title_of
 from dissensus.models.pgm.model import PGM
 from dissensus.paper.datasets import read_dataset
 from dissensus.paper.tables import line, table
-from dissensus.selection import compare, search
-from dissensus.selection.race import FAR, FEWEST, LOOKS
-from dissensus.selection.results import CellScores
-from dissensus.selection.select import select
 from experiments.common import Finished, Values, command_line, write_files
 
 COMMAND = "python -m experiments.early_stop"

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from dissensus._version import __version__
-from dissensus.data.annotations import Annotations
+from dissensus.labels.annotations import Annotations
 from dissensus.models.empirical import GRID, EmpiricalDistribution
 from dissensus.models.fmm import FMM
 from dissensus.paper.datasets import read_dataset

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.evaluation.gold import judged_items
+from dissensus.evaluate.gold import judged_items
 from dissensus.numerics import Array
 from dissensus.paper.datasets import read_dataset
 from dissensus.paper.tables import line, table

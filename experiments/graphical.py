@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from dissensus._version import __version__
-from dissensus.data.annotations import Annotations
-from dissensus.evaluation.recovery import Recovery, recover
+from dissensus.evaluate.recovery import Recovery, recover
+from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.models.dawid_skene import DawidSkene
 from dissensus.models.fmm import FMM

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 import dissensus as ds
-from dissensus.annotators.judges.answers import Answers
-from dissensus.annotators.judges.rates import Rate, prediction_powered, rate
-from dissensus.annotators.judges.who import find_judges
+from dissensus.annotators.judge_detection import find_judges
 from dissensus.errors import require
+from dissensus.judges.answers import Answers
+from dissensus.judges.rates import Rate, prediction_powered, rate
 from dissensus.numerics import Array, row_shares
 from experiments.common import Values
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 import dissensus as ds
-from dissensus.data.copies import Voices
-from dissensus.evaluation.bootstrap import Interval, bootstrap_mean
+from dissensus.evaluate.bootstrap import Interval, bootstrap_mean
+from dissensus.labels.copies import Voices
 from dissensus.models.base import Model
 from dissensus.numerics import Array
 from experiments.common import Finished, Values, command_line, write_files

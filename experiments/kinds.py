@@ -20,8 +20,8 @@ import numpy as np
 
 import dissensus as ds
 from dissensus._version import __version__
-from dissensus.data.annotations import Annotations
-from dissensus.evaluation.bootstrap import Interval, bootstrap_mean
+from dissensus.evaluate.bootstrap import Interval, bootstrap_mean
+from dissensus.labels.annotations import Annotations
 from dissensus.metrics import log_probability_rows, ranked_probability_of_labels
 from dissensus.models.base import Model
 from dissensus.numerics import Array

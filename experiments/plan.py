@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 import dissensus as ds
 from dissensus._version import __version__
 from dissensus.annotators.plan import allocated, losses, plan_labels, worth_of_losses
-from dissensus.data.annotations import Annotations
+from dissensus.labels.annotations import Annotations
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
 from dissensus.paper.tables import line, table, yes

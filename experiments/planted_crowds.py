@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.data.annotations import Annotations
+from dissensus.labels.annotations import Annotations
 
 TYPICAL, SPAM, GROUP, ADVERSARY = "typical", "spam", "group", "adversary"
 STRATEGIES = ("uniform", "frequencies", "constant", "copy-cats")

@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from dissensus._version import __version__
-from dissensus.data.annotations import Annotations
-from dissensus.evaluation.bootstrap import Interval, Resamples
-from dissensus.features.items import embed_items
+from dissensus.evaluate.bootstrap import Interval, Resamples
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.features import embed_items
 from dissensus.numerics import Array
 from dissensus.paper.datasets import read_dataset
 from dissensus.paper.figures import Points, curves

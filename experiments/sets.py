@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 import dissensus as ds
 from dissensus._version import __version__
-from dissensus.data.annotations import Annotations
-from dissensus.data.sets import membership
-from dissensus.evaluation.bootstrap import bootstrap_mean
+from dissensus.evaluate.bootstrap import bootstrap_mean
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.sets import membership
 from dissensus.numerics import Array
 from dissensus.paper.tables import line
 from experiments.common import Finished, Values, command_line, write_files

@@ -22,18 +22,18 @@ from typing import Any
 import numpy as np
 
 from dissensus._version import __version__
-from dissensus.data.annotations import Annotations
-from dissensus.features.items import embed_items, features_of
-from dissensus.learners.finetuned import FineTunedEncoder
-from dissensus.learners.softmax import SoftmaxRegression
-from dissensus.learners.textcnn import TextCNN
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.features import embed_items, features_of
 from dissensus.metrics import accuracy, kl
 from dissensus.models.dawid_skene import DawidSkene
-from dissensus.models.ldlnm.model import LDLNM
 from dissensus.models.pgm.model import PGM
 from dissensus.paper.datasets import read_dataset, shares
 from dissensus.paper.measures import HIDDEN_SHARE
 from dissensus.paper.tables import line, table, yes
+from dissensus.text.ldlnm.model import LDLNM
+from dissensus.text.learners.finetuned import FineTunedEncoder
+from dissensus.text.learners.softmax import SoftmaxRegression
+from dissensus.text.learners.textcnn import TextCNN
 from experiments.common import Finished, Values, command_line, write_files
 
 COMMAND = "python -m experiments.text_models"

@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.evaluation.gold import cross_fitted, judged_items, right_rows
+from dissensus.evaluate.compare import TIED, compare
+from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows
+from dissensus.evaluate.truth import UNSEEN, choose_truth
 from dissensus.metrics import accuracy_rows
 from dissensus.models.confusion import gold_prior
 from dissensus.paper.datasets import read_dataset
 from dissensus.paper.tables import line, table
 from dissensus.params import with_settings
-from dissensus.selection.compare import TIED, compare
-from dissensus.selection.truth import UNSEEN, choose_truth
 from experiments.common import Finished, Values, command_line, write_files
 
 # What the default was chosen among, the simplest first; of several with the same mean the first is taken.

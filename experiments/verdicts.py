@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import dissensus as ds
 from dissensus._version import __version__
 from dissensus.annotators.verdicts import VERDICTS, AnnotatorVerdicts, annotator_verdicts
-from dissensus.data.annotations import Annotations
+from dissensus.labels.annotations import Annotations
 from dissensus.numerics import Array
 from dissensus.paper.tables import line, table, yes
 from experiments.common import command_line, write_files

@@ -20,8 +20,8 @@ import numpy as np
 
 import dissensus as ds
 from cluster_help import MODELS, SHARD, crowd
-from dissensus.data import blocks
 from dissensus.execution import checkpoints
+from dissensus.labels import blocks
 
 
 def killing(

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.data import blocks
 from dissensus.execution.dask import blocks as remote
 from dissensus.execution.resources import PLAIN, using
+from dissensus.labels import blocks
 from dissensus.models.base import Model
 from dissensus.params import PROCESS_BYTES
 from sizes import usually

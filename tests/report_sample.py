@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 
-from dissensus.data.annotations import Annotations
+from dissensus.labels.annotations import Annotations
 
 CLASSES = ("complaint", "mixed", "off_topic", "praise")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.evaluation.sentences import Sentence
+from dissensus.annotators.sentences import Sentence
 
 SHARE = r"(under 1 %|over 99 %|\d+ %)"
 NAME = r"‘(.*?)’"

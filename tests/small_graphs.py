@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.data.vocabulary import Vocabulary
 from dissensus.execution.run import Run
+from dissensus.labels.vocabulary import Vocabulary
 from dissensus.models.pgm.propagation import Graph, Potentials
 
 Array = NDArray[np.float64]

@@ -13,10 +13,10 @@ import pytest
 from pyarrow import parquet
 
 from dissensus import Annotations
-from dissensus.data import blocks
-from dissensus.io import delimited, json_lines, tables
-from dissensus.io.store import files, packing
-from dissensus.io.store.inputs import Budget
+from dissensus.labels import blocks
+from dissensus.large.store import files, packing
+from dissensus.large.store.inputs import Budget
+from dissensus.tables import delimited, json_lines, tables
 
 Row = tuple[str, str, str]
 FORMATS = ("csv", "tsv", "csv.gz", "jsonl", "jsonl.gz", "json", "parquet")

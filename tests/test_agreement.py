@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from dissensus import Annotations
-from dissensus.data import alpha
 from dissensus.errors import DataError, ParameterError
-from dissensus.evaluation import agreement
+from dissensus.labels import agreement, alpha
 
 # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", parts A, B and C; a point: no value.
 PART_A = ["0100000010", "1110010000"]

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.rows import canonical_rows
-from dissensus.data.vocabulary import Vocabulary
 from dissensus.errors import DataError, DissensusError, ParameterError
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.rows import canonical_rows
+from dissensus.labels.vocabulary import Vocabulary
 from sizes import usually
 
 # item, annotator, label; the pair (i1, bob) has two labels

@@ -9,10 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.simulation import simulate
 from dissensus.errors import ParameterError
-from dissensus.features.items import with_features
+from dissensus.evaluate.compare import (
+    CANDIDATES,
+    FAST_CANDIDATES,
+    HeldOut,
+    _chosen,
+    _hopeful,
+    choose_model,
+    compare,
+    with_gaps,
+)
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.features import with_features
+from dissensus.labels.simulation import simulate
 from dissensus.models import (
     MODELS,
     build_model,
@@ -23,16 +33,6 @@ from dissensus.models import (
 from dissensus.models.empirical import EmpiricalDistribution
 from dissensus.models.fmm import FMM
 from dissensus.models.majority import MajorityVote
-from dissensus.selection.compare import (
-    CANDIDATES,
-    FAST_CANDIDATES,
-    HeldOut,
-    _chosen,
-    _hopeful,
-    choose_model,
-    compare,
-    with_gaps,
-)
 
 pytestmark = pytest.mark.no_cover
 
@@ -250,9 +250,9 @@ def test_hopeless_candidates_are_stopped_early_and_the_choice_is_the_same(
     # One cluster of items cannot know which two of the four classes an item's labels are.
     sizes = [{"n_item_clusters": K, "n_annotator_clusters": L} for K, L in ((1, 2), (2, 1))]
     candidates = [("fmm", {"n_item_clusters": 2}), *(("pgm", size) for size in sizes)]
-    monkeypatch.setattr("dissensus.selection.compare.FIRST_LOOK", {"pgm": {"max_iter": 3}})
+    monkeypatch.setattr("dissensus.evaluate.compare.FIRST_LOOK", {"pgm": {"max_iter": 3}})
     found = choose_model(one_kind_of_item_each(), candidates=candidates, n_jobs=n_jobs)
-    monkeypatch.setattr("dissensus.selection.compare.FIRST_LOOK", {})
+    monkeypatch.setattr("dissensus.evaluate.compare.FIRST_LOOK", {})
     whole = choose_model(one_kind_of_item_each(), candidates=candidates, n_jobs=n_jobs)
     assert [one.whole for one in whole.table] == [True, True, True]
     assert [one.whole for one in found.table] == [True, False, True]
@@ -277,7 +277,7 @@ def test_a_question_that_is_none() -> None:
 
 
 def test_from_very_many_labels_a_part_of_the_items_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dissensus.selection.compare.MOST_LABELS", 250)
+    monkeypatch.setattr("dissensus.evaluate.compare.MOST_LABELS", 250)
     labels = simulate(100, 20, 3, labels_per_item=5).annotations
     table = choose_model(labels, candidates=[("empirical", {})]).table
     # 250 labels are those of 50 items, and a fifth of them is hidden.

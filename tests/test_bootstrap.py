@@ -10,7 +10,7 @@ import pytest
 
 from dissensus import metrics
 from dissensus.errors import DataError, ParameterError
-from dissensus.evaluation import bootstrap
+from dissensus.evaluate import bootstrap
 
 RNG = np.random.default_rng(11)
 GOLD = RNG.dirichlet(np.ones(3), size=80)

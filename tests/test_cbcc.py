@@ -15,8 +15,8 @@ from scipy.stats import beta
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
-from dissensus.data import blocks
 from dissensus.execution.run import Run
+from dissensus.labels import blocks
 from dissensus.models.cbcc import LEAST, MOST, Communities, expected_logs, fixed_point, memberships
 from dissensus.models.confusion import Crowd
 from dissensus.models.pgm.propagation import Graph

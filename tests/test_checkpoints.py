@@ -31,8 +31,6 @@ from cluster_help import (
     least_memory,
     small_shards,
 )
-from dissensus.data import blocks
-from dissensus.data.blocks import blocks_of
 from dissensus.errors import DataError
 from dissensus.execution import checkpoints, scratch
 from dissensus.execution import resources as resourcing
@@ -40,6 +38,8 @@ from dissensus.execution.checkpoints import STATE, Checkpoint, Checkpoints
 from dissensus.execution.resources import Resources
 from dissensus.execution.run import Ascent
 from dissensus.execution.scratch import LOCK, alone_in
+from dissensus.labels import blocks
+from dissensus.labels.blocks import blocks_of
 from dissensus.models.base import Model
 from sizes import usually
 
@@ -229,7 +229,7 @@ HOLDER = f"""
 import sys, time
 import dissensus as ds
 from cluster_help import MODELS, crowd
-from dissensus.data import blocks
+from dissensus.labels import blocks
 
 def wait(words, share):
     if words.startswith("iteration 3 "):

@@ -129,7 +129,7 @@ def test_no_message_of_the_library_names_an_option_of_the_shell() -> None:
 
 
 def test_an_unexpected_error_is_one_line_that_says_how_to_report_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dissensus.data.description.describe", lambda _: 1 / 0)
+    monkeypatch.setattr("dissensus.labels.description.describe", lambda _: 1 / 0)
     votes = write_votes(Path("votes.csv"), "i,a,x\n")
     line = failure("describe", votes, code=1)
     assert "ZeroDivisionError" in line
@@ -142,7 +142,7 @@ def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dissensus.data.description.describe", interrupted)
+    monkeypatch.setattr("dissensus.labels.description.describe", interrupted)
     assert "interrupted" in failure("describe", write_votes(Path("votes.csv"), "i,a,x\n"), code=130)
 
 
@@ -584,7 +584,7 @@ def test_an_interrupted_select_says_that_it_can_go_on(crowd: Path, monkeypatch: 
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dissensus.selection.select.ranked", interrupted)
+    monkeypatch.setattr("dissensus.evaluate.select.ranked", interrupted)
     words = ["select", crowd / "annotations.csv", "-m", "fmm", "-k", "2", "--repeats", 1, "-j", 1, "-o", "s"]
     assert failure(*words, code=130) == "interrupted; s keeps what is finished: run the same again"
     assert Path("s/search.jsonl").is_file()
@@ -594,8 +594,8 @@ def test_an_interrupted_select_says_that_it_can_go_on(crowd: Path, monkeypatch: 
 def test_select_says_how_many_cells_it_stopped(crowd: Path) -> None:
     words = ["-k", "2:7", "-l", "2:4", "--finalists", 1, "--repeats", 1, "--set", "tol=0", "-j", 1]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("dissensus.selection.search.FEWEST", 0)
-        patched.setattr("dissensus.selection.race.FAR", 0.0)  # whoever is not among the best is far behind
+        patched.setattr("dissensus.evaluate.search.FEWEST", 0)
+        patched.setattr("dissensus.evaluate.race.FAR", 0.0)  # whoever is not among the best is far behind
         result = run("select", crowd / "annotations.csv", *words, "-o", "s")
     stopped = [row for row in read_csv(Path("s/cells.csv")) if row["whole"].lower() == "false"]
     assert f"Stopped early, far behind: {len(stopped)} cells" in result.stdout

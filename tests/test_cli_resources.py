@@ -15,10 +15,10 @@ import pytest
 
 import dissensus as ds
 from cli_help import COMMANDS, failure, run
-from dissensus.data import blocks
 from dissensus.errors import DataError
 from dissensus.execution import resources as resourcing
 from dissensus.execution.run import Ascent
+from dissensus.labels import blocks
 
 ITERATIONS = 12
 FIT = ["--model", "pgm", "-k", "4", "-l", "3", "--test-size", "0", "--no-report"]
@@ -169,7 +169,7 @@ def test_too_little_memory_is_refused_with_what_is_needed(votes: Path, tmp_path:
 def test_hiding_labels_does_not_break_the_limit_in_silence(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dissensus.selection.compare.HIDING_BYTES", 1_000_000)
+    monkeypatch.setattr("dissensus.evaluate.compare.HIDING_BYTES", 1_000_000)
     hiding = [word if word != "0" else "0.2" for word in FIT[:8]]
     line = failure("fit", votes, *hiding, "--memory", "1GB", "-o", tmp_path / "out")
     assert "hiding labels to judge a model by takes 750MB of memory beside the fit" in line
@@ -254,7 +254,7 @@ def test_a_fit_killed_while_it_writes_goes_on_too(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("dissensus.io.arrays._write_index", full)
+        patch.setattr("dissensus.tables.arrays._write_index", full)
         assert "no space left on device" in failure(*words)
     assert not out.exists()
     assert len(list(keep.iterdir())) == 1

@@ -31,11 +31,11 @@ from cluster_help import (
     small_shards,
     stored,
 )
-from dissensus.data.blocks import blocks_of
 from dissensus.errors import ClusterError, DataError
 from dissensus.execution.dask import blocks as remote
 from dissensus.execution.dask import cluster as dask_cluster
 from dissensus.execution.dask.cluster import connected
+from dissensus.labels.blocks import blocks_of
 from dissensus.models.fmm import counts_of
 from dissensus.params import PROCESS_BYTES
 from sizes import usually

@@ -255,7 +255,7 @@ PROGRAM = f"""
 import sys
 import dissensus as ds
 from cluster_help import MODELS, crowd
-from dissensus.data import blocks
+from dissensus.labels import blocks
 from test_cluster_faults import Killing
 
 if __name__ == "__main__":

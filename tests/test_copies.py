@@ -7,8 +7,8 @@ import pytest
 
 import dissensus as ds
 from cli_help import failure, run, write_votes
-from dissensus.data.copies import Voices, voices
-from dissensus.evaluation.bootstrap import bootstrap_mean
+from dissensus.evaluate.bootstrap import bootstrap_mean
+from dissensus.labels.copies import Voices, voices
 from judge_help import seen, table
 
 FAST = {"n_chains": 2, "n_sweeps": 20, "n_jobs": 1}

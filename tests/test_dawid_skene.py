@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 import dissensus as ds
-from dissensus.data import blocks
 from dissensus.errors import ParameterError
 from dissensus.execution.run import Run
+from dissensus.labels import blocks
 from dissensus.models import confusion
 from dissensus.models.confusion import Crowd, log_chances, shares, votes
 from sizes import usually

@@ -14,10 +14,10 @@ import pytest
 
 import dissensus as ds
 from conftest import find_data
-from dissensus.data.alpha import agreement, item_groups, jackknife_interval, reading, table_alpha
-from dissensus.data.annotations import Annotations
-from dissensus.data.description import Spread
-from dissensus.evaluation.agreement import krippendorff_alpha
+from dissensus.labels.agreement import krippendorff_alpha
+from dissensus.labels.alpha import agreement, item_groups, jackknife_interval, reading, table_alpha
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.description import Spread
 
 # q1: x x y, q2: x, q3: y y by another crowd; (q1, ann) has two differing labels, (q3, dan) two alike
 ROWS = [
@@ -222,7 +222,7 @@ def test_counts_do_not_depend_on_how_many_labels_are_counted_at_a_time(
     rng = np.random.default_rng(3)
     item, annotator, label = (rng.integers(n, size=120) for n in (60, 50, 3))
     whole = ds.describe(Annotations.from_arrays(item, annotator, label))
-    monkeypatch.setattr("dissensus.data.annotations.PIECE", 4)
+    monkeypatch.setattr("dissensus.labels.annotations.PIECE", 4)
     annotations = Annotations.from_arrays(item, annotator, label)
     assert len(list(annotations.pieces())) > 10
     assert ds.describe(annotations) == whole

@@ -15,9 +15,9 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 import dissensus as ds
-from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, ParameterError
-from dissensus.evaluation.recovery import additive
+from dissensus.evaluate.recovery import additive
+from dissensus.labels.annotations import Annotations
 from dissensus.metrics import kl
 from dissensus.models.dirichlet_regression import (
     Answers,

@@ -12,10 +12,10 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import dissensus as ds
-from dissensus.data import blocks
-from dissensus.data.blocks import Shard, shards_of
 from dissensus.errors import ParameterError
 from dissensus.execution.threads import Local, executor, total
+from dissensus.labels import blocks
+from dissensus.labels.blocks import Shard, shards_of
 from dissensus.params import n_cores
 
 

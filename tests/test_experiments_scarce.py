@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.evaluation.bootstrap import Interval
+from dissensus.evaluate.bootstrap import Interval
 from dissensus.paper.datasets import shares
 from dissensus.paper.figures import Axes, curves
 from experiments import scarce

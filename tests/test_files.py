@@ -15,9 +15,9 @@ from safetensors.numpy import save
 
 import dissensus as ds
 from dissensus.errors import DataError, ModelFileError
-from dissensus.guided.files import load_model
-from dissensus.io.arrays import FORMAT, HEADER_KEY, read_arrays, write_arrays
 from dissensus.models.base import Model
+from dissensus.tables.arrays import FORMAT, HEADER_KEY, read_arrays, write_arrays
+from dissensus.text.guided.files import load_model
 
 SOURCE = Path(ds.__file__).parent
 

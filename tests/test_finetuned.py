@@ -164,7 +164,7 @@ def test_every_pooling_is_that_of_the_library(fitted: ds.FineTunedEncoder, how: 
     import torch
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    from dissensus.learners.encoder import _pooled
+    from dissensus.text.learners.encoder import _pooled
 
     hidden = torch.randn(3, 5, 4)
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]])

@@ -14,8 +14,8 @@ from scipy.stats import dirichlet
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
-from dissensus.data import blocks
-from dissensus.data.simulation import Simulation
+from dissensus.labels import blocks
+from dissensus.labels.simulation import Simulation
 from dissensus.models import fmm
 from dissensus.models.fmm import e_step, initial_theta, log_prior, m_step, responsibilities
 from sizes import usually

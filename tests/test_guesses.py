@@ -13,7 +13,7 @@ import pytest
 import dissensus as ds
 from cli_help import run
 from dissensus.errors import DataError
-from dissensus.io.importers import load_export
+from dissensus.importers import load_export
 
 
 def write(path: Path, content: str) -> Path:

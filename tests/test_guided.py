@@ -27,15 +27,15 @@ from sklearn.utils.validation import check_is_fitted
 
 import dissensus as ds
 from dissensus.errors import DataError, ModelFileError, NotFittedError, ParameterError
-from dissensus.guided.adapters import weighted_rows
-from dissensus.guided.classifier import PRIOR_LABELS
-from dissensus.guided.guides import ItemClusters, Projection
-from dissensus.io.arrays import read_arrays
-from dissensus.learners.base import Learner, hold_out
 from dissensus.metrics import kl
 from dissensus.models import model_class
 from dissensus.models.base import Model
 from dissensus.models.clusters import ClusterView
+from dissensus.tables.arrays import read_arrays
+from dissensus.text.guided.adapters import weighted_rows
+from dissensus.text.guided.classifier import PRIOR_LABELS
+from dissensus.text.guided.guides import ItemClusters, Projection
+from dissensus.text.learners.base import Learner, hold_out
 from registry import OF_CLASSES
 
 pytestmark = pytest.mark.torch
@@ -280,7 +280,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clusters is not None
     h = np.random.default_rng(0).dirichlet(np.ones(2), size=7)
     whole = Projection(clusters, "soft", "outside", 3.0)(h)
-    monkeypatch.setattr("dissensus.guided.guides.BLOCK", 8)
+    monkeypatch.setattr("dissensus.text.guided.guides.BLOCK", 8)
     np.testing.assert_allclose(Projection(clusters, "soft", "outside", 3.0)(h), whole, rtol=1e-14)
 
 
@@ -418,7 +418,7 @@ def test_texts_for_those_who_read_and_embeddings_for_the_others(monkeypatch: pyt
     texts = texts_of(features)
     place = {text: row for row, text in enumerate(texts)}
     monkeypatch.setattr(
-        "dissensus.features.items.embed",
+        "dissensus.labels.features.embed",
         lambda some, model=None: features[[place[text] for text in some]].astype(np.float32),
     )
     as_embedded = features[[place[text] for text in texts]].astype(np.float32)
@@ -720,5 +720,7 @@ def test_nothing_is_known_before_the_fit() -> None:
 
 
 def test_scikit_learn_is_loaded_by_the_fit_alone() -> None:
-    code = "import dissensus.guided.classifier, sys; sys.exit(len({'sklearn', 'torch'} & set(sys.modules)))"
+    code = (
+        "import dissensus.text.guided.classifier, sys; sys.exit(len({'sklearn', 'torch'} & set(sys.modules)))"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -22,8 +22,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dissensus as ds
 from dissensus.errors import DataError
-from dissensus.features.items import features_of
-from dissensus.guided.inputs import labels_of
+from dissensus.labels.features import features_of
+from dissensus.text.guided.inputs import labels_of
 
 M, P, K = 60, 3, 3
 GUIDED = ds.GuidedClassifier(ds.FMM(K, max_iter=30), ds.SoftmaxRegression(0.01))

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dissensus.errors import DataError
-from dissensus.io import atomic
-from dissensus.io.atomic import atomic_directory, atomic_path, atomic_paths, is_left_over, telling
-from dissensus.io.results import claimed, output_directory, read_summary, write_summary
+from dissensus.tables import atomic
+from dissensus.tables.atomic import atomic_directory, atomic_path, atomic_paths, is_left_over, telling
+from dissensus.tables.results import claimed, output_directory, read_summary, write_summary
 
 
 def names(folder: Path) -> list[str]:

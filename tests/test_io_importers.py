@@ -17,10 +17,10 @@ import pytest
 
 import export_samples as samples
 from dissensus.errors import DataError, ParameterError
-from dissensus.io.importers import FORMATS, Imported, load_export, recognise
-from dissensus.io.json_lines import JsonStream
-from dissensus.io.read import read_annotations
-from dissensus.io.write import write_table
+from dissensus.importers import FORMATS, Imported, load_export, recognise
+from dissensus.importers.read import read_annotations
+from dissensus.tables.json_lines import JsonStream
+from dissensus.tables.write import write_table
 from export_samples import SAMPLES, Sample
 
 

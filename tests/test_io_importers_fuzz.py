@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pytest
 
 from dissensus.errors import DissensusError
-from dissensus.io.importers import FORMATS, Imported, load_export, recognise
+from dissensus.importers import FORMATS, Imported, load_export, recognise
 from export_samples import SAMPLES, Sample
 from sizes import usually
 

@@ -23,7 +23,7 @@ MEGABYTE = 1 << 20
 MOST_MEMORY = usually(90, verify=250) * MEGABYTE  # all of an export would take more
 CHILD = """
 import json, resource, sys
-from dissensus.io.importers import load_export
+from dissensus.importers import load_export
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 before = peak()
 imported = load_export(sys.argv[1])

@@ -25,9 +25,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 import dissensus as ds
-from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, DissensusError, ParameterError
-from dissensus.io import delimited
+from dissensus.labels.annotations import Annotations
+from dissensus.tables import delimited
 from sizes import usually
 
 HEADER = "item,annotator,label\n"

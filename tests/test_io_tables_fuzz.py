@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 import dissensus as ds
-from dissensus.data.annotations import Annotations
+from dissensus.labels.annotations import Annotations
 from sizes import usually
 
 pytestmark = pytest.mark.slow

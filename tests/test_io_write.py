@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dissensus.errors import DataError, ParameterError
-from dissensus.io.importers import load_export
-from dissensus.io.write import OUTPUT_FORMATS, weighted_rows, write_labels, write_table
+from dissensus.importers import load_export
+from dissensus.tables.write import OUTPUT_FORMATS, weighted_rows, write_labels, write_table
 
 COLUMNS: dict[str, list[Any]] = {
     "item": ["a", "b, \"c\"\nd\re", "ü"],

@@ -11,11 +11,11 @@ from scipy.stats import skew, t
 
 import dissensus as ds
 from cli_help import failure, run
-from dissensus.annotators.judges.answers import Answers
-from dissensus.annotators.judges.difference import difference_of
-from dissensus.annotators.judges.panel import Panel, grouped, panel_of, vote_weights, votes_of
-from dissensus.annotators.judges.rates import prediction_powered, rogan_gladen, too_few
-from dissensus.annotators.judges.who import find_judges
+from dissensus.annotators.judge_detection import find_judges
+from dissensus.judges.answers import Answers
+from dissensus.judges.difference import difference_of
+from dissensus.judges.panel import Panel, grouped, panel_of, vote_weights, votes_of
+from dissensus.judges.rates import prediction_powered, rogan_gladen, too_few
 from experiments.judge_rates import Population, coverage
 from judge_help import humans_and_judges, seen, table
 from sizes import usually

@@ -10,10 +10,10 @@ import pytest
 from scipy.stats import false_discovery_control, ttest_1samp
 
 import dissensus as ds
-from dissensus.annotators.judges.answers import Answers
-from dissensus.annotators.judges.replacement import clustered_error, discovered, may_replace
-from dissensus.annotators.judges.who import find_judges
+from dissensus.annotators.judge_detection import find_judges
 from dissensus.errors import DataError, ParameterError
+from dissensus.judges.answers import Answers
+from dissensus.judges.replacement import clustered_error, discovered, may_replace
 from experiments.judges import PUBLISHED, figures
 from judge_help import humans_and_judges, seen, table
 from sizes import usually

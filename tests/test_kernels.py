@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.data.blocks import blocks_of, labels_of, shards_of
+from dissensus.labels.blocks import blocks_of, labels_of, shards_of
 from dissensus.models.pgm.kernels import (
     FLOOR,
     FLOOR_SINGLE,

@@ -12,10 +12,10 @@ import pytest
 
 import dissensus as ds
 from cli_help import run
-from dissensus.data.alpha import interval_alpha, intraclass_correlation
-from dissensus.data.annotations import Annotations
-from dissensus.data.kinds import bears_out, known_order
-from dissensus.evaluation.agreement import krippendorff_alpha
+from dissensus.labels.agreement import krippendorff_alpha
+from dissensus.labels.alpha import interval_alpha, intraclass_correlation
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.kinds import bears_out, known_order
 from docs_help import DOCS, run_page
 
 

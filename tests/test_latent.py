@@ -9,9 +9,9 @@ from scipy.stats import norm
 
 import dissensus as ds
 from dissensus.errors import ParameterError
+from dissensus.evaluate.compare import THOROUGH_CANDIDATES
 from dissensus.models.latent import sampler
 from dissensus.models.latent.sampler import BASE, Data, Loadings, State
-from dissensus.selection.compare import THOROUGH_CANDIDATES
 from sizes import usually
 
 

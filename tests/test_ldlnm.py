@@ -13,8 +13,8 @@ import pytest
 from sklearn.base import clone
 
 import dissensus as ds
-from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, MissingExtraError, NotFittedError, ParameterError, install_command
+from dissensus.labels.annotations import Annotations
 
 pytestmark = pytest.mark.torch
 
@@ -81,8 +81,8 @@ def test_pairs_unknown_items_and_unknown_annotators(fitted):
 def test_pairs_come_out_the_same_in_blocks(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     import torch
 
-    from dissensus.models.ldlnm import inference
-    from dissensus.models.ldlnm.inference import as_rows, embeddings_of, inputs, weights_of
+    from dissensus.text.ldlnm import inference
+    from dissensus.text.ldlnm.inference import as_rows, embeddings_of, inputs, weights_of
 
     known = crowd(12)
     model = ds.LDLNM(**(SMALL | {"epochs": 1, "dev_size": 0.0} | changes)).fit(known)
@@ -307,7 +307,7 @@ def planted(shuffle: bool) -> tuple[float, float, ds.LDLNM]:
 
 
 def known_features(known: Annotations) -> Any:
-    from dissensus.features.items import features_of
+    from dissensus.labels.features import features_of
 
     return features_of(known)
 
@@ -393,7 +393,7 @@ def test_iterative_inference_says_what_it_cannot_do(fitted):
 
 
 def test_sizes_are_searched_with_the_common_search(tmp_path: Path):
-    from dissensus.models.ldlnm.model import DevDistributions
+    from dissensus.text.ldlnm.model import DevDistributions
 
     parts = crowd(80).split_items({"train": 0.7, "dev": 0.3})
     estimator = ds.LDLNM(**(SMALL | {"epochs": 2, "n_networks": 1}))
@@ -423,7 +423,7 @@ def test_sizes_are_searched_with_the_common_search(tmp_path: Path):
 
 
 def test_the_criterion_goes_by_the_names_of_classes(fitted):
-    from dissensus.models.ldlnm.model import divergence
+    from dissensus.text.ldlnm.model import divergence
 
     model, _ = fitted
     dev = crowd(30, seed=3)
@@ -460,7 +460,7 @@ def test_a_missing_extra_says_what_installs_it(monkeypatch: pytest.MonkeyPatch):
 def test_targets_are_the_label_its_items_and_its_annotators_shares():
     import torch
 
-    from dissensus.models.ldlnm.training import training_set
+    from dissensus.text.ldlnm.training import training_set
 
     # a gives x, x to items i, j; b gives y, x, y to i, j, k
     rows = [("i", "a", "x"), ("i", "b", "y"), ("j", "a", "x"), ("j", "b", "x"), ("k", "b", "y")]

@@ -10,15 +10,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from dissensus.learners.torch_tools import threads  # noqa: E402
-from dissensus.models.ldlnm.inference import (  # noqa: E402
+from dissensus.text.ldlnm.inference import (  # noqa: E402
     Descent,
     descend,
     ensemble,
     infer_annotators,
     kl_of_items,
 )
-from dissensus.models.ldlnm.network import (  # noqa: E402
+from dissensus.text.ldlnm.network import (  # noqa: E402
     Batch,
     Shape,
     Weights,
@@ -35,14 +34,15 @@ from dissensus.models.ldlnm.network import (  # noqa: E402
     softmax,
     softsign,
 )
-from dissensus.models.ldlnm.together import laid_side_by_side, places, train_each  # noqa: E402
-from dissensus.models.ldlnm.training import (  # noqa: E402
+from dissensus.text.ldlnm.together import laid_side_by_side, places, train_each  # noqa: E402
+from dissensus.text.ldlnm.training import (  # noqa: E402
     Adam,
     Schedule,
     TrainingSet,
     epoch_batches,
     train,
 )
+from dissensus.text.learners.torch_tools import threads  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

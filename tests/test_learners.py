@@ -14,10 +14,10 @@ from sklearn.linear_model import LogisticRegression
 
 import dissensus as ds
 from dissensus.errors import DataError, MissingExtraError, ModelFileError, NotFittedError, ParameterError
-from dissensus.io.arrays import read_arrays, write_arrays
-from dissensus.learners.base import batches, hold_out
-from dissensus.learners.softmax import objective
-from dissensus.learners.textcnn import lexicon_of, read_glove, words_of
+from dissensus.models.softmax import objective
+from dissensus.tables.arrays import read_arrays, write_arrays
+from dissensus.text.learners.base import batches, hold_out
+from dissensus.text.learners.textcnn import lexicon_of, read_glove, words_of
 
 pytestmark = pytest.mark.torch
 
@@ -236,8 +236,8 @@ def test_a_texts_prediction_does_not_depend_on_its_neighbours(cnn: ds.TextCNN):
 
 def test_cnn_drops_before_the_head_in_training_alone():
     torch = pytest.importorskip("torch")
-    from dissensus.learners.textcnn import cnn as build
-    from dissensus.learners.textcnn import logits_of
+    from dissensus.text.learners.textcnn import cnn as build
+    from dissensus.text.learners.textcnn import logits_of
 
     torch.manual_seed(0)
     network, codes = build(9, 4, 3, filters=5, width=3, dropout=1.0), [[2, 3, 4], [5, 6]]

@@ -17,9 +17,9 @@ import pytest
 import dissensus as ds
 from cli_help import failure, write_votes
 from dissensus.errors import DataError, DissensusError, ModelFileError
-from dissensus.io.arrays import read_arrays, write_arrays
-from dissensus.io.importers import load_export
-from dissensus.io.source import within_memory
+from dissensus.importers import load_export
+from dissensus.tables.arrays import read_arrays, write_arrays
+from dissensus.tables.source import within_memory
 
 ROWS = "".join(f"i{i},a{a},{'xyz'[(i + a) % 3]}\n" for i in range(8) for a in range(3))
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.data import blocks
+from dissensus.labels import blocks
 from dissensus.numerics import ones
 from sizes import usually
 

@@ -25,8 +25,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.validation import check_is_fitted
 
 import dissensus as ds
-from dissensus.data import blocks
 from dissensus.errors import DataError, NotFittedError, ParameterError
+from dissensus.labels import blocks
 from dissensus.models import model_class
 from dissensus.models.base import Model
 from dissensus.params import ANY

@@ -14,7 +14,7 @@ from scipy.stats import multinomial
 
 import dissensus as ds
 from dissensus.cli.fit import _say_pool
-from dissensus.data.annotations import Annotations
+from dissensus.labels.annotations import Annotations
 from dissensus.metrics import ranked_probability_of_labels, ranked_probability_score
 from dissensus.models import graded as code
 from dissensus.models.base import middle_of_largest

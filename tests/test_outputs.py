@@ -12,9 +12,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
-from dissensus.io.results import (
+from dissensus.labels.annotations import Annotations
+from dissensus.models import build_model
+from dissensus.tables.results import (
     check_output,
     finite,
     output_directory,
@@ -24,7 +25,6 @@ from dissensus.io.results import (
     write_pieces,
     write_summary,
 )
-from dissensus.models import build_model
 
 
 def write(directory: Path, *names: str, force: bool = False) -> None:

@@ -13,9 +13,9 @@ from scipy.special import gammaln, xlogy
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
-from dissensus.data import blocks
-from dissensus.data.simulation import Simulation
 from dissensus.errors import ParameterError
+from dissensus.labels import blocks
+from dissensus.labels.simulation import Simulation
 from dissensus.models import fmm
 from dissensus.models.pgm.parameters import (
     HYPERPRIORS,

@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.data import blocks
 from dissensus.execution import threads as engine
 from dissensus.execution.messages import InMemory, MemoryState
 from dissensus.execution.run import Run
+from dissensus.labels import blocks
 from dissensus.models.pgm.kernels import FURTHEST, FURTHEST_SINGLE
 from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials
 from sizes import usually

@@ -15,10 +15,10 @@ import dissensus as ds
 from cli_help import run
 from dissensus.annotators.findings import findings
 from dissensus.errors import DissensusError
-from dissensus.io.tasks import write_tasks
-from dissensus.io.times import read_times, seconds
 from dissensus.report.since import changes
 from dissensus.report.time import drifts, paces
+from dissensus.tables.tasks import write_tasks
+from dissensus.tables.times import read_times, seconds
 from dissensus.workflow.refine import Refinement
 from dissensus.workflow.runs import write_run
 

@@ -12,7 +12,7 @@ import pytest
 
 import dissensus as ds
 from cli_help import run
-from dissensus.data.annotations import Annotations
+from dissensus.labels.annotations import Annotations
 from dissensus.models import ratings as code
 from sizes import usually
 

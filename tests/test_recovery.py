@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.data.rows import pairs_per_item
 from dissensus.errors import DataError, ParameterError
-from dissensus.evaluation.bootstrap import Resamples
-from dissensus.evaluation.recovery import (
+from dissensus.evaluate.bootstrap import Resamples
+from dissensus.evaluate.recovery import (
     Design,
     Recovery,
     additive,
@@ -26,6 +25,7 @@ from dissensus.evaluation.recovery import (
     fitting,
     label_efficiency,
 )
+from dissensus.labels.rows import pairs_per_item
 from dissensus.metrics import kl, kl_rows
 from dissensus.models.empirical import GRID
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.data import remembered as module
-from dissensus.data.remembered import MOST_KEPT, remembered
+from dissensus.labels import remembered as module
+from dissensus.labels.remembered import MOST_KEPT, remembered
 from dissensus.models.pgm import kernels
 
 

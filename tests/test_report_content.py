@@ -14,8 +14,9 @@ from scipy.stats import contingency
 
 import dissensus as ds
 from dissensus.errors import DataError
-from dissensus.evaluation.gold import wilson
-from dissensus.evaluation.sides import Votes, cramers_v, side_of
+from dissensus.evaluate.compare import compare
+from dissensus.evaluate.gold import wilson
+from dissensus.evaluate.sides import Votes, cramers_v, side_of
 from dissensus.models.base import Model
 from dissensus.report.annotators import column_content, pair_tables
 from dissensus.report.clusters import (
@@ -31,7 +32,6 @@ from dissensus.report.gold import gold_content
 from dissensus.report.items import fanned, principal_plane, texts_of
 from dissensus.report.page import Request, embedded, findings, gather, page, write_report
 from dissensus.report.quality import held_out_table, search_content, trace_content, worth
-from dissensus.selection.compare import compare
 from judge_help import humans_and_judges
 from registry import FROM_LABELS_ALONE
 from report_sample import canteen

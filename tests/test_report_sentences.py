@@ -11,10 +11,10 @@ import pytest
 
 import dissensus as ds
 from conftest import find_data
+from dissensus.annotators import sentences
 from dissensus.annotators.findings import findings
-from dissensus.evaluation import sentences
-from dissensus.evaluation.sentences import Sentence
-from dissensus.evaluation.sides import Votes, agreement_gap, clash, leaning, most_frequent, side_of, standing
+from dissensus.annotators.sentences import Sentence
+from dissensus.evaluate.sides import Votes, agreement_gap, clash, leaning, most_frequent, side_of, standing
 from dissensus.report.gold import gold_decides
 from dissensus.report.items import overturned, texts_of
 from dissensus.report.page import Request, gather

@@ -17,8 +17,7 @@ import pytest
 import dissensus as ds
 from cli_help import failure, run
 from dissensus.errors import DissensusError
-from dissensus.evaluation.bootstrap import Interval
-from dissensus.learners.base import Learner
+from dissensus.evaluate.bootstrap import Interval
 from dissensus.metrics import entropy, kl
 from dissensus.paper import measures, printed
 from dissensus.paper.answers import Contrast, answers_text, sentence
@@ -27,6 +26,7 @@ from dissensus.paper.datasets import find_sets, load, read_dataset
 from dissensus.paper.findings import Findings, blend_weight
 from dissensus.paper.plan import PARTS, Plan, Scale
 from dissensus.paper.run import Reproduction, paper_encoder, reproduce, request
+from dissensus.text.learners.base import Learner
 
 TOPICS = (("rain", "cold", "wet"), ("sun", "warm", "dry"), ("job", "desk", "late"))
 WORDS = sorted({word for topic in TOPICS for word in topic} | {"the", "day", "is"})
@@ -437,7 +437,7 @@ def test_word_vectors_that_cannot_serve(crowds: Path, tmp_path: Path, options: l
 
 
 def test_the_papers_encoder_is_left_out_where_it_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dissensus.features import embedding
+    from dissensus.text import embedding
 
     asked = []
 
@@ -688,7 +688,7 @@ def test_embeddings_are_in_the_datasets_fingerprint(crowds: Path, encoder: Path,
     files = find_sets(crowds)["jq1"]
     embedded = load("jq1", files, embedded=True, embedding=str(encoder))
     assert load("jq1", files).features_fingerprint == ""
-    from dissensus.features import items
+    from dissensus.labels import features as items
 
     monkeypatch.setattr(items, "embed", lambda texts, **_: np.ones((len(texts), 3), np.float32))
     other = load("jq1", files, embedded=True, embedding=str(encoder))

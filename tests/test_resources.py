@@ -24,13 +24,13 @@ from cluster_help import (
     small_shards,
     stored,
 )
-from dissensus.data.blocks import blocks_of
 from dissensus.errors import DataError, ParameterError
+from dissensus.evaluate import compare as auto
 from dissensus.execution import resources as resourcing
 from dissensus.execution import scratch
 from dissensus.execution import threads as engine
 from dissensus.execution.memory import Plan
-from dissensus.selection import compare as auto
+from dissensus.labels.blocks import blocks_of
 from sizes import usually
 
 __all__ = ["small_shards"]

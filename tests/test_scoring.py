@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, ParameterError
-from dissensus.evaluation.scoring import kind_of, of_labels, read_estimates, score_files
+from dissensus.labels.annotations import Annotations
 from dissensus.models.majority import MajorityVote
+from dissensus.workflow.scoring import kind_of, of_labels, read_estimates, score_files
 
 
 def write(path: Path, text: str) -> Path:

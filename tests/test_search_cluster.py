@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
+from dissensus.evaluate.tasks import workers
 from dissensus.execution.dask.tasks import OnCluster
-from dissensus.execution.tasks import workers
-from dissensus.io.store.opening import StoreOrigin
+from dissensus.labels.annotations import Annotations
+from dissensus.large.store.opening import StoreOrigin
 
 pytestmark = pytest.mark.cluster
 

@@ -14,10 +14,8 @@ import pytest
 from scipy.stats import spearmanr
 
 import dissensus as ds
-from dissensus.data.rows import pair_items, pairs_per_item, random_places
 from dissensus.errors import DataError, ParameterError
-from dissensus.params import described, settings_words, stream_seed, trial_copy, with_settings
-from dissensus.selection.criteria import (
+from dissensus.evaluate.criteria import (
     DevItems,
     HeldOutLabels,
     InformationCriterion,
@@ -28,8 +26,10 @@ from dissensus.selection.criteria import (
     log_evidence,
     penalty,
 )
-from dissensus.selection.results import CellScores, gain, stability
-from dissensus.selection.search import FILE, cells_of, open_journal, size_of
+from dissensus.evaluate.search import FILE, cells_of, open_journal, size_of
+from dissensus.evaluate.selection import CellScores, gain, stability
+from dissensus.labels.rows import pair_items, pairs_per_item, random_places
+from dissensus.params import described, settings_words, stream_seed, trial_copy, with_settings
 
 
 @pytest.fixture(scope="module")

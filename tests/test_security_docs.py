@@ -22,8 +22,8 @@ def test_every_file_that_the_page_names_is_there() -> None:
 
 
 def test_the_page_counts_right() -> None:
-    from dissensus.io.json_lines import DEEPEST
-    from dissensus.io.source import _MOST_TIMES
+    from dissensus.tables.json_lines import DEEPEST
+    from dissensus.tables.source import _MOST_TIMES
     from faults.exports import FORMATS
     from test_store_faults import FORGERIES
 

@@ -20,13 +20,13 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError, DissensusError, ParameterError
+from dissensus.evaluate.compare import applies
+from dissensus.evaluate.search import FILE, _waiting
+from dissensus.evaluate.selection import Selection
+from dissensus.evaluate.sizes import fits
 from dissensus.execution.checkpoints import Checkpoint
 from dissensus.execution.messages import FiledState, MemoryState
 from dissensus.models.pgm.propagation import Beliefs
-from dissensus.selection.compare import applies
-from dissensus.selection.results import Selection
-from dissensus.selection.search import FILE, _waiting
-from dissensus.selection.sizes import fits
 from sizes import usually
 
 pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
@@ -248,7 +248,7 @@ def race(annotations: ds.Annotations, fewest: int = 0, most: int = 1000, **setti
     """
     grid = {"n_item_clusters": range(2, 8), "n_annotator_clusters": range(2, 6)}
     given = {"repeats": 2, "finalists": 2, "n_jobs": 1, "references": {}, "progress": False}
-    with patch.multiple("dissensus.selection.search", FEWEST=fewest, MOST=most):
+    with patch.multiple("dissensus.evaluate.search", FEWEST=fewest, MOST=most):
         return ds.select(ds.PGM(tol=0.0, max_iter=40), annotations, grid, **given | settings)
 
 
@@ -552,7 +552,7 @@ SEARCH = """
 import os, sys, time
 from pathlib import Path
 import dissensus as ds
-from dissensus.selection.criteria import HeldOutLabels
+from dissensus.evaluate.criteria import HeldOutLabels
 
 def slow(estimator, annotations, seed):
     Path(sys.argv[2], str(os.getpid())).touch()

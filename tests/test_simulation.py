@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.data import simulation
-from dissensus.data.simulation import Simulation, assign, draw
 from dissensus.errors import ParameterError
+from dissensus.labels import simulation
+from dissensus.labels.simulation import Simulation, assign, draw
 
 SIGMAS = 5  # how many standard errors a frequency may be off: one test in a million would fail by chance
 

@@ -17,15 +17,15 @@ from pyarrow import parquet
 
 import dissensus as ds
 from cli_help import failure, run, tree, write_votes
-from dissensus.data import blocks, vocabulary
 from dissensus.errors import DataError, ParameterError
-from dissensus.io.results import label_table
-from dissensus.io.store import files
-from dissensus.io.store.files import MANIFEST
-from dissensus.io.store.inputs import Budget, list_files
-from dissensus.io.store.sorting import partitions
-from dissensus.io.write import write_table
+from dissensus.labels import blocks, vocabulary
+from dissensus.large.store import files
+from dissensus.large.store.files import MANIFEST
+from dissensus.large.store.inputs import Budget, list_files
+from dissensus.large.store.sorting import partitions
 from dissensus.params import PROCESS_BYTES, size_words
+from dissensus.tables.results import label_table
+from dissensus.tables.write import write_table
 from store_help import FORMATS, few_rows, random_rows, same, write_rows
 
 __all__ = ["few_rows"]
@@ -79,7 +79,7 @@ def test_neither_order_nor_memory_reaches_the_store(tmp_path: Path, monkeypatch:
     file = write_rows(tmp_path / "b.csv", rows)
     for number, limit in enumerate((5, 40, 1000)):
         limits = Budget(10**12, limit, 10**6)
-        monkeypatch.setattr("dissensus.io.store.packing.Budget.of", lambda _, limits=limits: limits)
+        monkeypatch.setattr("dissensus.large.store.packing.Budget.of", lambda _, limits=limits: limits)
         ds.pack(file, tmp_path / f"other-{number}")
         # The manifest names its inputs; the labels are the same to the last byte.
         manifest, other = tree(tmp_path / "one"), tree(tmp_path / f"other-{number}")
@@ -280,7 +280,7 @@ def test_what_cannot_be_cut_says_what_memory_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "dissensus.io.store.packing.Budget.of", lambda _: Budget(PROCESS_BYTES + 1000, 10, 600)
+        "dissensus.large.store.packing.Budget.of", lambda _: Budget(PROCESS_BYTES + 1000, 10, 600)
     )
     # Arrow cannot cut a file where quotes hide carriage returns.
     broken = write_votes(tmp_path / "votes.csv", 'a,b,"y\r\nes"\n')

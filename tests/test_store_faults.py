@@ -20,8 +20,8 @@ import pytest
 import dissensus as ds
 from cli_help import tree
 from dissensus.errors import DataError
-from dissensus.io.store.files import COLUMNS, MANIFEST
-from dissensus.io.store.packing import workspace
+from dissensus.large.store.files import COLUMNS, MANIFEST
+from dissensus.large.store.packing import workspace
 from store_help import few_rows, random_rows, write_rows
 
 pytestmark = pytest.mark.slow
@@ -188,7 +188,7 @@ def test_a_missing_or_shortened_file_is_noticed_even_unverified(
 def test_a_code_beyond_its_vocabulary_is_refused(
     two_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dissensus.io.store.files import LabelFiles
+    from dissensus.large.store.files import LabelFiles
 
     real = LabelFiles.append
     monkeypatch.setattr(LabelFiles, "append", lambda self, rows: real(self, (rows[0], rows[1] - 1, rows[2])))

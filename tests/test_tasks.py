@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dissensus.errors import DataError, DissensusError
-from dissensus.execution.tasks import COLLECTED, workers
+from dissensus.evaluate.tasks import COLLECTED, workers
 
 
 def _who(shared: int, task: float) -> tuple[int, float, int]:

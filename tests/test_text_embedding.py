@@ -13,8 +13,8 @@ import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError, MissingExtraError, ParameterError, install_command
-from dissensus.features import embedding
-from dissensus.features.embedding import EmbeddingCache, default_folder
+from dissensus.text import embedding
+from dissensus.text.embedding import EmbeddingCache, default_folder
 
 pytestmark = pytest.mark.torch
 

@@ -12,10 +12,10 @@ import pytest
 from scipy.sparse import csr_array
 
 import dissensus as ds
-from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
-from dissensus.features import items as module
-from dissensus.features.items import as_features, features_of
+from dissensus.labels import features as module
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.features import as_features, features_of
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 

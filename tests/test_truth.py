@@ -19,11 +19,12 @@ from scipy.optimize import approx_fprime
 from scipy.special import gammaln
 
 import dissensus as ds
-from dissensus.data.simulation import simulate
 from dissensus.errors import DataError, ParameterError
-from dissensus.evaluation.gold import cross_fitted, gold_accuracy, judged_items
-from dissensus.evaluation.sides import shared_errors
+from dissensus.evaluate.gold import cross_fitted, gold_accuracy, judged_items
+from dissensus.evaluate.sides import shared_errors
+from dissensus.evaluate.truth import choose_truth, reason
 from dissensus.execution.run import Run
+from dissensus.labels.simulation import simulate
 from dissensus.models import MODELS, mace, model_class
 from dissensus.models import log_linear as hll
 from dissensus.models.confusion import Crowd, damping, gold_prior, shares
@@ -32,7 +33,6 @@ from dissensus.models.kos import reliabilities
 from dissensus.models.mmsr import trimmed_means
 from dissensus.paper.datasets import read_dataset
 from dissensus.params import with_settings
-from dissensus.selection.truth import choose_truth, reason
 from dissensus.workflow.refine import refine
 from dissensus.workflow.runs import annotator_table, share_right, summary
 from sizes import usually

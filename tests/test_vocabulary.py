@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissensus.data.vocabulary import Vocabulary, encode, lookalikes, quoted
 from dissensus.errors import DataError
+from dissensus.labels.vocabulary import Vocabulary, encode, lookalikes, quoted
 
 ids = st.text(st.characters(exclude_categories=["Cs", "Zs", "Cc"]), min_size=1, max_size=4).filter(str.strip)
 

@@ -10,9 +10,9 @@ import pytest
 
 import dissensus
 import dissensus as ds
-from dissensus.data.annotations import Annotations
-from dissensus.data.simulation import simulate
 from dissensus.errors import DataError, ParameterError
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.simulation import simulate
 from dissensus.workflow.refine import refine
 from dissensus.workflow.runs import annotator_table, open_run, share_right, write_run
 from test_auto import one_kind_of_item_each

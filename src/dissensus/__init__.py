@@ -9,30 +9,31 @@ import importlib
 from typing import Any
 
 from dissensus._version import __version__
+from dissensus.labels import sources
 from dissensus.models import MODELS
 
 # public name -> the module it lives in; models are in their own registry (models/__init__.py)
 _HOMES = {
     "DissensusError": "errors",
-    "Annotations": "data.annotations",
-    "read_annotations": "io.read",
-    "write_labels": "io.write",
-    "pack": "io.store.packing",
-    "open_annotations": "io.store.opening",
-    "describe": "data.description",
-    "simulate": "data.simulation",
-    "krippendorff_alpha": "evaluation.agreement",
-    "fleiss_kappa": "evaluation.agreement",
-    "load": "guided.files",
+    "Annotations": "labels.annotations",
+    "read_annotations": "importers.read",
+    "write_labels": "tables.write",
+    "pack": "large.store.packing",
+    "open_annotations": "large.store.opening",
+    "describe": "labels.description",
+    "simulate": "labels.simulation",
+    "krippendorff_alpha": "labels.agreement",
+    "fleiss_kappa": "labels.agreement",
+    "load": "text.guided.files",
     "resources": "execution.resources",
-    "select": "selection.select",
-    "Selection": "selection.results",
-    "recover": "evaluation.recovery",
-    "Recovery": "evaluation.recovery",
-    "choose_model": "selection.compare",
-    "choose_truth": "selection.truth",
+    "select": "evaluate.select",
+    "Selection": "evaluate.selection",
+    "recover": "evaluate.recovery",
+    "Recovery": "evaluate.recovery",
+    "choose_model": "evaluate.compare",
+    "choose_truth": "evaluate.truth",
     "gold_prior": "models.confusion",
-    "gold_accuracy": "evaluation.gold",
+    "gold_accuracy": "evaluate.gold",
     "annotator_skills": "annotators.skill",
     "AnnotatorSkills": "annotators.skill",
     "annotator_verdicts": "annotators.verdicts",
@@ -43,19 +44,19 @@ _HOMES = {
     "design_study": "annotators.plan",
     "label_queue": "annotators.queue",
     "plan_labels": "annotators.plan",
-    "judge_report": "annotators.judges.report",
-    "JudgeReport": "annotators.judges.report",
+    "judge_report": "judges.report",
+    "JudgeReport": "judges.report",
     "refine": "workflow.refine",
     "write_report": "report.page",
-    "score_files": "evaluation.scoring",
-    "embed": "features.embedding",
-    "embed_items": "features.items",
-    "with_features": "features.items",
-    "read_features": "features.items",
-    "SoftmaxRegression": "learners.softmax",
-    "TextCNN": "learners.textcnn",
-    "FineTunedEncoder": "learners.finetuned",
-    "GuidedClassifier": "guided.classifier",
+    "score_files": "workflow.scoring",
+    "embed": "text.embedding",
+    "embed_items": "labels.features",
+    "with_features": "labels.features",
+    "read_features": "labels.features",
+    "SoftmaxRegression": "text.learners.softmax",
+    "TextCNN": "text.learners.textcnn",
+    "FineTunedEncoder": "text.learners.finetuned",
+    "GuidedClassifier": "text.guided.classifier",
     "torch_dataset": "integrations.training",
     "soft_loss": "integrations.training",
     "sample_weight_rows": "integrations.training",
@@ -65,6 +66,13 @@ _HOMES = {
     "plot_2d": "report.projection",
 }
 
+# What rooms above the boundary of docs/architecture.md need of rooms below it.
+sources.register(
+    read_annotations="dissensus.importers.read:read_annotations",
+    export_formats="dissensus.importers:export_formats",
+    export_title="dissensus.importers:export_title",
+    embed="dissensus.text.embedding:embed",
+)
 
 _MODEL_CLASSES = [home.split(":")[1] for home in MODELS.values()]
 _MODULES = ("datasets", "metrics")

@@ -3,7 +3,7 @@
 Every metric takes the reference first and the prediction second. Both are (items, classes) arrays whose
 rows are distributions; where hard labels are compared, class codes or counts may stand in their place.
 Wherever a metric is a mean over items, the number of each item is at hand too: ``kl`` is the mean of
-``kl_rows``, and so on. :mod:`dissensus.evaluation.bootstrap` puts bootstrap intervals around any of them.
+``kl_rows``, and so on. :mod:`dissensus.evaluate.bootstrap` puts bootstrap intervals around any of them.
 
 Logarithms are natural. The KL of Weerasooriya et al. is KL(gold ‖ predicted) with 1e-5 added to both sides.
 """

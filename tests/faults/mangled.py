@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 
 import dissensus as ds
-from dissensus.io.arrays import read_arrays, write_arrays
-from dissensus.io.store.files import COLUMNS, MANIFEST
+from dissensus.large.store.files import COLUMNS, MANIFEST
+from dissensus.tables.arrays import read_arrays, write_arrays
 from dissensus.workflow.refine import refine
 from dissensus.workflow.runs import open_run, write_run
 from faults.exports import FORMATS, Crowd
@@ -205,8 +205,8 @@ def cases(folder: Path) -> list[Case]:
                 path = path.rename(path.with_name("wide.csv"))
             made.append(Case(write.__name__, path, mangle_a_file, read_labels))
     known = ds.simulate(n_items=40, n_annotators=6, n_classes=3, labels_per_item=4, seed=1).annotations
-    from dissensus.io.results import label_table
-    from dissensus.io.write import write_table
+    from dissensus.tables.results import label_table
+    from dissensus.tables.write import write_table
 
     write_table(label_table(known), folder / "votes.csv")
     ds.pack(folder / "votes.csv", folder / "store")

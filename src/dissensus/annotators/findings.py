@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.annotators import sentences
 from dissensus.annotators.verdicts import AnnotatorVerdicts, annotator_verdicts
-from dissensus.data.annotations import Annotations
-from dissensus.evaluation import sentences
-from dissensus.evaluation.sides import Standing, Votes, most_frequent, standing
+from dissensus.evaluate.sides import Standing, Votes, most_frequent, standing
+from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Intervals, Model
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array, row_shares

@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from dissensus.io.results import is_ours, read_summary
+from dissensus.tables.results import is_ours, read_summary
 
 ANNOTATORS = "annotators.csv"
 COLUMNS = (

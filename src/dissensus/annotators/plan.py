@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.annotators.judges.who import are_models
+from dissensus.annotators.judge_detection import are_models
 from dissensus.annotators.verdicts import ERROR, SPAM, AnnotatorVerdicts, annotator_verdicts
-from dissensus.data.alpha import agreement
-from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, bad_parameter
-from dissensus.evaluation.agreement import krippendorff_alpha
+from dissensus.labels.agreement import krippendorff_alpha
+from dissensus.labels.alpha import agreement
+from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.model import HPGM

@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.rows import canonical_rows
-from dissensus.data.vocabulary import Vocabulary, places, quoted
-from dissensus.features.embedding import default_folder
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.rows import canonical_rows
+from dissensus.labels.vocabulary import Vocabulary, places, quoted
+from dissensus.text.embedding import default_folder
 
 KEY_BYTES = 32
 _PSEUDONYM = re.compile(r"annotator \d+")

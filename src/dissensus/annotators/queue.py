@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from dissensus.annotators.findings import Findings, findings
 from dissensus.annotators.plan import allocated, losses, may_be_asked, people_left, worth_of_losses
-from dissensus.data.annotations import Annotations
+from dissensus.annotators.sentences import count, quoted
 from dissensus.errors import DataError
-from dissensus.evaluation.sentences import count, quoted
+from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
 from dissensus.params import check_rules, integer

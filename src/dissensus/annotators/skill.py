@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import betaincinv, stdtrit
 
-from dissensus.data.annotations import Annotations
 from dissensus.errors import ParameterError, bad_parameter
-from dissensus.models.base import as_annotations
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.sources import as_annotations
 from dissensus.models.confusion import ConfusionModel
 from dissensus.models.frames import make_frame
 from dissensus.numerics import Array, normalised, ones

@@ -27,11 +27,8 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from dissensus.annotators.evidence import Accounts, informative, weigh
-from dissensus.annotators.judges.answers import class_values
 from dissensus.annotators.kept import COLUMNS
-from dissensus.data.annotations import Annotations
-from dissensus.errors import DataError
-from dissensus.evaluation.sentences import (
+from dissensus.annotators.sentences import (
     Sentence,
     blind_sentence,
     few_sentence,
@@ -39,8 +36,12 @@ from dissensus.evaluation.sentences import (
     standing_sentence,
     view_sentence,
 )
-from dissensus.evaluation.sides import Standing, Votes, leaning, standing
-from dissensus.models.base import Model, as_annotations
+from dissensus.errors import DataError
+from dissensus.evaluate.sides import Standing, Votes, leaning, standing
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.kinds import class_values
+from dissensus.labels.sources import as_annotations
+from dissensus.models.base import Model
 from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.draws import Draws, annotator_draws
 from dissensus.models.hpgm.model import HPGM

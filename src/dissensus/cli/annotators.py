@@ -42,9 +42,9 @@ def annotators(
     """Tell spam, minority views and systematic errors from typical annotators, with the evidence."""
     columns, words = _verdicts(place, reading, interval, seed, jobs)
     if output is not None:
-        from dissensus.io.results import for_spreadsheets
-        from dissensus.io.write import write_table
         from dissensus.models.frames import make_frame
+        from dissensus.tables.results import for_spreadsheets
+        from dissensus.tables.write import write_table
 
         with for_spreadsheets(safe_csv):
             write_table(make_frame(columns, "pyarrow"), output)

@@ -178,7 +178,7 @@ def last_result() -> Iterator[None]:
     Before that moment a signal means that nothing was written; from then on the command is done, and only
     says so.
     """
-    from dissensus.io.atomic import telling
+    from dissensus.tables.atomic import telling
 
     with telling(_past_signals):
         yield

@@ -20,10 +20,10 @@ from dissensus.cli.simulate import write_simulation
 from dissensus.cli.terminal import say, show_json, show_table
 
 if TYPE_CHECKING:
-    from dissensus.data.simulation import Simulation
-    from dissensus.evaluation.bootstrap import Interval
+    from dissensus.evaluate.bootstrap import Interval
+    from dissensus.evaluate.compare import HeldOut
+    from dissensus.labels.simulation import Simulation
     from dissensus.models.base import Model
-    from dissensus.selection.compare import HeldOut
     from dissensus.workflow.refine import Refinement
 
 CROWD: dict[str, Any] = {
@@ -93,10 +93,10 @@ class Contest:
 
 def contest(seed: int) -> Contest:
     """Simulate a crowd, fit the best settings of every model, and hold each against the population."""
-    from dissensus.data.simulation import simulate
+    from dissensus.evaluate.compare import choose_model
+    from dissensus.labels.simulation import simulate
     from dissensus.models import name_of
     from dissensus.models.empirical import EmpiricalDistribution
-    from dissensus.selection.compare import choose_model
     from dissensus.workflow.refine import Refinement
 
     simulation = simulate(**CROWD, seed=seed)
@@ -123,7 +123,7 @@ def best_of_each(table: Sequence[HeldOut]) -> list[HeldOut]:
 
 
 def _contender(name: str, model: Model, score: float | None, simulation: Simulation) -> Contender:
-    from dissensus.evaluation.bootstrap import bootstrap_interval
+    from dissensus.evaluate.bootstrap import bootstrap_interval
     from dissensus.metrics import accuracy, kl
 
     fitted = model.fit(simulation.annotations)
@@ -133,7 +133,7 @@ def _contender(name: str, model: Model, score: float | None, simulation: Simulat
 
 def write_contest(found: Contest, directory: Path, *, command: str, force: bool) -> dict[str, Any]:
     """Write the crowd, the refined labels and the comparison, all or none."""
-    from dissensus.io.results import output_directory, write_summary
+    from dissensus.tables.results import output_directory, write_summary
     from dissensus.workflow.runs import write_run
 
     looks = {"title": "A simulated crowd"}

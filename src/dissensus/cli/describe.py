@@ -20,8 +20,8 @@ from dissensus.cli.terminal import say, show_json
 @unbundled
 def describe(place: LabelsOrRun, reading: Reading, as_json: Json = False) -> None:
     """Say what is in a file: how far annotators agree, labels per item, self-consistency, parts, classes."""
-    from dissensus.data.description import describe as describe_annotations
-    from dissensus.io.results import is_ours
+    from dissensus.labels.description import describe as describe_annotations
+    from dissensus.tables.results import is_ours
 
     if place.suffix == ".safetensors" or (place.is_dir() and is_ours(place)):
         from dissensus.workflow.runs import labels_of

@@ -12,7 +12,7 @@ from dissensus.cli.terminal import say, show_json, show_table
 @app.command(epilog=example("dissensus doctor", "dissensus doctor --json"))
 def doctor(as_json: Json = False) -> None:
     """Show versions, threads and memory, and which extras are missing and how to get them."""
-    from dissensus.execution.environment import environment
+    from dissensus.cli.environment import environment
 
     found = environment()
     if as_json:

@@ -14,7 +14,7 @@ from dissensus.cli.terminal import count, say
 
 def format_names(incomplete: str) -> list[str]:
     """For shell completion."""
-    from dissensus.io.write import OUTPUT_FORMATS
+    from dissensus.tables.write import OUTPUT_FORMATS
 
     return [name for name in OUTPUT_FORMATS if name.startswith(incomplete)]
 
@@ -59,9 +59,9 @@ def export_labels(
     safe_csv: SafeCsv = False,
 ) -> None:
     """Write refined labels for another tool: tables, Hugging Face, Label Studio, weighted rows."""
-    from dissensus.io.results import for_spreadsheets
-    from dissensus.io.tables import open_table
-    from dissensus.io.write import write_labels
+    from dissensus.tables.results import for_spreadsheets
+    from dissensus.tables.tables import open_table
+    from dissensus.tables.write import write_labels
     from dissensus.workflow.runs import open_run
 
     fitted = open_run(model).model

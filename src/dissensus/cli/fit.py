@@ -33,7 +33,7 @@ from dissensus.cli.settings import (
 from dissensus.cli.terminal import amounts, count, note, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from dissensus.data.annotations import Annotations
+    from dissensus.labels.annotations import Annotations
     from dissensus.models.base import Model
     from dissensus.workflow.refine import Refinement
 
@@ -109,7 +109,7 @@ def fit(
 
 def _say_models(annotations: Annotations, file: str) -> None:
     """Where some annotators seem to be language models: how they count, and what else could be done."""
-    from dissensus.annotators.judges.who import models_by_name
+    from dissensus.annotators.judge_detection import models_by_name
 
     found = models_by_name(annotations)
     if 0 < len(found) < annotations.n_annotators:
@@ -122,7 +122,7 @@ def _say_models(annotations: Annotations, file: str) -> None:
 
 def _say_differing(annotations: Annotations) -> None:
     """Annotators who gave an item different labels: all of them count, and that is worth a word."""
-    from dissensus.data.description import repeated_pairs
+    from dissensus.labels.description import repeated_pairs
 
     differing = 0 if annotations.anonymous else repeated_pairs(annotations)[1]
     if differing:
@@ -132,7 +132,7 @@ def _say_differing(annotations: Annotations) -> None:
 
 
 def _show(run: Refinement, summary: dict[str, Any]) -> None:
-    from dissensus.data.description import remarks
+    from dissensus.labels.description import remarks
 
     say(amounts(run.annotations))
     _say_differing(run.annotations)

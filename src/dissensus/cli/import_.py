@@ -41,8 +41,8 @@ def import_export(
         if path is not None and path.exists() and path.samefile(file):
             raise DataError(f"{path}: is the file being read; name another with -o or --items-to")
     annotations = reading.read(file)
-    from dissensus.io.results import for_spreadsheets, label_table
-    from dissensus.io.write import write_tables
+    from dissensus.tables.results import for_spreadsheets, label_table
+    from dissensus.tables.write import write_tables
 
     if items_to is not None and annotations.item_table is None:
         raise DataError(f"{file}: says nothing about items; leave out --items-to")

@@ -14,7 +14,7 @@ from dissensus.cli.terminal import count, note, say, show_json, show_table
 from dissensus.progress import shown
 
 if TYPE_CHECKING:
-    from dissensus.annotators.judges.report import JudgeReport
+    from dissensus.judges.report import JudgeReport
 
 WRONG_SHOWN = 3  # items of each judge on the screen
 RATES_SHOWN = 40
@@ -77,7 +77,7 @@ def judges(
     as_json: Json = False,
 ) -> None:
     """May a judge replace a human, how does it differ, and how many votes is a panel of judges?"""
-    from dissensus.annotators.judges.report import judge_report
+    from dissensus.judges.report import judge_report
     from dissensus.workflow.runs import labels_of
 
     labels = labels_of(place, reading.read, reading.items, reading.annotators)
@@ -96,9 +96,9 @@ def judges(
 
 
 def _write(found: JudgeReport, output: Path) -> None:
-    from dissensus.io.results import write_json
-    from dissensus.io.write import write_table
     from dissensus.models.frames import make_frame
+    from dissensus.tables.results import write_json
+    from dissensus.tables.write import write_table
 
     if output.suffix == ".json":
         write_json(found.to_dict(), output)

@@ -24,7 +24,7 @@ from dissensus.cli.terminal import note, say
 from dissensus.progress import shown
 
 if TYPE_CHECKING:
-    from dissensus.data.annotations import Annotations
+    from dissensus.labels.annotations import Annotations
 
 
 def unbundled(command: Callable[..., None]) -> Callable[..., None]:
@@ -291,7 +291,7 @@ class Reading(Columns):
 
     def read(self, file: Path, *, aloud: bool = True) -> Annotations:
         """The labels of a file; what the reader found worth a word is said, if ``aloud``."""
-        from dissensus.io.read import read_annotations
+        from dissensus.importers.read import read_annotations
 
         with shown() as progress:
             progress(f"reading {file.name}", 0.0)
@@ -333,7 +333,7 @@ class ItemFeatures:
         """The annotations with the features asked for."""
         if self.features is None and self.text_column is None:
             return annotations
-        from dissensus.features.items import embed_items, read_features, with_features
+        from dissensus.labels.features import embed_items, read_features, with_features
 
         if self.features is None:
             return embed_items(annotations, self.text_column or "", model=self.text_model)
@@ -382,7 +382,7 @@ class Output:
 
     def directory(self, default: str) -> Path:
         """The place to write, checked before any work is done."""
-        from dissensus.io.results import check_output
+        from dissensus.tables.results import check_output
 
         place = self.output or Path(default)
         check_output(place, self.force)
@@ -398,7 +398,7 @@ class TablesOutput(Output):
     @contextmanager
     def writing(self) -> Iterator[None]:
         """The command's last result is written inside, with CSV files as asked for."""
-        from dissensus.io.results import for_spreadsheets
+        from dissensus.tables.results import for_spreadsheets
 
         with for_spreadsheets(self.safe_csv), last_result():
             yield

@@ -42,7 +42,7 @@ def pack(
     as_json: Json = False,
 ) -> None:
     """Pack files of labels, larger than memory if need be, into a store that every command reads."""
-    from dissensus.io.store.packing import pack as pack_files
+    from dissensus.large.store.packing import pack as pack_files
 
     with last_result():
         manifest = pack_files(files, output, memory=memory, again=again, **columns.settings())

@@ -62,7 +62,7 @@ def queue(
 ) -> None:
     """Print the next batch: items that need a label or somebody who decides, each with the reason."""
     from dissensus.annotators.queue import label_queue
-    from dissensus.io.results import for_spreadsheets
+    from dissensus.tables.results import for_spreadsheets
     from dissensus.workflow.runs import opened
 
     tables = (reading.items, reading.annotators, reading.gold)
@@ -94,10 +94,10 @@ def queue(
 def _write(
     found: Any, annotations: Any, output: Path, tool: str, control: str | None, text_column: str | None
 ) -> None:
-    from dissensus.io.tasks import write_tasks
-    from dissensus.io.write import write_table
     from dissensus.models.frames import make_frame
     from dissensus.report.items import texts_of
+    from dissensus.tables.tasks import write_tasks
+    from dissensus.tables.write import write_table
 
     texts = texts_of(annotations, text_column)
     columns = found.columns() | ({} if texts is None else {"text": [texts[m] for m in found.code]})

@@ -35,7 +35,7 @@ from dissensus.cli.settings import (
 from dissensus.cli.terminal import count, note, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from dissensus.evaluation.recovery import Recovery
+    from dissensus.evaluate.recovery import Recovery
     from dissensus.models.base import Model
 
 USUAL_MODELS = ["fmm", "pgm"]
@@ -160,8 +160,8 @@ def recover(
     """Measure how close models come to labels kept back, and how many raw labels theirs are worth."""
     models = comparison.models()
     cluster.check()
-    from dissensus.evaluation.recovery import recover as measure
-    from dissensus.io.results import check_output
+    from dissensus.evaluate.recovery import recover as measure
+    from dissensus.tables.results import check_output
     from dissensus.workflow.runs import write_recovery
 
     if output is not None:

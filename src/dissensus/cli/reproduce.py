@@ -138,8 +138,8 @@ def reproduce(
     """Run the paper's evaluation again and write its tables, answers and figures; goes on where it was."""
     directory = output.directory(DEFAULT_DIRECTORY)
     settings = evaluation.settings()
-    from dissensus.io.results import claimed
     from dissensus.paper.run import reproduce as run
+    from dissensus.tables.results import claimed
 
     kept = f"{directory}/cells keeps what is finished: run the same again to go on"
     notice = {"command": command_line(context), "source": str(settings["data"])}

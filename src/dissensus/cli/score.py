@@ -58,7 +58,7 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score estimates against the truth, gold labels, or labels by annotators."""
-    from dissensus.evaluation.scoring import LABELS, score_files
+    from dissensus.workflow.scoring import LABELS, score_files
 
     scores = score_files(
         estimates,

@@ -40,8 +40,8 @@ from dissensus.cli.settings import (
 from dissensus.cli.terminal import amounts, cell, count, say, show_json, show_table
 
 if TYPE_CHECKING:
+    from dissensus.evaluate.selection import Selection
     from dissensus.models.base import Model
-    from dissensus.selection.results import Selection
 
 SHOWN = 10  # cells in the table
 USUAL = "3:20"
@@ -162,8 +162,8 @@ def select(
     estimator = grid.estimator()
     values = grid.values(estimator)
     cluster.check()
-    from dissensus.io.results import claimed
-    from dissensus.selection.select import select as search
+    from dissensus.evaluate.select import select as search
+    from dissensus.tables.results import claimed
     from dissensus.workflow.runs import write_selection
 
     annotations = page.hidden(features.attached(reading.read(file)))

@@ -305,8 +305,8 @@ class Machine(Cluster):
     @contextmanager
     def reading(self) -> Iterator[None]:
         """What is read inside the block keeps to the memory allowed."""
-        from dissensus.io.source import within_memory
         from dissensus.params import n_bytes
+        from dissensus.tables.source import within_memory
 
         with within_memory(None if self.memory is None else n_bytes(self.memory, "fit")):
             yield

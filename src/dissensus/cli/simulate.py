@@ -24,7 +24,7 @@ from dissensus.cli.terminal import amounts, say, show_json
 from dissensus.errors import ParameterError
 
 if TYPE_CHECKING:
-    from dissensus.data.simulation import Simulation
+    from dissensus.labels.simulation import Simulation
 
 _crowd = under("The crowd")
 DIRICHLETS = ("alpha", "gamma", "tau")
@@ -80,8 +80,8 @@ class Crowd:
 def simulate(context: typer.Context, output: Output, crowd: Crowd, as_json: Json = False) -> None:
     """Draw labels from the generative process, and write them with the truth they came from."""
     directory = output.directory("simulated-crowd")
-    from dissensus.data import simulation
-    from dissensus.models.base import as_annotations
+    from dissensus.labels import simulation
+    from dissensus.labels.sources import as_annotations
 
     settings = asdict(crowd) | {name: numbers(name, getattr(crowd, name)) for name in DIRICHLETS}
     pairs = None if crowd.pairs is None else as_annotations(crowd.pairs)
@@ -116,7 +116,7 @@ def write_simulation(
     force: bool = False,
 ) -> dict[str, Any]:
     """Write labels and truth, all or none, and give back the summary."""
-    from dissensus.io.results import label_table, output_directory, write_csv, write_summary
+    from dissensus.tables.results import label_table, output_directory, write_csv, write_summary
 
     with output_directory(directory, force) as folder:
         write_csv(label_table(simulation.annotations), folder / "annotations.csv")
@@ -128,8 +128,8 @@ def write_simulation(
 
 def population_table(simulation: Simulation) -> Any:
     """One row for each item: what the population would answer, and the cluster it was drawn from."""
-    from dissensus.data.vocabulary import arrow_table
-    from dissensus.io.labels_file import label_columns
+    from dissensus.labels.vocabulary import arrow_table
+    from dissensus.tables.labels_file import label_columns
 
     labels, population = simulation.annotations, simulation.population
     best, n_labels = labels.classes[population.argmax(axis=1)], labels.counts.sum(axis=1)
@@ -139,7 +139,7 @@ def population_table(simulation: Simulation) -> Any:
 
 def annotator_truth(simulation: Simulation) -> Any:
     """One row for each annotator: labels given, and the cluster it was drawn from."""
-    from dissensus.data.vocabulary import arrow_table
+    from dissensus.labels.vocabulary import arrow_table
 
     labels = simulation.annotations
     return arrow_table(

@@ -17,7 +17,7 @@ from dissensus.progress import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dissensus.data.annotations import Annotations
+    from dissensus.labels.annotations import Annotations
 
 NUMBER = re.compile(r"[\d.,%∞+<>\-−– ]*")  # a table's cell that stands to the right
 PIPE_WIDTH = 160  # columns of a table where no terminal says how wide it is
@@ -92,7 +92,7 @@ def amounts(annotations: Annotations) -> str:
         items = count(annotations.n_items, "pair compared", "pairs compared")
     classes = count(annotations.n_classes, "class", "classes")
     if annotations.label_type == "multi":
-        from dissensus.data.sets import membership
+        from dissensus.labels.sets import membership
 
         members = count(len(membership(annotations.class_vocabulary)[1]), "class", "classes")
         classes = f"{members} in {count(annotations.n_classes, 'different set')}"
@@ -104,6 +104,6 @@ def amounts(annotations: Annotations) -> str:
 
 def show_json(value: Any) -> None:
     """Print a value as JSON; numbers that JSON has no word for become null."""
-    from dissensus.io.results import finite
+    from dissensus.tables.results import finite
 
     sys.stdout.write(json.dumps(finite(value), indent=2, ensure_ascii=False) + "\n")

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dissensus.data.annotations import Annotations
 from dissensus.errors import bad_choice, require
-from dissensus.io.read import read_annotations
+from dissensus.importers.read import read_annotations
+from dissensus.labels.annotations import Annotations
 
 #: What each data set is about, by name.
 DATASETS: Mapping[str, str] = MappingProxyType(

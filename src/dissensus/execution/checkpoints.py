@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from dissensus.errors import DataError, ModelFileError, system_words
 from dissensus.execution.messages import BlockState, DiskSlot, FiledState, arrays_of, cannot_keep
-from dissensus.io.arrays import read_arrays, write_arrays
-from dissensus.io.atomic import sync
+from dissensus.tables.arrays import read_arrays, write_arrays
+from dissensus.tables.atomic import sync
 
 State = TypeVar("State")
 
@@ -194,7 +194,7 @@ def _put_block(block: BlockState, stem: str) -> dict[str, Print]:
 
 
 def _print(file: Path) -> Print:
-    from dissensus.io.store.files import checksum
+    from dissensus.large.store.files import checksum
 
     return [file.stat().st_size, checksum(file)]
 

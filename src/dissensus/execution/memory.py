@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dissensus.data.blocks import SHARD_LABELS, shards_a_block
 from dissensus.errors import DataError
+from dissensus.labels.blocks import SHARD_LABELS, shards_a_block
 from dissensus.params import PROCESS_BYTES, size_words
 
 if TYPE_CHECKING:
-    from dissensus.data.annotations import Annotations
+    from dissensus.labels.annotations import Annotations
 
 
 # ---- what a fit takes ---------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 
 from dissensus._version import __version__
-from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, bad_parameter
 from dissensus.execution.memory import Needs, Plan, least_bytes, planned, refuse_beyond, threads_that_fit
 from dissensus.execution.messages import InMemory, MessageStorage, OnDisk
@@ -35,6 +34,7 @@ from dissensus.execution.run import Pause, Run
 from dissensus.execution.scratch import alone_in, scratch_below
 from dissensus.execution.threads import Executor, one_blas_thread
 from dissensus.execution.threads import executor as executor_here
+from dissensus.labels.annotations import Annotations
 from dissensus.params import Rule, check_rules, choice, integer, n_bytes, n_cores, physical_memory
 from dissensus.progress import PROGRESS, ShowProgress, shown
 

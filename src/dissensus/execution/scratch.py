@@ -17,7 +17,7 @@ from pathlib import Path
 from dissensus.errors import DataError
 from dissensus.execution.checkpoints import cannot_write
 from dissensus.execution.messages import cannot_keep
-from dissensus.io.atomic import take_lock
+from dissensus.tables.atomic import take_lock
 
 PREFIX = "dissensus-messages-"
 LOCK = "lock"  # held while the folder is in use

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from dissensus.data import blocks
-from dissensus.data.blocks import Block, Labels, blocks_of, labels_of
-from dissensus.data.remembered import remembered
 from dissensus.errors import bad_parameter
+from dissensus.labels import blocks
+from dissensus.labels.blocks import Block, Labels, blocks_of, labels_of
+from dissensus.labels.remembered import remembered
 from dissensus.params import n_cores
 
 if TYPE_CHECKING:
-    from dissensus.data.annotations import Annotations
+    from dissensus.labels.annotations import Annotations
 
 Result = TypeVar("Result")
 

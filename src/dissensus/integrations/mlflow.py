@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, did_you_mean, require
-from dissensus.io.results import read_summary
+from dissensus.labels.annotations import Annotations
+from dissensus.tables.results import read_summary
 
 KINDS = {"HUMAN": "human", "LLM_JUDGE": "llm", "AI_JUDGE": "llm", "CODE": "code"}
 

@@ -44,7 +44,7 @@ MODELS = {
     "ebcc": "dissensus.models.ebcc:EBCC",
     # clusters of both, and networks
     "pgm": "dissensus.models.pgm.model:PGM",
-    "ldlnm": "dissensus.models.ldlnm.model:LDLNM",
+    "ldlnm": "dissensus.text.ldlnm.model:LDLNM",
     # for one kind of labels
     "ratings": "dissensus.models.ratings:NumericRatings",
     "sets": "dissensus.models.sets:LabelSets",

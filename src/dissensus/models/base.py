@@ -7,7 +7,6 @@ user calls is here, once.
 from __future__ import annotations
 
 import copy
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,26 +16,27 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.kinds import LabelType
-from dissensus.data.remembered import remembered
-from dissensus.data.vocabulary import Codes, Vocabulary, numbers_of, one_slip_away, quoted
 from dissensus.errors import DataError, MessagesLostError, NotFittedError, bad_parameter, workers_died
 from dissensus.execution.memory import Needs
 from dissensus.execution.resources import Identity, current
 from dissensus.execution.run import Run
 from dissensus.execution.threads import executor
-from dissensus.io.arrays import Arrays, Header, Savable, pack_ids, unpack_ids
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.kinds import LabelType
+from dissensus.labels.remembered import remembered
+from dissensus.labels.sources import as_annotations
+from dissensus.labels.vocabulary import Codes, Vocabulary, numbers_of, one_slip_away, quoted
 from dissensus.models.clusters import ClusterView
 from dissensus.models.frames import by_id, make_frame, table_by_id
 from dissensus.params import real
+from dissensus.tables.arrays import Arrays, Header, Savable, pack_ids, unpack_ids
+from dissensus.tables.plain_tables import with_side_tables
 
 Array = NDArray[np.float64]
 
 VOCABULARIES = ("item", "annotator", "class")
 COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "prior_worth_", "n_labels_", "trace_")
 BY_ROW = ("features", "item_prior", "item_distributions")  # what ``fit`` takes with one row for each item
-READER_SETTINGS = ("item", "annotator", "label", "layout", "classes", "missing_words")
 LOSSES = 20  # of messages with their workers, before a fit is given up
 PIECE = 1 << 16  # items whose refined labels are put together at a time,
 PIECE_CELLS = 1 << 21  # and cells of theirs (one for each item and class)
@@ -454,7 +454,7 @@ class Model(Savable):
         size
             Items in a piece; 0: as many as keep a piece small.
         """
-        from dissensus.io.labels_file import label_columns, scale_columns
+        from dissensus.tables.labels_file import label_columns, scale_columns
 
         ids = self.item_vocabulary_.arrow
         step = size or min(PIECE, max(PIECE_CELLS // len(self.class_vocabulary_), 1))
@@ -569,23 +569,6 @@ def worth_of_shares(annotations: Annotations) -> float:
     return float(WORTHS[fits.argmax()])
 
 
-def as_annotations(data: Any, label_type: LabelType | None = None) -> Annotations:
-    """Annotations as they are, or read from a data frame or path."""
-    if isinstance(data, Annotations):
-        return data
-    from dissensus.io.read import read_annotations
-
-    try:
-        return read_annotations(data, label_type=label_type)
-    except DataError as error:
-        named = re.search(rf"\b({'|'.join(READER_SETTINGS)})=('[^']*')?", str(error))
-        if named is None:
-            raise
-        call = f"read_annotations(data, {named[1]}={named[2] or '…'}) in place of the data"
-        told = str(error).replace(named[0], call, 1) if named[2] else f"{error}; give {call}"
-        raise DataError(told) from None
-
-
 def with_gold(known: Annotations, gold: Any) -> Annotations:
     """The labels with gold: a mapping or a pandas Series from item to class, or a frame or path of them.
 
@@ -596,8 +579,6 @@ def with_gold(known: Annotations, gold: Any) -> Annotations:
         pairs = dict(gold.items())
         told = known.with_tables(gold={"item": list(pairs), "label": list(pairs.values())})
     else:
-        from dissensus.io.read import with_side_tables
-
         told = with_side_tables(known, None, None, gold, ("item", "annotator"), True)
     for note in told.notes[len(known.notes) :]:
         warnings.warn(note, stacklevel=4)

@@ -24,16 +24,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.kinds import WINNERS
-from dissensus.data.vocabulary import Codes, Vocabulary, encode
 from dissensus.errors import DataError
 from dissensus.execution.run import Run
-from dissensus.io.arrays import Arrays, Header, pack_ids, unpack_ids
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.kinds import WINNERS
+from dissensus.labels.vocabulary import Codes, Vocabulary, encode
 from dissensus.models.base import PIECE, Model
 from dissensus.models.frames import by_id, make_frame
 from dissensus.numerics import Array, normalised, row_shares
 from dissensus.params import SEED, choice, integer, real
+from dissensus.tables.arrays import Arrays, Header, pack_ids, unpack_ids
 
 DRAWS = 1_000
 MOST_THINGS = 10_000  # a table of all pairs of them must fit memory
@@ -425,7 +425,7 @@ class BradleyTerry(Model):
 
 
 def _places(order: NDArray[np.int64]) -> Any:
-    from dissensus.data.vocabulary import places
+    from dissensus.labels.vocabulary import places
 
     return places(order)
 

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
-from dissensus.data.annotations import Annotations
 from dissensus.execution.run import Run
+from dissensus.labels.annotations import Annotations
 from dissensus.models.clusters import ClusterView
 from dissensus.models.confusion import QUESTION, ConfusionModel, Crowd, Expected, log_chances, votes
 from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax_rows

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import xlogy
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.blocks import Block, Labels
-from dissensus.data.vocabulary import Codes
 from dissensus.errors import bad_parameter
 from dissensus.execution.memory import Needs, block_labels
 from dissensus.execution.run import Run
 from dissensus.execution.threads import Work
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.blocks import Block, Labels
+from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model, fresh_rows
 from dissensus.models.clusters import ClusterView
 from dissensus.models.frames import by_id, table_by_id

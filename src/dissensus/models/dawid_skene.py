@@ -21,9 +21,9 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import xlogy
 
-from dissensus.data.annotations import Annotations
 from dissensus.execution.leaps import leap
 from dissensus.execution.run import Run
+from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import (
     QUESTION,
     ConfusionModel,

@@ -35,12 +35,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
 from dissensus.execution.run import Run
-from dissensus.features.items import as_features, features_of
-from dissensus.learners.softmax import PATH, PATIENCE, minimise, predict, spread
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.features import as_features, features_of
 from dissensus.models.base import Model
+from dissensus.models.softmax import PATH, PATIENCE, minimise, predict, spread
 from dissensus.numerics import Array, normalised
 from dissensus.params import ANY, NONE, SEED, integer, real
 

@@ -22,8 +22,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from dissensus.data.annotations import Annotations
 from dissensus.execution.run import Run
+from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import QUESTION, UNSEEN, ConfusionModel, Crowd, Expected, log_chances, shares
 from dissensus.models.ibcc import expected_log, fixed_prior, gain
 from dissensus.numerics import Array, normalised

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.blocks import Block, Labels
 from dissensus.execution.leaps import leap
 from dissensus.execution.memory import Needs, block_labels
 from dissensus.execution.run import Run
 from dissensus.execution.threads import Work, total
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.blocks import Block, Labels
 from dissensus.models.base import Array, Model
 from dissensus.models.clusters import ClusterView
 from dissensus.numerics import (

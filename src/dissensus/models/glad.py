@@ -23,11 +23,11 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import expit, log_expit
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.blocks import Block, Labels, Shard
-from dissensus.data.vocabulary import Codes
 from dissensus.execution.run import Run
 from dissensus.execution.threads import Work
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.blocks import Block, Labels, Shard
+from dissensus.labels.vocabulary import Codes
 from dissensus.models.confusion import QUESTION, ConfusionModel, log_chances
 from dissensus.numerics import Array, softmax_rows
 from dissensus.params import choice, integer, real

@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.vocabulary import Codes
 from dissensus.execution.memory import Needs
 from dissensus.execution.run import Run
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
 from dissensus.numerics import Array, normalised, row_shares
 from dissensus.params import choice, integer, real

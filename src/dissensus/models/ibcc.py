@@ -25,8 +25,8 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from dissensus.data.annotations import Annotations
 from dissensus.execution.run import Run
+from dissensus.labels.annotations import Annotations
 from dissensus.models.cbcc import fixed_point
 from dissensus.models.confusion import QUESTION, UNSEEN, ConfusionModel, Crowd, Expected, log_chances, shares
 from dissensus.numerics import Array, normalised

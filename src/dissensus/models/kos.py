@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.data.annotations import Annotations
 from dissensus.execution.memory import Needs
 from dissensus.execution.run import Run
+from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import Crowd, both, gold_signs
 from dissensus.models.weighted import VoteModel
 from dissensus.numerics import Array, normalised

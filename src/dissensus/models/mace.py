@@ -22,9 +22,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from dissensus.data.annotations import Annotations
 from dissensus.execution.leaps import leap
 from dissensus.execution.run import Run
+from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import QUESTION, ConfusionModel, Crowd, log_chances, shares
 from dissensus.models.ibcc import expected_log, log_beta
 from dissensus.numerics import Array, normalised

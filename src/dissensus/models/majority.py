@@ -6,8 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from dissensus.data.annotations import Annotations
 from dissensus.execution.run import Run
+from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.models.confusion import both, checked_prior
 from dissensus.numerics import winners

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
 from dissensus.execution.memory import Needs
 from dissensus.execution.run import Run
+from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import Crowd, both, gold_signs
 from dissensus.models.weighted import VoteModel, diagonal
 from dissensus.numerics import Array, ones, softmax_rows

@@ -22,17 +22,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.copies import Voices
-from dissensus.data.vocabulary import Codes
 from dissensus.execution.memory import Needs
 from dissensus.execution.resources import current, using
 from dissensus.execution.run import Run
-from dissensus.io.arrays import Arrays, Header
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.copies import Voices
+from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import VOCABULARIES, Model
 from dissensus.models.graded import GradedResponse
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
+from dissensus.tables.arrays import Arrays, Header
 
 HIDDEN, FEWEST_HIDDEN = 0.1, 20  # share of the pairs that the weights are learned from, and the fewest
 TIMES = 2  # that pairs are hidden

@@ -31,10 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, ndtri
 
-from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError
 from dissensus.execution.memory import Needs
 from dissensus.execution.run import Run
+from dissensus.labels.annotations import Annotations
 from dissensus.models.base import PIECE, Model
 from dissensus.numerics import Array
 from dissensus.params import SEED, choice, integer
@@ -405,7 +405,7 @@ class NumericRatings(Model):
 
     def label_pieces(self, interval: float | None = None, size: int = PIECE) -> Iterator[dict[str, Any]]:
         """Item, estimate, low, high (a credible interval, 0.95 unless told otherwise) and n_labels."""
-        from dissensus.io.labels_file import rating_columns
+        from dissensus.tables.labels_file import rating_columns
 
         ids, reach = self.item_vocabulary_.arrow, float(ndtri((1 + (interval or 0.95)) / 2))
         for first in range(0, max(len(ids), 1), size):

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.sets import membership
 from dissensus.execution.resources import current, using
 from dissensus.execution.run import Run
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.sets import membership
 from dissensus.models.base import PIECE, Model
 from dissensus.models.fmm import FMM
 from dissensus.models.ordinal import best_weights

@@ -24,8 +24,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.data.annotations import Annotations
 from dissensus.execution.run import Run
+from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import QUESTION, ConfusionModel, Crowd, both, shares, votes
 from dissensus.numerics import Array, normalised, winners
 from dissensus.params import choice, integer, real

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dissensus.evaluation.bootstrap import Interval, bootstrap_mean
+from dissensus.evaluate.bootstrap import Interval, bootstrap_mean
 from dissensus.numerics import Array
 from dissensus.paper import printed
 from dissensus.paper.columns import COLUMNS, GUIDES, INSIDE, PAPER_COLUMNS

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus._version import __version__
-from dissensus.io.atomic import atomic_path
-from dissensus.io.results import finite, versions
+from dissensus.tables.atomic import atomic_path
+from dissensus.tables.results import finite, versions
 
 FOLDER = "cells"
 

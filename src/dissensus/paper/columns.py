@@ -144,21 +144,21 @@ NETWORK_SEARCHES = {"ldlnm": True, "ldlnm_alone": False}  # -> whether annotator
 def learner_of(name: str, settings: Mapping[str, Any], seed: int) -> Any:
     """An unfitted learner of a column, on one thread and without progress bars."""
     if name == "softmax":
-        from dissensus.learners.softmax import SoftmaxRegression
+        from dissensus.text.learners.softmax import SoftmaxRegression
 
         return SoftmaxRegression(seed=seed, **settings)
     if name == "encoder":
-        from dissensus.learners.finetuned import FineTunedEncoder
+        from dissensus.text.learners.finetuned import FineTunedEncoder
 
         return FineTunedEncoder(n_threads=1, progress=False, seed=seed, **settings)
-    from dissensus.learners.textcnn import TextCNN
+    from dissensus.text.learners.textcnn import TextCNN
 
     return TextCNN(n_threads=1, seed=seed, **settings)
 
 
 def shipped(seed: int) -> Any:
     """GuidedClassifier with the guide and the learner that this library recommends."""
-    from dissensus.guided.classifier import GuidedClassifier
     from dissensus.models.dirichlet_regression import DirichletRegression
+    from dissensus.text.guided.classifier import GuidedClassifier
 
     return GuidedClassifier(DirichletRegression(seed=seed), seed=seed)

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.data.annotations import Annotations
 from dissensus.errors import DataError, did_you_mean
-from dissensus.io.read import read_annotations
+from dissensus.importers.read import read_annotations
+from dissensus.labels.annotations import Annotations
 from dissensus.numerics import Array, row_shares
 
 PARTS = ("train", "dev", "test")
@@ -60,7 +60,7 @@ class Dataset:
     @property
     def has_many_labels(self) -> bool:
         """Whether enough items have enough labels to keep some back."""
-        from dissensus.data.rows import pairs_per_item
+        from dissensus.labels.rows import pairs_per_item
 
         enough = pairs_per_item(self.annotations) >= LABELS_TO_RECOVER
         return int(enough.sum()) >= ITEMS_TO_RECOVER
@@ -71,7 +71,7 @@ class Dataset:
 
     def features(self, part: str) -> Any:
         """(items, features): the sentence embeddings of a part's items."""
-        from dissensus.features.items import features_of
+        from dissensus.labels.features import features_of
 
         return features_of(self.parts[part])
 
@@ -159,7 +159,7 @@ def load(
     annotations = annotations.take_items(labelled)
     known_by = annotations.fingerprint()
     if embedded and "text" in _columns(annotations):
-        from dissensus.features.items import embed_items
+        from dissensus.labels.features import embed_items
 
         annotations = embed_items(annotations, model=embedding)
     with_features = annotations.fingerprint() if embedded and "text" in _columns(annotations) else ""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.evaluation.bootstrap import Interval
+from dissensus.evaluate.bootstrap import Interval
 from dissensus.paper.findings import best_models
 
 WIDTH = 640

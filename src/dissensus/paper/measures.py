@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.data.annotations import Annotations
-from dissensus.evaluation.recovery import Recovery, recover
-from dissensus.guided.classifier import PRIOR_LABELS, GuidedClassifier
-from dissensus.guided.guides import ItemClusters, Projection
+from dissensus.evaluate.recovery import Recovery, recover
+from dissensus.evaluate.select import select
+from dissensus.evaluate.selection import Selection
+from dissensus.labels.annotations import Annotations
 from dissensus.metrics import accuracy, accuracy_rows, entropy, kl, log_probability_rows, onehot_accuracy
 from dissensus.models.base import Model
 from dissensus.models.fmm import FMM
@@ -22,8 +22,8 @@ from dissensus.paper.cells import Arrays, Cell, FinishedCells
 from dissensus.paper.columns import ENCODER, GLOVE, GUIDES, INSIDE, PLAIN, learner_of, shipped
 from dissensus.paper.datasets import Dataset, shares
 from dissensus.params import key_of, stream_seed
-from dissensus.selection.results import Selection
-from dissensus.selection.select import select
+from dissensus.text.guided.classifier import PRIOR_LABELS, GuidedClassifier
+from dissensus.text.guided.guides import ItemClusters, Projection
 
 Numbers = dict[str, Any]
 Result = tuple[Numbers, Arrays]
@@ -120,7 +120,7 @@ def search(inputs: Inputs, cell: Cell) -> Result:
 
 def network_search(inputs: Inputs, cell: Cell) -> Result:
     """Sizes of LDL-NM's layers by KL on dev."""
-    from dissensus.models.ldlnm.model import LDLNM, DevDistributions
+    from dissensus.text.ldlnm.model import LDLNM, DevDistributions
 
     data, settings = inputs.datasets[cell.dataset], cell.settings
     selection = select(
@@ -254,7 +254,7 @@ def guided_default(inputs: Inputs, cell: Cell) -> Result:
 
 def ldlnm(inputs: Inputs, cell: Cell) -> Result:
     """LDL-NM as in the paper: trained once, then evaluated again and again with dropout left on."""
-    from dissensus.models.ldlnm.model import LDLNM
+    from dissensus.text.ldlnm.model import LDLNM
 
     data, settings = inputs.datasets[cell.dataset], cell.settings
     if settings.get(ENCODER) and data.as_printed is not None:
@@ -279,7 +279,7 @@ def ldlnm(inputs: Inputs, cell: Cell) -> Result:
 
 def ldlnm_default(inputs: Inputs, cell: Cell) -> Result:
     """LDL-NM as it comes, trained anew for every repeat."""
-    from dissensus.models.ldlnm.model import LDLNM
+    from dissensus.text.ldlnm.model import LDLNM
 
     data, settings = inputs.datasets[cell.dataset], cell.settings
     model = LDLNM(**settings["network"], seed=settings["seed"])

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from dissensus._version import __version__
-from dissensus.io.atomic import atomic_directory
-from dissensus.io.results import write_rows
 from dissensus.paper.answers import answers_text, contrasts, misses, tally
 from dissensus.paper.as_printed import printed_clusters_table, printed_table
 from dissensus.paper.figures import recovery_curve, scatter
@@ -32,6 +30,8 @@ from dissensus.paper.tables import (
     times,
 )
 from dissensus.progress import in_words
+from dissensus.tables.atomic import atomic_directory
+from dissensus.tables.results import write_rows
 
 # ---- what the page says about its tables --------------------------------------------------------------
 

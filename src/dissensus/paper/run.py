@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dissensus.errors import DataError, DissensusError, bad_parameter, require
-from dissensus.execution.tasks import workers
+from dissensus.evaluate.tasks import workers
 from dissensus.paper.cells import Cell, FinishedCells
 from dissensus.paper.datasets import Dataset, DatasetFiles, check_sets, find_sets, load
 from dissensus.paper.measures import MEASURES, Inputs
@@ -73,7 +73,7 @@ def plan_of(asked: Request, scale: Scale, finished: FinishedCells, tell: Progres
 
 def paper_encoder() -> str | None:
     """The name of the paper's sentence encoder where it can be loaded, from disk or from its hub."""
-    from dissensus.features.embedding import load_encoder
+    from dissensus.text.embedding import load_encoder
 
     try:
         load_encoder(ENCODER)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dissensus.evaluation.bootstrap import bootstrap_mean
+from dissensus.evaluate.bootstrap import bootstrap_mean
 from dissensus.metrics import kl_rows
 from dissensus.numerics import Array
 from dissensus.paper import printed

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.annotators import sentences
 from dissensus.annotators.findings import Findings
 from dissensus.annotators.pseudonyms import pseudonymous
-from dissensus.data.annotations import Annotations
-from dissensus.evaluation import sentences
-from dissensus.evaluation.gold import wilson
-from dissensus.evaluation.sides import Votes, self_consistency
+from dissensus.evaluate.gold import wilson
+from dissensus.evaluate.sides import Votes, self_consistency
+from dissensus.labels.annotations import Annotations
 from dissensus.numerics import Array
 from dissensus.report.clusters import side_rows
 from dissensus.report.gold import annotator_gold

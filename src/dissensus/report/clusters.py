@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.data.annotations import Annotations
-from dissensus.evaluation import sentences
-from dissensus.evaluation.sides import Votes, side_of
+from dissensus.annotators import sentences
+from dissensus.evaluate.sides import Votes, side_of
+from dissensus.labels.annotations import Annotations
 from dissensus.models import title_of
 from dissensus.models.base import Model
 from dissensus.numerics import Array, normalised, row_shares

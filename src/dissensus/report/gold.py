@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.data.annotations import Annotations
-from dissensus.evaluation.gold import cross_fitted, judged_items, right_rows, wilson
-from dissensus.evaluation.sentences import gold_sentence
+from dissensus.annotators.sentences import gold_sentence
+from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows, wilson
+from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.numerics import Array
 

@@ -8,11 +8,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.annotators import sentences
 from dissensus.annotators.findings import Findings
-from dissensus.data.annotations import Annotations
 from dissensus.errors import bad_parameter
-from dissensus.evaluation import sentences
-from dissensus.evaluation.sides import most_frequent
+from dissensus.evaluate.sides import most_frequent
+from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.numerics import Array
 from dissensus.report.clusters import Grouping
@@ -172,7 +172,7 @@ def _rows(model: Model, annotations: Annotations, grouping: Grouping | None) -> 
     """What tells items apart: their features, or the answers expected of each group."""
     table = annotations.item_table
     if table is not None and FEATURES in table.column_names:
-        from dissensus.features.items import features_of
+        from dissensus.labels.features import features_of
 
         return features_of(annotations), "the items' features"
     # Square roots: Euclidean distance between them is Hellinger's between distributions.

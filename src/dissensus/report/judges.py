@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dissensus.annotators.judges.report import JudgeReport, judge_report
-from dissensus.annotators.judges.who import KIND, has_judges
-from dissensus.data.annotations import Annotations
-from dissensus.evaluation import sentences
+from dissensus.annotators import sentences
+from dissensus.annotators.judge_detection import KIND, has_judges
+from dissensus.judges.report import JudgeReport, judge_report
+from dissensus.labels.annotations import Annotations
 
 WRONG_SHOWN = 12  # items
 

@@ -24,14 +24,13 @@ from typing import Any
 from dissensus._version import __version__
 from dissensus.annotators.findings import Findings, findings
 from dissensus.annotators.verdicts import AnnotatorVerdicts
-from dissensus.data.annotations import Annotations
-from dissensus.data.description import Description, describe
 from dissensus.errors import DataError
-from dissensus.io.atomic import atomic_path
-from dissensus.io.columns import guess_words
-from dissensus.io.results import finite
+from dissensus.evaluate.compare import HeldOut
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.description import Description, describe
+from dissensus.labels.sources import as_annotations
 from dissensus.models import title_of
-from dissensus.models.base import Model, as_annotations
+from dissensus.models.base import Model
 from dissensus.models.bradley_terry import BradleyTerry
 from dissensus.models.ratings import NumericRatings
 from dissensus.models.sets import LabelSets
@@ -56,7 +55,9 @@ from dissensus.report.sets import sets_page
 from dissensus.report.since import changes
 from dissensus.report.strip import steps, strip
 from dissensus.report.time import time_content
-from dissensus.selection.compare import HeldOut
+from dissensus.tables.atomic import atomic_path
+from dissensus.tables.columns import guess_words
+from dissensus.tables.results import finite
 
 MOST_ROWS = 400_000  # labels that a page carries one by one
 # A search hides labels by its seed and the numbers after it. Its winner is compared on labels that none of

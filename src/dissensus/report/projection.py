@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_parameter, require
-from dissensus.io.atomic import atomic_path
 from dissensus.numerics import Array
 from dissensus.params import n_cores
+from dissensus.tables.atomic import atomic_path
 
 MOST_COLOURS = 24  # more distinct values than these, and numbers get a continuous scale
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.data.annotations import Annotations
-from dissensus.evaluation import sentences
-from dissensus.features.items import carries_features
+from dissensus.annotators import sentences
+from dissensus.evaluate.compare import FOR_COMPARISON, HeldOut, applies, compare, with_gaps
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.features import carries_features
 from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.params import with_settings
 from dissensus.progress import Progress
-from dissensus.selection.compare import FOR_COMPARISON, HeldOut, applies, compare, with_gaps
 
 COUNTS_TITLE = "smoothed counts"
 # what every model is held against: its name on the command line, its name on the page, its settings
@@ -119,7 +119,7 @@ def _scored(rival: Model, known: Sequence[dict[str, Any]], model: Model) -> bool
 
 def _own(known: Sequence[dict[str, Any]], model: Model) -> dict[str, Any] | None:
     """The reported model's own row: the same name, and the same settings as far as they shape the fit."""
-    from dissensus.io.results import finite
+    from dissensus.tables.results import finite
 
     def shaping(settings: Mapping[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in finite(dict(settings)).items() if key not in ("n_jobs", "seed")}

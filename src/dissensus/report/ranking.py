@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.data.annotations import Annotations
+from dissensus.evaluate.compare import HeldOut
+from dissensus.labels.annotations import Annotations
 from dissensus.models.bradley_terry import BradleyTerry
 from dissensus.report.plain import heading, interval_chart, page, paragraph, table
-from dissensus.selection.compare import HeldOut
 
 UNRELIABLE, LEANS = 0.3, 1.0
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from dissensus.annotators.pseudonyms import pseudonymous
-from dissensus.data.alpha import reading
-from dissensus.data.annotations import Annotations
-from dissensus.data.description import describe
+from dissensus.evaluate.compare import Gap, HeldOut
+from dissensus.labels.alpha import reading
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.description import describe
 from dissensus.models.ratings import NumericRatings
 from dissensus.report.plain import heading, interval_chart, page, paragraph, table
-from dissensus.selection.compare import Gap, HeldOut
 
 NOISY = 2.0  # times the usual noise
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dissensus.data.alpha import reading
-from dissensus.data.annotations import Annotations
-from dissensus.data.description import describe
+from dissensus.labels.alpha import reading
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.description import describe
 from dissensus.models.sets import LabelSets
 from dissensus.report.plain import heading, page, paragraph, table
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from dissensus.annotators.findings import Findings
 from dissensus.annotators.kept import ANNOTATORS
-from dissensus.data.description import Description
+from dissensus.annotators.sentences import Sentence, count
 from dissensus.errors import DataError
-from dissensus.evaluation.sentences import Sentence, count
-from dissensus.io.labels_file import ITEM, LABEL, N_LABELS
-from dissensus.io.results import is_ours, read_summary
+from dissensus.labels.description import Description
+from dissensus.tables.labels_file import ITEM, LABEL, N_LABELS
+from dissensus.tables.results import is_ours, read_summary
 
 LABELS = "labels.csv"
 

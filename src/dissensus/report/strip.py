@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.annotators import sentences
 from dissensus.annotators.findings import Findings
-from dissensus.data.description import Description
-from dissensus.evaluation import sentences
+from dissensus.labels.description import Description
 
 
 def strip(found: Findings, described: Description, gold: Any) -> list[dict[str, Any]]:

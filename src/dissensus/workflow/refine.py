@@ -8,17 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.rows import pairs_per_item
 from dissensus.errors import DataError, ParameterError, bad_parameter
-from dissensus.evaluation.gold import GoldAccuracy, gold_accuracy, judged_items
-from dissensus.execution.resources import current, using
-from dissensus.models import MODELS, build_model, model_class, name_of, title_of
-from dissensus.models.base import Model, as_annotations, with_gold
-from dissensus.models.confusion import gold_prior
-from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
-from dissensus.progress import Progress, ShowProgress, shown
-from dissensus.selection.compare import (
+from dissensus.evaluate.compare import (
     CANDIDATES,
     FAST_CANDIDATES,
     MANY_CLASSES,
@@ -29,7 +20,17 @@ from dissensus.selection.compare import (
     choose_model,
     compare,
 )
-from dissensus.selection.truth import Candidate, TruthChoice, choose_truth
+from dissensus.evaluate.gold import GoldAccuracy, gold_accuracy, judged_items
+from dissensus.evaluate.truth import Candidate, TruthChoice, choose_truth
+from dissensus.execution.resources import current, using
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.rows import pairs_per_item
+from dissensus.labels.sources import as_annotations
+from dissensus.models import MODELS, build_model, model_class, name_of, title_of
+from dissensus.models.base import Model, with_gold
+from dissensus.models.confusion import gold_prior
+from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
+from dissensus.progress import Progress, ShowProgress, shown
 
 if TYPE_CHECKING:
     pass

@@ -28,15 +28,21 @@ from numpy.typing import NDArray
 
 from dissensus.annotators.kept import ANNOTATORS
 from dissensus.annotators.pseudonyms import pseudonymous
-from dissensus.data.annotations import Annotations
-from dissensus.data.description import Description, describe
-from dissensus.data.vocabulary import arrow_table
 from dissensus.errors import DataError
-from dissensus.evaluation.gold import judged_items, right_rows
+from dissensus.evaluate.gold import judged_items, right_rows
 from dissensus.execution.resources import current
-from dissensus.io.labels_file import LABELS_FILE
-from dissensus.io.read import with_side_tables
-from dissensus.io.results import (
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.description import Description, describe
+from dissensus.labels.vocabulary import arrow_table
+from dissensus.models import name_of, title_of
+from dissensus.models.base import Model
+from dissensus.models.confusion import ConfusionModel, gold_prior
+from dissensus.models.hpgm.model import HPGM
+from dissensus.params import PROCESS_BYTES, size_words
+from dissensus.progress import Progress, ShowProgress, shown
+from dissensus.tables.labels_file import LABELS_FILE
+from dissensus.tables.plain_tables import with_side_tables
+from dissensus.tables.results import (
     check_output,
     is_ours,
     output_directory,
@@ -45,19 +51,13 @@ from dissensus.io.results import (
     write_rows,
     write_summary,
 )
-from dissensus.models import name_of, title_of
-from dissensus.models.base import Model
-from dissensus.models.confusion import ConfusionModel, gold_prior
-from dissensus.models.hpgm.model import HPGM
-from dissensus.params import PROCESS_BYTES, size_words
-from dissensus.progress import Progress, ShowProgress, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from dissensus.annotators.verdicts import AnnotatorVerdicts
-    from dissensus.evaluation.recovery import Recovery
-    from dissensus.selection.results import Selection
+    from dissensus.evaluate.recovery import Recovery
+    from dissensus.evaluate.selection import Selection
 
 from dissensus.workflow.refine import FITTED, TEST_SIZE, Refinement, fit_told, timed
 
@@ -183,7 +183,7 @@ def verdicts_of(run: Refinement) -> AnnotatorVerdicts | None:
 
 def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> pa.Table:
     """One row for each annotator: labels, agreement, what the model knows of them, verdicts."""
-    from dissensus.evaluation.agreement import agreement_with_others
+    from dissensus.labels.agreement import agreement_with_others
 
     annotations = run.annotations
     columns: dict[str, Any] = {
@@ -284,7 +284,7 @@ class SavedRun:
 
 def open_run(place: Path) -> SavedRun:
     """A run's directory, or a model file, read back."""
-    from dissensus.guided.files import load_model
+    from dissensus.text.guided.files import load_model
 
     if not place.is_dir():
         return SavedRun(load_model(place), {}, None)

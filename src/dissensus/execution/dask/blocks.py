@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.data.annotations import Annotations, Origin
-from dissensus.data.blocks import Block, Codes, Labels, blocks_of, labels_of
 from dissensus.errors import DataError, system_words
 from dissensus.execution.dask.cluster import completed, running_workers, tell_workers
 from dissensus.execution.dask.held import HeldState, InWorkers, Rounds, drop_others
 from dissensus.execution.messages import cannot_keep, read_array, write_array
 from dissensus.execution.threads import Layout, Result, in_one_order, one_blas_thread
-from dissensus.io.source import not_reached
+from dissensus.labels.annotations import Annotations, Origin
+from dissensus.labels.blocks import Block, Codes, Labels, blocks_of, labels_of
+from dissensus.tables.source import not_reached
 
 CALLS_A_THREAD = 4  # calls of a round for every thread of the cluster: some even out what others take longer
 SMALL = 200_000  # bytes up to which parameters travel with every call; larger tables are read from a file

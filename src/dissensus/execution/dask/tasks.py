@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dissensus.errors import require
+from dissensus.evaluate.tasks import Result, Task
 from dissensus.execution.dask.cluster import completed, tell_workers
 from dissensus.execution.resources import Resources, using
-from dissensus.execution.tasks import Result, Task
 from dissensus.execution.threads import one_blas_thread
 
 PACKING = "distributed.protocol.pickle"  # as Dask itself sends a function and its arguments

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.data.vocabulary import Codes
+from dissensus.labels.vocabulary import Codes
 from dissensus.models.hpgm.sampler import (
     TINY,
     Data,

@@ -20,16 +20,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.copies import Voices
-from dissensus.data.rows import joined, pairs_per_item, rows_of
-from dissensus.data.side_tables import several, with_values
 from dissensus.errors import DataError
 from dissensus.execution.memory import Needs
 from dissensus.execution.run import Run
-from dissensus.features.items import features_of
-from dissensus.learners.softmax import predict
-from dissensus.models.base import UNKNOWN_WORTH, as_annotations
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.copies import Voices
+from dissensus.labels.features import features_of
+from dissensus.labels.rows import joined, pairs_per_item, rows_of
+from dissensus.labels.side_tables import several, with_values
+from dissensus.labels.sources import as_annotations
+from dissensus.models.base import UNKNOWN_WORTH
 from dissensus.models.dirichlet_regression import DirichletRegression
 from dissensus.models.hpgm.draws import (
     Draws,
@@ -52,6 +52,7 @@ from dissensus.models.hpgm.sampler import (
     sweep,
 )
 from dissensus.models.hpgm.view import QUANTITIES, View, annotator_weights, traced
+from dissensus.models.softmax import predict
 from dissensus.numerics import Array, row_shares
 from dissensus.params import ANY, NONE, SEED, Rule, choice, integer
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.data.vocabulary import Codes
 from dissensus.errors import DataError
+from dissensus.labels.vocabulary import Codes
 from dissensus.models.clusters import ClusterView
 from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.draws import AnnotatorDraw, Draws, annotator_draws, co_clustering, spaced

@@ -13,10 +13,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.vocabulary import Codes
 from dissensus.execution.memory import Needs
 from dissensus.execution.run import Run
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.vocabulary import Codes
 from dissensus.models.hpgm.draws import spaced
 from dissensus.models.latent.sampler import (
     Data,

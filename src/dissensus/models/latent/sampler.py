@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.data.vocabulary import Codes
+from dissensus.labels.vocabulary import Codes
 from dissensus.numerics import Array, row_shares
 
 Floats = NDArray[np.float32]

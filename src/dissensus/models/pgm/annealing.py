@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.data.annotations import Annotations
+from dissensus.labels.annotations import Annotations
 from dissensus.models.pgm.parameters import Parameters, Priors, block_counts, log_joint
 from dissensus.models.pgm.propagation import pseudo_label_scores
 from dissensus.numerics import Array, Concentration, normalised, safe_log

@@ -31,11 +31,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dissensus.data.blocks import Block, Codes, Labels
+from dissensus.labels.blocks import Block, Codes, Labels
 from dissensus.numerics import Array, ones, row_sums, softmax_rows
 
 if TYPE_CHECKING:
-    from dissensus.data.blocks import Shard
+    from dissensus.labels.blocks import Shard
 
 # Least likelihood of an answer relative to its most likely clusters, in double and in single precision.
 FURTHEST, FURTHEST_SINGLE = 150.0, 70.0

@@ -26,13 +26,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.blocks import SHARD_LABELS
-from dissensus.data.vocabulary import Codes
 from dissensus.errors import bad_parameter
 from dissensus.execution.memory import Needs, block_labels
 from dissensus.execution.resources import Resources, current, using
 from dissensus.execution.run import Run
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.blocks import SHARD_LABELS
+from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model, fresh_rows
 from dissensus.models.clusters import ClusterView
 from dissensus.models.fmm import assigned, initial_theta, random_clusters

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, xlogy
 
-from dissensus.data.annotations import Annotations
+from dissensus.labels.annotations import Annotations
 from dissensus.models.pgm.propagation import Potentials, Statistics
 from dissensus.numerics import Array, Concentration, normalised, safe_log
 

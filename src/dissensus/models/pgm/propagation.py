@@ -32,11 +32,11 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import rel_entr, xlogy
 
-from dissensus.data.annotations import Annotations
-from dissensus.data.blocks import Block
 from dissensus.execution.messages import BlockState, InMemory, MemoryState, MessageStorage, Slot
 from dissensus.execution.run import Run
 from dissensus.execution.threads import Work, total
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.blocks import Block
 from dissensus.models.fmm import assigned
 from dissensus.models.pgm.kernels import (
     FURTHEST,

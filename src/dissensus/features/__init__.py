@@ -1,1 +1,0 @@
-"""The way from text to features: sentence embeddings, kept on disk once computed, and feature files."""

@@ -1,0 +1,213 @@
+"""Exports of annotation tools and crowd platforms, read as (item, annotator, label).
+
+Each importer knows one family of exports and fills a :class:`~dissensus.importers.gather.Gatherer`. The
+format is recognised from the content, or named; of several questions one is chosen by name.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from dissensus.errors import DataError, bad_choice, bad_parameter
+from dissensus.importers import (
+    argilla,
+    crowd,
+    doccano,
+    eval_logs,
+    ground_truth,
+    huggingface,
+    label_studio,
+    potato,
+    prodigy,
+    research,
+    zooniverse,
+)
+from dissensus.importers.gather import Gatherer, Imported, Options, Several
+from dissensus.importers.research import is_lewidi, is_split
+from dissensus.tables.delimited import header_of
+from dissensus.tables.json_lines import JsonStream
+from dissensus.tables.source import Source, first_bytes
+
+__all__ = ["FORMATS", "Format", "Imported", "load_export", "recognise"]
+
+
+_LOOK = 20_000  # bytes of a log that tell what it is
+Test = Callable[[Mapping[str, Any]], bool]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format that can be imported: its name for ``--format``, what people call it, and the importer.
+
+    ``is_record`` knows it by the first JSON record of a file, ``is_table`` by the columns of a table.
+    """
+
+    name: str
+    title: str
+    read: Callable[[Path, Gatherer], None]
+    is_record: Test | None = None
+    is_table: Test | None = None
+
+
+# The order matters where one record could pass for two: the more particular test comes first.
+_FORMATS = (
+    Format("prodigy", "Prodigy (JSONL)", prodigy.read, prodigy.is_annotation),
+    Format(
+        "label-studio",
+        "Label Studio (JSON, JSON-MIN, CSV)",
+        label_studio.read,
+        label_studio.is_record,
+        label_studio.is_annotation,
+    ),
+    Format("argilla", "Argilla 1 and 2 (JSON)", argilla.read, argilla.is_record),
+    Format(
+        "ground-truth", "SageMaker Ground Truth, custom jobs (JSONL)", ground_truth.read, ground_truth.is_line
+    ),
+    Format("doccano", "doccano (zip or folder of JSONL files)", doccano.read, doccano.is_record),
+    Format("mturk", "Amazon Mechanical Turk batch results (CSV)", crowd.read_mturk, is_table=crowd.is_mturk),
+    Format("appen", "Appen / FigureEight full report (CSV)", crowd.read_appen, is_table=crowd.is_appen),
+    Format("toloka", "Toloka assignments (TSV)", crowd.read_toloka, is_table=crowd.is_toloka),
+    Format("zooniverse", "Zooniverse classifications (CSV)", zooniverse.read, is_table=zooniverse.is_table),
+    Format("potato", "Potato (folder of JSONL files)", potato.read, potato.is_record),
+    Format("inspect", "Inspect evaluation log (JSON)", eval_logs.read_inspect),
+    Format(
+        "langfuse",
+        "Langfuse scores (JSON, JSONL, CSV)",
+        eval_logs.read_langfuse,
+        eval_logs.is_langfuse,
+        eval_logs.is_langfuse,
+    ),
+    Format("lewidi", "LeWiDi 2023 and 2025 (JSON)", research.read_lewidi),
+    Format("pldl", "pandas split JSON of the label-distribution papers", research.read_split),
+    Format("huggingface", "Hugging Face dataset on disk (Arrow, Parquet)", huggingface.read),
+)
+FORMATS: Mapping[str, Format] = MappingProxyType({format.name: format for format in _FORMATS})
+
+
+def load_export(
+    path: str | Path,
+    *,
+    format: str | None = None,
+    question: str | None = None,
+    several: Several = "keep",
+    keep_rejected: bool = False,
+    item_column: str | None = None,
+    annotator_column: str | None = None,
+    text_column: str | None = None,
+) -> Imported:
+    """Read the labels of one question from a tool's export.
+
+    ``format`` is one of :data:`FORMATS`, recognised from the content if not given. ``question`` names the
+    question where there are several. ``several="error"`` refuses more than one label in one answer.
+    ``keep_rejected`` keeps rejected assignments. ``item_column`` and ``text_column`` name the fields that
+    identify an item and hold its text, where the tool's usual ones are not wanted; ``annotator_column`` does
+    so for the annotators of a dataset on disk, the one format whose columns have no fixed names.
+    """
+    path = Path(path)
+    name = format if format is not None else _recognised(path)
+    if name not in FORMATS:
+        raise bad_choice("load_export", "format", FORMATS, name)
+    if several not in ("keep", "error"):
+        raise bad_parameter("load_export", "several", "'keep' or 'error'", several)
+    if not path.exists():
+        raise DataError(f"{path}: no such file; check the name")
+    if annotator_column is not None and name != "huggingface":
+        raise DataError(f"{path}: {name} files say themselves who annotated; leave annotator= out")
+    options = Options(question, several, keep_rejected, item_column, annotator_column, text_column)
+    gather = Gatherer(path, name, options)
+    FORMATS[name].read(path, gather)
+    return gather.finish()
+
+
+def _recognised(path: Path) -> str:
+    if not path.exists():
+        raise DataError(f"{path}: no such file; check the name")
+    name = recognise(path)
+    if name is None:
+        raise DataError(f"{path}: is no export that is known; name it with format= ({', '.join(FORMATS)})")
+    return name
+
+
+# ---- which tool wrote a file, judged from a look at its beginning -------------------------------------
+
+
+def export_formats() -> tuple[str, ...]:
+    """Names of the formats that can be imported."""
+    return tuple(FORMATS)
+
+
+def export_title(path: Path) -> str | None:
+    """What people call the tool that wrote a file; None where it is no export."""
+    name = recognise(path)
+    return None if name is None else FORMATS[name].title
+
+
+def recognise(path: str | Path) -> str | None:
+    """The name of the export format, or None: no export, to be read as a plain table.
+
+    Cheap (a few megabytes at most are read) and never raises: what cannot be read is no export.
+    """
+    path = Path(path)
+    try:
+        if path.is_dir():
+            return _recognise_folder(path)
+        if zipfile.is_zipfile(path):
+            return "doccano" if doccano.holds_members(path) else None
+        source = first_bytes(path)
+        return _recognise_json(source) if source.start[:1] in (b"{", b"[") else _recognise_table(source)
+    except (DataError, OSError, EOFError, ValueError, RecursionError, KeyError, zlib.error):
+        return None
+
+
+def _recognise_folder(path: Path) -> str | None:
+    if huggingface.is_dataset(path):
+        return "huggingface"
+    if potato.holds_users(path):
+        return "potato"
+    return "doccano" if doccano.holds_members(path) else None
+
+
+def _recognise_json(source: Source) -> str | None:
+    key, value = _first_member(source)
+    if is_lewidi(value):
+        return "lewidi"
+    if key == "columns" and is_split(value):
+        return "pldl"
+    if key == "version" and eval_logs.begins_inspect(bytes(source.raw[:_LOOK])):
+        return "inspect"
+    record = _first_record(source)
+    return next((format.name for format in _FORMATS if format.is_record and format.is_record(record)), None)
+
+
+def _first_member(source: Source) -> tuple[str, Any]:
+    """The first key and value of the object that a file opens with."""
+    with source.text("ignore") as text:
+        stream = JsonStream(text, source.name)
+        if stream.peek() == "{":
+            for key in stream.members():
+                try:
+                    return key, stream.value()
+                except DataError:
+                    break
+    return "", None
+
+
+def _first_record(source: Source) -> Mapping[str, Any]:
+    """The first object of a JSON array or of JSON lines."""
+    with source.text("ignore") as text:
+        stream = JsonStream(text, source.name)
+        if stream.peek() == "[":
+            stream.take("[")
+        record = stream.value()
+    return record if isinstance(record, dict) else {}
+
+
+def _recognise_table(source: Source) -> str | None:
+    columns = dict.fromkeys(header_of(source))
+    return next((format.name for format in _FORMATS if format.is_table and format.is_table(columns)), None)

@@ -1,0 +1,135 @@
+"""doccano: a zip or a folder with one file per project member.
+
+The annotator is the name of the file. A project with shared annotations is exported as one ``all.jsonl``, in
+which nobody can tell any more who gave which label: that is refused.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, cast
+
+from dissensus.errors import DataError
+from dissensus.importers.answers import as_labels
+from dissensus.importers.gather import Gatherer
+from dissensus.tables.columns import first_repeat
+from dissensus.tables.json_lines import records
+from dissensus.tables.source import Source, kept, open_source, refuse_pipe
+
+Opener = Callable[[], Source]
+
+_SUFFIXES = {".jsonl", ".json"}
+_LOST = (
+    "one file for all members does not say who gave which label; switch 'Share annotations across all users' "
+    "off in doccano's project settings, export again, and give the zip or its folder"
+)
+
+
+def is_record(record: Mapping[str, Any]) -> bool:
+    """A line of a member's file in a classification project."""
+    labels = record.get("label")
+    return "id" in record and ("text" in record or "data" in record) and isinstance(labels, list)
+
+
+def holds_members(path: Path) -> bool:
+    """Whether a folder or zip holds members' files (the first record tells)."""
+    for _, _, opened in _members(path):
+        for _, record in records(opened()):
+            return is_record(record)
+    return False
+
+
+def read(path: Path, gather: Gatherer) -> None:
+    """Labels of a doccano export."""
+    if path.is_file() and not zipfile.is_zipfile(path):
+        raise DataError(f"{path}: {_LOST}")
+    n_members = 0
+    for member, name, opened in _members(path):
+        if member == "all":
+            raise DataError(f"{name}: {_LOST}")
+        n_members += 1
+        _read_member(member, opened(), gather)
+    if not n_members:
+        raise DataError(f"{path}: holds no .jsonl file of a member; export from doccano as JSONL")
+
+
+def _members(path: Path) -> Iterator[tuple[str, str, Opener]]:
+    """(annotator, name for messages, how to open the file) of each member, in the order of their names."""
+    if path.is_dir():
+        files = [file for file in sorted(path.iterdir()) if not file.is_dir() and _is_member(file.name)]
+        for file in files:
+            refuse_pipe(file)
+        _refuse_twins(path, [file.name for file in files])
+        for file in files:
+            yield file.stem, str(file), partial(_open_file, file)
+        return
+    with _archive_errors(path), zipfile.ZipFile(path) as archive:
+        entries = sorted(filter(_is_member, archive.namelist()))
+        _refuse_twins(path, entries)
+        for entry in entries:
+            yield PurePosixPath(entry).stem, f"{path}/{entry}", partial(_open_entry, path, archive, entry)
+
+
+def _refuse_twins(path: Path, entries: Sequence[str]) -> None:
+    """An entry that a zip holds twice, and two files of one name in different folders: whose are they?"""
+    doubled = first_repeat(entries)
+    if doubled is not None:
+        raise DataError(f"{path}: holds {doubled!r} twice; remove one, or give the folder")
+    twin = first_repeat([PurePosixPath(entry).stem for entry in entries])
+    if twin is not None:
+        same = [entry for entry in entries if PurePosixPath(entry).stem == twin]
+        raise DataError(
+            f"{path}: {same[0]!r} and {same[1]!r} are both of the member {twin!r}; rename or remove one"
+        )
+
+
+def _open_entry(path: Path, archive: zipfile.ZipFile, entry: str) -> Source:
+    with _archive_errors(path), archive.open(entry) as member:
+        return Source(f"{path}/{entry}", ".jsonl", kept(entry, cast(BinaryIO, member)))
+
+
+def _open_file(file: Path) -> Source:
+    """A member who labelled nothing has an empty file."""
+    return open_source(file) if file.stat().st_size else Source(str(file), file.suffix, b"")
+
+
+@contextmanager
+def _archive_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        struct.error,
+        NotImplementedError,
+        RuntimeError,
+        ValueError,
+        OSError,
+    ):
+        raise DataError(f"{path}: the zip file is damaged or encrypted; export it again") from None
+
+
+def _is_member(name: str) -> bool:
+    file = PurePosixPath(name)
+    return file.suffix in _SUFFIXES and not file.name.startswith(".") and "__MACOSX" not in file.parts
+
+
+def _read_member(member: str, source: Source, gather: Gatherer) -> None:
+    for place, record in records(source):
+        where = f"({PurePosixPath(source.name).name} {place})"
+        text = {key: value for key, value in record.items() if key not in ("id", "label", "Comments")}
+        key = gather.options.item_column or "id"
+        gather.takes(item=key, annotator="name of the file")
+        item = gather.item(where, record.get(key), gather.text_of(text))
+        labels = record.get("label")
+        if labels is None:
+            marked = "marks spans, parts of a text" if "entities" in record else "has no 'label'"
+            raise gather.error(where, f"{marked}; only classification projects can be read")
+        if gather.wants("label"):
+            gather.label(where, item, member, gather.parsed(where, as_labels, labels))

@@ -1,0 +1,295 @@
+"""What every importer fills: labels, items and the count of what was left out.
+
+An importer walks its export and calls ``item`` and ``label``; ids become integers at once, so a million
+labels cost twelve bytes each plus the distinct ids and texts.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from dissensus.errors import DataError, did_you_mean
+from dissensus.importers.answers import NotALabelError, as_id, as_text, whole_text
+from dissensus.tables.columns import listed
+
+Parsed = TypeVar("Parsed")
+Several = Literal["keep", "error"]
+
+EMPTY = "empty answers"
+_PLURAL = re.compile(r"s\b")  # reasons have no word in -s before their noun
+_PIECE = 1 << 22  # labels turned into strings at a time
+_TEXT_NAMES = ("text", "sentence", "content", "message", "comment", "tweet", "document", "body", "title")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked of an importer."""
+
+    question: str | None = None
+    several: Several = "keep"
+    keep_rejected: bool = False
+    item_column: str | None = None
+    annotator_column: str | None = None
+    text_column: str | None = None
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The labels of one question of an export.
+
+    ``labels`` has the string columns item, annotator, label; ``items`` (None where the export says nothing of
+    the items but their ids) has item, text and further columns. ``left_out`` counts, by reason in plain
+    words, what the export holds and the labels do not.
+    """
+
+    labels: pa.Table
+    items: pa.Table | None
+    left_out: dict[str, int]
+    questions: tuple[str, ...]
+    format: str
+    question: str
+    columns: dict[str, str]  # by role: the column or key of the export that was taken
+
+    @property
+    def left_out_notes(self) -> list[str]:
+        """What was left out, in words."""
+        return [f"{counted} left out" for counted in _counted(self.left_out)]
+
+
+class Gatherer:
+    """Collects labels and items while an export is read."""
+
+    def __init__(self, path: Path, format: str, options: Options) -> None:
+        self.path, self.format, self.options = path, format, options
+        self.left_out: Counter[str] = Counter()
+        self.question: str | None = options.question
+        self._questions: dict[str, None] = {}
+        self._vocabularies: tuple[dict[str, int], ...] = ({}, {}, {})
+        self._codes = (array("i"), array("i"), array("i"))
+        self._texts: list[str | None] = []
+        self._side: dict[str, list[str | None]] = {}
+        self._columns: dict[str, str] = {}
+        self._regions: dict[str, str] = {}
+
+    def takes(self, **columns: str) -> None:
+        """Note which column or key is taken for an ``item``, ``annotator`` or ``text``."""
+        self._columns |= {role: name for role, name in columns.items() if role not in self._columns}
+
+    def region(self, question: str, kind: str) -> None:
+        """Note an answer that marks a part of an item, a span or a box: it is no label of the whole."""
+        self._regions[question] = kind
+        self.leave_out(f"{kind} ({question})")
+
+    @property
+    def n_regions(self) -> int:
+        """How many answers about parts of items there were."""
+        return sum(self.left_out[f"{kind} ({name})"] for name, kind in self._regions.items())
+
+    def error(self, place: str, message: str) -> DataError:
+        """The error of one record: file, place, what is wrong and what to do."""
+        return DataError(f"{self.path} {place}: {message}")
+
+    def item(self, place: str, identifier: Any, text: str | None = None, **side: Any) -> int:
+        """The code of an item, seen for the first time or again; its first text stands."""
+        name = as_id(identifier)
+        if name is None:
+            raise self.error(place, "the item has no id; give it one or remove the record")
+        code = self._code(0, name, place)
+        if code == len(self._texts):
+            self._texts.append(None)
+        if text:
+            self.describe(code, text)
+        for key, value in side.items():
+            self._note_side(key, code, whole_text(as_id(value) or "") or None)
+        return code
+
+    def side(self, key: str, item: int) -> str | None:
+        """What is known of an item beside its text."""
+        column = self._side.get(key, [])
+        return column[item] if item < len(column) else None
+
+    def lacks_text(self, item: int) -> bool:
+        """Whether no text of this item is known yet, so that it is looked up once and not in every row."""
+        return self._texts[item] is None
+
+    def describe(self, item: int, text: str | None) -> None:
+        """Note the text of an item, unless one is known."""
+        if text and self._texts[item] is None:
+            self._texts[item] = whole_text(text)
+
+    def label(self, place: str, item: int, annotator: Any, values: Sequence[str]) -> None:
+        """One annotator's answer to one item: a label, several, or none (counted as left out)."""
+        if not values:
+            self.leave_out(EMPTY)
+            return
+        name = as_id(annotator)
+        if name is None:
+            raise self.error(place, "the annotator is missing; fill it in or remove the answer")
+        if len(values) > 1 and self.options.several == "error":
+            raise self.error(
+                place, f"holds several answers ({listed(values)}); allow them with several='keep'"
+            )
+        who = self._code(1, name, place)
+        items, annotators, labels = self._codes
+        for value in values:
+            items.append(item)
+            annotators.append(who)
+            labels.append(self._code(2, value, place))
+
+    def parsed(self, place: str, parse: Callable[..., Parsed], *answer: Any) -> Parsed:
+        """An answer read by ``parse``; one that is no label becomes an error that says where."""
+        try:
+            return parse(*answer)
+        except NotALabelError as error:
+            raise self.error(
+                place, f"the answer {error}; only questions with class labels can be read"
+            ) from None
+
+    def leave_out(self, reason: str, number: int = 1) -> None:
+        """Count what is not taken over."""
+        self.left_out[reason] += number
+
+    def wants(self, question: str) -> bool:
+        """Whether this question is the one to read; the first seen, unless the user named one."""
+        self._questions[question] = None
+        if self.question is None:
+            self.question = question
+        return question == self.question
+
+    def choose(self, names: Iterable[str], likely: Sequence[str]) -> str:
+        """The question to read where all names are known: the one asked for, or the only likely one."""
+        names = list(names)
+        if self.question is not None and self.question not in names:
+            raise self._unknown(names)
+        if self.question is None and not likely:
+            raise DataError(
+                f"{self.path}: cannot tell which column holds the answers; name it with question= "
+                f"({listed(names)})"
+            )
+        self._questions = dict.fromkeys([*likely, *([self.question] if self.question else [])])
+        self._settle()
+        return str(self.question)
+
+    def text_of(self, fields: Mapping[str, Any], prefix: str = "") -> str | None:
+        """The text of an item: the column named, else one with a usual name, else the first that is text."""
+        wanted = self.options.text_column
+        if wanted is not None:
+            wanted = wanted.removeprefix(prefix)
+            if wanted not in fields:
+                raise DataError(f"{self.path}: has no text column {wanted!r}{_near(wanted, list(fields))}")
+            self.takes(text=wanted)
+            return as_text(fields[wanted])
+        usual = next((name for name in _TEXT_NAMES if fields.get(name)), None)
+        if usual is not None:
+            self.takes(text=usual)
+            return as_text(fields[usual])
+        for name, value in fields.items():
+            if isinstance(value, str) and value:
+                self.takes(text=name)
+                return value
+        return None
+
+    def finish(self) -> Imported:
+        """The gathered labels, once it is certain that they answer one question."""
+        self._settle()
+        self._refuse_regions()
+        if not self._codes[0]:
+            raise DataError(f"{self.path}: no label is left{self._why_none()}; check the export")
+        return Imported(
+            labels=pa.table(
+                dict(zip(("item", "annotator", "label"), map(self._column, range(3)), strict=True))
+            ),
+            items=self._items(),
+            left_out=dict(self.left_out),
+            questions=tuple(self._questions),
+            format=self.format,
+            question=self.question or "label",
+            columns=self._roles(),
+        )
+
+    def _roles(self) -> dict[str, str]:
+        """The columns taken, in the order of roles."""
+        known = self._columns | {"label": self.question or "label"}
+        return {role: known[role] for role in ("item", "annotator", "label", "text") if role in known}
+
+    def _refuse_regions(self) -> None:
+        """A question that marks parts of items has no class labels: that is said, not counted as empty."""
+        asked = self.options.question
+        marked = self._regions if asked is None else {asked: self._regions.get(asked)}
+        kind = next((found for found in marked.values() if found), None)
+        if kind is not None and not self._codes[0]:
+            raise DataError(
+                f"{self.path}: {listed(marked)} marks {kind}, parts of an item; only questions with class "
+                "labels for whole items can be read"
+            )
+
+    def _code(self, column: int, value: str, place: str) -> int:
+        vocabulary = self._vocabularies[column]
+        code = vocabulary.get(value)
+        if code is None:
+            if value != whole_text(value):
+                raise self.error(place, f"{value!r} is not valid text; correct it")
+            code = vocabulary[value] = len(vocabulary)
+        return code
+
+    def _note_side(self, key: str, code: int, value: str | None) -> None:
+        column = self._side.setdefault(key, [])
+        column.extend([None] * (code + 1 - len(column)))
+        column[code] = value if column[code] is None else column[code]
+
+    def _settle(self) -> None:
+        """Refuse several questions unasked, and a question that is not there."""
+        if self.options.question is None and len(self._questions) > 1:
+            raise DataError(
+                f"{self.path}: holds several questions ({listed(self._questions)}); choose one with question="
+            )
+        if self.question is None:
+            self.question = next(iter(self._questions), None)
+        if self._questions and self.question not in self._questions:
+            raise self._unknown(list(self._questions))
+
+    def _unknown(self, names: list[str]) -> DataError:
+        return DataError(f"{self.path}: has no question {self.question!r}{_near(str(self.question), names)}")
+
+    def _why_none(self) -> str:
+        return f" ({listed(_counted(self.left_out))} left out)" if self.left_out else ""
+
+    def _column(self, column: int) -> pa.ChunkedArray:
+        """A column of labels in pieces, since one Arrow string array holds at most 2 GB."""
+        distinct = pa.array(list(self._vocabularies[column]), pa.string())
+        codes = np.frombuffer(self._codes[column], dtype=np.int32)
+        pieces = [distinct.take(pa.array(codes[at : at + _PIECE])) for at in range(0, len(codes), _PIECE)]
+        return pa.chunked_array(pieces)
+
+    def _items(self) -> pa.Table | None:
+        n_labelled = len(np.unique(np.frombuffer(self._codes[0], dtype=np.int32)))
+        if not self._side and not any(self._texts) and n_labelled == len(self._texts):
+            return None
+        columns = {"item": pa.array(list(self._vocabularies[0]), pa.string())}
+        if any(self._texts):
+            columns["text"] = pa.array(self._texts, pa.string())
+        for key, values in self._side.items():
+            columns[key] = pa.array(values + [None] * (len(self._texts) - len(values)), pa.string())
+        return pa.table(columns)
+
+
+def _counted(left_out: Mapping[str, int]) -> list[str]:
+    """How many of each: "2 empty answers", "1 empty answer"."""
+    return [
+        f"{number:,} {reason}" if number != 1 else f"1 {_PLURAL.sub('', reason, count=1)}"
+        for reason, number in left_out.items()
+    ]
+
+
+def _near(wanted: str, names: list[str]) -> str:
+    """What to type instead: the nearest name, and all of them."""
+    return f"; {did_you_mean(wanted, names)}it has {listed(names)}"

@@ -1,0 +1,172 @@
+"""Hugging Face datasets on disk: a folder of Arrow files (``save_to_disk``) or of Parquet files.
+
+Rows hold one label each (columns for item, annotator and label), or one item each with parallel lists of
+annotators and labels; datasets that Argilla wrote are read as such. Class numbers become the names that the
+dataset declares.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dissensus.errors import DataError
+from dissensus.importers import argilla
+from dissensus.importers.answers import as_labels
+from dissensus.importers.gather import Gatherer
+from dissensus.tables.columns import find_column
+from dissensus.tables.source import refuse_pipe
+
+_LABELS = {"label", "annotation", "answer", "rating", "class"}
+_SPLIT = "split:"
+_MARKERS = ("dataset_dict.json", "dataset_info.json", "state.json")
+
+
+def is_dataset(path: Path) -> bool:
+    """Whether a folder is a dataset on disk."""
+    return path.is_dir() and (any((path / name).is_file() for name in _MARKERS) or bool(_files(path)))
+
+
+def read(path: Path, gather: Gatherer) -> None:
+    """Labels of a dataset on disk, all splits together; the split becomes a column of the item table."""
+    files = _files(path)
+    if not files:
+        raise DataError(f"{path}: holds no .arrow or .parquet file; give the folder that save_to_disk wrote")
+    number = 0
+    for split, file in files:
+        for batch in _batches(file):
+            if argilla.is_record(dict.fromkeys(batch.schema.names)):
+                read_row = argilla.read_record
+            else:
+                read_row = _row_reader(batch.schema, split, gather)
+            for row in batch.to_pylist():
+                number += 1
+                read_row(f"row {number}", row, gather)
+
+
+def _files(path: Path) -> list[tuple[str | None, Path]]:
+    """(split, file) in order: the folder's own files, or those of the splits below it."""
+    own = [(None, file) for file in sorted([*path.glob("*.arrow"), *path.glob("*.parquet")])]
+    below = [(file.parent.name, file) for file in sorted(path.glob("*/*.arrow"))]
+    shards = [(file.name.partition("-")[0], file) for file in sorted(path.glob("*/*.parquet"))]
+    found = [(split, file) for split, file in [*own, *below, *shards] if not file.name.startswith("cache-")]
+    for _, file in found:
+        refuse_pipe(file)
+    return found
+
+
+def _batches(file: Path) -> Iterator[pa.RecordBatch]:
+    try:
+        if file.suffix == ".parquet":
+            yield from map(_valid, pq.ParquetFile(file).iter_batches(batch_size=10_000))
+            return
+        with pa.memory_map(str(file)) as source:
+            try:
+                reader = pa.ipc.open_stream(source)
+            except pa.ArrowInvalid:
+                source.seek(0)
+                whole = pa.ipc.open_file(source)
+                reader = map(whole.get_batch, range(whole.num_record_batches))
+            yield from map(_valid, reader)
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{file}: cannot be read ({reason}); save the dataset again") from None
+
+
+def _valid(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, once its names, offsets and text are sound: a flipped bit must not lead out of the file."""
+    batch.validate(full=True)
+    if len(set(batch.schema.names)) != batch.num_columns:
+        raise ValueError("two columns share a name")
+    return batch
+
+
+def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
+    """A function that reads one row, once the columns it needs are found."""
+    names, options = schema.names, gather.options
+    where = str(gather.path)
+    by_split, wanted = _by_split(options.item_column)
+    item_column = find_column(names, "item", wanted, where)
+    annotator_column = find_column(names, "annotator", options.annotator_column, where, taken=[item_column])
+    others = [name for name in names if name not in (item_column, annotator_column)]
+    questions = [name for name in others if {name.lower(), name.lower().removesuffix("s")} & _LABELS]
+    label_column = gather.choose(others, questions)
+    texts = [name for name in others if name not in (label_column, *questions) or name == options.text_column]
+    names_of_classes = _class_names(schema).get(label_column)
+    side = {"split": split} if split else {}
+    gather.takes(item=f"split:{item_column}" if by_split else item_column, annotator=annotator_column)
+    guessed = options.item_column is None
+
+    def read_row(place: str, row: Mapping[str, Any], gather: Gatherer) -> None:
+        text = gather.text_of({name: row[name] for name in texts})
+        identifier = f"{split}:{row[item_column]}" if by_split else row[item_column]
+        item = gather.item(place, identifier, text, **side)
+        other = gather.side("split", item)
+        if guessed and split and other != split:
+            raise gather.error(place, _in_two_splits(identifier, item_column, other, split))
+        for annotator, value in _pairs(place, row[annotator_column], row[label_column], gather):
+            label = _named(place, value, names_of_classes, gather)
+            gather.label(place, item, annotator, gather.parsed(place, as_labels, label))
+
+    return read_row
+
+
+def _in_two_splits(item: Any, column: str, first: str | None, second: str) -> str:
+    return (
+        f"item {item!r} is in split {first!r} and in {second!r}; where ids begin anew in each split, name "
+        f"items by both with item='{_SPLIT}{column}', where they do not, say item='{column}'"
+    )
+
+
+def _by_split(wanted: str | None) -> tuple[bool, str | None]:
+    """Whether items are named by split and id, as in ``split:id``, and the column of ids, if one is named."""
+    if wanted is None or not wanted.startswith(_SPLIT):
+        return False, wanted
+    return True, wanted.removeprefix(_SPLIT)
+
+
+def _pairs(place: str, annotator: Any, label: Any, gather: Gatherer) -> list[tuple[Any, Any]]:
+    """(annotator, answer) of a row: one, or as many as the row's parallel lists hold."""
+    if not isinstance(annotator, list):
+        return [(annotator, label)]
+    if not isinstance(label, list) or len(label) != len(annotator):
+        raise gather.error(place, "the lists of annotators and labels differ in length; correct the row")
+    return list(zip(annotator, label, strict=True))
+
+
+def _named(place: str, value: Any, names: Sequence[str] | None, gather: Gatherer) -> Any:
+    """A class number as the name the dataset declares for it (−1 stands for no label)."""
+    if names is None or value is None or value == -1:
+        return None if value == -1 and names is not None else value
+    if isinstance(value, list):
+        return [_named(place, part, names, gather) for part in value]
+    if not isinstance(value, int) or not 0 <= value < len(names):
+        raise gather.error(
+            place, f"label {value!r} is not one of the dataset's {len(names)} classes; correct it"
+        )
+    return names[value]
+
+
+def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
+    """The class names that the dataset's metadata declare, by column."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        declared = {name: _names_in(feature) for name, feature in features.items()}
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+    return {name: names for name, names in declared.items() if names}
+
+
+def _names_in(feature: Any) -> list[str] | None:
+    if isinstance(feature, list) and feature:
+        return _names_in(feature[0])
+    if not isinstance(feature, dict):
+        return None
+    if feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list):
+        return [str(name) for name in feature["names"]]
+    return _names_in(feature.get("feature"))

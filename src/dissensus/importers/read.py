@@ -1,0 +1,213 @@
+"""From whatever the user has to :class:`~dissensus.Annotations`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from dissensus.errors import DataError, bad_parameter
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.kinds import LabelType
+from dissensus.labels.rows import Duplicates
+from dissensus.labels.sets import as_sets
+from dissensus.tables.columns import guess_words
+from dissensus.tables.layouts import (
+    LAYOUTS,
+    Columns,
+    Layout,
+    Missing,
+    one_column,
+)
+from dissensus.tables.pairwise import read_pairs
+from dissensus.tables.plain_tables import (
+    declared_classes,
+    kind_of_rows,
+    read_table,
+    with_kind,
+    with_side_tables,
+    worth_a_word,
+)
+from dissensus.tables.sets import read_sets
+from dissensus.tables.tables import TABLE_FORMATS, open_table
+
+Several = Literal["keep", "error"]
+
+
+def read_annotations(
+    source: Any,
+    *,
+    item: str | None = None,
+    annotator: str | Sequence[str] | None = None,
+    label: str | Sequence[str] | None = None,
+    items: Any = None,
+    annotators: Any = None,
+    gold: Any = None,
+    classes: Sequence[Any] | str | None = None,
+    label_type: LabelType | None = None,
+    missing: Literal["skip", "error"] = "skip",
+    missing_words: Sequence[str] | str = (),
+    encoding: str | None = None,
+    separator: str | None = None,
+    duplicates: Duplicates = "keep",
+    layout: Layout | None = None,
+    format: str | None = None,
+    question: str | None = None,
+    several: Several = "keep",
+    keep_rejected: bool = False,
+    text_column: str | None = None,
+) -> Annotations:
+    """Read labels from a file or a data frame.
+
+    Parameters
+    ----------
+    source
+        A path (CSV, TSV, JSON lines or Parquet, each also gzipped, an annotation tool's export, or a store),
+        or any data frame narwhals knows. Ids and labels from a file are strings; those from a frame keep
+        their type.
+    item, annotator, label
+        Names of the three columns, found by their usual names where not given. In a wide table ``annotator``
+        may list columns, in a table of class counts ``label`` may.
+    items, annotators, gold
+        Side tables, as paths or frames: one row for each item, one row for each annotator, and reference
+        labels. None is picked up unasked. Items without labels join; what finds no partner is noted.
+    classes
+        The label set in its order; a label outside it is an error. Without it, the labels that occur, sorted
+        (numbers by value). ``"low<mid<high"`` says that the order means something.
+    label_type
+        What kind of answer a label is: nominal, ordinal, numeric, multi or pairwise. Where it is left out it
+        is told from the labels, and a note says what they were taken for.
+    missing, missing_words
+        Rows whose label is blank (or one of these words, such as ``["NA"]`` or ``"NA,null"``) are skipped and
+        counted, or are an error.
+    separator
+        What stands between the classes of an answer that is a set, such as ``"|"``. Lists are sets without
+        it; with ``label_type="multi"`` so are all labels of one annotator to one item together.
+    encoding
+        Encoding of a text file that is not UTF-8, such as ``"latin-1"``.
+    duplicates
+        When an annotator labels an item more than once: keep all, the first, the last, or refuse.
+    layout
+        "long" (one row for each label), "wide" (one column for each annotator) or "counts" (one column for
+        each class).
+    format, question
+        The file's format, and the question of an export, where the content does not tell; "wide" and "counts"
+        name the layout.
+    several, keep_rejected
+        Of an export: whether several answers of one annotator to one item are kept or refused ("error"), and
+        whether rejected assignments count.
+    text_column
+        The column that holds the items' text in an export, a wide table or class counts; it is called
+        ``text`` in the item table, whose other columns keep their names.
+    """
+    columns = Columns(item, annotator, label if label is not None else question, text_column)
+    classes, label_type = declared_classes("read_annotations", classes, label_type)
+    _check(layout, columns)
+    blanks = Missing.of("read_annotations", missing, missing_words)
+    if format in ("wide", "counts"):
+        layout, format = _layout_of_format(layout, format), None
+    if _is_store(source):
+        from dissensus.large.store.opening import open_annotations
+
+        _refuse_rules(source, columns, classes, duplicates, layout, format)
+        return open_annotations(source, items=items, annotators=annotators, gold=gold, label_type=label_type)
+    if _is_export(source, format, layout, Columns(None, annotator, label)):
+        labels, names = _read_export(
+            source,
+            classes,
+            duplicates,
+            format=format,
+            question=question if question is not None else one_column(label),
+            several=several,
+            keep_rejected=keep_rejected,
+            item_column=item,
+            annotator_column=one_column(annotator),
+            text_column=text_column,
+        )
+    else:
+        table = open_table(source, format, encoding=encoding)
+        kind = kind_of_rows(table, columns, label_type, layout, separator)
+        if kind == "pairwise":
+            labels, names = read_pairs(table, columns, duplicates, blanks)
+        elif kind == "multi":
+            labels, names = read_sets(table, columns, duplicates, separator, blanks)
+        else:
+            labels, names = read_table(table, columns, classes, duplicates, layout, blanks)
+    given = {"item": item, "annotator": annotator, "label": label or question, "text": text_column}
+    named = {role for role, name in given.items() if name is not None}
+    word = guess_words(labels.columns_read, named)
+    if label_type == "multi":
+        labels = as_sets(labels)
+    labels = with_kind(replace(labels, notes=(*labels.notes, *([word] if word else []))), label_type)
+    labels = with_side_tables(labels, items, annotators, gold, names, classes is None)
+    return replace(labels, notes=(*labels.notes, *worth_a_word(labels)))
+
+
+def _check(layout: Any, columns: Columns) -> None:
+    if layout is not None and layout not in LAYOUTS:
+        raise bad_parameter("read_annotations", "layout", f"one of {', '.join(LAYOUTS)}", layout)
+    if not isinstance(columns.item, str | None):
+        raise bad_parameter("read_annotations", "item", "the name of a column", columns.item)
+
+
+def _layout_of_format(layout: Layout | None, format: str) -> Layout:
+    """A wide table or one of counts may be named as a format as well: it is the layout, in any format."""
+    if layout not in (None, format):
+        raise bad_parameter("read_annotations", "layout", f"{format!r}, as the format is", layout)
+    return "wide" if format == "wide" else "counts"
+
+
+# ---- exports ------------------------------------------------------------------------------------------
+
+
+def _is_export(source: Any, format: str | None, layout: Layout | None, columns: Columns) -> bool:
+    """Whether a tool wrote this: by the format named, else by its content; a file only if no column is."""
+    if not isinstance(source, str | os.PathLike) or format in TABLE_FORMATS:
+        return False
+    from dissensus import importers
+
+    if format is not None:
+        return format in importers.FORMATS
+    path = Path(source)
+    if layout is not None or not (path.is_dir() or (path.is_file() and not columns.named)):
+        return False
+    return importers.recognise(path) is not None
+
+
+def _read_export(
+    source: Any, classes: Sequence[Any] | None, duplicates: Duplicates, **asked: Any
+) -> tuple[Annotations, tuple[str, str]]:
+    """The same of an export."""
+    from dissensus.importers import load_export
+
+    imported = load_export(source, **asked)
+    labels = Annotations.from_arrays(
+        *(imported.labels.column(name) for name in ("item", "annotator", "label")),
+        classes=classes,
+        items=imported.items,
+        duplicates=duplicates,
+        notes=imported.left_out_notes,
+    )
+    return replace(labels, columns_read=imported.columns), ("item", "annotator")
+
+
+# ---- stores -------------------------------------------------------------------------------------------
+
+
+def _is_store(source: Any) -> bool:
+    if not isinstance(source, str | os.PathLike) or not Path(source).is_dir():
+        return False
+    from dissensus.large.store.files import is_store
+
+    return is_store(Path(source))
+
+
+def _refuse_rules(source: Any, columns: Columns, classes: Any, *others: Any) -> None:
+    """What a file's labels are was settled when they were packed."""
+    if columns.named or classes is not None or others != ("keep", None, None):
+        raise DataError(
+            f"{os.fspath(source)}: is a store, whose columns, label set and duplicates were settled when it "
+            "was packed; leave these options out, or pack the files anew"
+        )

@@ -1,0 +1,279 @@
+"""Everything about judges beside humans in one report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dissensus.annotators.judge_detection import find_judges
+from dissensus.judges.answers import Answers
+from dissensus.judges.difference import Difference, Z, confusion_rows, difference_of, wrong_items
+from dissensus.judges.panel import Panel, panel_of, panel_vote
+from dissensus.judges.rates import LEVELS, Rate, rates_of
+from dissensus.judges.replacement import MIN_ITEMS, Replacement, may_replace
+from dissensus.labels.kinds import LabelType
+from dissensus.labels.sources import as_annotations
+from dissensus.models import build_model
+from dissensus.models.base import Model
+from dissensus.models.frames import make_frame
+from dissensus.params import check_rules, integer, real
+
+MODEL = "fmm"  # of humans alone: a mixture over items takes a second where a sampled model takes minutes
+ROUGHLY = {"tol": 1e-4}  # a difference of the last digits decides nothing here
+MOST_ITEMS = 20  # items shown where a judge is most surely wrong
+_RULES = {"epsilon": real(0.0, 1.0), "n_items": integer(0), **LEVELS}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JudgeReport:
+    """What one table of labels says about its judges.
+
+    Attributes
+    ----------
+    answers
+        The labels of humans and judges.
+    found_by
+        How judges were told from humans.
+    epsilon
+        The advantage in cost that a judge is granted.
+    replacements
+        For each judge, the test whether it may replace a human.
+    differences
+        For each judge, how it differs from humans.
+    panel
+        The judges taken together; None where there is one.
+    rates
+        Shares of classes, corrected by the humans' labels.
+    model
+        The model fitted to humans alone; None without humans, and for numbers.
+    n_items
+        Items that are listed for each judge.
+    notes
+        What the user should know.
+    """
+
+    answers: Answers
+    found_by: str  # how judges were told from humans
+    epsilon: float
+    replacements: list[Replacement]
+    differences: list[Difference]
+    panel: Panel | None
+    rates: list[Rate]
+    model: Model | None  # fitted to humans alone; None without humans, and for numbers
+    n_items: int = MOST_ITEMS
+    notes: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        passed = sum(test.passed for test in self.replacements)
+        humans = f"{self.n_humans:,} human{'s' * (self.n_humans != 1)}"
+        return f"JudgeReport({len(self.judges)} judges beside {humans}, {passed} may replace a human)"
+
+    @property
+    def judges(self) -> list[str]:
+        """Ids of the judges."""
+        return [str(self.answers.annotations.annotators[judge]) for judge in self.answers.judges]
+
+    @property
+    def n_humans(self) -> int:
+        """Humans who gave a label."""
+        return len(np.unique(self.answers.annotator[self.answers.human_rows]))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each judge."""
+        agreement = judge_agreement(self.answers)
+        return [self._row(place, agreement[place]) for place in range(len(self.replacements))]
+
+    def _row(self, place: int, agreement: float) -> dict[str, Any]:
+        test, apart = self.replacements[place], self.differences[place]
+        low, high = test.interval()
+        panel = self.panel
+        return {
+            "judge": self.judges[place],
+            "n_labels": int((self.answers.annotator == test.judge).sum()),
+            "winning_rate": test.winning_rate,
+            "advantage": test.advantage,
+            "passed": test.passed,
+            "n_humans": len(test.humans),
+            "n_humans_left_out": test.n_left_out,
+            "labels_needed": test.labels_needed,
+            "pooled_difference": test.difference,
+            "pooled_low": low,
+            "pooled_high": high,
+            "pooled_p": test.p_pooled,
+            "pooled_passed": test.pooled_passed(),
+            "disagreement": apart.disagreement,
+            "human_disagreement": apart.human_disagreement,
+            "excess": apart.excess,
+            "excess_low": apart.excess - Z * apart.excess_error,
+            "excess_high": apart.excess + Z * apart.excess_error,
+            "bias_of": apart.bias_of,
+            "bias": apart.bias,
+            "bias_error": apart.bias_error,
+            "agreement_with_judges": agreement,
+            "group": panel.group_of(place) if panel else 0,
+            "vote_weight": float(panel.weights[place]) if panel else math.nan,
+        }
+
+    def to_frame(self) -> Any:
+        """One row for each judge: ``judge``, ``winning_rate``, ``advantage``, and more."""
+        return self._frame(self.rows())
+
+    def confusion_frame(self) -> Any:
+        """One row for every judge and two classes: what humans say, what the judge says, how often."""
+        return self._frame(self._confusion())
+
+    def _confusion(self) -> list[dict[str, Any]]:
+        if self.model is None:
+            return []
+        return [row for apart in self.differences for row in confusion_rows(self.answers, apart)]
+
+    def rates_frame(self) -> Any:
+        """One row for every judge, group of items and class: its share among humans over all items."""
+        return self._frame([rate.as_row() for rate in self.rates])
+
+    def wrong_items(self) -> list[dict[str, Any]]:
+        """Of every judge the items where it is most surely wrong, surest first."""
+        if self.model is None:
+            return []
+        known, expected = self.model.intervals(), self.model.label_distributions_
+        high = None if known is None else known.high
+        return [
+            row
+            for apart in self.differences
+            for row in wrong_items(self.answers, apart, expected, high, self.n_items)
+        ]
+
+    def items_frame(self) -> Any:
+        """The same as a table."""
+        return self._frame(self.wrong_items())
+
+    def panel_vote(self) -> Any:
+        """(items, classes): the judges' vote in which judges that err together share their votes."""
+        return None if self.panel is None else panel_vote(self.answers, self.panel)
+
+    def _frame(self, rows: list[dict[str, Any]]) -> Any:
+        names = list(rows[0]) if rows else []
+        columns = {name: [row[name] for row in rows] for name in names}
+        return make_frame(columns, self.answers.annotations.frame_kind)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        panel = self.panel
+        return {
+            "found_by": self.found_by,
+            "epsilon": self.epsilon,
+            "label_type": self.answers.label_type,
+            "n_humans": self.n_humans,
+            "min_items": MIN_ITEMS,
+            "notes": list(self.notes),
+            "judges": self.rows(),
+            "panel": None if panel is None else self._panel_dict(panel),
+            "confusion": self._confusion(),
+            "rates": [rate.as_row() for rate in self.rates],
+            "wrong_items": self.wrong_items(),
+        }
+
+    def _panel_dict(self, panel: Panel) -> dict[str, Any]:
+        return {
+            "n_judges": len(panel.judges),
+            "n_items": panel.n_items,
+            "effective_votes": panel.effective_votes,
+            "low": panel.low,
+            "high": panel.high,
+            "groups": [[self.judges[place] for place in group] for group in panel.groups],
+            "correlation": panel.correlation.tolist(),
+            "weights": panel.weights.tolist(),
+        }
+
+
+def judge_report(
+    annotations: Any,
+    judges: str | Sequence[Any] | None = None,
+    epsilon: float = 0.15,
+    label_type: LabelType | None = None,
+    *,
+    by: str | None = None,
+    model: Model | str | None = None,
+    level: float = 0.95,
+    n_items: int = MOST_ITEMS,
+) -> JudgeReport:
+    """Judges beside humans: may one replace a human, how does it differ, how many votes is the panel worth?
+
+    ``judges`` says who is one: a column of the annotator table, ``"column=value"``, a pattern of ids, or
+    ids; the rest are humans. Without it the column ``kind`` does (human or llm), or the annotators' names.
+    ``epsilon`` is the advantage in cost that a judge is granted: 0.2 beside experts, 0.15 beside skilled
+    annotators, 0.1 beside a crowd. ``label_type`` is nominal, ordinal or numeric. ``by`` is a column of the
+    item table: rates are given for each of its values too. ``model`` is fitted to the humans alone (a
+    mixture over items if not given; ``"hpgm"`` takes longer and knows how sure it is). ``level`` is that of
+    rates' intervals.
+
+    Parameters
+    ----------
+    annotations
+        Labels, or a data frame or path that :func:`dissensus.read_annotations` reads.
+    judges
+        Who is a judge: see above.
+    epsilon
+        The advantage in cost that a judge is granted.
+    label_type
+        ``"nominal"``, ``"ordinal"`` or ``"numeric"``; None takes that of the labels.
+    by
+        A column of the item table, for rates by its values.
+    model
+        What is fitted to the humans alone: a model, its name, or None.
+    level
+        Level of the rates' intervals.
+    n_items
+        Items that the report lists for each judge, at most.
+    """
+    check_rules("judge_report", _RULES, epsilon=epsilon, level=level, n_items=n_items)
+    known = as_annotations(annotations)
+    is_judge, found_by = find_judges(known, judges)
+    answers = Answers.of(known, is_judge, label_type)
+    fitted = _fitted(answers, model)
+    each = [int(judge) for judge in answers.judges]
+    return JudgeReport(
+        answers, found_by, epsilon,
+        [may_replace(answers, judge, epsilon) for judge in each],
+        [difference_of(answers, judge) for judge in each],
+        panel_of(answers),
+        [rate for judge in each for rate in rates_of(answers, judge, by, level)],
+        fitted, n_items, _notes(answers),
+    )  # fmt: skip
+
+
+def _fitted(answers: Answers, model: Model | str | None) -> Model | None:
+    """A model of the humans; None without humans, and for numbers, which have no classes to confuse."""
+    if not answers.humans.n_labels or answers.label_type == "numeric":
+        return None
+    if isinstance(model, Model):
+        return model.fit(answers.humans)
+    settings = ROUGHLY if model in (None, MODEL) else {}
+    return build_model(model or MODEL, settings).fit(answers.humans)
+
+
+def _notes(answers: Answers) -> list[str]:
+    notes = []
+    if not answers.humans.n_labels:
+        notes.append("no human gave a label: only how far judges agree with each other can be said")
+    elif (answers.human_counts.sum(axis=1) < 2).all():
+        notes.append("no item has labels of two humans, which the test and the panel's votes need")
+    if answers.n_repeats:
+        notes.append(f"{answers.n_repeats:,} repeated labels: an annotator's most frequent one counts")
+    return notes
+
+
+def judge_agreement(answers: Answers) -> list[float]:
+    """Of each judge, how often another judge of the item answers alike; not a number for a single judge."""
+    given = np.column_stack([answers.answers_of(int(judge)) for judge in answers.judges])
+    k, result = given.shape[1], []
+    for i in range(k):
+        others = [j for j in range(k) if j != i]
+        both = (given[:, [i]] >= 0) & (given[:, others] >= 0)
+        same = both & (given[:, [i]] == given[:, others])
+        result.append(float(same.sum() / both.sum()) if both.sum() else math.nan)
+    return result

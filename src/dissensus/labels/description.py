@@ -1,0 +1,367 @@
+"""What is in a set of labels, in numbers a person can check against what they think they have."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.labels.alpha import agreement, intraclass_correlation, level_of, reading
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.vocabulary import lookalikes, quoted
+from dissensus.metrics import accuracy_rows, entropy_rows
+from dissensus.numerics import row_shares
+
+_MOST_CLASSES = 20  # classes listed in the text
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a number varies: mean, smallest, middle, largest."""
+
+    mean: float
+    min: int
+    median: float
+    max: int
+
+    @classmethod
+    def of(cls, values: NDArray[Any]) -> Spread:
+        """The spread of some whole numbers."""
+        if not len(values):
+            return cls(0.0, 0, 0.0, 0)
+        return cls(float(values.mean()), int(values.min()), float(np.median(values)), int(values.max()))
+
+    def __str__(self) -> str:
+        if self.min == self.max:
+            return f"{self.min:,} each"
+        return f"median {self.median:g}, {self.min:,} to {self.max:,}, mean {self.mean:,.2f}"
+
+
+@dataclass(frozen=True)
+class Description:
+    """The summary of one set of annotations; ``as_text`` for a person, ``to_dict`` for a machine."""
+
+    n_items: int
+    n_annotators: int | None  # None where the source names none
+    n_labels: int
+    n_classes: int
+    label_type: str
+    labels_per_item: Spread  # over items that have labels
+    labels_per_annotator: Spread | None
+    class_counts: dict[str, int]  # empty for numeric labels
+    mean_entropy: float | None  # nats, of the label counts of items that have labels; None for numbers
+    alpha: float  # Krippendorff's α at the level of the labels' type
+    alpha_low: float  # its 95 % interval, over items
+    alpha_high: float
+    reading: str  # of α, in words
+    unanimous: float | None  # share of the items with two labels or more whose labels are all alike
+    pairwise_agreement: float | None  # chance that two annotators' labels of one item are alike
+    self_consistency: float | None  # chance that two labels of one annotator on one item are alike
+    level: str  # nominal, ordinal or interval
+    numbers: dict[str, float] | None  # of numeric labels: mean, sd, min, max and intra-class correlation
+    n_repeated_pairs: int  # (item, annotator) pairs with more than one label
+    n_differing_pairs: int  # those whose labels are not all the same
+    n_parts: int | None  # groups of items and annotators that no label links
+    largest_part_items: int | None
+    n_unlabelled_items: int
+    lookalikes: dict[str, list[list[str]]]  # ids that differ only by white space or case
+    n_gold: int | None  # items with a gold label and at least one label
+    majority_accuracy: float | None  # of the most frequent label against gold, ties counted in part
+    columns: dict[str, str]  # by role, the column of the source that was taken
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self) | {"notes": list(self.notes)}
+
+    def as_text(self) -> str:
+        """One aligned line a fact."""
+        facts = [fact for fact in self._facts() if fact[1]]
+        width = max(len(name) for name, _ in facts) + 2
+        lines = [f"{name:<{width}}{value}" for name, value in facts]
+        return "\n".join([*lines, *self._balance_lines(), *(f"note: {note}" for note in self.notes)])
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("agreement", self._alpha_text()),
+            ("unanimous", self._unanimous_text()),
+            ("labels per item", str(self.labels_per_item)),
+            ("self-consistency", self._consistency_text()),
+            ("disconnected parts", self._parts_text()),
+            ("gold labels", self._gold_text()),
+            ("items", f"{self.n_items:,}"),
+            ("annotators", "not named" if self.n_annotators is None else f"{self.n_annotators:,}"),
+            ("labels", f"{self.n_labels:,}"),
+            ("different numbers" if self.numbers else "classes", f"{self.n_classes:,}"),
+            ("label type", self.label_type),
+            ("ratings", self._numbers_text()),
+            ("labels per annotator", str(self.labels_per_annotator or "")),
+            ("mean entropy", "" if self.mean_entropy is None else f"{self.mean_entropy:.4f} nats"),
+            ("unlabelled items", f"{self.n_unlabelled_items:,}" if self.n_unlabelled_items else ""),
+            *((f"{what} alike", _alike_text(groups)) for what, groups in self.lookalikes.items()),
+        ]
+
+    def _alpha_text(self) -> str:
+        if not math.isfinite(self.alpha):
+            return f"Krippendorff's α {self.reading}"
+        span = f" (95 % interval {self.alpha_low:.3f} to {self.alpha_high:.3f}, {self.level} level)"
+        span = span if math.isfinite(self.alpha_low) else f" ({self.level} level)"
+        return f"Krippendorff's α {self.alpha:.3f}{span}: {self.reading}"
+
+    def _unanimous_text(self) -> str:
+        if self.unanimous is None or self.pairwise_agreement is None:
+            return "" if self.numbers else "no item has labels by two annotators"
+        alike = f"two annotators of an item agree in {self.pairwise_agreement:.1%} of the cases"
+        return f"{self.unanimous:.1%} of the items with two labels or more; {alike}"
+
+    def _consistency_text(self) -> str:
+        if self.self_consistency is None:
+            return "unknown: nobody labelled an item twice" if self.n_annotators is not None else ""
+        again = f"{self.n_repeated_pairs:,} item–annotator pair{'s' * (self.n_repeated_pairs != 1)}"
+        differ = f"{self.n_differing_pairs:,} with differing labels"
+        return f"{self.self_consistency:.1%} of repeated labels are alike ({again}, {differ})"
+
+    def _numbers_text(self) -> str:
+        if self.numbers is None:
+            return ""
+        return "mean {mean:.4g}, standard deviation {sd:.4g}, {min:g} to {max:g}; ICC {icc:.3f}".format(
+            **self.numbers
+        )
+
+    def _parts_text(self) -> str:
+        if self.n_parts is None:
+            return ""
+        if self.n_parts == 1:
+            return "none: every item is linked to every other"
+        return (
+            f"{self.n_parts:,} that no label links, the largest with {self.largest_part_items:,} items: "
+            "annotators of different parts cannot be compared"
+        )
+
+    def _gold_text(self) -> str:
+        if self.n_gold is None:
+            return ""
+        agreement = (
+            ""
+            if self.majority_accuracy is None
+            else f"; the most frequent label is right on {self.majority_accuracy:.1%}"
+        )
+        return f"{self.n_gold:,} items{agreement}"
+
+    def _balance_lines(self) -> list[str]:
+        if not self.class_counts:
+            return []
+        counts = [(_shown(name), count) for name, count in self.class_counts.items()]
+        if self.label_type != "ordinal":  # a scale is shown in its order
+            counts.sort(key=lambda entry: -entry[1])
+        width = max(len(name) for name, _ in counts[:_MOST_CLASSES])
+        lines = [
+            f"  {name:<{width}}  {count / max(self.n_labels, 1):6.1%}  {count:,}"
+            for name, count in counts[:_MOST_CLASSES]
+        ]
+        more = [f"  … and {len(counts) - _MOST_CLASSES} more"] if len(counts) > _MOST_CLASSES else []
+        return ["class shares", *lines, *more]
+
+
+def _shown(name: str) -> str:
+    """A class as it is, in quotation marks where white space at its ends would not be seen."""
+    return name if name == name.strip() else repr(name)
+
+
+def describe(annotations: Annotations) -> Description:
+    """Count what is in a set of labels.
+
+    Parameters
+    ----------
+    annotations
+        The labels to describe.
+    """
+    per_item = np.diff(annotations.item_pointers)
+    known = not annotations.anonymous
+    n_repeated, n_differing = repeated_pairs(annotations)
+    n_parts, largest = parts(annotations) if known else (None, None)
+    n_gold, accuracy = _against_gold(annotations)
+    alpha, low, high = agreement(annotations)
+    between, again = pair_agreement(annotations)
+    return Description(
+        n_items=annotations.n_items,
+        n_annotators=annotations.n_annotators if known else None,
+        n_labels=annotations.n_labels,
+        n_classes=annotations.n_classes,
+        label_type=annotations.label_type,
+        labels_per_item=Spread.of(per_item[per_item > 0]),
+        labels_per_annotator=Spread.of(annotations.annotator_load) if known else None,
+        class_counts=_by_name(annotations),
+        mean_entropy=None if annotations.label_type == "numeric" else mean_entropy(annotations),
+        alpha=alpha,
+        alpha_low=low,
+        alpha_high=high,
+        reading=reading(alpha),
+        unanimous=None if annotations.label_type == "numeric" else unanimous(annotations),
+        pairwise_agreement=between if annotations.label_type != "numeric" else None,
+        self_consistency=again if known else None,
+        level=level_of(annotations),
+        numbers=_numbers(annotations),
+        n_repeated_pairs=n_repeated,
+        n_differing_pairs=n_differing,
+        n_parts=n_parts,
+        largest_part_items=largest,
+        n_unlabelled_items=int((per_item == 0).sum()),
+        lookalikes=_lookalikes(annotations),
+        n_gold=n_gold,
+        majority_accuracy=accuracy,
+        columns=dict(annotations.columns_read),
+        notes=(*annotations.notes, *remarks(annotations)),
+    )
+
+
+def _numbers(annotations: Annotations) -> dict[str, float] | None:
+    if annotations.label_type != "numeric":
+        return None
+    values = annotations.values
+    return {
+        "mean": float(values.mean()),
+        "sd": float(values.std()),
+        "min": float(values.min()),
+        "max": float(values.max()),
+        "icc": intraclass_correlation(annotations.item, values, annotations.n_items),
+    }
+
+
+def mean_entropy(annotations: Annotations) -> float:
+    """Mean entropy of the items' label counts, in nats; items without labels do not count."""
+    counts = annotations.counts
+    counts = counts[counts.sum(axis=1) > 0]
+    # H_m = −Σ_p (c_mp / c_m) log (c_mp / c_m)
+    return float(entropy_rows(row_shares(counts)).mean()) if len(counts) else 0.0
+
+
+def unanimous(annotations: Annotations) -> float | None:
+    """Share of the items with two labels or more whose labels are all alike; None: there is no such item."""
+    counts = annotations.counts
+    several = counts.sum(axis=1) > 1
+    alike = counts[several].max(axis=1, initial=0) == counts[several].sum(axis=1)
+    return float(alike.mean()) if several.any() else None
+
+
+def pair_agreement(annotations: Annotations) -> tuple[float | None, float | None]:
+    """Chance that two labels of one item are alike: two annotators' labels, and two of one annotator.
+
+    Over all pairs of labels: Σ_m Σ_c n_mc (n_mc − 1) / Σ_m n_m (n_m − 1), less the pairs of one annotator.
+    """
+    own = np.zeros(2)  # pairs of labels of one annotator on one item that are alike, and all of them
+    for rows in annotations.pieces():
+        item, annotator, label = (column[rows].astype(np.int64) for column in annotations.columns)
+        pair = np.cumsum(np.append(0, (np.diff(item) != 0) | (np.diff(annotator) != 0)))
+        sizes = [np.bincount(pair * annotations.n_classes + label), np.bincount(pair)]
+        own += [float((n * (n - 1)).sum()) for n in sizes]
+    counts = annotations.counts
+    every = np.array([float((n * (n - 1)).sum()) for n in (counts, counts.sum(axis=1))])
+    alike, pairs = every - own
+    return alike / pairs if pairs else None, own[0] / own[1] if own[1] else None
+
+
+def repeated_pairs(annotations: Annotations) -> tuple[int, int]:
+    """Number of (item, annotator) pairs with several labels, and of those whose labels differ."""
+    found = [_repeated(annotations, rows) for rows in annotations.pieces()]
+    return sum(repeated for repeated, _ in found), sum(differing for _, differing in found)
+
+
+def _repeated(annotations: Annotations, rows: slice) -> tuple[int, int]:
+    """The same of some rows, whole items."""
+    item, annotator, label = (column[rows] for column in annotations.columns)
+    first = np.flatnonzero(np.append(True, (np.diff(item) != 0) | (np.diff(annotator) != 0)))
+    last = np.append(first[1:], len(item)) - 1
+    # Rows are sorted by label within a pair, so all are alike where the first and the last are.
+    return int((last > first).sum()), int((label[last] != label[first]).sum())
+
+
+def remarks(annotations: Annotations) -> tuple[str, ...]:
+    """What a person should know before these labels count: rows given twice, gold that nobody gave."""
+    said = []
+    again = 0 if annotations.anonymous else sum(_same(annotations, rows) for rows in annotations.pieces())
+    if again:
+        rows = "1 row repeats" if again == 1 else f"{again:,} rows repeat"
+        shared = annotations.n_pairs > np.count_nonzero(np.diff(annotations.item_pointers))
+        count = "all count" if shared else "hpgm hears them once, as no item has labels by two annotators"
+        said.append(
+            f"{rows} the item, annotator and label of another, and {count}; should they be copies, "
+            "duplicates=first leaves them out"
+        )
+    alone = gold_nobody_gave(annotations)
+    if len(alone):
+        items = "1 item has" if len(alone) == 1 else f"{len(alone):,} items have"
+        named = quoted(annotations.items[alone[0]])
+        said.append(f"{items} a gold label that no annotator gave ({named}, for one)")
+    return tuple(said)
+
+
+def _same(annotations: Annotations, rows: slice) -> int:
+    """Rows, of whole items, that equal the one before: they are sorted by item, annotator and label."""
+    return int(np.all([np.diff(column[rows]) == 0 for column in annotations.columns], axis=0).sum())
+
+
+def gold_nobody_gave(annotations: Annotations) -> NDArray[np.intp]:
+    """The items with labels and a gold class that is none of them."""
+    if annotations.gold is None or annotations.label_type == "numeric":
+        return np.zeros(0, dtype=np.intp)
+    known = np.flatnonzero((annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0))
+    return np.asarray(known[annotations.counts[known, annotations.gold[known]] == 0])
+
+
+def parts(annotations: Annotations) -> tuple[int, int]:
+    """Number of groups of items and annotators that no label links, and the items in the largest.
+
+    Some items at a time link the annotators that they share; what is kept is the group of each annotator.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    N = annotations.n_annotators
+    group: NDArray[Any] = np.arange(N)
+    for rows in annotations.pieces():
+        item, annotator = annotations.item[rows], annotations.annotator[rows]
+        size = N + int(item[-1] - item[0]) + 1
+        links = np.ones(len(item), np.int8), (N + item - item[0], group[annotator])
+        _, found = connected_components(coo_array(links, shape=(size, size)), directed=False)
+        group = found[:N][group]
+    # An item is where its first annotator is.
+    starts = annotations.item_pointers[:-1][np.diff(annotations.item_pointers) > 0]
+    sizes = np.bincount(group[annotations.annotator[starts]])
+    return int((sizes > 0).sum()), int(sizes.max(initial=0))
+
+
+def _by_name(annotations: Annotations) -> dict[str, int]:
+    if annotations.label_type == "numeric":
+        return {}
+    counts = annotations.class_counts.tolist()
+    return dict(zip(map(str, annotations.classes), counts, strict=True))
+
+
+def _lookalikes(annotations: Annotations) -> dict[str, list[list[str]]]:
+    vocabularies = {"items": annotations.item_vocabulary, "labels": annotations.class_vocabulary}
+    if not annotations.anonymous:
+        vocabularies["annotators"] = annotations.annotator_vocabulary
+    return {what: lookalikes(vocabulary) for what, vocabulary in vocabularies.items()}
+
+
+def _alike_text(groups: list[list[str]]) -> str:
+    if not groups:
+        return ""
+    more = len(groups) - 1
+    others = f", and {more:,} more such group{'s' * (more != 1)}" if more else ""
+    return f"{' and '.join(map(quoted, groups[0][:4]))} differ only by white space or case{others}"
+
+
+def _against_gold(annotations: Annotations) -> tuple[int | None, float | None]:
+    if annotations.gold is None:
+        return None, None
+    if annotations.label_type == "numeric":
+        return int(((annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0)).sum()), None
+    both = (annotations.gold >= 0) & (annotations.counts.sum(axis=1) > 0)
+    if not both.any():
+        return 0, None
+    return int(both.sum()), float(accuracy_rows(annotations.gold[both], annotations.counts[both]).mean())

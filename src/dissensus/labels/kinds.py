@@ -1,0 +1,236 @@
+"""What kind of answer a label is, told from the labels or as declared.
+
+nominal
+    one of some classes, all alike
+ordinal
+    one of some classes that have an order (the order of the class vocabulary)
+numeric
+    a number; the classes are the numbers that occur
+multi
+    a set of classes; the vocabulary's entries are JSON lists, such as ``["a", "b"]``
+pairwise
+    which of two things is better: ``left``, ``tie`` or ``right``; the item table names the two
+
+Numbers are recognised: many different ones are numeric, a few are ordinal where the disagreements bear it out
+(labels of one item lie nearer to each other than in most other orders of the classes). Words are never taken
+to be ordered unless somebody says so.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.errors import DataError, bad_choice
+from dissensus.labels.vocabulary import quoted
+from dissensus.numerics import Array
+
+if TYPE_CHECKING:
+    from dissensus.labels.annotations import Annotations
+
+LabelType = Literal["nominal", "ordinal", "numeric", "multi", "pairwise"]
+LABEL_TYPES: tuple[LabelType, ...] = get_args(LabelType)
+MOST_GRADES = 15  # different numbers that are still taken for classes
+WINNERS = ("left", "tie", "right")  # the classes of pairwise labels, in this order
+SETS_BEGIN = "["  # how a set of classes is written
+SEPARATORS = ("|", ";", ",")  # that people put between the classes of a set
+
+_FEWEST = 3  # classes that can have an order worth speaking of
+_LOOKED_AT = 20_000  # items that tell whether numbers are grades
+_ORDERS = 2_000  # orders that the numbers' own is compared with, where there are more
+_FEW_LABELS = 1_000
+_IN_FRONT = 0.07  # share of the orders that may fit the disagreements better
+_IN_FRONT_OF_FEW = 0.35  # the same where there are few labels to tell by
+
+_NO_ANSWER = frozenset({"na", "n/a", "null", "nan"})  # words that hardly are a class
+_MAYBE_NONE = frozenset({"none", "missing", "unknown", "-", "?", "."})
+
+# Ordered scales in English, each from one end to the other.
+SCALES = (
+    "strongly disagree|disagree|slightly disagree|neutral|slightly agree|agree|strongly agree",
+    "strongly disagree|disagree|somewhat disagree|neutral|somewhat agree|agree|strongly agree",
+    "strongly disagree|disagree|neither agree nor disagree|agree|strongly agree",
+    "strongly disagree|somewhat disagree|neither agree nor disagree|somewhat agree|strongly agree",
+    "strongly disagree|disagree|undecided|agree|strongly agree",
+    "strongly oppose|oppose|neutral|support|strongly support",
+    "extremely unlikely|very unlikely|unlikely|neutral|likely|very likely|extremely likely",
+    "unlikely|possible|likely",
+    "much worse|worse|about the same|better|much better",
+    "much worse|worse|same|better|much better",
+    "false|mostly false|half true|mostly true|true",
+    "contradiction|neutral|entailment",
+    "very negative|negative|neutral|positive|very positive",
+    "negative|neutral|positive",
+    "very bad|bad|neutral|good|very good",
+    "very poor|poor|fair|good|very good|excellent",
+    "poor|fair|average|good|excellent",
+    "very dissatisfied|dissatisfied|neutral|satisfied|very satisfied",
+    "never|rarely|sometimes|often|always",
+    "none|slight|mild|moderate|severe|very severe",
+    "not at all|slightly|somewhat|moderately|very|extremely",
+    "very low|low|medium|high|very high",
+    "very low|low|moderate|high|very high",
+    "low|mid|high",
+    "minor|moderate|major|critical",
+    "not important|slightly important|moderately important|important|very important",
+    "terrible|bad|okay|good|great",
+    "small|medium|large",
+    "no|maybe|yes",
+    "no|unsure|yes",
+    "irrelevant|somewhat relevant|relevant|highly relevant",
+)
+
+
+def check_label_type(owner: str, label_type: str | None) -> None:
+    """One of the five words, or None."""
+    if label_type is not None and label_type not in LABEL_TYPES:
+        raise bad_choice(owner, "label_type", LABEL_TYPES, str(label_type))
+
+
+def refuse_wrong_kind(annotations: Annotations) -> None:
+    """Labels that cannot be of the type they are said to be."""
+    kind, classes = annotations.label_type, annotations.class_vocabulary
+    if kind == "numeric" and annotations.class_values is None:
+        stranger = next(name for name in classes if not _is_number(name))
+        raise DataError(
+            f"label {quoted(stranger)} is not a number, so the labels are not numeric; "
+            "correct it, or say label_type='ordinal' or label_type='nominal'"
+        )
+    if kind == "multi" and not all(str(name).startswith(SETS_BEGIN) for name in classes):
+        raise DataError(
+            f"label {quoted(classes[0])} is no set of classes; read sets from lists, with separator=, or "
+            "with label_type='multi'"
+        )
+    if kind == "pairwise" and not set(map(str, classes)) <= set(WINNERS):
+        raise DataError(
+            f"the labels of pairwise data are {', '.join(WINNERS)}; got {quoted(classes[0])}; "
+            "give a table with two columns for what is compared and one for the winner"
+        )
+
+
+def _is_number(name: object) -> bool:
+    try:
+        return bool(np.isfinite(float(name)))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+
+
+# ---- telling from the data ----------------------------------------------------------------------------
+
+
+def recognised(annotations: Annotations) -> tuple[LabelType, tuple[str, ...]]:
+    """The type of labels that nobody named, and what is worth a word about that."""
+    P = annotations.n_classes
+    if annotations.class_values is None:
+        return "nominal", _offers(annotations)
+    if P > MOST_GRADES:
+        return "numeric", (
+            f"{P:,} different numbers are read as numeric ratings; say label_type='ordinal' or "
+            "label_type='nominal' if they are classes",
+        )
+    if P < _FEWEST:
+        return "nominal", ()
+    few = annotations.n_labels < _FEW_LABELS
+    if bears_out(disagreements(annotations), _IN_FRONT_OF_FEW if few else _IN_FRONT):
+        return "ordinal", (
+            f"labels are {P} numbers, read as an ordered scale; say label_type='nominal' if they are only "
+            "names, label_type='numeric' if their mean is wanted",
+        )
+    return "nominal", (
+        f"labels are {P} numbers, and disagreements do not follow their order: read as names; say "
+        "label_type='ordinal' if they are a scale",
+    )
+
+
+def disagreements(annotations: Annotations) -> Array:
+    """(classes, classes): how often labels of one item were c and k, beside what chance would give."""
+    step = max(1, annotations.n_items // _LOOKED_AT)
+    part = annotations if step == 1 else annotations.take_items(np.arange(0, annotations.n_items, step))
+    counts = part.counts.astype(np.float64)
+    paired = counts[counts.sum(axis=1) > 1]
+    # o_ck / (n_c n_k), with o_ck = Σ_i n_ic n_ik / (n_i − 1) and n_c = Σ_i n_ic
+    together = (paired / (paired.sum(axis=1, keepdims=True) - 1)).T @ paired
+    totals = np.maximum(paired.sum(axis=0), 1)
+    return np.asarray(together / np.outer(totals, totals))
+
+
+def bears_out(together: Array, in_front: float = _IN_FRONT) -> bool:
+    """Whether neighbours are confused more than classes far apart: few other orders of them fit better."""
+    own, *others = (_spread(together, order) for order in _orders(len(together)))
+    return float(np.mean(np.array(others) < own * (1 - 1e-9))) <= in_front
+
+
+def _spread(together: Array, order: NDArray[np.int64]) -> float:
+    """Σ_ck s_ck |place of c − place of k|: small where classes that go together are near."""
+    place = np.argsort(order)
+    return float((together * np.abs(np.subtract.outer(place, place))).sum())
+
+
+def _orders(P: int) -> NDArray[np.int64]:
+    """Orders of P classes, the numbers' own first."""
+    if P <= 6:
+        return np.array(list(itertools.permutations(range(P))))
+    rng = np.random.default_rng(P)
+    return np.stack([np.arange(P), *(rng.permutation(P) for _ in range(_ORDERS))])
+
+
+def _offers(annotations: Annotations) -> tuple[str, ...]:
+    """The order of a known scale, words for no answer, and sets written as texts: offered, not assumed."""
+    names = [str(name) for name in annotations.classes]
+    nothing, order, notes = words_for_nothing(names), known_order(names), []
+    if nothing:
+        words = ", ".join(map(quoted, nothing))
+        notes.append(
+            f"{words} may mean that there is no label; if so, say missing_words={','.join(nothing)!r}"
+        )
+    if order is not None:
+        notes.append(f"the labels look like a scale; if they are ordered, say classes={'<'.join(order)!r}")
+    for mark in SEPARATORS:
+        several = look_like_sets(names, mark)
+        if several:
+            notes.append(f"labels such as {quoted(several[0])} may be sets; if so, say separator={mark!r}")
+    return tuple(notes)
+
+
+def look_like_sets(names: list[str], mark: str) -> list[str]:
+    """The labels that the mark cuts into other labels, where there are two of them or more."""
+    several = [name for name in names if mark in name]
+    parts = {part.strip() for name in several for part in name.split(mark)}
+    return several if len(several) > 1 and parts <= set(names) else []
+
+
+def words_for_nothing(names: list[str]) -> list[str]:
+    """Labels such as NA; also "none", which is a class in many sets, where all others are numbers."""
+    others = [name for name in names if name.casefold() not in _NO_ANSWER | _MAYBE_NONE]
+    known = _NO_ANSWER | _MAYBE_NONE if others and all(map(_is_number, others)) else _NO_ANSWER
+    return [name for name in names if name.casefold() in known]
+
+
+def known_order(names: list[str]) -> list[str] | None:
+    """The names in the order of an English scale that has them all; None where there is none."""
+    plain = {" ".join(name.replace("_", " ").replace("-", " ").casefold().split()): name for name in names}
+    if len(plain) < max(_FEWEST, len(names)):
+        return None
+    for scale in SCALES:
+        words = scale.split("|")
+        if set(plain) <= set(words):
+            return [plain[word] for word in words if word in plain]
+    return None
+
+
+def class_values(annotations: Annotations) -> Array:
+    """(classes,): what the names say as numbers, or the places of ordinal classes in their order."""
+    values = annotations.class_values
+    if values is not None:
+        return values
+    numbers = [name for name in annotations.classes if _is_number(name)]
+    if numbers:
+        stranger = next(name for name in annotations.classes if not _is_number(name))
+        raise DataError(
+            f"the classes are a scale of numbers, and {quoted(stranger)} is none; "
+            "remove its labels, or say label_type='nominal'"
+        )
+    return np.arange(annotations.n_classes, dtype=np.float64)

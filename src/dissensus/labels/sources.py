@@ -1,0 +1,51 @@
+"""What labels are made from, and the functions that make them.
+
+A model is fitted to ``Annotations``, but people hand it frames, paths and texts. The functions that read
+files and encode texts live below the boundary of docs/architecture.md, which models may not import; the
+package registers them here by name when it is imported, and each is loaded when it is first called.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import TYPE_CHECKING, Any
+
+from dissensus.errors import DataError
+
+if TYPE_CHECKING:
+    from dissensus.labels.annotations import Annotations
+    from dissensus.labels.kinds import LabelType
+
+READER_SETTINGS = ("item", "annotator", "label", "layout", "classes", "missing_words")
+
+_homes: dict[str, str] = {}  # name -> "module:function"
+
+
+def register(**homes: str) -> None:
+    """Say where functions live: ``register(embed="dissensus.text.embedding:embed")``."""
+    _homes.update(homes)
+
+
+def provided(name: str) -> Any:
+    """Load a registered function."""
+    module, function = _homes[name].split(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def as_annotations(data: Any, label_type: LabelType | None = None) -> Annotations:
+    """Return annotations as they are; read anything else (a data frame or a path)."""
+    from dissensus.labels.annotations import Annotations  # heavy: the package imports this module
+
+    if isinstance(data, Annotations):
+        return data
+    try:
+        annotations: Annotations = provided("read_annotations")(data, label_type=label_type)
+    except DataError as error:
+        named = re.search(rf"\b({'|'.join(READER_SETTINGS)})=('[^']*')?", str(error))
+        if named is None:
+            raise
+        call = f"read_annotations(data, {named[1]}={named[2] or '…'}) in place of the data"
+        message = str(error).replace(named[0], call, 1) if named[2] else f"{error}; give {call}"
+        raise DataError(message) from None
+    return annotations

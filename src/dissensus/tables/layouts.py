@@ -1,0 +1,436 @@
+"""Three ways to lay labels out in a table.
+
+long
+    one row per label: item, annotator, label
+wide
+    one row per item, one column per annotator, blank where there is no label
+counts
+    one row per item, one column per class; nobody knows who gave which label
+
+In the last two, columns that describe the item (text, split, …) go into the item table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dissensus.errors import DataError, bad_parameter
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.rows import Duplicates
+from dissensus.labels.side_tables import counted
+from dissensus.labels.vocabulary import (
+    as_values,
+    blank_ids,
+    encode,
+    is_text,
+    marks,
+    places,
+    quoted,
+    to_arrow,
+)
+from dissensus.tables.columns import (
+    ITEM_SIDE,
+    find_column,
+    has_column,
+    is_id,
+    listed,
+    only_column_left,
+    other_item_columns,
+)
+from dissensus.tables.tables import Table
+
+Layout = Literal["long", "wide", "counts"]
+LAYOUTS: tuple[Layout, ...] = ("long", "wide", "counts")
+_SAMPLE = 200  # rows looked at before a table is called wide
+_ANNOTATOR_NAME = re.compile(r"(ann|annotator|worker|rater|coder|judge|user|a|r)[ _.-]?\d+", re.IGNORECASE)
+_MOST_CLASSES = 50
+_LONG = 20  # characters of a text, on average
+_MOSTLY = 0.9  # of a column's texts are different
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns the user named; in a wide table ``annotator`` lists columns, in one of counts ``label``."""
+
+    item: str | None = None
+    annotator: str | Sequence[str] | None = None
+    label: str | Sequence[str] | None = None
+    text: str | None = None  # in a table of one row per item: the column of texts
+
+    @property
+    def named(self) -> bool:
+        """Whether any of the three was."""
+        return (self.item, self.annotator, self.label) != (None, None, None)
+
+
+def item_column(table: Table, columns: Columns, layout: Layout) -> str:
+    """The column of item ids; in a table of one row per item, the first if it has ids or no name tells."""
+    first = table.columns[0]
+    telling = [first] if is_id(first) else table.columns
+    if layout != "long" and columns.item is None and not has_column(telling, "item"):
+        return first
+    if layout == "long" and columns.item is None and not has_column(table.columns, "item"):
+        left = only_column_left(table.columns, columns.annotator, columns.label)
+        if left is not None:
+            return left
+    later = [role for role in ("annotator", "label") if getattr(columns, role) is None]
+    return find_column(
+        table.columns, "item", columns.item, table.name, later=later if layout == "long" else ()
+    )
+
+
+def guess_layout(table: Table, columns: Columns) -> Layout:
+    """Long, unless the table is unmistakably wide."""
+    if isinstance(columns.annotator, list | tuple):
+        return "wide"
+    if isinstance(columns.label, list | tuple):
+        return "counts"
+    names = table.columns
+    plain = columns.annotator or columns.label or has_column(names, "annotator") or has_column(names, "label")
+    if plain or len(names) < 3:
+        return "long"
+    return "wide" if is_wide(_first_rows(table)) else "long"
+
+
+def _first_rows(table: Table) -> list[dict[str, str]]:
+    sample = table.everything().slice(0, _SAMPLE).to_pylist()
+    return [{name: "" if value is None else str(value) for name, value in row.items()} for row in sample]
+
+
+def is_wide(first: Sequence[Mapping[str, str]]) -> bool:
+    """Whether a table is safely a wide one: an id, then annotators' columns that use one small set of labels.
+
+    Numbers alone do not tell ratings from counts, so such a table is recognised by its column names only.
+    """
+    columns = list(first[0]) if first else []
+    if len(columns) < 3 or not _holds_items(first, columns[0]):
+        return False
+    texts = text_columns(first, columns[1:])
+    annotators = [name for name in columns[1:] if name.lower() not in ITEM_SIDE and name not in texts]
+    if len(annotators) < 2:
+        return False
+    values = [{row[name] for row in first if row[name].strip()} for name in annotators]
+    distinct = set().union(*values)
+    if not distinct or len(distinct) > _MOST_CLASSES:
+        return False
+    named = all(_ANNOTATOR_NAME.fullmatch(name) for name in annotators)
+    n_columns = Counter(value for own in values for value in own)
+    shared = all(not own or any(n_columns[value] > 1 for value in own) for own in values)
+    return named or (shared and not any(map(_is_number, distinct)))
+
+
+def _holds_items(first: Sequence[Mapping[str, str]], column: str) -> bool:
+    """Whether the name says so, or each of several rows has a value of its own."""
+    ids = {row[column] for row in first}
+    return has_column([column], "item") or (len(ids) == len(first) > 1 and "" not in ids)
+
+
+def text_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> set[str]:
+    """The columns that hold texts: few blanks, and long values, mostly different, that no other column has.
+
+    Not all of them are: then the long values are labels.
+    """
+    values = {name: [row[name] for row in first if row[name].strip()] for name in names}
+    n_columns = Counter(value for own in values.values() for value in set(own))
+    texts = {
+        name
+        for name, own in values.items()
+        if 2 * len(own) > len(first)
+        and sum(map(len, own)) >= _LONG * len(own)
+        and len(set(own)) >= _MOSTLY * len(own)
+        and all(n_columns[value] == 1 for value in own)
+    }
+    return texts if len(texts) < len(names) else set()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+# ---- long ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What becomes of rows without a label, and the words that mean that there is none."""
+
+    skip: bool = True
+    words: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, owner: str, missing: str, words: Sequence[str] | str) -> Missing:
+        """As a reader is told; words in one string stand between commas."""
+        if missing not in ("skip", "error"):
+            raise bad_parameter(owner, "missing", "'skip' or 'error'", missing)
+        listed = words.split(",") if isinstance(words, str) else words
+        return cls(missing == "skip", tuple(word.strip() for word in listed if word.strip()))
+
+    def among(self, labels: pa.Array) -> NDArray[np.bool_]:
+        """Which labels are none."""
+        none = _blank(labels)
+        if self.words and is_text(labels.type):
+            none = none | np.isin(as_values(labels), self.words)
+        return none
+
+    def notes(self, n_rows: int) -> tuple[str, ...]:
+        """A word on rows that are skipped."""
+        words = f" (blank, or {', '.join(map(quoted, self.words))})" if self.words else ""
+        return counted((n_rows, f"{{}} {{have}} no label{words} and {{are}} skipped", "row"))
+
+
+KEEP_BLANKS = Missing()
+
+
+def read_long(
+    table: Table,
+    columns: Columns,
+    classes: Sequence[Any] | None,
+    duplicates: Duplicates,
+    missing: Missing = KEEP_BLANKS,
+) -> Annotations:
+    """One row per label; rows whose label is missing are skipped, and counted, unless they are an error."""
+    item = item_column(table, columns, "long")
+    annotator = find_column(
+        table.columns,
+        "annotator",
+        one_column(columns.annotator),
+        table.name,
+        taken=[item],
+        later=["label"] if columns.label is None else [],
+    )
+    label = find_column(
+        table.columns, "label", one_column(columns.label), table.name, taken=[item, annotator]
+    )
+    _refuse_one_for_two(table, item, annotator, label)
+    if columns.item is None:
+        _ask_where_ids_count_rows(table, item)
+    order = table.order(label)
+    ids, rows, notes = _with_labels(table, [item, annotator, label], missing)
+    annotations = Annotations.from_arrays(
+        *ids,
+        classes=classes if classes is not None else order,
+        duplicates=duplicates,
+        frame_kind=table.frame_kind,
+        place=table.place if rows is None else lambda row: table.place(int(rows[row])),
+        label_type="nominal" if order is None else "ordinal",
+        notes=notes,
+    )
+    return replace(annotations, columns_read={"item": item, "annotator": annotator, "label": label})
+
+
+def _with_labels(
+    table: Table, columns: list[str], missing: Missing
+) -> tuple[list[Any], NDArray[np.intp] | None, tuple[str, ...]]:
+    """The three columns without the rows that have no label; which rows are left (None: all); notes."""
+    ids: list[Any] = list(table.ids(columns))
+    if not missing.skip:
+        return ids, None, ()
+    labels = to_arrow(ids[2], "label")
+    none = missing.among(labels)
+    if not none.any():
+        return ids, None, ()
+    rows = np.flatnonzero(~none)
+    if not len(rows):
+        raise DataError(f"{table.name}: every label is blank; there is nothing to read")
+    kept = [to_arrow(column, "id").take(places(rows)) for column in (*ids[:2], _whole_numbers(labels))]
+    return kept, rows, missing.notes(int(none.sum()))
+
+
+def _ask_where_ids_count_rows(table: Table, item: str) -> None:
+    """An ``id`` that no two rows share may count rows, where a question or sample comes again and again."""
+    others = other_item_columns(table.columns, item)
+    if not others:
+        return
+    columns = [to_arrow(column, "item") for column in table.ids([item, *others])]
+    n_rows, (n_ids, *n_others) = len(columns[0]), [pc.count_distinct(column).as_py() for column in columns]
+    repeated = [name for name, n in zip(others, n_others, strict=True) if n < n_rows]
+    if n_ids == n_rows > 1 and repeated:
+        raise DataError(
+            f"{table.name}: {quoted(item)} is another in every row and {quoted(repeated[0])} is not; "
+            "choose the column that tells items apart with item="
+        )
+
+
+def one_column(name: str | Sequence[str] | None) -> str | None:
+    """The name of a role's only column."""
+    if name is None or isinstance(name, str):
+        return name
+    raise DataError(f"a long table has one column for each role, got {list(name)}; name one, or say layout=")
+
+
+def _refuse_one_for_two(table: Table, *columns: str) -> None:
+    if len(set(columns)) < len(columns):
+        raise DataError(
+            f"{table.name}: item, annotator and label must be three columns, got {', '.join(columns)}; "
+            f"it has {listed(table.columns)}"
+        )
+
+
+# ---- wide ---------------------------------------------------------------------------------------------
+
+
+def read_wide(
+    table: Table,
+    columns: Columns,
+    classes: Sequence[Any] | None,
+    duplicates: Duplicates,
+    missing: Missing = KEEP_BLANKS,
+) -> Annotations:
+    """One column per annotator; blank cells carry no label, nor do words for none."""
+    item = item_column(table, columns, "wide")
+    text = _text_column(table, columns)
+    annotators = _value_columns(table, item, columns.annotator, "annotator", text)
+    ids, *cells = table.ids([item, *annotators])
+    labels = [_whole_numbers(to_arrow(column, "label")) for column in cells]
+    given = [np.flatnonzero(~missing.among(column)) for column in labels]
+    row, annotator = np.concatenate(given), np.repeat(np.arange(len(given)), [len(rows) for rows in given])
+    if not len(row):
+        raise DataError(f"{table.name}: every cell is blank; there is no label")
+    n_blank = sum(len(column) - len(rows) for column, rows in zip(labels, given, strict=True))
+    words = f"{{}} {{have}} no label ({', '.join(map(quoted, missing.words))})"
+    annotations = Annotations.from_arrays(
+        to_arrow(ids, "item").take(places(row)),
+        to_arrow([table.native(name) for name in annotators], "annotator").take(places(annotator)),
+        _joined([column.take(places(rows)) for column, rows in zip(labels, given, strict=True)], table),
+        classes=classes,
+        duplicates=duplicates,
+        frame_kind=table.frame_kind,
+        place=lambda r: f"{table.place(int(row[r]))}, column {quoted(annotators[annotator[r]])}",
+        notes=counted(
+            (len(annotators), "read as a wide table with {}", "annotator column"),
+            (sum(not len(rows) for rows in given), "{} {are} blank throughout", "annotator column"),
+            (n_blank - sum(int(_blank(column).sum()) for column in labels), words, "cell"),
+        ),
+    )
+    side = _item_side(table, item, annotators, text)
+    read = {"item": item, "annotator": listed(annotators)} | ({"text": text} if text else {})
+    return replace(annotations, columns_read=read).with_tables(items=side, places={"items": table.place})
+
+
+def _text_column(table: Table, columns: Columns) -> str | None:
+    return None if columns.text is None else find_column(table.columns, "text", columns.text, table.name)
+
+
+def _item_side(table: Table, item: str, values: Sequence[str], text: str | None) -> pa.Table:
+    """The item column and those beside the values, so that none is lost; a named text is called so."""
+    taken = {item, *values}
+    beside = [name for name in table.columns if name not in taken and name.strip()]
+    sides = table.everything().select(beside)
+    if text in beside and "text" not in beside:
+        sides = sides.rename_columns(["text" if name == text else name for name in beside])
+    return sides.add_column(0, "item" if "item" not in beside else item, table.ids([item])[0])
+
+
+def _value_columns(
+    table: Table, item: str, given: str | Sequence[str] | None, what: str, text: str | None
+) -> list[str]:
+    """The columns of annotators or classes: those given, or all that do not describe the item."""
+    if given is not None:
+        wanted = [given] if isinstance(given, str) else list(given)
+        return [find_column(table.columns, what, name, table.name) for name in wanted]
+    beside = [
+        name
+        for name in table.columns
+        if name not in (item, text) and name.strip().casefold() not in ITEM_SIDE
+    ]
+    named = [name for name in beside if name.strip()]
+    texts = text_columns(_first_rows(table), named)
+    found = [name for name in named if name not in texts]
+    if not found:
+        raise DataError(
+            f"{table.name}: there is no {what} column beside {quoted(item)}; give one column a {what}"
+        )
+    return found
+
+
+def _blank(column: pa.Array) -> NDArray[np.bool_]:
+    return blank_ids(column) if is_text(column.type) else marks(column.is_null(nan_is_null=True))
+
+
+def _whole_numbers(column: pa.Array) -> pa.Array:
+    """Whole numbers that a blank cell has turned into floats, as whole numbers again."""
+    if not pa.types.is_floating(column.type):
+        return column
+    try:
+        return pc.if_else(pc.is_nan(column), None, column).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return column
+
+
+def _joined(pieces: Sequence[pa.Array], table: Table) -> pa.Array:
+    filled = [piece for piece in pieces if len(piece)]
+    kinds = {piece.type for piece in filled}
+    if kinds == {pa.int64(), pa.float64()}:
+        filled = [piece.cast(pa.float64()) for piece in filled]
+    elif len(kinds) > 1:
+        raise DataError(
+            f"{table.name}: its label columns are of types {', '.join(map(str, kinds))}; use one type"
+        )
+    return pa.concat_arrays(filled)
+
+
+# ---- counts -------------------------------------------------------------------------------------------
+
+
+def read_counts(table: Table, columns: Columns, classes: Sequence[Any] | None) -> Annotations:
+    """One column per class, in the order of their names unless ``classes`` gives another; blank is 0."""
+    item, text = item_column(table, columns, "counts"), _text_column(table, columns)
+    names = list(encode(_value_columns(table, item, columns.label, "class", text), "label")[1])
+    if classes is not None:
+        names = _in_declared_order(table, names, classes)
+    ids, *cells = table.ids([item, *names])
+    counts = [
+        _numbers(to_arrow(column, "count"), table, name) for column, name in zip(cells, names, strict=True)
+    ]
+    annotations = Annotations.from_counts(
+        np.column_stack(counts),
+        items=to_arrow(ids, "item"),
+        classes=[table.native(name) for name in names],
+        frame_kind=table.frame_kind,
+        place=table.place,
+    )
+    side = _item_side(table, item, names, text)
+    read = {"item": item, "label": listed(names)} | ({"text": text} if text else {})
+    return replace(annotations, columns_read=read).with_tables(items=side, places={"items": table.place})
+
+
+def _in_declared_order(table: Table, names: Sequence[str], classes: Sequence[Any]) -> list[str]:
+    declared = [str(name) for name in classes]
+    stranger = next((name for name in names if name not in declared), None)
+    if stranger is not None:
+        raise DataError(
+            f"{table.name}: column {quoted(stranger)} is not in the label set; "
+            "add it with classes= or name the class columns with label="
+        )
+    missing = next((name for name in declared if name not in names), None)
+    if missing is not None:
+        raise DataError(
+            f"{table.name}: there is no column for the class {quoted(missing)}; "
+            f"it has {listed(table.columns)}"
+        )
+    return declared
+
+
+def _numbers(column: pa.Array, table: Table, name: str) -> NDArray[np.float64]:
+    filled = np.where(_blank(column), "0", as_values(column.cast(pa.string())))
+    try:
+        return filled.astype(np.float64)
+    except ValueError:
+        row = next(row for row, text in enumerate(filled) if not _is_number(text))
+        raise DataError(
+            f"{table.place(row)}: the count of {quoted(name)} is {quoted(filled[row])}; "
+            "give a whole number of at least 0"
+        ) from None

@@ -1,0 +1,201 @@
+"""Tables of paired comparisons: two columns of things and who won, or what was chosen and what was rejected.
+
+Each row becomes a label ``left``, ``tie`` or ``right`` on an item that is the pair (of a question, where the
+table has a column of questions); the item table has the two things in the columns ``left`` and ``right``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dissensus.errors import DataError
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.kinds import WINNERS
+from dissensus.labels.rows import Duplicates
+from dissensus.labels.vocabulary import as_values, blank_error, quoted, to_arrow
+from dissensus.tables.columns import find_column, has_column, listed
+from dissensus.tables.layouts import KEEP_BLANKS, Columns, Missing, one_column
+from dissensus.tables.tables import Table
+
+# What people call the two sides, and the answer; "a" and "b", 1 and 2 follow the same word.
+_SIDES = (
+    ("model_a", "model_b"), ("left", "right"), ("a", "b"), ("option_a", "option_b"), ("item_a", "item_b"),
+    ("candidate_a", "candidate_b"), ("response_a", "response_b"), ("system_a", "system_b"),
+    ("model_1", "model_2"), ("option_1", "option_2"), ("item_1", "item_2"), ("item1", "item2"),
+    ("candidate_1", "candidate_2"), ("response_1", "response_2"), ("system_1", "system_2"),
+    ("first", "second"),
+)  # fmt: skip
+_WINNER = (
+    *("winner", "preference", "preferred", "verdict", "label", "choice"),
+    *("answer", "vote", "better", "winning"),
+)
+_CHOSEN = (("chosen", "rejected"), ("winner", "loser"), ("better", "worse"), ("preferred", "dispreferred"))
+_LEFT = frozenset({"left", "a", "1", "first", "model_a", "option_a", "response_a", "candidate_a", "a1"})
+_RIGHT = frozenset({"right", "b", "2", "second", "model_b", "option_b", "response_b", "candidate_b", "a2"})
+_TIE = re.compile(r"(tie|ties|draw|drawn|equal|same|both|neither|none|no preference)\b.*|tie.*|0|=")
+_COMMON = frozenset({"a", "b", "first", "second"})  # columns that may be called so for other reasons
+NOBODY = "everybody"
+
+
+def looks_pairwise(names: Sequence[str]) -> bool:
+    """Whether a table's columns are unmistakably those of comparisons."""
+    sides = _sides(names)
+    if sides is None or {side.strip().casefold() for side in sides} & _COMMON:
+        return False
+    plain = {name.strip().casefold() for name in names}
+    return _chosen(names) is not None or bool(plain & {"winner", "preference", "preferred", "verdict"})
+
+
+def _sides(names: Sequence[str]) -> tuple[str, str] | None:
+    """The columns of the two things: two sides, or what was chosen and what was rejected."""
+    known = {name.strip().casefold(): name for name in names}
+    for pair in (*_CHOSEN, *_SIDES):
+        if pair[0] in known and pair[1] in known:
+            return known[pair[0]], known[pair[1]]
+    return None
+
+
+def _chosen(names: Sequence[str]) -> tuple[str, str] | None:
+    found = _sides(names)
+    plain = None if found is None else (found[0].strip().casefold(), found[1].strip().casefold())
+    return found if plain in _CHOSEN else None
+
+
+def _winner(names: Sequence[str]) -> str | None:
+    known = {name.strip().casefold(): name for name in names}
+    return next((known[name] for name in _WINNER if name in known), None)
+
+
+def read_pairs(
+    table: Table, columns: Columns, duplicates: Duplicates, missing: Missing = KEEP_BLANKS
+) -> tuple[Annotations, tuple[str, str]]:
+    """Comparisons out of a table, and what its item and annotator columns are called."""
+    sides = _sides(table.columns)
+    if sides is None:
+        raise DataError(
+            f"{table.name}: no two columns of what is compared (such as model_a and model_b, left and right, "
+            f"or chosen and rejected); it has {listed(table.columns)}"
+        )
+    taken = list(sides)
+    chosen = _chosen(table.columns) is not None
+    winner = None if chosen else _winner_column(table, columns, taken)
+    taken += [] if winner is None else [winner]
+    who = _found(table, "annotator", one_column(columns.annotator), taken)
+    taken += [] if who is None else [who]
+    question = _found(table, "item", columns.item, taken)
+    names = [*taken, *([question] if question else [])]
+    given = dict(zip(names, table.ids(names), strict=True))
+    n_rows = len(given[sides[0]])
+    rows = np.arange(n_rows) if winner is None else _answered(table, given[winner], missing)
+    told = {name: _texts(column)[rows] for name, column in given.items()}
+    left, right = (told[side] for side in sides)
+    won = np.full(len(left), "left") if winner is None else _won(table, rows, told[winner], left, right)
+    if chosen:
+        left, right, won = _in_order(left, right, won)
+    annotator = np.full(len(left), NOBODY, object) if who is None else told[who]
+    about = None if question is None else told[question]
+    labels = _built(table, rows, left, right, won, annotator, about, duplicates)
+    skipped = missing.notes(n_rows - len(rows))
+    return replace(labels, notes=(*labels.notes, *skipped)), (question or "item", who or "annotator")
+
+
+def _answered(table: Table, winner: Any, missing: Missing) -> NDArray[np.intp]:
+    """The rows that say who won."""
+    none = missing.among(to_arrow(winner, "label"))
+    if none.any() and not missing.skip:
+        raise blank_error(int(none.argmax()), "label", table.place)
+    if none.all():
+        raise DataError(f"{table.name}: every winner is blank; there is nothing to read")
+    return np.flatnonzero(~none)
+
+
+def _winner_column(table: Table, columns: Columns, taken: Sequence[str]) -> str:
+    given = one_column(columns.label)
+    found = _winner([name for name in table.columns if name not in taken])
+    if given is None and found is not None:
+        return found
+    return find_column(table.columns, "label", given, table.name, taken=taken)
+
+
+def _found(table: Table, role: str, given: str | None, taken: Sequence[str]) -> str | None:
+    """The column of a role, or None: comparisons need name neither annotators nor questions."""
+    free = [name for name in table.columns if name not in taken]
+    if given is None and not has_column(free, role):
+        return None
+    return find_column(table.columns, role, given, table.name, taken=taken)
+
+
+def _texts(column: Any) -> NDArray[Any]:
+    return as_values(to_arrow(column, "thing").cast(pa.string()))
+
+
+def _won(
+    table: Table, rows: NDArray[np.intp], words: NDArray[Any], left: NDArray[Any], right: NDArray[Any]
+) -> NDArray[Any]:
+    """left, tie or right of every row, from the words of the winner's column or the winner's name."""
+    won = np.empty(len(words), object)
+    for row, word in enumerate(words):
+        plain = "" if word is None else str(word).strip().casefold()
+        if word == left[row] or (plain in _LEFT and word != right[row]):
+            won[row] = "left"
+        elif word == right[row] or plain in _RIGHT:
+            won[row] = "right"
+        elif _TIE.fullmatch(plain):
+            won[row] = "tie"
+        else:
+            raise DataError(
+                f"{table.place(int(rows[row]))}: the winner is {quoted(word)}; give the name of one of the "
+                "two, 'left', 'right' or 'tie'"
+            )
+    return won
+
+
+def _in_order(
+    left: NDArray[Any], right: NDArray[Any], won: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Things whose sides are not told stand in the order of their names."""
+    swap = left > right
+    other = {"left": "right", "right": "left", "tie": "tie"}
+    turned = np.array([other[word] if turn else word for word, turn in zip(won, swap, strict=True)], object)
+    return np.where(swap, right, left), np.where(swap, left, right), turned
+
+
+def _built(
+    table: Table,
+    rows: NDArray[np.intp],
+    left: NDArray[Any],
+    right: NDArray[Any],
+    won: NDArray[Any],
+    annotator: NDArray[Any],
+    about: NDArray[Any] | None,
+    duplicates: Duplicates,
+) -> Annotations:
+    same = np.flatnonzero(left == right)
+    if len(same):
+        raise DataError(
+            f"{table.place(int(rows[same[0]]))}: {quoted(left[same[0]])} is compared with itself; correct it"
+        )
+    pairs = [f"{a} | {b}" for a, b in zip(left, right, strict=True)]
+    item = pairs if about is None else [f"{q}: {pair}" for q, pair in zip(about, pairs, strict=True)]
+    first = {name: row for row, name in reversed(list(enumerate(item)))}
+    firsts = list(first.values())
+    tables = {"item": list(first), "left": left[firsts], "right": right[firsts]}
+    return Annotations.from_arrays(
+        item,
+        annotator,
+        won,
+        classes=WINNERS,
+        items=pa.table(tables),
+        duplicates=duplicates,
+        frame_kind=table.frame_kind,
+        place=lambda row: table.place(int(rows[row])),
+        label_type="pairwise",
+        notes=(f"read as comparisons of {len(set(left) | set(right)):,} things",),
+    )

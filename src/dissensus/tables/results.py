@@ -1,0 +1,300 @@
+"""Directories that dissensus writes: whole or not at all, and never over somebody else's.
+
+Each holds a ``summary.json`` that says who made it, from what and how, with a digest of every file beside it;
+a directory without one is not ours, and one whose files are not those of its summary is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus._version import __version__
+from dissensus.errors import DataError
+from dissensus.tables.atomic import atomic_directory, atomic_path, is_left_over
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dissensus.labels.annotations import Annotations
+
+SUMMARY = "summary.json"
+SIGNATURE = {"made_by": "dissensus"}
+DIGESTS = "sha256"  # of the files beside the summary
+_PLAIN = frozenset({int, str, bool, type(None)})  # what JSON has as it is
+DIGITS = 6  # of the numbers in CSV files
+_FORMULA = r"^([=+\-@\t\r])"  # what a spreadsheet computes, where a cell's text begins with it
+_FOR_SPREADSHEETS: ContextVar[bool] = ContextVar("for_spreadsheets", default=False)
+
+
+def check_output(directory: Path, force: bool = False) -> None:
+    """Refuse, before any work is done, a place that holds something else than an earlier result of ours."""
+    if directory.exists() and not directory.is_dir():
+        raise DataError(f"{directory}: is a file; name a directory to write into")
+    if force or not directory.exists() or is_ours(directory):
+        return
+    if all(is_left_over(file.name) for file in directory.iterdir()):
+        return
+    raise DataError(
+        f"{directory}: exists and was not written by dissensus; choose another place, or give force=True"
+    )
+
+
+def is_ours(directory: Path) -> bool:
+    """True if the directory holds a summary that dissensus wrote."""
+    try:
+        content = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and SIGNATURE.items() <= content.items()
+
+
+@contextmanager
+def output_directory(directory: Path, force: bool = False) -> Iterator[Path]:
+    """Yield a temporary folder that takes the directory's name when the block ends well.
+
+    Files of an earlier result that the new one does not have (its summary lists them) are removed.
+    """
+    check_output(directory, force)
+    earlier = _listed(directory)
+    with atomic_directory(directory, lambda folder: earlier.difference(_files(folder))) as folder:
+        yield folder
+
+
+def _listed(directory: Path) -> set[str]:
+    """Files inside the directory that its own summary says were written with it."""
+    if not is_ours(directory):
+        return set()
+    listed = json.loads((directory / SUMMARY).read_text(encoding="utf-8")).get("files", [])
+    return set(_files(directory)) & {name for name in listed if isinstance(name, str)}
+
+
+def _files(directory: Path) -> list[str]:
+    """Every file in the directory and below, by its path from there."""
+    return sorted(file.relative_to(directory).as_posix() for file in directory.rglob("*") if file.is_file())
+
+
+@contextmanager
+def claimed(directory: Path, content: Mapping[str, Any], force: bool = False) -> Iterator[None]:
+    """Make the directory ours before a long job that keeps its progress there.
+
+    Where the job fails before it has kept anything, the directory is left as it was found.
+    """
+    check_output(directory, force)
+    existed, fresh = directory.exists(), not is_ours(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    if fresh:
+        before = set(directory.iterdir())
+        with atomic_path(directory / SUMMARY) as temporary:
+            write_json(SIGNATURE | {"state": "unfinished", **content, "files": [SUMMARY]}, temporary)
+    try:
+        yield
+    except BaseException:
+        if fresh and set(directory.iterdir()) == before | {directory / SUMMARY}:
+            (directory / SUMMARY).unlink()
+            if not existed:
+                directory.rmdir()
+        raise
+
+
+def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Write ``summary.json`` beside the files already in the folder, and give back what it says."""
+    digests = {name: digest_of(folder / name) for name in _files(folder) if name != SUMMARY}
+    known = {"files": sorted({*digests, SUMMARY}), DIGESTS: digests, "versions": versions()}
+    whole = finite(SIGNATURE | dict(content) | known)
+    write_json(whole, folder / SUMMARY)
+    return dict(whole)
+
+
+def digest_of(file: Path) -> str:
+    """SHA-256 of a file."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def read_summary(directory: Path) -> dict[str, Any]:
+    """What a directory of ours says of itself, once each file in it is the one that the summary describes."""
+    if not is_ours(directory):
+        raise DataError(
+            f"{directory}: is no directory that dissensus wrote; name one, or a *.safetensors file"
+        )
+    known: dict[str, Any] = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
+    digests = known.get(DIGESTS)
+    if known.get("state") == "unfinished" or not isinstance(digests, dict):
+        raise DataError(f"{directory}: holds no finished result; run the command that made it again")
+    for name, digest in digests.items():
+        file = directory / name
+        if not (file.is_file() and digest_of(file) == digest):
+            raise DataError(
+                f"{directory}: {name} is {'not the file' if file.exists() else 'missing, a file'} that "
+                f"{SUMMARY} was written with; run the command that made it again"
+            )
+    return known
+
+
+@contextmanager
+def changed_file(directory: Path, name: str) -> Iterator[Path]:
+    """Yield where to write another version of a result's file; the summary that knows it changes with it."""
+    known = read_summary(directory)
+    with atomic_directory(directory) as folder:
+        yield folder / name
+        digests = known[DIGESTS] | {name: digest_of(folder / name)}
+        write_json(known | {"files": sorted({*digests, SUMMARY}), DIGESTS: digests}, folder / SUMMARY)
+
+
+def versions() -> dict[str, str]:
+    """Of what has a say in the numbers."""
+    import pyarrow as pa
+    import scipy
+
+    return {
+        "dissensus": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "pyarrow": pa.__version__,
+    }
+
+
+def label_table(annotations: Annotations) -> pa.Table:
+    """One row per label: item, annotator, label; without annotators, one row per item with counts."""
+    import pyarrow as pa
+
+    if annotations.anonymous:
+        counts = {str(name): annotations.counts[:, p] for p, name in enumerate(annotations.classes)}
+        return pa.table({"item": annotations.item_vocabulary.arrow} | counts)
+    return pa.table(
+        {
+            "item": annotations.item_vocabulary.arrow.take(pa.array(annotations.item)),
+            "annotator": annotations.annotator_vocabulary.arrow.take(pa.array(annotations.annotator)),
+            "label": annotations.class_vocabulary.arrow.take(pa.array(annotations.label)),
+        }
+    )
+
+
+def write_csv(frame: Any, path: Path) -> None:
+    """A data frame of any kind as CSV, numbers with six significant digits, NaN as an empty cell."""
+    import narwhals as nw
+
+    write_pieces([nw.from_native(frame, eager_only=True).to_arrow()], path)
+
+
+def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """The same of rows by the names of their columns; a cell that a row lacks is empty."""
+    from dissensus.labels.vocabulary import arrow_table
+
+    names = dict.fromkeys(name for row in rows for name in row)
+    write_pieces([arrow_table({name: [row.get(name) for row in rows] for name in names})], path)
+
+
+def write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
+    """The same of Arrow tables with one schema, one under the other; one of them is in memory at a time."""
+    import pyarrow.csv as pa_csv
+
+    with atomic_path(path) as temporary, ExitStack() as stack:
+        writer = None
+        for piece in pieces:
+            table = without_formulas(_rounded(piece))
+            if writer is None:
+                options = pa_csv.WriteOptions(quoting_style="needed")
+                writer = stack.enter_context(
+                    pa_csv.CSVWriter(str(temporary), table.schema, write_options=options)
+                )
+            writer.write_table(table)
+
+
+@contextmanager
+def for_spreadsheets(wanted: bool = True) -> Iterator[None]:
+    """CSV files written inside the block hold no text that a spreadsheet takes for a formula."""
+    token = _FOR_SPREADSHEETS.set(wanted)
+    try:
+        yield
+    finally:
+        _FOR_SPREADSHEETS.reset(token)
+
+
+def without_formulas(table: pa.Table) -> pa.Table:
+    """The table for a CSV file: texts and names that begin a formula get a quote, if that is asked for."""
+    if not _FOR_SPREADSHEETS.get():
+        return table
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            column = pc.replace_substring_regex(table.column(place), _FORMULA, r"'\1")
+            table = table.set_column(place, field.name, column)
+    return table.rename_columns([re.sub(_FORMULA, r"'\1", name) for name in table.column_names])
+
+
+def _rounded(table: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    from dissensus.labels.vocabulary import column
+
+    def rounded(values: pa.ChunkedArray) -> pa.Array:
+        found = significant(_floats(values))
+        return column(found, ~np.isnan(found))
+
+    # All at once: to exchange one column after the other is slow where there are thousands.
+    columns = [rounded(c) if pa.types.is_floating(c.type) else c for c in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def _floats(values: pa.ChunkedArray) -> NDArray[np.float64]:
+    """Numbers as NumPy has them, NaN for null."""
+    from dissensus.labels.vocabulary import numbers
+
+    if values.null_count:
+        return np.asarray(values.to_numpy())
+    return numbers(values.combine_chunks())
+
+
+def significant(values: NDArray[np.float64], digits: int = DIGITS) -> NDArray[np.float64]:
+    """The numbers to so many significant digits."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # 10^(digits − 1 − ⌊log₁₀|x|⌋) puts the last digit worth keeping before the point
+        scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(values))))
+        rounded = np.round(values * scale) / scale
+    # Adding 0 turns −0 into 0.
+    return np.where(np.isfinite(scale) & np.isfinite(values), rounded, values) + 0.0
+
+
+def write_json(value: Any, path: Path) -> None:
+    """Plain values as JSON; numbers that JSON has no word for become null."""
+    text = json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def finite(value: Any) -> Any:
+    """The same value in JSON's terms: NumPy numbers as plain ones, infinities and NaN as None."""
+    if isinstance(value, np.generic | np.ndarray):
+        return finite(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return _finite_list(value)
+    return value
+
+
+def _finite_list(values: Sequence[Any]) -> list[Any]:
+    """The same of a list; one of plain values, as the long ones are, is not looked at one by one."""
+    kinds = set(map(type, values))
+    if kinds <= _PLAIN:
+        return list(values)
+    if kinds <= _PLAIN | {float}:
+        return [None if type(one) is float and one - one != 0.0 else one for one in values]
+    return [finite(one) for one in values]

@@ -1,0 +1,362 @@
+"""Plain tables: CSV, TSV, JSON lines, Parquet, each also gzipped, and data frames, behind one interface.
+
+Ids and labels from a file are strings, whatever the format: the text that stands in a CSV, the digits of a
+JSON or Parquet number. ``none``, ``NA`` and ``007`` stay what they are, and the same table gives the same
+annotations in every format.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from dissensus.errors import DataError, bad_choice, require
+from dissensus.labels.sources import provided
+from dissensus.labels.vocabulary import quoted
+from dissensus.tables.columns import refuse_doubled
+from dissensus.tables.source import PARQUET_MAGIC, Source, open_source
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+TABLE_FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
+_SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"}
+_NO_TABLES = (
+    (b"%pdf", "a PDF document"),
+    (b"<!doctype html", "an HTML page"),
+    (b"<html", "an HTML page"),
+    (b"<?xml", "an XML document"),
+    (b"{\\rtf", "an RTF document"),
+    (b"\xd0\xcf\x11\xe0", "an Office document"),
+    (b"\x89png", "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+)
+_SUFFIXES |= {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
+
+
+class Table(Protocol):
+    """Named columns, read when asked for, and where each row stands in the source."""
+
+    name: str
+    columns: list[str]
+    frame_kind: str
+
+    def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
+        """Columns of ids or labels."""
+
+    def everything(self) -> pa.Table:
+        """All columns."""
+
+    def native(self, column: str) -> Any:
+        """A column's name as the source has it (frames may name columns by numbers)."""
+
+    def order(self, column: str) -> Sequence[Any] | None:
+        """The order of a column's values, where the source declares one."""
+
+    def place(self, row: int) -> str:
+        """Where a row stands, in words."""
+
+
+class StreamedTable(Table, Protocol):
+    """A table in a file, which may be larger than memory."""
+
+    source: Source
+
+    def chunks(self, columns: Sequence[str]) -> Iterator[list[pa.Array]]:
+        """What ``ids`` gives, some rows at a time."""
+
+    @property
+    def at_once(self) -> int:
+        """Bytes of memory that ``chunks`` needs beside the chunk, where the format cannot be cut."""
+
+
+def open_table(
+    source: Any, format: str | None = None, name: str = "the data frame", encoding: str | None = None
+) -> Table:
+    """A table from a path or a data frame.
+
+    ``format`` names the file's format where its content does not; ``name`` is what messages call a frame;
+    ``encoding`` is that of a text file that is not UTF-8.
+    """
+    if isinstance(source, str | os.PathLike):
+        if os.fspath(source).lower().endswith((".xlsx", ".xls")):
+            return FrameTable(_sheet(os.fspath(source)), os.fspath(source))
+        return open_file(open_source(source, encoding=encoding), format)
+    return FrameTable(source, name)
+
+
+def _sheet(path: str) -> Any:
+    """The first sheet of an Excel file as a frame of texts, by the reader that pandas has."""
+    pd = require("pandas", "excel")
+    require("openpyxl", "excel")
+    try:
+        return pd.read_excel(path, dtype=str, keep_default_na=False)
+    except FileNotFoundError:
+        raise DataError(f"{path}: does not exist; check the path") from None
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path}: cannot be read as an Excel file ({reason}); save it as CSV") from None
+
+
+def open_file(source: Source, format: str | None = None) -> StreamedTable:
+    """The table in a file's bytes."""
+    from dissensus.tables.delimited import DelimitedTable
+    from dissensus.tables.json_lines import JsonTable
+
+    kind = format or recognise_format(source)
+    if kind == "parquet":
+        return ParquetTable(source)
+    if kind in ("json", "jsonl"):
+        return JsonTable(source)
+    if kind in ("csv", "tsv"):
+        return DelimitedTable(source, "\t" if format == "tsv" else None)
+    choices = (*TABLE_FORMATS, "wide", "counts", *provided("export_formats")())
+    raise bad_choice("read_annotations", "format", choices, kind)
+
+
+def recognise_format(source: Source) -> str:
+    """The format by the first bytes, and by the suffix where they leave it open."""
+    start = source.start
+    _refuse_no_table(source.name, start)
+    named = _SUFFIXES.get(source.suffix, "")
+    if start.startswith(PARQUET_MAGIC):
+        return "parquet"
+    if named == "parquet":
+        raise DataError(f"{source.name}: is called {source.suffix} and is no Parquet file; write it again")
+    if named in ("json", "jsonl") or (start[:1] in (b"{", b"[") and named not in ("csv", "tsv")):
+        return "jsonl"
+    return "csv"
+
+
+def _refuse_no_table(name: str, start: bytes) -> None:
+    """A document, a page or a picture, by its first bytes."""
+    head = start.removeprefix(b"\xef\xbb\xbf").lstrip()[:20].lower()
+    what = next((kind for magic, kind in _NO_TABLES if head.startswith(magic)), None)
+    if what is not None:
+        raise DataError(
+            f"{name}: this is {what}, not a table; save its table as CSV with one row for each label "
+            "(columns item, annotator and label), and give that file"
+        )
+
+
+class FileTable:
+    """What the tables in files share: rows are named after the file, columns are what they are called."""
+
+    frame_kind = "pandas"
+    columns: list[str]
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.name = source.name
+
+    def native(self, column: str) -> str:
+        """The column's name."""
+        return column
+
+    def order(self, column: str) -> None:
+        """Files declare no order."""
+        return
+
+    @property
+    def at_once(self) -> int:
+        """Most formats can be read in pieces of any size."""
+        return 0
+
+
+# ---- Parquet ------------------------------------------------------------------------------------------
+
+_BATCH = 1 << 16  # rows of a chunk
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError)
+
+
+class ParquetTable(FileTable):
+    """Typed columns: ids and labels become text, side columns keep their types. Rows are counted from 0."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        from pyarrow import parquet
+
+        try:
+            self._file = parquet.ParquetFile(pa.BufferReader(source.data))
+            self.columns = list(self._file.schema_arrow.names)
+        except _UNREADABLE:
+            raise self._damaged() from None
+        refuse_doubled(self.columns, self.name)
+
+    def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
+        """The columns, as strings."""
+        table = self._read(list(columns))
+        return [self._text(table.column(name), name) for name in columns]
+
+    def chunks(self, columns: Sequence[str]) -> Iterator[list[pa.Array]]:
+        """The columns, as strings, some rows at a time."""
+        rows = 0
+        try:
+            for batch in self._file.iter_batches(_BATCH, columns=list(columns)):
+                batch.validate(full=True)
+                rows += len(batch)
+                pieces = [self._text(pa.chunked_array([batch.column(name)]), name) for name in columns]
+                yield [piece.combine_chunks() for piece in pieces]
+        except _UNREADABLE:
+            raise self._damaged() from None
+        if not rows:
+            raise self._no_rows()
+
+    def everything(self) -> pa.Table:
+        """All columns in their own types."""
+        return self._read(self.columns)
+
+    def place(self, row: int) -> str:
+        """File and row."""
+        return f"{self.name} row {row}"
+
+    def _read(self, columns: list[str]) -> pa.Table:
+        try:
+            table = self._file.read(columns=columns)
+            table.validate(full=True)
+        except _UNREADABLE:
+            raise self._damaged() from None
+        if not table.num_rows:
+            raise self._no_rows()
+        return table
+
+    def _text(self, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+        """A column as strings, the distinct values turned into text one by one."""
+        if pa.types.is_string(column.type):
+            return column
+        plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        try:
+            return _recoded(plain.dictionary_encode().combine_chunks())
+        except (pa.ArrowException, TypeError):
+            raise DataError(
+                f"{self.name}: column {quoted(name)} is of type {column.type}; give strings or numbers"
+            ) from None
+
+    def _no_rows(self) -> DataError:
+        return DataError(f"{self.name}: has columns and no rows; add one row per label")
+
+    def _damaged(self) -> DataError:
+        return DataError(f"{self.name}: the Parquet file is damaged or cut short; write it again")
+
+
+def _recoded(coded: pa.DictionaryArray) -> pa.ChunkedArray:
+    """A dictionary-coded column with its values as text; a float as Python writes it, NaN blank."""
+    values = coded.dictionary
+    if pa.types.is_floating(values.type):
+        texts = pa.array(
+            [None if math.isnan(value) else repr(value) for value in values.to_pylist()], pa.string()
+        )
+    else:
+        texts = values.cast(pa.string())
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(coded.indices, texts)])
+
+
+# ---- data frames --------------------------------------------------------------------------------------
+
+_KINDS = ("pandas", "polars", "pyarrow")  # kinds that results can be given back in
+
+
+class FrameTable:
+    """Any data frame that narwhals knows; ids and labels keep their types.
+
+    A lazy frame is collected. Rows are counted from 0, as ``iloc`` does.
+    """
+
+    def __init__(self, frame: Any, name: str = "the data frame") -> None:
+        self.name = name
+        self._frame = _opened(frame, name)
+        self._native = {str(name): name for name in self._frame.columns}
+        self.columns = list(self._native)
+        if len(self._native) < len(self._frame.columns):
+            refuse_doubled([str(name) for name in self._frame.columns], self.name)
+        kind = self._frame.implementation.value
+        self.frame_kind = kind if kind in _KINDS else "pandas"
+
+    def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
+        """The columns in their own types."""
+        return [self._column(name) for name in columns]
+
+    def everything(self) -> pa.Table:
+        """All columns."""
+        self._refuse_empty()
+        return pa.table({name: self._column(name) for name in self.columns})
+
+    def native(self, column: str) -> Any:
+        """The column's own name, which need not be a string."""
+        return self._native[column]
+
+    def order(self, column: str) -> Sequence[Any] | None:
+        """The categories of an ordered categorical, in their order."""
+        import narwhals as nw
+
+        kind = self._frame.get_column(self._native[column]).dtype
+        return list(kind.categories) if isinstance(kind, nw.Enum) else None
+
+    def place(self, row: int) -> str:
+        """The row's number."""
+        return f"{self.name} row {row}"
+
+    def _column(self, name: str) -> pa.ChunkedArray:
+        self._refuse_empty()
+        try:
+            column = self._frame.get_column(self._native[name]).to_arrow()
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            raise DataError(
+                f"{self.name}: column {quoted(name)} mixes types; give strings or numbers of one type"
+            ) from None
+        return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+    def _refuse_empty(self) -> None:
+        if not len(self._frame):
+            raise DataError(f"{self.name} has no rows; add some")
+
+
+def _opened(frame: Any, name: str) -> nw.DataFrame[Any]:
+    """The frame behind narwhals; a series or mapping keyed by id becomes two columns, a named index one."""
+    import narwhals as nw
+
+    if hasattr(frame, "with_format"):
+        frame = _of_dataset(frame, name)
+    if isinstance(frame, Mapping):
+        frame = pa.table({"item": list(frame.keys()), "label": list(frame.values())})
+    if hasattr(frame, "reset_index") and hasattr(frame, "index"):
+        frame = _with_index(frame)
+    try:
+        opened = nw.from_native(frame)
+    except nw.exceptions.DuplicateError:
+        refuse_doubled([str(name) for name in frame.columns], name)
+        raise
+    except TypeError:
+        raise DataError(
+            f"{name} cannot be read from a {type(frame).__name__} object; give a path or a data frame"
+        ) from None
+    return opened.collect() if isinstance(opened, nw.LazyFrame) else opened
+
+
+def _of_dataset(dataset: Any, name: str) -> pa.Table:
+    """A Hugging Face dataset as an Arrow table; class numbers become the names that it declares, −1 none."""
+    if isinstance(dataset, Mapping):
+        splits = ", ".join(map(str, dataset))
+        raise DataError(
+            f"{name} has several splits ({splits}); give one of them, or the folder it is saved in"
+        )
+    table: pa.Table = dataset.with_format("arrow")[:]
+    for column, kind in dataset.features.items():
+        if hasattr(kind, "int2str"):
+            known = [*kind.names, None]  # the last is what −1 and null stand for
+            names = [known[-1 if number is None else number] for number in table[column].to_pylist()]
+            table = table.set_column(table.column_names.index(column), column, pa.array(names, pa.string()))
+    return table
+
+
+def _with_index(frame: Any) -> Any:
+    """pandas keeps ids in the index at times: a Series' index, or one that has a name, becomes a column."""
+    if frame.ndim == 1:
+        index = frame.index.name or "item"
+        return frame.rename(frame.name or "label").rename_axis(index).reset_index()
+    named = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    return frame.reset_index() if len(named) == frame.index.nlevels else frame

@@ -1,0 +1,1 @@
+"""Items as texts: embeddings, learners, guided learning and LDL-NM."""

@@ -1,0 +1,391 @@
+"""GuidedClassifier: the paper's workflow, around any guide and any learner.
+
+1. *Refine.* The guide, a model of this library, is fitted on the training labels, and every training item
+   gets the distribution of its cluster, or of its clusters' posterior, in place of its own few labels.
+2. *Learn.* The learner is fitted to these distributions from the items' features or texts.
+3. *Project.* What it predicts for a new item is snapped to the guide's most likely item cluster, or averaged
+   over the clusters by how likely each is (:mod:`dissensus.text.guided.guides`).
+
+Each of the three can be left out, and what is chosen is chosen by the dev items' own labels.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.errors import DataError, ParameterError, bad_parameter, require
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.features import as_features, with_features
+from dissensus.labels.vocabulary import Vocabulary
+from dissensus.metrics import kl
+from dissensus.models.base import Model, in_classes
+from dissensus.numerics import Array, row_shares
+from dissensus.params import ANY, NONE, SEED, choice, real
+from dissensus.tables.arrays import Arrays, Header, Savable, pack_ids, unpack_ids
+from dissensus.text.guided.adapters import adapter, n_rows, take
+from dissensus.text.guided.files import pack_parts, unpack_part
+from dissensus.text.guided.guides import ItemClusters, Projection
+from dissensus.text.guided.inputs import matched
+from dissensus.text.learners.base import Dev, hold_out
+
+PRIOR_LABELS: Array = np.exp2(np.arange(9.0))  # S tried: 1, 2, 4, …, 256 labels
+
+
+class GuidedClassifier(Savable):
+    """A learner whose training labels are refined, and whose predictions are projected, by a guide.
+
+    ``refine="none", project="none"`` is the learner on raw labels. A guide without item clusters refines by
+    its own distributions either way and cannot project. Guide and learner have seeds of their own.
+
+    X has one row for each item, features (sparse ones too) or texts, in the order of ``y.items``; a pandas
+    Series or frame whose index names the items is put in their order, and must name them where y is a frame
+    or a file. y is :class:`Annotations`, a file or a frame of
+    labels by annotators, or one label for each item.
+
+    Parameters
+    ----------
+    guide
+        A model of this library; None is DirichletRegression(), which reads the features too.
+    learner
+        Anything that :mod:`dissensus.text.guided.adapters` can adapt; None is SoftmaxRegression().
+    refine
+        How training labels are refined: ``"none"``, ``"hard"`` (the most likely cluster) or ``"soft"``
+        (averaged over the clusters).
+    project
+        How predictions are projected onto the clusters: ``"none"``, ``"hard"`` or ``"soft"``.
+    annotator_sum
+        Where the projection sums over annotators: ``"inside"`` the likelihood of a label, or
+        ``"outside"``, as the paper prints it.
+    prior_labels
+        How many labels a prediction stands for (S). None chooses it on dev or, where none is given, by
+        running the workflow once without a tenth of the items.
+    seed
+        Seed of the random choice of that tenth.
+    """
+
+    _rules = {
+        "guide": ANY,
+        "learner": ANY,
+        "refine": choice("none", "hard", "soft"),
+        "project": choice("none", "hard", "soft"),
+        "annotator_sum": choice("inside", "outside"),
+        "prior_labels": real(0.0, open_low=True) | NONE,
+        "seed": SEED,
+    }
+    _arrays = ("refined_", "prior_labels_tried_", "path_kl_", "_annotator_load")
+    _fitted_by = "learner_"
+
+    guide_: Any  # the fitted guide; None where nothing asks for it
+    learner_: Any  # the fitted learner
+    refined_: Array  # (train items, classes): what the learner learns; NaN for items without labels, left out
+    prior_labels_: float | None  # S in use; None where nothing is projected
+    prior_labels_tried_: Array  # the S tried, and …
+    path_kl_: Array  # … the KL each reached on the items it was chosen on
+    class_vocabulary_: Vocabulary
+    n_features_in_: int  # columns of X, where it has any
+    _projection: Projection | None
+    _annotator_load: NDArray[Any]  # (annotators,): labels each gave
+
+    def __init__(
+        self,
+        guide: Any = None,
+        learner: Any = None,
+        *,
+        refine: str = "soft",
+        project: str = "none",
+        annotator_sum: str = "inside",
+        prior_labels: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.guide = guide
+        self.learner = learner
+        self.refine = refine
+        self.project = project
+        self.annotator_sum = annotator_sum
+        self.prior_labels = prior_labels
+        self.seed = seed
+
+    # ---- fitting --------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, dev: tuple[Any, Any] | None = None) -> Self:
+        """Refine, and fit the learner; ``dev`` is a pair (X, y) to choose settings on.
+
+        Parameters
+        ----------
+        X
+            Features or texts, one row for each item.
+        y
+            Labels of the same items.
+        dev
+            A pair (X, y) of other items to choose on; None takes none, or a part of these.
+        """
+        self.check_params()
+        X, y = matched(X, y)
+        held = None if dev is None else _shares_of_dev(dev, y.class_vocabulary)
+        with self._twin() as twin:
+            if len(getattr(X, "shape", ())) == 2:
+                twin.n_features_in_ = int(X.shape[1])
+            twin.class_vocabulary_, twin._annotator_load = y.class_vocabulary, np.asarray(y.annotator_load)
+            clusters = twin._fit_guide(X, y)
+            twin.refined_ = twin._refined(y, clusters)
+            twin._fit_learner(X, y, held)
+            twin._choose_projection(clusters, X, y, held)
+        return self
+
+    def check_params(self) -> None:
+        """The rules, and that guide and learner can do what is asked of them."""
+        super().check_params()
+        require("sklearn", "guided")
+        adapter(self._learner())
+        if not isinstance(_thawed(self.guide), Model | None):
+            raise bad_parameter(self, "guide", "a model of this library, or None", self.guide)
+
+    def __sklearn_tags__(self) -> Any:
+        """A classifier, which takes sparse features and texts too."""
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags(),
+            input_tags=InputTags(sparse=True, string=True),
+        )
+
+    @property
+    def _guided(self) -> bool:
+        return (self.refine, self.project) != ("none", "none")
+
+    def _guide(self) -> Any:
+        if self.guide is not None:
+            return self.guide
+        from dissensus.models.dirichlet_regression import DirichletRegression
+
+        return DirichletRegression()
+
+    def _learner(self) -> Any:
+        if self.learner is not None:
+            return self.learner
+        from dissensus.text.learners.softmax import SoftmaxRegression
+
+        return SoftmaxRegression()
+
+    def _fit_guide(self, X: Any, y: Annotations) -> ItemClusters | None:
+        """Fit a copy of the guide, if anything asks for it, and give its clusters, if it has any."""
+        self.guide_ = None
+        if not self._guided:
+            return None
+        self.guide_ = fitted_guide(self._guide(), X, y)
+        clusters = ItemClusters.of(self.guide_, self._annotator_load)
+        if clusters is None and self.project != "none":
+            raise ParameterError(
+                f"{type(self._guide()).__name__} has no item clusters to project on; set project='none' or "
+                "take a guide with clusters (FMM, PGM, CBCC, DawidSkene, OneCoin)"
+            )
+        return clusters
+
+    def _refined(self, y: Annotations, clusters: ItemClusters | None) -> Array:
+        if self.refine == "none":
+            return empirical(y)
+        if clusters is None:
+            return np.asarray(self.guide_.label_distributions_)
+        # Y'_m = Y' of arg max_k w_mk, or Σ_k w_mk Y'_k   (Eq. infer)
+        return clusters.distributions(clusters.posterior, self.refine)
+
+    def _fit_learner(self, X: Any, y: Annotations, held: Dev | None) -> None:
+        from sklearn.base import clone
+
+        refined = np.flatnonzero(~np.isnan(self.refined_[:, 0]))
+        if not len(refined):
+            raise DataError("y has no label to learn from; give at least one")
+        if len(refined) < len(y):
+            X, y = take(X, refined), y[refined]
+        self.learner_ = clone(self._learner())
+        adapter(self.learner_).fit(X, y, self.refined_[refined], held)
+
+    # ---- how many labels a prediction stands for ------------------------------------------------------
+
+    def _choose_projection(
+        self, clusters: ItemClusters | None, X: Any, y: Annotations, held: Dev | None
+    ) -> None:
+        """The projection with the prior_labels given, or with the best one for the held items."""
+        self.prior_labels_tried_ = self.path_kl_ = np.zeros(0)
+        if clusters is None or self.project == "none":
+            self.prior_labels_, self._projection = None, None
+            return
+        self.prior_labels_ = self.prior_labels
+        if self.prior_labels_ is None:
+            self.prior_labels_tried_ = PRIOR_LABELS
+            self.path_kl_ = self._path_of_part(X, y) if held is None else self._path(clusters, *held)
+            self.prior_labels_ = float(PRIOR_LABELS[self.path_kl_.argmin()])
+        self._projection = Projection(clusters, self.project, self.annotator_sum, self.prior_labels_)
+
+    def _path(self, clusters: ItemClusters, X: Any, shares: Array) -> Array:
+        """KL(shares ‖ projection) at every prior_labels tried."""
+        raw = self._raw(X)
+        tried = [Projection(clusters, self.project, self.annotator_sum, S) for S in PRIOR_LABELS.tolist()]
+        return np.asarray([kl(shares, projection(raw)) for projection in tried])
+
+    def _path_of_part(self, X: Any, y: Annotations) -> Array:
+        """The same of the workflow without a tenth of the labelled items, on these."""
+        labelled = np.flatnonzero(y.counts.any(axis=1))
+        if len(labelled) < 2:
+            raise DataError("one labelled item leaves none to choose on; give prior_labels= or dev=")
+        held = labelled[hold_out(len(labelled), self.seed)[1]]
+        kept = np.setdiff1d(np.arange(len(y)), held)
+        part = type(self)(**self.get_params(deep=False))
+        return part.fit(take(X, kept), y[kept], dev=(take(X, held), y[held])).path_kl_
+
+    # ---- asking ---------------------------------------------------------------------------------------
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Class names, in the order of the distributions' columns."""
+        self._check_fitted()
+        return self.class_vocabulary_.ids
+
+    def label_distributions(self, X: Any) -> Array:
+        """(items, classes): the label distribution predicted for each row of X.
+
+        Parameters
+        ----------
+        X
+            Features or texts, one row for each item.
+        """
+        raw = self._raw(X)
+        return raw if self._projection is None else self._projection(raw)
+
+    def predict_proba(self, X: Any) -> Array:
+        """The same as :meth:`label_distributions`, under the name that scikit-learn asks for.
+
+        Parameters
+        ----------
+        X
+            Features or texts, one row for each item.
+        """
+        return self.label_distributions(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """One class per item: the most probable one (the first in class order where several are).
+
+        Parameters
+        ----------
+        X
+            Features or texts, one row for each item.
+        """
+        best: NDArray[Any] = self.classes_[self.label_distributions(X).argmax(axis=1)]
+        return best
+
+    def score(self, X: Any, y: Any) -> float:
+        """−KL(labels' shares ‖ prediction), the mean over the items that have labels: higher is better.
+
+        Parameters
+        ----------
+        X
+            Features or texts, one row for each item.
+        y
+            Labels of the same items.
+        """
+        self._check_fitted()
+        X, shares = _shares_of_dev((X, y), self.class_vocabulary_, "X", "y")
+        return -kl(shares, self.label_distributions(X))
+
+    def cluster_posteriors(self, X: Any) -> Array:
+        """(items, K): P(cluster | prediction), by which predictions are projected.
+
+        Parameters
+        ----------
+        X
+            Features or texts, one row for each item.
+        """
+        self._check_fitted()
+        if self._projection is None:
+            raise ParameterError("this GuidedClassifier was not fitted to project; set project and fit")
+        return self._projection.posteriors(self._raw(X))
+
+    def _raw(self, X: Any) -> Array:
+        """What the learner says."""
+        self._check_fitted()
+        n_rows(X)
+        return adapter(self.learner_).label_distributions(X, len(self.class_vocabulary_))
+
+    # ---- keeping it: guide and learner inside the same file -------------------------------------------
+
+    def _saved_settings(self) -> Header:
+        settings = self.get_params(deep=False)
+        return {name: settings[name] for name in settings if name not in ("guide", "learner")}
+
+    def _state(self) -> tuple[Header, Arrays]:
+        arrays = {name: getattr(self, name) for name in self._arrays}
+        arrays |= pack_ids("class", self.class_vocabulary_)
+        guide = _thawed(self.guide)
+        frozen = guide is not self.guide
+        own_guide = None if frozen and guide is self.guide_ else self.guide_
+        given, frozen_fit = pack_parts({"guide": guide}, fitted=frozen)
+        given |= pack_parts({"learner": self.learner}, fitted=False)[0]
+        learned, fits = pack_parts({"guide_": own_guide, "learner_": self.learner_}, fitted=True)
+        how = None if self._projection is None else self._projection.settings
+        facts = {"projection": how, "frozen": frozen, "parts": given | learned}
+        facts["n_features_in"] = vars(self).get("n_features_in_")
+        return facts, arrays | frozen_fit | fits
+
+    def _restore(self, facts: Header, arrays: Arrays) -> None:
+        require("sklearn", "guided")
+        from sklearn.frozen import FrozenEstimator
+
+        guide, self.learner, own_guide, self.learner_ = (
+            unpack_part(name, facts["parts"], arrays) for name in ("guide", "learner", "guide_", "learner_")
+        )
+        self.guide = FrozenEstimator(guide) if facts["frozen"] else guide
+        self.guide_ = guide if facts["frozen"] and own_guide is None else own_guide
+        for name in self._arrays:
+            setattr(self, name, arrays[name])
+        self.class_vocabulary_ = unpack_ids("class", arrays)
+        if facts["n_features_in"] is not None:
+            self.n_features_in_ = facts["n_features_in"]
+        how = facts["projection"]
+        clusters = None if how is None else ItemClusters.of(self.guide_, self._annotator_load)
+        self._projection = None if clusters is None else Projection(clusters, **how)
+        self.prior_labels_ = None if self._projection is None else self._projection.prior_labels
+
+
+def empirical(y: Annotations) -> Array:
+    """(items, classes): each item's labels as shares, NaN where there are none."""
+    return row_shares(y.counts, empty=np.nan)
+
+
+def fitted_guide(guide: Any, X: Any, y: Annotations) -> Any:
+    """A copy of the guide, fitted on y; scikit-learn's FrozenEstimator around one keeps the fit it has."""
+    from sklearn.base import clone
+
+    own = _thawed(guide)
+    frozen = own is not guide
+    own = own if frozen else clone(guide)
+    known = with_features(y, as_features(X, own.embedding)) if own.uses_features else y
+    if not frozen:
+        return own.fit(known)
+    if own.class_vocabulary_ != y.class_vocabulary:
+        raise DataError("the frozen guide and y have different classes; fit it on the classes of y")
+    same = own.item_vocabulary_ == y.item_vocabulary and own.annotator_vocabulary_ == y.annotator_vocabulary
+    return own if same else own.transform(known)
+
+
+def _thawed(guide: Any) -> Any:
+    """The guide itself, out of the FrozenEstimator it may stand in."""
+    from sklearn.frozen import FrozenEstimator
+
+    return guide.estimator if isinstance(guide, FrozenEstimator) else guide
+
+
+def _shares_of_dev(dev: Any, classes: Vocabulary, X_name: str = "dev X", y_name: str = "dev y") -> Dev:
+    """X and label shares of the items that have labels, in the order of ``classes``."""
+    if not (isinstance(dev, tuple | list) and len(dev) == 2):
+        raise DataError(f"dev must be a pair (X, y); got {type(dev).__name__}")
+    X, y = matched(dev[0], dev[1], X_name, y_name)
+    shares = empirical(in_classes(y, classes))
+    labelled = np.flatnonzero(~np.isnan(shares[:, 0]))
+    if not len(labelled):
+        raise DataError(f"{y_name} has no label to compare with; give at least one")
+    return (X, shares) if len(labelled) == len(y) else (take(X, labelled), shares[labelled])

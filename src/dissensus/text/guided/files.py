@@ -1,0 +1,85 @@
+"""``dissensus.load``: one reader for the files of every model, learner and guided classifier.
+
+It stands here because a guided classifier is made of the others; each class says itself what of it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dissensus.errors import DataError, ModelFileError, ParameterError
+from dissensus.models import model_class
+from dissensus.models.base import Model
+from dissensus.tables.arrays import Arrays, Header, Savable, pack, read_whole, refusing_damage, unpack
+from dissensus.text.learners import LEARNERS, learner_class
+
+
+def load(path: str | Path) -> Any:
+    """Read a model, a learner or a GuidedClassifier that its ``save`` wrote; nothing in the file is run.
+
+    Parameters
+    ----------
+    path
+        The file that ``save`` wrote.
+    """
+    header, arrays = read_whole(path)
+    with refusing_damage(path):
+        return unpack(estimator_class(header["class"]), header, arrays)
+
+
+def load_model(path: str | Path) -> Model:
+    """Read a model of labels; the file of anything else is refused."""
+    found = load(path)
+    if not isinstance(found, Model):
+        kind = type(found).__name__
+        raise ModelFileError(f"{path}: holds a {kind}, and a model of labels is needed; give FMM, PGM, …")
+    return found
+
+
+def estimator_class(name: str) -> type[Savable]:
+    """The class of that name that a file can hold."""
+    if name == "GuidedClassifier":
+        from dissensus.text.guided.classifier import GuidedClassifier
+
+        return GuidedClassifier
+    return learner_class(name) if name in LEARNERS else model_class(name)
+
+
+# ---- estimators inside another one's file -----------------------------------------------------------------
+
+
+def pack_parts(parts: Mapping[str, Any], fitted: bool) -> tuple[Header, Arrays]:
+    """A header for each estimator (None stays None), and all arrays, named ``part/array``."""
+    headers, arrays = Header(), Arrays()
+    for name, part in parts.items():
+        _check_kept(part)
+        headers[name], own = (None, {}) if part is None else pack(part, fitted=fitted)
+        arrays |= {f"{name}/{array}": values for array, values in own.items()}
+    return headers, arrays
+
+
+def unpack_part(name: str, headers: Header, arrays: Arrays) -> Any:
+    """One of the estimators that :func:`pack_parts` took apart."""
+    header = headers[name]
+    if header is None:
+        return None
+    own = {
+        key.removeprefix(f"{name}/"): values for key, values in arrays.items() if key.startswith(f"{name}/")
+    }
+    return unpack(estimator_class(header["class"]), header, own)
+
+
+def _check_kept(part: Any) -> None:
+    """Refuse what could not be read again: estimators of others need pickle, which runs code on loading."""
+    kind = type(part)
+    try:
+        known = part is None or estimator_class(kind.__name__) is kind
+    except ParameterError:
+        known = False
+    if not known:
+        raise DataError(
+            f"a GuidedClassifier with {kind.__name__} cannot be saved without pickle; take a learner of this "
+            "library (SoftmaxRegression, TextCNN, FineTunedEncoder, LDLNM)"
+        )

@@ -1,0 +1,545 @@
+"""LDL-NM: the paper's neural model, behind the same interface as the others.
+
+How a label is born: the features of an item are projected, the annotator is embedded, both are fused into one
+latent code, and three softmax heads read from it the label, the item's label distribution and the annotator's
+(equations in `network.py`). Labels of all annotators train one network; an item nobody has
+seen gets its distribution from every stored annotator's answer.
+
+Beyond the paper: the best epoch on dev is kept, several networks are trained side by side and averaged,
+features are dropped at random, and a direct path leads from the features to the heads.
+``LDLNM(**LDLNM.PAPER)`` is the paper's network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.errors import DataError, ParameterError, bad_parameter, require
+from dissensus.execution.run import Run
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.features import carries_features, features_of
+from dissensus.labels.vocabulary import Codes
+from dissensus.metrics import check_distributions, kl
+from dissensus.models.base import Model, in_classes
+from dissensus.numerics import Array, row_shares
+from dissensus.params import ANY, NONE, SEED, Rule, check_rules, choice, integer, real
+
+if TYPE_CHECKING:
+    from dissensus.text.ldlnm.inference import Inferred
+
+LOSS_WEIGHTS = Rule(
+    "three numbers >= 0, the first or the second above 0",
+    lambda v: (
+        isinstance(v, tuple | list) and len(v) == 3 and all(map(real(0.0).holds, v)) and v[0] + v[1] > 0
+    ),
+)
+INFERENCE = {
+    "rate": real(0.0, open_low=True),
+    "decay": real(0.0),
+    "max_steps": integer(1),
+    "sigma": real(0.0),
+    "n_starts": integer(1),
+    "backtracking": choice(True, False),
+    "tol": real(0.0),
+    "seed": SEED,
+}
+
+
+class LDLNM(Model):
+    """The paper's neural model of items, annotators and labels.
+
+    ``LDLNM(**LDLNM.PAPER)`` is the paper's network; what is beyond it is said at the head of the file.
+
+    Parameters
+    ----------
+    item_size
+        Size of the projection of an item's features.
+    annotator_size
+        Size of an annotator's embedding.
+    latent_size
+        Size of the code that item and annotator are fused into.
+    fusion
+        How they are fused: ``"concat"``, or ``"sum"``, where both have one size.
+    annotators
+        False leaves the annotator side out.
+    direct
+        Whether a direct path leads from the features to the heads.
+    n_networks
+        Networks that are trained side by side and averaged.
+    dropout
+        Share of the latent code that is dropped at random in training.
+    feature_dropout
+        Share of the features that is dropped at random in training.
+    rescale
+        Whether features are brought to a mean squared length of one.
+    loss_weights
+        Weights of the losses of label, item distribution and annotator distribution.
+    epochs
+        Passes over the labels, at most.
+    patience
+        Training ends after so many epochs without a better one on dev; None makes all epochs.
+    batch_size
+        Labels in a batch.
+    batch_by
+        ``"items"`` keeps the labels of an item together; ``"labels"`` draws batches as the paper does.
+    learning_rate
+        Step size of the optimiser.
+    weight_decay
+        Weight decay of the optimiser.
+    dev_size
+        Share of the items that serves as dev where none is given; 0: none, and the last epoch is kept.
+    head
+        Where distributions come from: the ``"item"`` head (ŷ_I) or the ``"label"`` head (ŷ) of all stored
+        annotators.
+    reduce
+        ``"expectation"`` takes the mean over annotators, ``"mode"`` the votes of their best guesses.
+    weight_by
+        How annotators count in the population: by the number of their ``"labels"``, or all alike
+        (``"annotators"``).
+    embedding
+        The sentence encoder for items that have a text and no features: a name or a path, as in
+        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
+    device
+        Where PyTorch computes, such as ``"cpu"`` or ``"cuda"``; None takes a graphics card where there is
+        one.
+    n_threads
+        Threads of PyTorch; None leaves its own number. The same seed and number of threads give the same
+        result.
+    seed
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
+    """
+
+    _rules = {
+        "item_size": integer(1),
+        "annotator_size": integer(1),
+        "latent_size": integer(1),
+        "fusion": choice("concat", "sum"),
+        "annotators": choice(True, False),
+        "direct": choice(True, False),
+        "n_networks": integer(1),
+        "dropout": real(0.0, 0.99),
+        "feature_dropout": real(0.0, 0.99),
+        "rescale": choice(True, False),
+        "loss_weights": LOSS_WEIGHTS,
+        "epochs": integer(1),
+        "patience": integer(1) | NONE,
+        "batch_size": integer(1),
+        "batch_by": choice("items", "labels"),
+        "learning_rate": real(0.0, open_low=True),
+        "weight_decay": real(0.0),
+        "dev_size": real(0.0, 0.9),
+        "head": choice("item", "label"),
+        "reduce": choice("expectation", "mode"),
+        "weight_by": choice("annotators", "labels"),
+        "embedding": ANY,
+        "device": ANY,
+        "n_threads": integer(1) | NONE,
+        "seed": SEED,
+    }
+    _arrays = (
+        "weights_",
+        "features_",
+        "feature_scale_",
+        "annotator_load_",
+        "annotator_embeddings_",
+        "known_annotators_",
+        "epoch_",
+        "n_threads_",
+    )
+    _needs_annotators = True
+    uses_features = True
+
+    # The paper's settings; its sizes were searched in {3, …, 20}.
+    PAPER: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {
+            "item_size": 20,
+            "annotator_size": 20,
+            "latent_size": 20,
+            "direct": False,
+            "n_networks": 1,
+            "dropout": 0.5,
+            "feature_dropout": 0.0,
+            "patience": None,
+            "batch_by": "labels",
+            "learning_rate": 1e-3,
+            "weight_decay": 0.0,
+        }
+    )
+
+    weights_: NDArray[np.float32]  # (networks, numbers)
+    features_: NDArray[np.float32]  # (items, features)
+    feature_scale_: Array  # what features are multiplied by, as a 0-d array
+    annotator_load_: NDArray[np.int64]  # (stored annotators,): labels each gave in training
+    annotator_embeddings_: NDArray[np.float32]  # (annotators, networks · annotator size): z_A
+    known_annotators_: NDArray[np.bool_]  # (annotators,): whether z_A was learned from labels
+    epoch_: NDArray[np.int64]  # (networks,): the epoch kept, from 0; −1 without a dev part
+    n_threads_: NDArray[np.int64]  # the thread count at which the seed replays this fit, as a 0-d array
+
+    def __init__(
+        self,
+        item_size: int = 128,
+        annotator_size: int = 16,
+        *,
+        latent_size: int = 64,
+        fusion: str = "concat",
+        annotators: bool = True,
+        direct: bool = True,
+        n_networks: int = 3,
+        dropout: float = 0.2,
+        feature_dropout: float = 0.3,
+        rescale: bool = True,
+        loss_weights: tuple[float, float, float] = (1.0, 1.0, 1.0),
+        epochs: int = 200,
+        patience: int | None = 25,
+        batch_size: int = 256,
+        batch_by: str = "items",
+        learning_rate: float = 5e-4,
+        weight_decay: float = 1e-4,
+        dev_size: float = 0.1,
+        head: str = "item",
+        reduce: str = "expectation",
+        weight_by: str = "annotators",
+        embedding: str | None = None,
+        device: str | None = None,
+        n_threads: int | None = 1,
+        seed: int = 0,
+    ) -> None:
+        self.item_size = item_size
+        self.annotator_size = annotator_size
+        self.latent_size = latent_size
+        self.fusion = fusion
+        self.annotators = annotators
+        self.direct = direct
+        self.n_networks = n_networks
+        self.dropout = dropout
+        self.feature_dropout = feature_dropout
+        self.rescale = rescale
+        self.loss_weights = loss_weights
+        self.epochs = epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.batch_by = batch_by
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.dev_size = dev_size
+        self.head = head
+        self.reduce = reduce
+        self.weight_by = weight_by
+        self.embedding = embedding
+        self.device = device
+        self.n_threads = n_threads
+        self.seed = seed
+
+    # ---- fitting --------------------------------------------------------------------------------------
+
+    def fit(
+        self, annotations: Any, features: Any = None, *, dev: Any = None, item_distributions: Any = None
+    ) -> Self:
+        """Learn from labels and the features of their items.
+
+        ``features`` has one row for each item, in the order of ``annotations.items``; without it, those that
+        the annotations carry are taken, or the embeddings of their ``text`` column. ``dev`` is Annotations
+        with
+        features (or a pair of features and distributions) on which the best epoch is chosen: by its labels
+        where all its items are training items, by its distributions otherwise. ``item_distributions``
+        (items, classes) replace the items' own label shares y_I as targets.
+        """
+        return self._run_fit(annotations, features=features, dev=dev, item_distributions=item_distributions)
+
+    def _fit(
+        self,
+        annotations: Annotations,
+        run: Run,
+        features: Any = None,
+        dev: Any = None,
+        item_distributions: Any = None,
+    ) -> None:
+        del run
+        require("torch", "text")
+        from dissensus.text.ldlnm.training import fit_network
+        from dissensus.text.learners.torch_tools import threads
+
+        self._check_fusion()
+        x = features_of(annotations, self.embedding, given=features)
+        targets = None if item_distributions is None else check_distributions(item_distributions, "targets")
+        with threads(self.n_threads) as n_threads:
+            self.n_threads_ = np.asarray(n_threads)
+            fit_network(self, annotations, x, dev, targets)
+            self._settle_items()
+
+    def _check_fusion(self) -> None:
+        if self.fusion == "sum" and self.annotators and self.item_size != self.annotator_size:
+            raise ParameterError(
+                "LDLNM with fusion='sum' adds item and annotator embeddings, which must be of one size; "
+                f"got item_size={self.item_size} and annotator_size={self.annotator_size}"
+            )
+
+    def _begin(self, annotations: Annotations) -> None:
+        """Checks, and whose labels they are, where the network is trained beside those of other models."""
+        self._remember(self._checked(annotations))
+        self._check_fusion()
+
+    def _check_annotators(self, known: Annotations) -> None:
+        if self.annotators:
+            super()._check_annotators(known)
+
+    def _settle_items(self) -> None:
+        """Distributions of the items at hand, and of one never seen."""
+        self.label_distributions_ = self.label_distributions(self.features_)
+
+    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+        from dissensus.text.ldlnm.inference import embed_new_annotators
+        from dissensus.text.learners.torch_tools import threads
+
+        with threads(self.n_threads):
+            self.features_ = _features_by_id(new, fitted)
+            embed_new_annotators(self, new, fitted)
+            self._settle_items()
+
+    # ---- asking ---------------------------------------------------------------------------------------
+
+    def label_distributions(
+        self,
+        features: Any,
+        *,
+        head: str | None = None,
+        reduce: str | None = None,
+        weight_by: str | None = None,
+        projected: bool = True,
+        dropout_seed: int | None = None,
+    ) -> Array:
+        """(items, classes) from ``features`` (or texts) alone: the ensemble of all stored annotators.
+
+        ``head``, ``reduce`` and ``weight_by`` default to the model's own; ``dropout_seed`` leaves dropout on
+        as the paper did for its error bars. ``projected=False`` leaves W_P out, as the paper prints the
+        ensemble's equation: z = φ(z_I + z_A), z_e = φ(W_E z + z). The network was not trained for it; item,
+        annotator and latent size must be one.
+        """
+        self._check_weights()
+        self._check_projected(projected, dropout_seed)
+        head, reduce = self._own_unless("head", head), self._own_unless("reduce", reduce)
+        weight_by = self._own_unless("weight_by", weight_by)
+        check_rules("LDLNM.label_distributions", {"dropout_seed": SEED | NONE}, dropout_seed=dropout_seed)
+        from dissensus.text.ldlnm import inference
+        from dissensus.text.learners.torch_tools import seeded, threads
+
+        w, x = inference.weights_of(self), inference.inputs(self, features)
+        with threads(self.n_threads):
+            chances = inference.ensemble(
+                w,
+                x,
+                inference.stored_embeddings(self, w),
+                inference.annotator_shares(self, weight_by),
+                head=head,
+                reduce=reduce,
+                projected=projected,
+                dropout=self.dropout,
+                noise=None if dropout_seed is None else seeded(dropout_seed, x.device),
+            )
+        return inference.as_rows(chances)
+
+    def _check_projected(self, projected: bool, dropout_seed: int | None) -> None:
+        """z_I + z_A goes straight into W_E only where all three are of one size."""
+        owner, sizes = "LDLNM.label_distributions", (self.item_size, self.annotator_size, self.latent_size)
+        if projected:
+            return
+        if not self.annotators or len(set(sizes)) > 1:
+            rule = "True unless item_size, annotator_size and latent_size are one"
+            raise bad_parameter(owner, "projected", rule, projected)
+        if dropout_seed is not None:
+            raise bad_parameter(
+                owner, "dropout_seed", "None with projected=False, where no z_P is", dropout_seed
+            )
+
+    def _own_unless(self, name: str, given: str | None) -> str:
+        """The model's own setting, or what is given in its place if it keeps that setting's rule."""
+        if given is None:
+            own: str = getattr(self, name)
+            return own
+        check_rules("LDLNM.label_distributions", self._rules, **{name: given})
+        return given
+
+    def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
+        """The label head for annotators it knows; for others, and for unknown items, the crowd's answer."""
+        known = (item >= 0) & (annotator >= 0) & self.known_annotators_[annotator]
+        if not self.annotators:
+            known[:] = False
+        chances = np.empty((len(item), len(self.class_vocabulary_)))
+        if known.any():
+            chances[known] = self._known_pairs(item[known], annotator[known])
+        if not known.all():
+            chances[~known] = self._label_distributions_of(item[~known])
+        return chances
+
+    def _known_pairs(self, item: Codes, annotator: Codes) -> Array:
+        import torch
+
+        from dissensus.text.ldlnm import inference
+        from dissensus.text.learners.torch_tools import threads
+
+        items, i = np.unique(item, return_inverse=True)
+        annotators, a = np.unique(annotator, return_inverse=True)
+        w, x = inference.weights_of(self), inference.inputs(self, self.features_[items])
+        z_A = inference.embeddings_of(self, annotators)
+        places = torch.from_numpy(np.stack([i, a])).to(x.device)
+        with threads(self.n_threads):
+            return inference.as_rows(inference.distributions_by_place(w, x, z_A, places, "label"))
+
+    def _label_distributions_of(self, item: Codes) -> Array:
+        """The crowd's label-head distribution of each row's item, every item asked once."""
+        seen, place = np.unique(item, return_inverse=True)
+        table = np.tile(self.prior_distribution_, (len(seen), 1))
+        if (seen >= 0).any():
+            table[seen >= 0] = self.label_distributions(self.features_[seen[seen >= 0]], head="label")
+        return np.asarray(table[place])
+
+    def infer_annotators(
+        self,
+        features: Any,
+        distributions: Any,
+        *,
+        rate: float = 0.1,
+        decay: float = 1e-3,
+        max_steps: int = 200,
+        sigma: float = 0.0,
+        n_starts: int = 1,
+        backtracking: bool = True,
+        tol: float = 1e-6,
+        seed: int = 0,
+    ) -> Inferred:
+        """Iterative inference (the paper's Algorithm 4): the annotator embedding behind (x, y_I), row by row.
+
+        Gradient steps z_A ← z_A − rate ∂KL(y_I ‖ ŷ_I)/∂z_A − decay z_A from zero, or from N(0, sigma) where
+        sigma > 0; of ``n_starts`` (the first from zero) each row keeps its best. Ends when no row's objective
+        moves by more than ``tol``. With ``backtracking``, steps are halved until the objective
+        KL + decay/(2 rate) ‖z_A‖² does not rise.
+
+        Parameters
+        ----------
+        features
+            (rows, features) of items.
+        distributions
+            (rows, classes): what is said of each.
+        rate
+            Step size.
+        decay
+            How strongly embeddings are drawn to zero.
+        max_steps
+            The most steps.
+        sigma
+            Spread of random starts; 0 starts at zero.
+        n_starts
+            Starts, of which each row keeps the best.
+        backtracking
+            Whether steps are halved until the objective does not rise.
+        tol
+            It ends when no row's objective moves by more than this.
+        seed
+            Seed of the random numbers. The same seed gives the same result, to the last bit.
+        """
+        self._check_weights()
+        from dissensus.text.ldlnm.inference import infer, inputs
+        from dissensus.text.learners.torch_tools import threads
+
+        if not self.annotators:
+            raise ParameterError(
+                "LDLNM(annotators=False) has no annotator to infer; fit with annotators=True"
+            )
+        targets = check_distributions(distributions, "distributions")
+        settings = (rate, decay, max_steps, sigma, n_starts, backtracking, tol, seed)
+        check_rules("LDLNM.infer_annotators", INFERENCE, **dict(zip(INFERENCE, settings, strict=True)))
+        with threads(self.n_threads):
+            return infer(self, inputs(self, features), targets, *settings)
+
+    @property
+    def item_embeddings_(self) -> NDArray[np.float32]:
+        """(items, networks · item size): z_I of the items at hand."""
+        return self.embed_items(self.features_)
+
+    def embed_items(self, features: Any) -> NDArray[np.float32]:
+        """(items, networks · item size): z_I, the networks' side by side.
+
+        Parameters
+        ----------
+        features
+            (items, features).
+        """
+        self._check_weights()
+        from dissensus.text.ldlnm.inference import inputs, weights_of
+        from dissensus.text.ldlnm.network import item_embedding, side_by_side
+
+        return side_by_side(item_embedding(weights_of(self), inputs(self, features)))
+
+    def _check_weights(self) -> None:
+        if not hasattr(self, "weights_"):
+            self._check_fitted()
+        require("torch", "text")
+
+
+def _features_by_id(new: Annotations, fitted: LDLNM) -> NDArray[np.float32]:
+    """Features of new's items: its own where it carries any, else those of the items fitted on."""
+    if carries_features(new):
+        return features_of(new, fitted.embedding)
+    place = fitted.item_vocabulary_.codes(new.item_vocabulary)
+    if (place < 0).any():
+        stranger = new.items[int(np.flatnonzero(place < 0)[0])]
+        raise DataError(
+            f"item {stranger!r} is new and has no features; attach them with dissensus.with_features"
+        )
+    return fitted.features_[place]
+
+
+# ---- what a search over network sizes is judged by -------------------------------------------------------
+
+
+TOGETHER = 18  # networks in one program: more gain little, and outgrow the processor's cache
+
+
+def _tile(model: LDLNM) -> tuple[int, ...]:
+    """Sorts a grid so that neighbours are near in both sizes: three of the one, six of the other."""
+    return model.latent_size, model.item_size // 3, model.annotator_size, model.item_size
+
+
+@dataclass(frozen=True)
+class DevDistributions:
+    """−KL(empirical ‖ predicted) of dev items, predicted from their features alone.
+
+    A criterion for :func:`dissensus.select`: the network is fitted on the annotations given, its epoch and
+    the cell are chosen on ``dev``, as the paper chose its sizes. Cells that differ in sizes alone are trained
+    in one program, some at a time. All labels are used; the seed of a trial is of the batches
+    and of dropout, which cells of one seed share, and the estimator's own seed of its initial weights.
+    """
+
+    dev: Annotations
+
+    def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
+        """Fit on the annotations and score the dev items."""
+        return self.scores([estimator], annotations, seed)[0]
+
+    def groups(self, estimators: Sequence[Any]) -> list[list[int]]:
+        """Which of the estimators are judged at a time: those of like sizes, so that little is padded."""
+        places = range(len(estimators))
+        order = sorted(places, key=lambda place: _tile(estimators[place]))
+        return [order[start : start + TOGETHER] for start in places[::TOGETHER]]
+
+    def scores(self, estimators: Sequence[Any], annotations: Annotations, seed: int) -> list[float]:
+        """What each of the estimators is worth, judged at a time."""
+        require("torch", "text")
+        from dissensus.text.ldlnm.together import fit_all
+
+        fitted = fit_all(estimators, annotations, self.dev, seed)
+        return [-divergence(model, self.dev) for model in fitted]
+
+
+def divergence(model: Any, part: Annotations) -> float:
+    """KL(empirical ‖ predicted), 1e-5 on both sides, over the labelled items of a part."""
+    known = in_classes(part, model.class_vocabulary_)
+    some = known[known.counts.sum(axis=1) > 0]
+    gold = row_shares(some.counts)
+    return kl(gold, model.label_distributions(features_of(some)))

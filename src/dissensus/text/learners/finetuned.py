@@ -1,0 +1,237 @@
+"""FineTunedEncoder: a sentence encoder and a softmax head, trained end to end on label distributions.
+
+The head starts at the softmax regression on the encoder's own embeddings, so training sets out from that line
+and not from noise (a fresh head's first gradients would spoil what the encoder knows); then encoder and head
+move together under AdamW, the rate falling linearly to zero. The epoch with the lowest KL on dev is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dissensus.errors import require
+from dissensus.metrics import kl
+from dissensus.numerics import Array
+from dissensus.params import ANY, NONE, SEED, integer, real
+from dissensus.progress import PROGRESS, ShowProgress, counted
+from dissensus.tables.arrays import Arrays, Header
+from dissensus.text.embedding import embed, load_encoder
+from dissensus.text.learners.base import Dev, Learner, as_texts, batches, check_head, own_dev
+from dissensus.text.learners.softmax import SoftmaxRegression
+
+PREDICT_BATCH = 64
+
+
+class FineTunedEncoder(Learner):
+    """A sentence encoder fine-tuned end to end on label distributions; the best epoch on dev is kept.
+
+    Without a dev part, a seeded tenth of the items serves as one.
+
+    Parameters
+    ----------
+    model
+        The encoder to begin with, as in :func:`dissensus.embed`.
+    epochs
+        Passes over the texts, at most.
+    patience
+        Training ends after so many epochs without a better one on dev; None makes all epochs.
+    batch_size
+        Texts in a batch.
+    learning_rate
+        Step size for the encoder.
+    head_rate
+        Step size for the layer on top of it.
+    weight_decay
+        Weight decay of the optimiser.
+    max_tokens
+        Tokens of a text that are read.
+    device
+        Where PyTorch computes, such as ``"cpu"`` or ``"cuda"``; None takes a graphics card where there is
+        one.
+    n_threads
+        Threads of PyTorch; None leaves its own number. The same seed and number of threads give the same
+        result.
+    progress
+        True or False, a function that is told (what, share done), or None: a bar on a terminal.
+    seed
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
+    """
+
+    _rules = {
+        "model": ANY,
+        "epochs": integer(1),
+        "patience": integer(1) | NONE,
+        "batch_size": integer(1),
+        "learning_rate": real(0.0, open_low=True),
+        "head_rate": real(0.0, open_low=True),
+        "weight_decay": real(0.0),
+        "max_tokens": integer(2),
+        "device": ANY,
+        "n_threads": integer(1) | NONE,
+        "progress": PROGRESS,
+        "seed": SEED,
+    }
+    _arrays = ("coef_", "intercept_", "dev_kl_")
+
+    coef_: Array  # (features, classes): the head
+    intercept_: Array  # (classes,)
+    dev_kl_: Array  # the KL on dev by epoch; the first is the regression's
+    epoch_: int  # the epoch kept; 0 is the regression
+    n_threads_: int  # the thread count at which the seed replays this fit
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        epochs: int = 3,
+        patience: int | None = 2,
+        batch_size: int = 16,
+        learning_rate: float = 1e-4,
+        head_rate: float = 1e-3,
+        weight_decay: float = 0.01,
+        max_tokens: int = 128,
+        device: str | None = None,
+        n_threads: int | None = None,
+        progress: ShowProgress = None,
+        seed: int = 0,
+    ) -> None:
+        self.model = model
+        self.epochs = epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.head_rate = head_rate
+        self.weight_decay = weight_decay
+        self.max_tokens = max_tokens
+        self.device = device
+        self.n_threads = n_threads
+        self.progress = progress
+        self.seed = seed
+
+    def _inputs(self, X: Any) -> list[str]:
+        return as_texts(X)
+
+    def _fit(self, X: list[str], targets: Array, dev: Dev | None) -> None:
+        require("torch", "text")
+        from dissensus.text.learners.torch_tools import global_seed, threads
+
+        if dev is None:
+            (X, targets), dev = own_dev(X, targets, self.seed)
+        with threads(self.n_threads) as self.n_threads_, global_seed(self.seed):
+            self._train(X, targets, dev)
+
+    def _train(self, X: list[str], targets: Array, dev: Dev) -> None:
+        import torch
+
+        from dissensus.text.learners.torch_tools import BestEpoch, kl_loss
+
+        self.encoder_ = self._load(self.model)
+        head = self._regression_head(X, targets, dev)
+        network = torch.nn.ModuleDict({"encoder": self.encoder_, "head": head})
+        n_steps = self.epochs * -(-len(X) // self.batch_size)
+        adam, schedule = self._optimiser(network, n_steps)
+        best, rng = BestEpoch(self.patience), np.random.default_rng(self.seed)
+        best.see(kl(dev[1], self._forward(head, dev[0])), network.state_dict())
+        with counted("fine-tuning", n_steps, self.progress) as advance:
+            for _ in range(self.epochs):
+                network.train()
+                for rows in batches([len(text) for text in X], self.batch_size, rng):
+                    loss = kl_loss(self._logits(head, [X[i] for i in rows]), targets[rows])
+                    adam.zero_grad()
+                    loss.backward()
+                    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+                    adam.step()
+                    schedule.step()
+                    advance(1)
+                if not best.see(kl(dev[1], self._forward(head, dev[0])), network.state_dict()):
+                    break
+        network.load_state_dict(best.state)
+        self.dev_kl_, self.epoch_ = best.trace, best.epoch
+        self._keep_head(head)
+
+    def _optimiser(self, network: Any, n_steps: int) -> tuple[Any, Any]:
+        """AdamW with one rate for the encoder and one for the head, both falling linearly to zero."""
+        import torch
+
+        groups = [
+            {"params": network["encoder"].parameters(), "lr": self.learning_rate},
+            {"params": network["head"].parameters(), "lr": self.head_rate},
+        ]
+        adam = torch.optim.AdamW(groups, weight_decay=self.weight_decay, fused=True)
+        return adam, torch.optim.lr_scheduler.LambdaLR(adam, lambda step: max(0.0, 1.0 - step / n_steps))
+
+    def _regression_head(self, X: list[str], targets: Array, dev: Dev) -> Any:
+        """A linear layer that starts as the softmax regression on the frozen embeddings."""
+        vectors = [embed(texts, self.model, progress=self.progress) for texts in (X, dev[0])]
+        line = SoftmaxRegression(seed=self.seed).fit(vectors[0], targets, dev=(vectors[1], dev[1]))
+        return self._head(line.coef_, line.intercept_)
+
+    def _head(self, coef: Array, intercept: Array) -> Any:
+        import torch
+
+        head = torch.nn.Linear(*coef.shape)
+        with torch.no_grad():
+            head.weight.copy_(torch.from_numpy(coef.T))
+            head.bias.copy_(torch.from_numpy(intercept))
+        return head.to(self.encoder_.device)
+
+    def _keep_head(self, head: Any) -> None:
+        from dissensus.text.learners.torch_tools import to_numpy
+
+        self.coef_ = to_numpy(head.weight).T.astype(np.float64)
+        self.intercept_ = to_numpy(head.bias).astype(np.float64)
+
+    def _logits(self, head: Any, texts: list[str]) -> Any:
+        tokens = self.encoder_.tokenizer(
+            texts, padding=True, truncation=True, max_length=self.max_tokens, return_tensors="pt"
+        )
+        on_device = {name: values.to(self.encoder_.device) for name, values in tokens.items()}
+        return head(self.encoder_(on_device)["sentence_embedding"])
+
+    def _predict(self, X: list[str]) -> Array:
+        from dissensus.text.learners.torch_tools import threads
+
+        with threads(self.n_threads):
+            return self._forward(self._head(self.coef_, self.intercept_), X)
+
+    def _forward(self, head: Any, X: list[str]) -> Array:
+        """Predictions, texts of like length together."""
+        import torch
+
+        self.encoder_.eval()
+        order = np.argsort([len(text) for text in X], kind="stable")
+        chances = np.empty((len(X), head.out_features))
+        with torch.inference_mode():
+            for start in range(0, len(X), PREDICT_BATCH):
+                rows = order[start : start + PREDICT_BATCH]
+                logits = self._logits(head, [X[i] for i in rows])
+                chances[rows] = logits.double().softmax(dim=1).cpu().numpy()
+        return chances
+
+    def _load(self, model: Any) -> Any:
+        from dissensus.text.learners.torch_tools import pick_device
+
+        return load_encoder(model, str(pick_device(self.device)))
+
+    # ---- keeping it -----------------------------------------------------------------------------------
+
+    def _state(self) -> tuple[Header, Arrays]:
+        from dissensus.text.learners.encoder import taken_apart
+
+        facts, arrays = super()._state()
+        encoder, weights = taken_apart(self.encoder_)
+        facts |= {"epoch": self.epoch_, "n_threads": self.n_threads_, "encoder": encoder}
+        return facts, arrays | weights
+
+    def _restore(self, facts: Header, arrays: Arrays) -> None:
+        require("torch", "text")
+        require("transformers", "text")
+        from dissensus.text.learners.encoder import put_together
+        from dissensus.text.learners.torch_tools import pick_device
+
+        super()._restore(facts, arrays)
+        check_head(self.coef_, self.intercept_, self.n_classes_)
+        self.epoch_, self.n_threads_ = facts["epoch"], facts["n_threads"]
+        self.encoder_ = put_together(facts["encoder"], arrays, pick_device(self.device))

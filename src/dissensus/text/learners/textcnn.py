@@ -1,0 +1,334 @@
+"""TextCNN, the paper's PD: a convolutional network on words, trained on label distributions.
+
+Word vectors, then three convolutions, each followed by max-pooling (the last over the whole text), dropout,
+softmax. Positions beyond a text's end are held at zero after every convolution, so what a text gets does not
+depend on the texts it is padded with.
+
+The loss is KL(d ‖ p) of the target and predicted distributions; the epoch with the lowest KL on dev is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.errors import DataError, ParameterError, require, system_words
+from dissensus.metrics import kl
+from dissensus.numerics import Array
+from dissensus.params import ANY, NONE, SEED, integer, real
+from dissensus.tables.arrays import Arrays, Header
+from dissensus.text.learners.base import Dev, Learner, as_texts, batches, own_dev
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PAD, UNKNOWN = 0, 1  # codes of no word, and of a word outside the lexicon
+WORD = re.compile(r"[#@]?\w+(?:['’]\w+)*|[^\w\s]")
+PREDICT_BATCH = 256
+DIMENSION = 100  # of word vectors learned from scratch
+
+
+def words_of(text: str, limit: int) -> list[str]:
+    """A text's words and punctuation marks, in lower case, at most ``limit`` of them."""
+    return [found.group() for found, _ in zip(WORD.finditer(text.lower()), range(limit), strict=False)]
+
+
+def lexicon_of(texts: list[list[str]], size: int) -> list[str]:
+    """The most frequent words, ties in code-point order."""
+    counts = Counter(word for words in texts for word in words)
+    return [word for word, _ in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:size]]
+
+
+def read_glove(path: Path, lexicon: list[str]) -> dict[str, NDArray[np.float32]]:
+    """The vectors of the lexicon's words from a GloVe text file (a word and its numbers on each line).
+
+    The first line says how many numbers a word has. Some of GloVe's "words" have spaces in them (". . ."):
+    a line with more numbers than that is one of those, and no word of a lexicon.
+    """
+    wanted, found, size = set(lexicon), {}, 0
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                word, _, rest = line.rstrip().partition(" ")
+                size = size or len(rest.split())
+                if word in wanted and len(values := rest.split()) <= size:
+                    found[word] = _numbers(values, size, path, number)
+    except OSError as error:
+        raise DataError(
+            f"{path}: the word vectors cannot be read ({system_words(error)}); check glove="
+        ) from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text ({error.reason}); give a GloVe text file") from None
+    if not found:
+        raise DataError(
+            f"{path}: has no vector for any of the {len(wanted):,} words of the texts; give a GloVe file of "
+            "their language, or leave glove out"
+        )
+    return found
+
+
+def _numbers(values: list[str], size: int, path: Path, line: int) -> NDArray[np.float32]:
+    try:
+        vector = np.array(values, dtype=np.float32)
+    except ValueError:
+        raise DataError(f"{path} line {line}: not a word and its numbers; give a GloVe text file") from None
+    if len(vector) < size:
+        raise DataError(
+            f"{path} line {line}: {len(vector)} numbers after the word, and {size} on the first line; give a "
+            "whole GloVe file"
+        )
+    return vector
+
+
+# ---- the network ------------------------------------------------------------------------------------------
+
+
+def cnn(n_words: int, dimension: int, n_classes: int, filters: int, width: int, dropout: float) -> Any:
+    """Word vectors, three stacked convolutions, and a linear head, with random weights."""
+    from torch import nn
+
+    sizes = [(dimension, filters), (filters, filters), (filters, filters)]
+    return nn.ModuleDict(
+        {
+            "words": nn.Embedding(n_words, dimension, padding_idx=PAD),
+            "convolutions": nn.ModuleList(nn.Conv1d(a, b, width, padding="same") for a, b in sizes),
+            "dropout": nn.Dropout(dropout),
+            "head": nn.Linear(filters, n_classes),
+        }
+    )
+
+
+def logits_of(network: Any, codes: list[list[int]], pool: int) -> Tensor:
+    """(texts, classes) of the texts' word codes; every maximum but the last is over ``pool`` positions."""
+    import torch
+    from torch.nn.functional import max_pool1d
+
+    words = _padded(codes).to(network["head"].weight.device)
+    inside = (words != PAD).float().unsqueeze(1)  # texts, 1, positions
+    signal = network["words"](words).transpose(1, 2)
+    for layer, convolution in enumerate(network["convolutions"]):
+        # ReLU leaves nothing below zero, so the zeros outside a text never win a maximum.
+        signal = torch.relu(convolution(signal)) * inside
+        if layer < len(network["convolutions"]) - 1:
+            signal, inside = (max_pool1d(part, pool, ceil_mode=True) for part in (signal, inside))
+    logits: Tensor = network["head"](network["dropout"](signal.amax(dim=2)))
+    return logits
+
+
+def _padded(rows: list[list[int]]) -> Tensor:
+    """Word codes as one tensor, padded to the longest row."""
+    import torch
+
+    longest = max(1, max(map(len, rows)))
+    return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
+
+
+class TextCNN(Learner):
+    """Three convolution and max-pool layers on word vectors (the paper's PD).
+
+    Where no dev part is given, a seeded tenth of the items serves as one.
+
+    Parameters
+    ----------
+    lexicon_size
+        The most frequent words that are known.
+    dimension
+        Length of a word vector; None: that of the GloVe file, or 100 without one.
+    max_words
+        Words of a text that are read.
+    filters
+        Filters of each convolution.
+    width
+        Words that a filter sees at once.
+    pool
+        Positions that are pooled into one.
+    dropout
+        Share of the last layer that is dropped at random in training.
+    epochs
+        Passes over the texts, at most.
+    patience
+        Training ends after so many epochs without a better one on dev; None makes all epochs.
+    batch_size
+        Texts in a batch.
+    learning_rate
+        Step size of the optimiser.
+    glove
+        Path of a GloVe text file; without one, word vectors are learned from scratch.
+    device
+        Where PyTorch computes, such as ``"cpu"`` or ``"cuda"``; None takes a graphics card where there is
+        one.
+    n_threads
+        Threads of PyTorch; None leaves its own number. The same seed and number of threads give the same
+        result.
+    seed
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
+    """
+
+    _rules = {
+        "lexicon_size": integer(1),
+        "dimension": integer(1) | NONE,
+        "max_words": integer(1),
+        "filters": integer(1),
+        "width": integer(1),
+        "pool": integer(1),
+        "dropout": real(0.0, 1.0),
+        "epochs": integer(1),
+        "patience": integer(1) | NONE,
+        "batch_size": integer(1),
+        "learning_rate": real(0.0, open_low=True),
+        "glove": ANY,
+        "device": ANY,
+        "n_threads": integer(1) | NONE,
+        "seed": SEED,
+    }
+
+    lexicon_: list[str]
+    dev_kl_: Array  # the KL on dev, by epoch
+    epoch_: int  # the epoch kept
+    n_threads_: int  # the thread count at which the seed replays this fit
+
+    def __init__(
+        self,
+        *,
+        lexicon_size: int = 20_000,
+        dimension: int | None = None,
+        max_words: int = 1_000,
+        filters: int = 128,
+        width: int = 5,
+        pool: int = 2,
+        dropout: float = 0.5,
+        epochs: int = 30,
+        patience: int | None = 5,
+        batch_size: int = 32,
+        learning_rate: float = 1e-3,
+        glove: str | None = None,
+        device: str | None = None,
+        n_threads: int | None = 1,
+        seed: int = 0,
+    ) -> None:
+        self.lexicon_size = lexicon_size
+        self.dimension = dimension
+        self.max_words = max_words
+        self.filters = filters
+        self.width = width
+        self.pool = pool
+        self.dropout = dropout
+        self.epochs = epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.glove = glove
+        self.device = device
+        self.n_threads = n_threads
+        self.seed = seed
+
+    def _inputs(self, X: Any) -> list[list[str]]:
+        return [words_of(text, self.max_words) for text in as_texts(X)]
+
+    def _fit(self, X: list[list[str]], targets: Array, dev: Dev | None) -> None:
+        require("torch", "text")
+        from dissensus.text.learners.torch_tools import global_seed, threads
+
+        if dev is None:
+            (X, targets), dev = own_dev(X, targets, self.seed)
+        self.lexicon_ = lexicon_of(X, self.lexicon_size)
+        with threads(self.n_threads) as self.n_threads_, global_seed(self.seed):
+            self._train(X, targets, dev)
+
+    def _train(self, X: list[list[str]], targets: Array, dev: Dev) -> None:
+        import torch
+
+        from dissensus.text.learners.torch_tools import BestEpoch, kl_loss
+
+        network = self._first_network(targets.shape[1])
+        adam = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
+        codes, best = self._codes(X), BestEpoch(self.patience)
+        rng = np.random.default_rng(self.seed)
+        for _ in range(self.epochs):
+            network.train()
+            for rows in batches([len(code) for code in codes], self.batch_size, rng):
+                loss = kl_loss(logits_of(network, [codes[i] for i in rows], self.pool), targets[rows])
+                adam.zero_grad()
+                loss.backward()
+                adam.step()
+            if not best.see(kl(dev[1], self._forward(network, dev[0])), network.state_dict()):
+                break
+        network.load_state_dict(best.state)
+        self.network_, self.dev_kl_, self.epoch_ = network, best.trace, best.epoch
+
+    def _predict(self, X: list[list[str]]) -> Array:
+        from dissensus.text.learners.torch_tools import threads
+
+        with threads(self.n_threads):
+            return self._forward(self.network_, X)
+
+    def _forward(self, network: Any, X: list[list[str]]) -> Array:
+        import torch
+
+        codes = self._codes(X)
+        network.eval()
+        with torch.inference_mode():
+            parts = [
+                logits_of(network, codes[start : start + PREDICT_BATCH], self.pool).double().softmax(dim=1)
+                for start in range(0, len(codes), PREDICT_BATCH)
+            ]
+        return np.concatenate([part.cpu().numpy() for part in parts])
+
+    # ---- words and network ----------------------------------------------------------------------------
+
+    def _codes(self, X: list[list[str]]) -> list[list[int]]:
+        code = {word: place for place, word in enumerate(self.lexicon_, start=UNKNOWN + 1)}
+        return [[code.get(word, UNKNOWN) for word in words] for words in X]
+
+    def _first_network(self, n_classes: int) -> Any:
+        """With random weights, and GloVe's vectors for the words that it knows."""
+        import torch
+
+        if self.glove is None:
+            return self._network(n_classes, self.dimension or DIMENSION)
+        vectors = read_glove(Path(self.glove), self.lexicon_)
+        size = len(next(iter(vectors.values())))
+        if self.dimension not in (None, size):
+            raise ParameterError(
+                f"{self.glove} has {size} numbers a word, and dimension is {self.dimension}; set "
+                f"dimension={size} or leave it out"
+            )
+        network = self._network(n_classes, size)
+        with torch.no_grad():
+            for place, word in enumerate(self.lexicon_, start=UNKNOWN + 1):
+                if word in vectors:
+                    network["words"].weight[place] = torch.from_numpy(vectors[word])
+        return network
+
+    def _network(self, n_classes: int, dimension: int) -> Any:
+        from dissensus.text.learners.torch_tools import pick_device
+
+        sizes = (self.filters, self.width, self.dropout)
+        network = cnn(len(self.lexicon_) + UNKNOWN + 1, dimension, n_classes, *sizes)
+        return network.to(pick_device(self.device))
+
+    # ---- keeping it -----------------------------------------------------------------------------------
+
+    def _state(self) -> tuple[Header, Arrays]:
+        from dissensus.text.learners.torch_tools import to_numpy
+
+        facts, arrays = super()._state()
+        arrays |= {name: to_numpy(tensor) for name, tensor in self.network_.state_dict().items()}
+        arrays["dev_kl_"] = self.dev_kl_
+        facts |= {"lexicon": self.lexicon_, "epoch": self.epoch_, "n_threads": self.n_threads_}
+        return facts, arrays
+
+    def _restore(self, facts: Header, arrays: Arrays) -> None:
+        require("torch", "text")
+        import torch
+
+        super()._restore(facts, arrays)
+        self.dev_kl_ = arrays.pop("dev_kl_")
+        self.lexicon_, self.epoch_, self.n_threads_ = facts["lexicon"], facts["epoch"], facts["n_threads"]
+        self.network_ = self._network(self.n_classes_, arrays["words.weight"].shape[1])
+        self.network_.load_state_dict({name: torch.from_numpy(values) for name, values in arrays.items()})
