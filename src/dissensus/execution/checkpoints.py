@@ -245,8 +245,8 @@ def _put_together(
             given[part.name] = blocks
         elif dataclasses.is_dataclass(hint):
             given[part.name] = _put_together(hint, own, arrays, blocks)
-        elif hint is float:
-            given[part.name] = float(arrays[own])
+        elif hint in (int, float):
+            given[part.name] = hint(arrays[own])
         elif typing.get_origin(hint) is tuple:
             given[part.name] = tuple(arrays[own].tolist())
         else:

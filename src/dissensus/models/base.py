@@ -42,8 +42,6 @@ PIECE = 1 << 16  # items whose refined labels are put together at a time,
 PIECE_CELLS = 1 << 21  # and cells of theirs (one for each item and class)
 SCORE_ROWS = 1 << 16  # label rows scored at a time
 WORTHS = np.geomspace(0.1, 300, 33)  # numbers of labels that the crowd's shares may be worth
-UNANIMOUS, LEAST_SHARE = 5, 0.6  # labels of an item that agree, and the share their class should then have
-SETTLED = 1.1  # split-R̂ up to which chains are said to agree
 UNKNOWN_WORTH = 1.5  # where no item has two labels, so that nothing tells
 LOOKED_AT = 1_000  # items that tell how many they are
 
@@ -532,13 +530,6 @@ class Model(Savable):
             if name.endswith("_") and not name.startswith("_") and not self.__sklearn_is_fitted__():
                 raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-
-def contradicted(chances: Array, counts: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Items of five or more labels, all the same, whose class gets a share below ``LEAST_SHARE``."""
-    sizes, said = counts.sum(axis=1), counts.argmax(axis=1)
-    unanimous = (counts.max(axis=1) == sizes) & (sizes >= UNANIMOUS)
-    return np.flatnonzero(unanimous & (chances[np.arange(len(said)), said] < LEAST_SHARE))
 
 
 def worth_of_shares(annotations: Annotations) -> float:

@@ -22,14 +22,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from dissensus.execution.memory import Needs
 from dissensus.execution.resources import current, using
 from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.copies import Voices
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import VOCABULARIES, Model
 from dissensus.models.graded import GradedResponse
+from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
 from dissensus.tables.arrays import Arrays, Header
@@ -76,6 +75,9 @@ class OrdinalHPGM(HPGM):
     embedding
         The sentence encoder for items that have a text and no features: a name or a path, as in
         :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
+    adjust
+        Whether aliases count once, single labels are shrunk and unanimous answers have a floor, as in
+        :class:`HPGM`; False pools posterior means.
     seed
         Seed of the random numbers. The same seed gives the same result, to the last bit.
     n_jobs
@@ -90,36 +92,27 @@ class OrdinalHPGM(HPGM):
     pool_: Array  # (2, 3): weights of HPGM, graded response and the one with sides; for items, and for pairs
     graded_: tuple[GradedResponse, GradedResponse]  # with clarity, and with sides
 
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        own = super()._needs(annotations, itemsize, **given)
-        beside = sum(one._needs(annotations, itemsize).fixed for one in self._graders())
-        return replace(own, fixed=own.fixed + beside)
-
     def _graders(self) -> tuple[GradedResponse, GradedResponse]:
         clear, sides = (GradedResponse(sides=sides, weight_by=self.weight_by) for sides in (False, True))
         return clear, sides
 
     def _fit(self, annotations: Annotations, run: Run, last: Any = (), features: Any = None) -> None:
         super()._fit(annotations, run, last, features)
-        voices = Voices.of(annotations)
+        aliases = Aliases.of(annotations) if self.adjust else Aliases.none(annotations)
         with using(replace(current(), checkpoint=None, progress=False)):
-            self.pool_ = self._learned_pool(voices.annotations)
-            clear, sides = (one.fit(voices.annotations) for one in self._graders())
+            self.pool_ = self._learned_pool(aliases.annotations)
+            clear, sides = (grader.fit(aliases.annotations) for grader in self._graders())
         self.graded_ = clear, sides
-        for one in self.graded_:
-            self._name_voices(one, annotations, voices)
+        for grader in self.graded_:  # every alias as their annotator is; the population is that of HPGM
+            grader.own_, grader.guesses_ = grader.own_[aliases.code], grader.guesses_[aliases.code]
+            grader.annotator_vocabulary_ = annotations.annotator_vocabulary
+            grader.weights_ = self.annotator_weights_
+            grader._answer()
         self._pool_items(np.ones(annotations.n_items, dtype=bool))
-        self._heed(annotations.counts)
+        self._floor_unanimous(annotations.counts)
         self.prior_distribution_ = self._pooled(
-            0, self.prior_distribution_, *(one.prior_distribution_ for one in self.graded_)
+            0, self.prior_distribution_, *(grader.prior_distribution_ for grader in self.graded_)
         )
-
-    def _name_voices(self, model: GradedResponse, annotations: Annotations, voices: Voices) -> None:
-        """What is known of a voice, said of all its names; the population is that of HPGM."""
-        model.own_, model.guesses_ = model.own_[voices.voice], model.guesses_[voices.voice]
-        model.annotator_vocabulary_ = annotations.annotator_vocabulary
-        model.weights_ = self.annotator_weights_
-        model._answer()
 
     def _learned_pool(self, annotations: Annotations) -> Array:
         """(2, 3): w of items and of pairs, from labels that no model has seen."""
@@ -140,6 +133,7 @@ class OrdinalHPGM(HPGM):
             n_sweeps=min(self.n_sweeps or SHORT, SHORT),
             weight_by=self.weight_by,
             item_kinds=self.item_kinds,
+            adjust=self.adjust,
             seed=self.seed,
             n_jobs=self.n_jobs,
         )

@@ -215,7 +215,8 @@ class Savable(Params):
     A class gives ``_state``, what it has learned as JSON and arrays, and ``_restore``, which takes it back.
     """
 
-    # Arrays that a directory of ours keeps in a file of their own beside the model's.
+    # Arrays that a directory of ours keeps in a file of their own beside the model's; ``draws_`` stands for
+    # all whose names begin with ``draws_.``.
     _drawn: ClassVar[tuple[str, ...]] = ()
 
     def save(self, path: str | Path) -> None:
@@ -239,7 +240,7 @@ class Savable(Params):
         """
         self._check_fitted()
         header, arrays = pack(self)
-        drawn = {name: arrays.pop(name) for name in self._drawn}
+        drawn = {name: arrays.pop(name) for name in [*arrays] if name.split(".")[0] in self._drawn}
         if drawn:
             header["draws"] = _digest("", drawn)
             write_arrays(path.with_name(DRAWS), {"draws": header["draws"]}, drawn)
