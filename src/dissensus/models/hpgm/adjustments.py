@@ -123,10 +123,11 @@ class Aliases:
 
         Where several names of one annotator label one item, the first counts.
         """
-        named, code = np.unique(_usual_names(annotations, first_names(annotations)), return_inverse=True)
-        rows = np.arange(annotations.n_labels)
+        first, rows = first_names(annotations), np.arange(annotations.n_labels)
+        named = code = np.arange(annotations.n_annotators)
         item, annotator, label = annotations.columns
-        if len(named) < annotations.n_annotators:
+        if (first != named).any():
+            named, code = np.unique(_usual_names(annotations, first), return_inverse=True)
             rows = _counted_rows(annotations, code)
             rows = rows[np.lexsort((label[rows], code[annotator[rows]], item[rows]))]
         if not shares_items(item[rows], annotator[rows]):  # a label that is repeated counts once

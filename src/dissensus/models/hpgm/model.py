@@ -210,15 +210,15 @@ class HPGM(SampledMixin, Model):
         engine = Engine(run)
         aliases = Aliases.of(annotations) if self.adjust else Aliases.none(annotations)
         labels = aliases.annotations
-        hints = self._learn_hints(labels, features)
+        self.hint_weights_, self.hint_usual_ = np.zeros((0, 0)), np.zeros(0)
+        hints = self._learn_hints(labels, features) if self.use_features else None
         weights = self.annotator_weights_ = self._annotator_weights(labels)
-        sampled = self._sampled_items(labels)
-        if sampled is None:
-            data = Data.of_labels(labels, hints)
+        if labels.n_labels <= self.max_sampled:
+            sampled, data = None, Data.of_labels(labels, hints)
             last = [replace(state, z=state.z[aliases.named], own=state.own[aliases.rows]) for state in last]
         else:
+            sampled, last = self._sampled_items(labels), ()
             data = Data.of_labels(labels.take_items(sampled), None if hints is None else hints[sampled])
-            last = ()
         chains = engine.map(partial(self._sample, data, weights, engine, last), range(self.n_chains))
         n_draws = self.n_chains * len(chains[0].trace)
         self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_draws
@@ -305,19 +305,14 @@ class HPGM(SampledMixin, Model):
         counts = load if self.weight_by == "labels" else (load > 0).astype(np.int64)
         return np.asarray(counts / max(counts.sum(), 1))
 
-    def _sampled_items(self, labels: Annotations) -> NDArray[np.int64] | None:
-        """The items that are sampled, drawn at random; None where all of them are."""
-        if labels.n_labels <= self.max_sampled:
-            return None
+    def _sampled_items(self, labels: Annotations) -> NDArray[np.int64]:
+        """The items that are sampled, drawn at random, where there are more than ``max_sampled`` labels."""
         order = np.random.default_rng([self.seed, 1 << 24]).permutation(labels.n_items)
         n_items = int((np.cumsum(np.diff(labels.item_pointers)[order]) <= self.max_sampled).sum())
         return np.sort(order[: max(n_items, 1)])
 
-    def _learn_hints(self, labels: Annotations, features: Any) -> Array | None:
+    def _learn_hints(self, labels: Annotations, features: Any) -> Array:
         """(items, classes): S (h_m − h̄), h_m what the features of item m say without its labels."""
-        self.hint_weights_, self.hint_usual_ = np.zeros((0, 0)), np.zeros(0)
-        if not self.use_features:
-            return None
         regression = DirichletRegression(embedding=self.embedding, seed=self.seed).fit(labels, features)
         usual, worth = regression.item_means_.mean(axis=0), float(regression.concentration_)
         self.hint_weights_ = np.vstack([regression.coef_, regression.intercept_])

@@ -633,9 +633,13 @@ def group_rows(votes: Floats, size: int, rng: np.random.Generator, n_rounds: int
     group = np.zeros(M, dtype=np.int64)
     for _ in range(n_rounds):
         logs = np.log(centres / centres.sum(axis=1, keepdims=True))
+        fit = np.zeros((M, size))
+        for p in range(P):
+            fit += votes[:, [p]] * logs[:, p]
         # chance decides among equals: rows that look alike must not all go to the first of several groups
-        fit = sum(votes[:, [p]] * logs[:, p] for p in range(P)) + 1e-6 * rng.random((M, size))
+        fit += 1e-6 * rng.random((M, size))
         group = np.argmax(fit, axis=1)
-        sums = [np.bincount(group, votes[:, p], minlength=size) for p in range(P)]
-        centres = smooth + np.column_stack(sums)
+        centres = np.tile(smooth, (size, 1))
+        for p in range(P):
+            centres[:, p] += np.bincount(group, votes[:, p], minlength=size)
     return group
