@@ -25,7 +25,7 @@ _HOMES = {
     "krippendorff_alpha": "labels.agreement",
     "fleiss_kappa": "labels.agreement",
     "load": "text.guided.files",
-    "resources": "execution.resources",
+    "resources": "large.resources",
     "select": "evaluate.select",
     "Selection": "evaluate.selection",
     "recover": "evaluate.recovery",

@@ -32,7 +32,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,9 @@ from dissensus.errors import bad_parameter
 from dissensus.numerics import Array
 from dissensus.params import n_cores
 from dissensus.progress import Progress, ShowProgress, in_words, shown
+
+if TYPE_CHECKING:
+    from dissensus.labels.annotations import Annotations
 
 Result = TypeVar("Result")
 State = TypeVar("State")  # what a loop learns: a dataclass of arrays, numbers and such dataclasses
@@ -52,21 +55,6 @@ MAX_SHARDS_PER_BLOCK = 64  # two million labels
 
 
 # ---- blocks -------------------------------------------------------------------------------------------
-
-
-class Labels(Protocol):
-    """Columns of labels in canonical order, in memory or mapped from files; ``Annotations`` are such."""
-
-    item: Codes
-    annotator: Codes
-    label: Codes
-
-    @property
-    def n_annotators(self) -> int: ...  # noqa: D102
-    @property
-    def n_classes(self) -> int: ...  # noqa: D102
-    @property
-    def item_pointers(self) -> NDArray[np.int64]: ...  # noqa: D102
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +80,7 @@ class Shard:
 class Block:
     """A run of consecutive shards: the unit of work. ``item_ends`` and ``row_ends`` bound its shards."""
 
-    labels: Any  # Labels
+    labels: Any  # Annotations, or what has their columns and sizes
     item_ends: tuple[int, ...]
     row_ends: tuple[int, ...]
 
@@ -119,7 +107,7 @@ class Block:
         return [self.shard(n, n + 1) for n in range(len(self.item_ends) - 1)]
 
 
-def cut_blocks(labels: Labels) -> list[Block]:
+def cut_blocks(labels: Annotations) -> list[Block]:
     """Cut labels into shards of about ``LABELS_PER_SHARD`` labels, and the shards into blocks."""
     items = shard_ends(labels.item_pointers)
     rows = labels.item_pointers[items]
@@ -158,7 +146,7 @@ def total(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
 class Blocks:
     """The blocks of some labels, laid out for a model's steps."""
 
-    def __init__(self, engine: Engine, labels: Labels, layout: Callable[[Block], Any]) -> None:
+    def __init__(self, engine: Engine, labels: Annotations, layout: Callable[[Block], Any]) -> None:
         self.blocks = cut_blocks(labels)
         self._engine = engine
         self._layout = layout
@@ -183,13 +171,8 @@ class Blocks:
         """The layout of a block, built when it is first needed."""
         layout = self._layouts.get(number)
         if layout is None:
-            layout = self._layout(self.blocks[number])
-            self.keep_layout(number, layout)
+            layout = self._layouts[number] = self._layout(self.blocks[number])
         return layout
-
-    def keep_layout(self, number: int, layout: Any) -> None:
-        """Keep a layout for the next step; an engine with a memory limit keeps as many as fit."""
-        self._layouts[number] = layout
 
 
 # ---- the engine ---------------------------------------------------------------------------------------
@@ -200,14 +183,15 @@ class Engine:
 
     dtype: Any = np.float64  # precision of messages
     progress: Progress | None = None
+    keeps_checkpoints = False  # large/engine.py may keep some
 
     def __init__(self, n_threads: int = 1, pool: ThreadPoolExecutor | None = None, n_labels: int = 1) -> None:
         self.n_threads = n_threads
         self.n_labels = max(n_labels, 1)
-        self._pool = pool
+        self.pool = pool
         self._started: tuple[float, int] | None = None  # time and number of the first iteration shown
 
-    def blocks(self, labels: Labels, layout: Callable[[Block], Any]) -> Blocks:
+    def blocks(self, labels: Annotations, layout: Callable[[Block], Any]) -> Blocks:
         """Lay labels out for steps."""
         return Blocks(self, labels, layout)
 
@@ -222,9 +206,9 @@ class Engine:
     def map_lazily(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
         """Lazy `map`; at most 2 × n_threads results are pending."""
         raise_if_cancelled()
-        if self._pool is None or len(over) < 2:
+        if self.pool is None or len(over) < 2:
             return map(step, over)
-        return self._map_on_threads(self._pool, step, over)
+        return self._map_on_threads(self.pool, step, over)
 
     def _map_on_threads(
         self, pool: ThreadPoolExecutor, step: Callable[[Any], Result], over: Sequence[Any]
@@ -309,7 +293,7 @@ class ConvergenceMonitor:
 
     def resume(self, kind: type[State]) -> State | None:
         """The state of a checkpoint, or None. The iteration that ended there is done again."""
-        reached = self._engine.resume(self._name, kind)
+        reached = self._engine.resume(self._name, kind) if self._engine.keeps_checkpoints else None
         if reached is None:
             return None
         self.state, self.stopped = reached.state, reached.stopped
@@ -333,8 +317,10 @@ class ConvergenceMonitor:
             self.stopped = "tolerance"
         elif done == self._max_iter:
             self.stopped = "max_iter"
-        self._engine.checkpoint(self._name, Checkpoint(state, done, tuple(self._trace), self.stopped))
-        self._engine.show(done, self._max_iter)
+        if self._engine.keeps_checkpoints:
+            self._engine.checkpoint(self._name, Checkpoint(state, done, tuple(self._trace), self.stopped))
+        if self._engine.progress is not None:
+            self._engine.show(done, self._max_iter)
         return bool(self.stopped)
 
 
@@ -369,7 +355,9 @@ class Resources:
     n_cluster_threads: int = 0  # tasks that a cluster runs at once; 0 without a cluster
 
     @contextmanager
-    def engine(self, model: Any, labels: Labels, given: Mapping[str, Any], n_jobs: int) -> Iterator[Engine]:
+    def engine(
+        self, model: Any, labels: Annotations, given: Mapping[str, Any], n_jobs: int
+    ) -> Iterator[Engine]:
         """Yield what one fit runs on; ``given`` is what ``fit`` was given beside the labels."""
         del model, given
         progress = nullcontext() if self.progress is False else shown(self.progress)

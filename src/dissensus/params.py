@@ -250,6 +250,7 @@ def size_words(size: int) -> str:
     return f"{-(-size * 10 // _UNITS[unit]) / 10:g}{unit}"
 
 
+@functools.cache
 def physical_memory() -> int:
     """Bytes of memory that the machine has; 8 GB where it does not say."""
     try:

@@ -129,8 +129,19 @@ class Annotations:
     notes: tuple[str, ...] = field(default=())  # what the reader found worth a word
     label_type: LabelType = "nominal"  # what kind of answer a label is: see data/kinds.py
     columns_read: Mapping[str, str] = field(default_factory=dict)  # by role, the source's column (item: "id")
+    n_items: int = field(init=False)  # those without labels included
+    n_annotators: int = field(init=False)
+    n_classes: int = field(init=False)
+    n_labels: int = field(init=False)  # label rows
 
     def __post_init__(self) -> None:
+        for size, entries in (
+            ("n_items", self.item_vocabulary),
+            ("n_annotators", self.annotator_vocabulary),
+            ("n_classes", self.class_vocabulary),
+            ("n_labels", self.item),
+        ):
+            object.__setattr__(self, size, len(entries))
         for column in (self.item, self.annotator, self.label, self.gold):
             if column is not None:
                 column.setflags(write=False)
@@ -365,26 +376,6 @@ class Annotations:
         return same
 
     # ---- what is in it --------------------------------------------------------------------------------
-
-    @property
-    def n_items(self) -> int:
-        """Number of items, those without labels included."""
-        return len(self.item_vocabulary)
-
-    @property
-    def n_annotators(self) -> int:
-        """Number of annotators."""
-        return len(self.annotator_vocabulary)
-
-    @property
-    def n_classes(self) -> int:
-        """Number of label classes."""
-        return len(self.class_vocabulary)
-
-    @property
-    def n_labels(self) -> int:
-        """Number of label rows."""
-        return len(self.item)
 
     @property
     def items(self) -> NDArray[Any]:

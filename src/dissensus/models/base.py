@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.engine import LABELS_PER_SHARD, Engine, current
+from dissensus.engine import LABELS_PER_SHARD, MIN_BLOCKS, Engine, current
 from dissensus.errors import DataError, NotFittedError
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LabelType
@@ -138,28 +138,29 @@ class Model(Savable):
             )
         return labels
 
-    def memory_needed(self, labels: Annotations) -> int:
-        """Bytes that a fit takes at least, estimated: the process, items' tables, and ``_tables``.
+    def memory_needed(self, labels: Annotations, n_threads: int = 1) -> int:
+        """Bytes that a fit takes at least, estimated: the process, tables, and blocks in work.
 
-        Each table is counted four times, for its new value, its logarithm and what they come from; blocks in
-        work are counted for one thread. Messages and layouts may be on disk.
+        The table of items and classes and those of ``_tables`` are counted four times, for the new value, its
+        logarithm and what they come from. Messages and layouts of blocks may be on disk and are not counted.
         """
-        sizes = {
+        settings = vars(self)
+        sizes: dict[str, int] = {
             "M": labels.n_items,
             "N": labels.n_annotators,
             "P": labels.n_classes,
             "E": labels.n_labels,
-            "K": getattr(self, "n_item_clusters", 1),
-            "L": getattr(self, "n_annotator_clusters", 1),
+            "K": settings.get("n_item_clusters", 1),
+            "L": settings.get("n_annotator_clusters", 1),
         }
-        numbers = sizes["M"] * sizes["P"]
-        for table in self._tables:
-            product = 1
+        numbers = 0
+        for table in ("MP", *self._tables):
+            size = 1
             for axis in table:
-                product *= sizes[axis]
-            numbers += product
-        block = min(labels.n_labels, max(labels.n_labels // 16, LABELS_PER_SHARD))
-        return PROCESS_BYTES + 8 * (4 * numbers + (2 + sizes["L"]) * block)
+                size *= sizes[axis]
+            numbers += 4 * size
+        block = min(sizes["E"], max(sizes["E"] // MIN_BLOCKS, LABELS_PER_SHARD))
+        return PROCESS_BYTES + 8 * (numbers + n_threads * (8 + 2 * sizes["L"]) * block)
 
     def _wrong_label_type(self, labels: Annotations) -> DataError:
         if labels.label_type == "numeric":

@@ -36,6 +36,7 @@ from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.models.results import PIECE
+from dissensus.models.scoring import codes_of_hidden
 from dissensus.numerics import Array
 from dissensus.params import SEED, choice, integer
 
@@ -382,7 +383,7 @@ class NumericRatings(Model):
 
     def log_chances(self, hidden: Any, annotators: bool = True) -> Array:
         """log density of every rating of ``hidden`` given item and annotator, or given the item."""
-        known, item, annotator = self._codes_of_hidden(hidden)
+        known, item, annotator = codes_of_hidden(self, hidden)
         return self._log_rows(known, item, annotator if annotators else None)
 
     def rmse(self, hidden: Any, annotators: bool = True) -> float:
@@ -395,7 +396,7 @@ class NumericRatings(Model):
         annotators
             Whether the annotator is known.
         """
-        known, item, annotator = self._codes_of_hidden(hidden)
+        known, item, annotator = codes_of_hidden(self, hidden)
         mean, _ = self.expected(item, annotator if annotators else None)
         return float(np.sqrt(np.mean((known.values - mean) ** 2)))
 

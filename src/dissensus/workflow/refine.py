@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from dissensus.engine import current, using
 from dissensus.errors import DataError, ParameterError, bad_parameter
 from dissensus.evaluate.compare import (
     CANDIDATES,
@@ -22,7 +23,6 @@ from dissensus.evaluate.compare import (
 )
 from dissensus.evaluate.gold import GoldAccuracy, gold_accuracy, judged_items
 from dissensus.evaluate.truth import Candidate, TruthChoice, choose_truth
-from dissensus.execution.resources import current, using
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.rows import pairs_per_item
 from dissensus.labels.sources import as_annotations

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from dissensus.annotators.kept import ANNOTATORS
 from dissensus.annotators.pseudonyms import pseudonymous
+from dissensus.engine import current
 from dissensus.errors import DataError
 from dissensus.evaluate.gold import judged_items, right_rows
-from dissensus.execution.resources import current
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
 from dissensus.labels.vocabulary import arrow_table

@@ -21,7 +21,8 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import as_features, with_features
 from dissensus.labels.vocabulary import Vocabulary
 from dissensus.metrics import kl
-from dissensus.models.base import Model, in_classes
+from dissensus.models.base import Model
+from dissensus.models.scoring import in_classes
 from dissensus.numerics import Array, row_shares
 from dissensus.params import ANY, NONE, SEED, choice, real
 from dissensus.tables.arrays import Arrays, Header, Savable, pack_ids, unpack_ids

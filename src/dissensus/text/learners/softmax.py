@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.engine import threads
 from dissensus.errors import DataError
-from dissensus.execution.threads import executor
 from dissensus.labels.features import as_features
 from dissensus.metrics import kl
 from dissensus.models.softmax import PATH, PATIENCE, minimise, predict, spread
@@ -86,7 +86,7 @@ class SoftmaxRegression(Learner):
         return as_features(X, self.embedding).astype(np.float64)
 
     def _fit(self, X: Array, targets: Array, dev: Dev | None) -> None:
-        with executor() as _:
+        with threads() as _:
             self._choose(X, targets, dev)
             weights = self._weights_at(X, targets, float(self.l2_))
         self.coef_, self.intercept_ = weights[:-1], weights[-1]
