@@ -215,7 +215,7 @@ class BradleyTerry(Model):
         "position": choice(True, False),
         "pair_effects": choice(True, False),
         "tol": real(0.0),
-        "seed": SEED,
+        "seed": SEED[0],
     }
     _arrays = (
         *("scores_", "covariance_", "effects_", "own_", "own_errors_", "crowd_", "spread_", "sides_"),

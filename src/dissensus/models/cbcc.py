@@ -126,7 +126,7 @@ class CBCC(ConfusionModel):
         "max_iter": integer(1),
         "tol": real(0.0),
         "n_restarts": integer(1),
-        "seed": SEED,
+        "seed": SEED[0],
         "n_jobs": integer(-1),
     }
     _arrays = (*ConfusionModel._arrays, "omega_", "annotator_clusters_", "community_parameters_")

@@ -159,7 +159,7 @@ class DirichletRegression(Model):
         "l2": real(0.0) | NONE,
         "folds": integer(2),
         "embedding": ANY,
-        "seed": SEED,
+        "seed": SEED[0],
     }
     _arrays = ("coef_", "intercept_", "item_means_", "concentration_", "l2_", "l2_tried_")
 

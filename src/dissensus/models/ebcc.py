@@ -75,7 +75,7 @@ class EBCC(ConfusionModel):
         "max_iter": integer(1),
         "tol": real(0.0),
         "n_restarts": integer(1),
-        "seed": SEED,
+        "seed": SEED[0],
         "n_jobs": integer(-1),
     }
     _arrays = (

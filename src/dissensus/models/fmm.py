@@ -153,7 +153,7 @@ class FMM(Model):
         "start": choice("items", "random"),
         "assignment": choice("soft", "hard"),
         "accelerate": choice(True, False),
-        "seed": SEED,
+        "seed": SEED[0],
         "n_jobs": integer(-1),
     }
     _arrays = ("theta_", "psi_", "item_clusters_")

@@ -66,7 +66,7 @@ class KOS(VoteModel):
         Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
-    _rules = {**VoteModel._rules, "max_iter": integer(1), "seed": SEED}
+    _rules = {**VoteModel._rules, "max_iter": integer(1), "seed": SEED[0]}
 
     def __init__(
         self,

@@ -93,7 +93,7 @@ class MMSR(VoteModel):
         Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
-    _rules = {**VoteModel._rules, "max_iter": integer(1), "tol": real(0.0), "seed": SEED}
+    _rules = {**VoteModel._rules, "max_iter": integer(1), "tol": real(0.0), "seed": SEED[0]}
 
     def __init__(
         self,

@@ -274,7 +274,7 @@ class NumericRatings(Model):
         "scale": choice(True, False),
         "robust": choice(True, False),
         "n_sweeps": integer(FEWEST) | choice("auto"),
-        "seed": SEED,
+        "seed": SEED[0],
     }
     _common_arrays = ("estimates_", "n_labels_", "trace_")
     _arrays = ("errors_", "annotators_told_", "annotator_errors_", "numbers_", "units_")

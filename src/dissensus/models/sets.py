@@ -66,7 +66,7 @@ class LabelSets(Model):
     _rules = {
         "n_item_clusters": integer(1),
         "dependence": choice(True, False),
-        "seed": SEED,
+        "seed": SEED[0],
         "n_jobs": integer(-1),
     }
     _arrays = ("class_shares_", "means_", "worths_", "pool_", "clusters_")

@@ -141,7 +141,7 @@ class HPGM(Posterior):
         "max_sampled": integer(1),
         "use_features": choice(False, True),
         "embedding": ANY,
-        "seed": SEED,
+        "seed": SEED[0],
         "n_jobs": integer(-1),
     }
     _last_arrays = tuple(f"last_{name}_" for name in State.__dataclass_fields__)

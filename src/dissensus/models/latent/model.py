@@ -78,7 +78,7 @@ class LatentPositions(Sampled):
         "n_annotator_dimensions": integer(1),
         "n_chains": integer(1),
         "n_sweeps": integer(10),
-        "seed": SEED,
+        "seed": SEED[0],
         "n_jobs": integer(-1),
     }
     _drawn = ("share_draws_", "trace_draws_", "x_draws_", "a_draws_", "W_draws_", "learned_rows_")

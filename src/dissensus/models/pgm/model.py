@@ -183,7 +183,7 @@ class PGM(Model):
         "ascent": choice(True, False),
         "assignment": choice("soft", "hard"),
         "weight_by": choice("labels", "annotators"),
-        "seed": SEED,
+        "seed": SEED[0],
         "n_jobs": integer(-1),
     }
     _arrays = (

@@ -73,7 +73,7 @@ class GuidedClassifier(Savable):
         "project": choice("none", "hard", "soft"),
         "annotator_sum": choice("inside", "outside"),
         "prior_labels": real(0.0, open_low=True) | NONE,
-        "seed": SEED,
+        "seed": SEED[0],
     }
     _arrays = ("refined_", "prior_labels_tried_", "path_kl_", "_annotator_load")
     _fitted_by = "learner_"

@@ -47,7 +47,7 @@ INFERENCE = {
     "n_starts": integer(1),
     "backtracking": choice(True, False),
     "tol": real(0.0),
-    "seed": SEED,
+    "seed": SEED[0],
 }
 
 
@@ -140,7 +140,7 @@ class LDLNM(Model):
         "embedding": ANY,
         "device": ANY,
         "n_threads": integer(1) | NONE,
-        "seed": SEED,
+        "seed": SEED[0],
     }
     _arrays = (
         "weights_",
@@ -325,7 +325,7 @@ class LDLNM(Model):
         self._check_projected(projected, dropout_seed)
         head, reduce = self._own_unless("head", head), self._own_unless("reduce", reduce)
         weight_by = self._own_unless("weight_by", weight_by)
-        check_rules("LDLNM.label_distributions", {"dropout_seed": SEED | NONE}, dropout_seed=dropout_seed)
+        check_rules("LDLNM.label_distributions", {"dropout_seed": SEED[0] | NONE}, dropout_seed=dropout_seed)
         from dissensus.text.ldlnm import inference
         from dissensus.text.learners.torch_tools import seeded, threads
 

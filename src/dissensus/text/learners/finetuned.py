@@ -71,7 +71,7 @@ class FineTunedEncoder(Learner):
         "device": ANY,
         "n_threads": integer(1) | NONE,
         "progress": PROGRESS,
-        "seed": SEED,
+        "seed": SEED[0],
     }
     _arrays = ("coef_", "intercept_", "dev_kl_")
 

@@ -55,7 +55,7 @@ class SoftmaxRegression(Learner):
         "max_iter": integer(1),
         "tol": real(0.0, open_low=True),
         "embedding": ANY,
-        "seed": SEED,
+        "seed": SEED[0],
     }
     _arrays = ("coef_", "intercept_", "l2_", "l2_tried_", "path_kl_")
 

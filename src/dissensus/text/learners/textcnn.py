@@ -184,7 +184,7 @@ class TextCNN(Learner):
         "glove": ANY,
         "device": ANY,
         "n_threads": integer(1) | NONE,
-        "seed": SEED,
+        "seed": SEED[0],
     }
 
     lexicon_: list[str]
