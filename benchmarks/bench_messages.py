@@ -15,8 +15,8 @@ from dissensus.execution.run import Run
 from dissensus.execution.threads import executor
 from dissensus.labels.blocks import shards_of
 from dissensus.models.pgm.kernels import PairLayout, messages
-from dissensus.models.pgm.parameters import MaximumPosterior, Priors
-from dissensus.models.pgm.propagation import Graph
+from dissensus.models.pgm.m_step import MaximumPosterior, Priors
+from dissensus.models.pgm.messages import Graph
 from timing import best_seconds, verdict
 
 K = L = 12

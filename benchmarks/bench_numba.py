@@ -25,8 +25,8 @@ from dissensus.execution.run import Run
 from dissensus.execution.threads import executor
 from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import CellLayout, Crowd, _by_cell, _e_step, _log_ratios
-from dissensus.models.pgm.parameters import MaximumPosterior, Priors
-from dissensus.models.pgm.propagation import Graph
+from dissensus.models.pgm.m_step import MaximumPosterior, Priors
+from dissensus.models.pgm.messages import Graph
 from dissensus.numerics import AT_ONCE
 from timing import best_seconds, verdict
 

@@ -35,8 +35,8 @@ from dissensus.models import cbcc, fmm, ibcc, mace
 from dissensus.models.confusion import Crowd, log_chances, shares, votes
 from dissensus.models.dawid_skene import DawidSkene, OneCoin
 from dissensus.models.pgm.model import PGM
-from dissensus.models.pgm.parameters import MaximumPosterior, Parameters, Priors, log_prior
-from dissensus.models.pgm.propagation import Graph, Potentials
+from dissensus.models.pgm.m_step import MaximumPosterior, Parameters, Priors, log_prior
+from dissensus.models.pgm.messages import Graph, Potentials
 from dissensus.numerics import Array, column_sums, normalised, safe_log
 from dissensus.paper.datasets import read_dataset
 from dissensus.paper.tables import line, table

@@ -47,7 +47,7 @@ class Mutant:
 
 
 NETWORK, LDLNM = "models/ldlnm/network.py", "models/ldlnm"
-PROPAGATION, PARAMETERS = "models/pgm/propagation.py", "models/pgm/parameters.py"
+PROPAGATION, PARAMETERS = "models/pgm/messages.py", "models/pgm/m_step.py"
 ANNEALING, KERNELS = "models/pgm/annealing.py", "models/pgm/kernels.py"
 
 AUDITED = [

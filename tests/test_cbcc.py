@@ -19,7 +19,7 @@ from dissensus.execution.run import Run
 from dissensus.labels import blocks
 from dissensus.models.cbcc import LEAST, MOST, Communities, expected_logs, fixed_point, memberships
 from dissensus.models.confusion import Crowd
-from dissensus.models.pgm.propagation import Graph
+from dissensus.models.pgm.messages import Graph
 from small_graphs import crowd, logs
 
 pytestmark = pytest.mark.no_cover

@@ -14,7 +14,7 @@ from dissensus.execution.messages import InMemory, MemoryState
 from dissensus.execution.run import Run
 from dissensus.labels import blocks
 from dissensus.models.pgm.kernels import FURTHEST, FURTHEST_SINGLE
-from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials
+from dissensus.models.pgm.messages import Beliefs, Graph, Potentials
 from sizes import usually
 from small_graphs import (
     Row,

@@ -26,7 +26,7 @@ from dissensus.evaluate.selection import Selection
 from dissensus.evaluate.sizes import fits
 from dissensus.execution.checkpoints import Checkpoint
 from dissensus.execution.messages import FiledState, MemoryState
-from dissensus.models.pgm.propagation import Beliefs
+from dissensus.models.pgm.messages import Beliefs
 from sizes import usually
 
 pytestmark = [pytest.mark.slow, pytest.mark.no_cover]

@@ -12,7 +12,8 @@ from dissensus.annotators import sentences
 from dissensus.annotators.verdicts import AnnotatorVerdicts, annotator_verdicts
 from dissensus.evaluate.sides import Standing, Votes, most_frequent, standing
 from dissensus.labels.annotations import Annotations
-from dissensus.models.base import Intervals, Model
+from dissensus.models.base import Model
+from dissensus.models.results import Intervals
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array, row_shares
 

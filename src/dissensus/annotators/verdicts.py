@@ -42,7 +42,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import class_values
 from dissensus.labels.sources import as_annotations
 from dissensus.models.base import Model
-from dissensus.models.frames import make_frame
+from dissensus.models.results import make_frame
 from dissensus.models.hpgm.draws import Draws, annotator_draws
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array

@@ -35,7 +35,8 @@ from dissensus.labels.features import COLUMN, carries_features
 from dissensus.labels.rows import pairs_per_item
 from dissensus.labels.side_tables import with_values
 from dissensus.models import build_model, name_of, simplicity, title_of
-from dissensus.models.base import LEAST_SHARE, UNANIMOUS, Model, contradicted
+from dissensus.models.base import Model
+from dissensus.models.results import LEAST_SHARE, UNANIMOUS, contradicted
 from dissensus.models.confusion import ConfusionModel
 from dissensus.numerics import Array
 from dissensus.params import Rule, check_rules, choice, n_cores, size_words, with_settings

@@ -158,7 +158,7 @@ def penalty(fitted: Any, annotations: Annotations) -> float:
 def log_evidence(fitted: Any, annotations: Annotations) -> float:
     """log P(labels | Θ, ψ, Ω) by messages run until they settle, from the prior shares."""
     from dissensus.execution.run import Run
-    from dissensus.models.pgm.propagation import Graph, Potentials
+    from dissensus.models.pgm.messages import Graph, Potentials
     from dissensus.numerics import safe_log
 
     known = fitted.cluster_view()
@@ -172,7 +172,7 @@ def log_evidence(fitted: Any, annotations: Annotations) -> float:
 
 def log_complete(fitted: Any, annotations: Annotations) -> float:
     """log P(labels, ŵ, ẑ | Θ, ψ, Ω)."""
-    from dissensus.models.pgm.parameters import block_counts
+    from dissensus.models.pgm.m_step import block_counts
     from dissensus.numerics import safe_log
 
     known = fitted.cluster_view()

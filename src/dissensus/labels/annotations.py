@@ -54,6 +54,9 @@ from dissensus.labels.vocabulary import (
 )
 
 PIECE = 1 << 18  # labels, about, that are counted at a time
+PRIOR_STRENGTHS = np.geomspace(0.1, 300, 33)  # labels that the crowd's shares may be worth
+UNKNOWN_PRIOR_STRENGTH = 1.5  # labels, where no item has two of them, so that nothing tells
+ITEMS_LOOKED_AT = 1_000  # for the strength of the prior
 
 
 class Origin(Protocol):
@@ -436,6 +439,34 @@ class Annotations:
     def class_counts(self) -> NDArray[np.int64]:
         """(classes,): number of labels of each class."""
         return _frozen(tally(self.label, self.n_classes))
+
+    @cached_property
+    def prior_strength(self) -> float:
+        """Number of labels of an item that tell as much about it as the crowd's shares do.
+
+        Where items' distributions are Dir(w p̄), counts have the likelihood Π_m Γ(w) / Γ(w + n_m) Π_p Γ(w p̄_p
+        + c_mp) / Γ(w p̄_p); w is the best of a grid. Where no item has two labels, it is 1.5.
+        """
+        from scipy.special import gammaln
+
+        some = np.unique(np.linspace(0, self.n_items - 1, ITEMS_LOOKED_AT).astype(np.int64))
+        item, rows = self.rows_of_items(some)
+        M, P = len(some), self.n_classes
+        counts = np.bincount(item * np.int64(P) + self.label[rows], minlength=M * P).reshape(M, P)
+        sizes = counts.sum(axis=1)
+        if sizes.max(initial=0) < 2:
+            return UNKNOWN_PRIOR_STRENGTH
+        shares = counts.sum(axis=0) / counts.sum()
+        # Items with equally many labels, and cells of one class with equally many, have the same term.
+        n, n_items = np.unique(sizes, return_counts=True)
+        cells, n_cells = np.unique((counts * P + np.arange(P))[counts > 0], return_counts=True)
+        c, p = np.divmod(cells, P)
+        fits = np.empty(len(PRIOR_STRENGTHS))
+        for place, w in enumerate(PRIOR_STRENGTHS):
+            alpha = w * shares[p]
+            told = n_cells @ (gammaln(alpha + c) - gammaln(alpha))
+            fits[place] = told - n_items @ (gammaln(w + n) - gammaln(w))
+        return float(PRIOR_STRENGTHS[fits.argmax()])
 
     @cached_property
     def pair(self) -> NDArray[np.int64]:

@@ -24,13 +24,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import Engine
 from dissensus.errors import DataError
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import WINNERS
 from dissensus.labels.vocabulary import Codes, Vocabulary, encode
-from dissensus.models.base import PIECE, Model
-from dissensus.models.frames import by_id, make_frame
+from dissensus.models.base import Model
+from dissensus.models.results import PIECE, by_id, make_frame
 from dissensus.numerics import Array, normalised, row_shares
 from dissensus.params import SEED, choice, integer, real
 from dissensus.tables.arrays import Arrays, Header, pack_ids, unpack_ids
@@ -270,22 +270,23 @@ class BradleyTerry(Model):
         order = np.argsort(-self.scores_, kind="stable")
         return by_id({"item": self.things_[order]}, self.scores_[order], "score", {}, self.frame_kind_)
 
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
         self.sides_, self.thing_vocabulary_ = sides_of(annotations)
         pairs = pairs_of(annotations, self.sides_, len(self.thing_vocabulary_))
         K, M, N = pairs.sizes
-        ascent = run.ascent(Ways)
-        ways = ascent.resumed
+        monitor = engine.monitor(self.max_iter, self.tol)
+        ways = monitor.resume(Ways)
         if ways is None:
             crowd, spread = np.array([1.0, 0.0, -1.0]), np.array([1.0, 0.2, 0.1, 0.1, 0.5])
             ways = Ways(np.zeros(K), np.zeros(M), np.tile(crowd, (N, 1)), crowd, spread, np.ones(K))
-        for _ in ascent.iterations(self.max_iter, self.tol):
-            better = scores_given(pairs, ways)
+        for _ in monitor:
+            if monitor.report(log_posterior(pairs, ways), ways):
+                break
+            ways = scores_given(pairs, ways)
             if self.pair_effects:
-                better = pairs_given(pairs, better)
-            better = annotators_given(pairs, better, self.position)
-            ways = ascent.advance(ways, log_posterior(pairs, ways), better)
-        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
+                ways = pairs_given(pairs, ways)
+            ways = annotators_given(pairs, ways, self.position)
+        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
         self._keep(pairs, ways)
 
     def _keep(self, pairs: Pairs, ways: Ways) -> None:
@@ -391,7 +392,7 @@ class BradleyTerry(Model):
         ends = {"reliability_low": reliability - reach, "reliability_high": reliability + reach}
         return {"reliability": reliability, **ends, "leaning": self.own_[:, 1], "ties": self.own_[:, 2]}
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Scores stay; pairs of things of the fit are answered by them, with effects from their labels."""
         sides, things = sides_of(new)
         code = fitted.thing_vocabulary_.codes(things)

@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
-from dissensus.execution.run import Run
+from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.models.clusters import ClusterView
-from dissensus.models.confusion import QUESTION, ConfusionModel, Crowd, Expected, log_chances, votes
+from dissensus.models.confusion import QUESTION, ConfusionModel, ConfusionSteps, Expected, log_chances, votes
 from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax_rows
 from dissensus.params import SEED, choice, integer, real
 
@@ -158,21 +158,23 @@ class CBCC(ConfusionModel):
         self.seed = seed
         self.n_jobs = n_jobs
 
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd = Crowd.of(annotations, run)
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps = ConfusionSteps(annotations, engine)
         given = self._known_before(item_prior, annotations)
         log_given = log_chances(given)
-        restarts = run.restarts(State, self.n_restarts, self.seed)
-        for restart in restarts:
-            state = restart.resumed
+        restarts = engine.restarts(self.n_restarts, self.seed, self.max_iter, self.tol)
+        for monitor in restarts:
+            state = monitor.resume(State)
             if state is None:
-                expected = crowd.guessed(votes, given)
-                state = State(expected, self._first_communities(expected, restart.rng), np.zeros(0))
-            for _ in restart.iterations(self.max_iter, self.tol):
+                expected = steps.initial_counts(votes, given)
+                state = State(expected, self._first_communities(expected, monitor.rng), np.zeros(0))
+            for _ in monitor:
                 expected, communities = state.expected, state.communities
                 # annotators: each one's community, and what that adds to the bound (3)
                 z, annotator_terms = memberships(expected.counts, communities)
                 bound = float(annotator_terms.sum()) + self._own_terms(expected, communities)
+                if monitor.report(bound, state):
+                    break
                 # M: shares, and the communities' matrices by one step of Minka's fixed point
                 learned = Communities(
                     normalised(expected.item_mass),
@@ -181,14 +183,13 @@ class CBCC(ConfusionModel):
                 )
                 # E: z is kept while π's posterior moves with a: each update can only raise the bound
                 logs = expected_logs(expected.counts, z, learned)
-                following = State(crowd.expect(logs, log_chances(learned.psi), log_given), learned, logs)
-                state = restart.advance(state, bound, following)
+                state = State(steps.e_step(logs, log_chances(learned.psi), log_given), learned, logs)
         best = restarts.best
         found, log_psi = best.state, log_chances(best.state.communities.psi)
         if found.logs.size:
-            self.posterior_ = crowd.posterior(found.logs, log_psi, log_given)
+            self.posterior_ = steps.posterior(found.logs, log_psi, log_given)
         else:
-            self.posterior_ = crowd.guess(votes, given)
+            self.posterior_ = steps.initial_posterior(votes, given)
         self._keep(found.expected.counts, found.communities)
         self.trace_, self.stopped_ = best.trace, best.stopped
         self._finish(annotations.annotator_load)

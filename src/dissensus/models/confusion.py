@@ -22,16 +22,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import xlogy
 
+from dissensus.engine import Block, Engine
 from dissensus.errors import bad_parameter
-from dissensus.execution.memory import Needs, block_labels
-from dissensus.execution.run import Run
-from dissensus.execution.threads import Work
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.blocks import Block, Labels
 from dissensus.labels.vocabulary import Codes
-from dissensus.models.base import Model, fresh_rows
+from dissensus.models.base import Model
 from dissensus.models.clusters import ClusterView
-from dissensus.models.frames import by_id, table_by_id
+from dissensus.models.results import by_id, table_by_id
+from dissensus.models.scoring import fresh_rows
 from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, sum_of_logs, winners
 from dissensus.params import choice, real
 
@@ -56,10 +54,10 @@ class CellLayout:
     transposed: Any  # sparse (cells, items): the same arrays, so that sums run through items one by one
 
     @classmethod
-    def of(cls, block: Block, labels: Labels) -> CellLayout:
+    def of(cls, block: Block) -> CellLayout:
         """Number the (annotator, answer) cells."""
-        shard = block.whole(labels)
-        n_cells = labels.n_annotators * labels.n_classes
+        shard = block.shard()
+        n_cells = block.labels.n_annotators * shard.n_classes
         codes = shard.annotator * np.int64(shard.n_classes) + shard.label
         if n_cells <= DENSE_CELLS * len(codes):
             cells, column = slice(None), codes
@@ -87,7 +85,7 @@ class ExpectedPart:
     cells: NDArray[np.int64] | slice
     counts: Array  # (cells, K): this block's part of (2)
     item_mass: Array  # (K,): Σ_m P(t_m = k)
-    entropy: float  # Σ_m H(t_m) + Σ_k P(t_m = k) log h_mk, h being what was known beforehand; or 0
+    entropy: float  # Σ_m H(t_m) + Σ_k P(t_m = k) log h_mk, h being the prior of the items; or 0
     evidence: float  # Σ_m log P(labels of m) / Π_cells π_n0y^S
 
 
@@ -95,22 +93,8 @@ def _posterior_step(
     layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array
 ) -> tuple[Array, float]:
     """P(t_m = k | labels) of the items, and Σ_m log P(labels of m) / Π_cells π_n0y^S."""
-    scores = _scores(layout, log_given, log_psi, ratios)
-    top = scores.max(axis=0)
-    top -= 0.5  # exp takes twice as long where its argument is now and then 0
-    scores -= top
-    np.exp(scores, out=scores)
-    mass = scores.sum(axis=0)
-    w = np.empty(scores.T.shape)
-    np.divide(scores, mass, out=w.T)
-    return w, sum_of_logs(mass) + float(top.sum())
-
-
-def _scores(layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array) -> Array:
-    """(K, items): log h_mk + log ψ_k + Σ_cells S log π_nky / π_n0y, (1) less a term that no k changes.
-
-    The classes are few, and NumPy is faster along items than along classes: a row for every class.
-    """
+    # (K, items): log h_mk + log ψ_k + Σ_cells S log π_nky / π_n0y, (1) less a term that no k changes. The
+    # classes are few, and NumPy is faster along items than along classes: a row for every class.
     prior, columns = np.atleast_2d(log_psi + log_given).T, ratios[layout.cells]
     scores = np.empty((len(prior), layout.matrix.shape[0]))
     scores[0] = prior[0]
@@ -119,7 +103,14 @@ def _scores(layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array)
             np.add(layout.matrix @ columns[:, k - 1], prior[k], out=scores[k])
     else:
         np.add((layout.matrix @ columns).T, prior[1:], out=scores[1:])
-    return scores
+    top = scores.max(axis=0)
+    top -= 0.5  # exp takes twice as long where its argument is now and then 0
+    scores -= top
+    np.exp(scores, out=scores)
+    mass = scores.sum(axis=0)
+    w = np.empty(scores.T.shape)
+    np.divide(scores, mass, out=w.T)
+    return w, sum_of_logs(mass) + float(top.sum())
 
 
 def _score_step(layout: CellLayout, weights: Array) -> Array:
@@ -131,25 +122,25 @@ def _e_step(layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array)
     return ExpectedPart(layout.cells, np.asarray(layout.transposed @ w), column_sums(w), 0.0, evidence)
 
 
-def _given_step(layout: CellLayout, both: Array) -> ExpectedPart:
-    w, given = both
-    counts, entropy = np.asarray(layout.transposed @ w), float(xlogy(w, given).sum() - xlogy(w, w).sum())
+def _counts_step(layout: CellLayout, both: tuple[Array, Array]) -> ExpectedPart:
+    """The counts that beliefs w imply, under the items' prior."""
+    w, prior = both
+    counts, entropy = np.asarray(layout.transposed @ w), float(xlogy(w, prior).sum() - xlogy(w, w).sum())
     return ExpectedPart(layout.cells, counts, column_sums(w), entropy, 0.0)
 
 
-def _guessed_step(layout: CellLayout, given: Array, guess: Guess, crowd: Array) -> ExpectedPart:
-    w = both(guess(layout.counts(), crowd), given)
-    return _given_step(layout, np.stack(np.broadcast_arrays(w, given)))
+def _initial_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> Array:
+    return times_prior(start(layout.counts(), crowd), prior)
 
 
-def _guess_step(layout: CellLayout, given: Array, guess: Guess, crowd: Array) -> Array:
-    return both(guess(layout.counts(), crowd), given)
+def _initial_counts_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> ExpectedPart:
+    return _counts_step(layout, (_initial_step(layout, prior, start, crowd), prior))
 
 
-def both(labels: Array, given: Array) -> Array:
-    """What labels say times what was known beforehand; that alone where the two exclude each other."""
-    both = labels * given
-    return np.where(both.any(axis=1, keepdims=True), normalised(both), given)
+def times_prior(labels: Array, prior: Array) -> Array:
+    """What labels say times the items' prior; the prior alone where the two exclude each other."""
+    product = labels * prior
+    return np.where(product.any(axis=1, keepdims=True), normalised(product), prior)
 
 
 # ---- all of them --------------------------------------------------------------------------------------
@@ -165,68 +156,60 @@ class Expected:
     evidence: float
 
 
-@dataclass(frozen=True)
-class Crowd:
-    """All labels as cell layouts, and what runs over them."""
+class ConfusionSteps:
+    """The steps over all labels of a model with confusion matrices."""
 
-    work: Work
-    shape: tuple[int, int, int]  # items, annotators, classes
-    class_counts: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, annotations: Annotations, run: Run) -> Crowd:
-        """Lay out the blocks of some annotations."""
-        shape = annotations.n_items, annotations.n_annotators, annotations.n_classes
-        return cls(run.executor.over(annotations, CellLayout.of), shape, annotations.class_counts)
+    def __init__(self, annotations: Annotations, engine: Engine) -> None:
+        self.blocks = engine.blocks(annotations, CellLayout.of)
+        self.shape = annotations.n_items, annotations.n_annotators, annotations.n_classes
+        self._class_counts = annotations.class_counts.astype(np.float64)
 
     def posterior(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Array:
         """P(t_m = k | labels) of every item (1); ``log_given`` (items, K) or (K,) is added to log ψ.
 
         Classes are compared with the first, so that its logarithms must be finite: `safe_log` ends at −708.
         """
-        own, ratios = self._own(log_given), _log_ratios(_by_cell(log_matrices))
-        parts = self.work.map(_posterior_step, own, log_psi=log_psi, ratios=ratios)
+        rows, ratios = self._rows(log_given), _log_ratios(_by_cell(log_matrices))
+        parts = self.blocks.map(_posterior_step, rows, log_psi=log_psi, ratios=ratios)
         return np.concatenate([w for w, _ in parts])
 
-    def expect(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Expected:
+    def e_step(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Expected:
         """Expected counts under the posterior (1)."""
-        own, logs = self._own(log_given), _by_cell(log_matrices)
-        found = self._sum(self.work.map(_e_step, own, log_psi=log_psi, ratios=_log_ratios(logs)))
-        counts, mass = _by_cell(found.counts), found.item_mass
-        evidence = found.evidence + float((counts @ ones(len(mass))) @ logs[:, 0])
+        rows, logs = self._rows(log_given), _by_cell(log_matrices)
+        expected = self._sum(self.blocks.map(_e_step, rows, log_psi=log_psi, ratios=_log_ratios(logs)))
+        counts, mass = _by_cell(expected.counts), expected.item_mass
+        evidence = expected.evidence + float((counts @ ones(len(mass))) @ logs[:, 0])
         # Σ_m log P(labels of m) = Σ_m H(t_m) + Σ_k w_mk (log h_mk + log ψ_k) + Σ_nky n_nky log π_nky
         rest = float(np.vdot(counts, logs)) + float(mass[mass > 0] @ log_psi[mass > 0])
-        return replace(found, entropy=evidence - rest, evidence=evidence)
+        return replace(expected, entropy=evidence - rest, evidence=evidence)
 
-    def guessed(self, guess: Guess, given: Array | None = None) -> Expected:
-        """Expected counts under a first guess by the items' own labels, times what is known beforehand."""
-        own = self._own(np.ones(self.shape[2]) if given is None else given)
-        crowd = self.class_counts.astype(np.float64)
-        return self._sum(self.work.map(_guessed_step, own, guess=guess, crowd=crowd))
+    def initial_posterior(self, start: Start, prior: Array | None = None) -> Array:
+        """(items, classes): where EM starts, by the items' own labels times their prior."""
+        rows = self._rows(np.ones(self.shape[2]) if prior is None else prior)
+        parts = self.blocks.map(_initial_step, rows, start=start, crowd=self._class_counts)
+        return np.concatenate(list(parts))
 
-    def guess(self, guess: Guess, given: Array | None = None) -> Array:
-        """(items, classes): a first guess by the items' own labels, times what is known beforehand."""
-        own = self._own(np.ones(self.shape[2]) if given is None else given)
-        crowd = self.class_counts.astype(np.float64)
-        return np.concatenate(list(self.work.map(_guess_step, own, guess=guess, crowd=crowd)))
+    def initial_counts(self, start: Start, prior: Array | None = None) -> Expected:
+        """Expected counts under the initial posterior."""
+        rows = self._rows(np.ones(self.shape[2]) if prior is None else prior)
+        return self._sum(self.blocks.map(_initial_counts_step, rows, start=start, crowd=self._class_counts))
 
     def scores(self, weights: Array) -> Array:
         """(items, K): Σ_cells S_m,(n,y) weights_nky, the sums of (1) alone."""
-        return np.concatenate(list(self.work.map(_score_step, weights=_by_cell(weights))))
+        return np.concatenate(list(self.blocks.map(_score_step, weights=_by_cell(weights))))
 
     def counts(self, w: Array) -> Array:
-        """(annotators, true classes, answers): expected label counts (2) for given beliefs (items, K)."""
-        return self.given(w).counts
+        """(annotators, true classes, answers): expected label counts (2) for beliefs (items, K)."""
+        return self.expected_counts(w).counts
 
-    def given(self, w: Array, known: Array | None = None) -> Expected:
-        """What the M-step consumes, for beliefs (items, K), and what is known beforehand."""
-        both = np.stack(np.broadcast_arrays(w, np.ones(w.shape[1]) if known is None else known))
-        own = (both[:, block.place] for block in self.work.blocks)
-        return self._sum(self.work.map(_given_step, own))
+    def expected_counts(self, w: Array, prior: Array | None = None) -> Expected:
+        """What the M-step consumes, for beliefs (items, K) under the items' prior."""
+        rows = self._rows(np.ones(w.shape[1]) if prior is None else prior)
+        return self._sum(self.blocks.map(_counts_step, zip(self._rows(w), rows, strict=True)))
 
-    def _own(self, table: Array) -> Iterable[Array]:
-        """Each block's rows of a table of all items; a row for all goes to everyone."""
-        return (table if table.ndim == 1 else table[block.place] for block in self.work.blocks)
+    def _rows(self, table: Array) -> list[Array]:
+        """Each block's rows of a table of all items; one row for all goes to every block."""
+        return [table if table.ndim == 1 else table[block.items] for block in self.blocks.blocks]
 
     def _sum(self, parts: Iterable[ExpectedPart]) -> Expected:
         """Add the blocks up, in their order."""
@@ -257,9 +240,9 @@ def _log_ratios(logs: Array) -> Array:
     return np.asarray(logs @ ratio)  # a product is faster than differences along short rows
 
 
-# ---- first guesses ------------------------------------------------------------------------------------
+# ---- where EM starts -----------------------------------------------------------------------------------
 
-Guess = Callable[[Array, Array], Array]  # of (items, classes) counts and the crowd's (classes,)
+Start = Callable[[Array, Array], Array]  # of (items, classes) counts and the crowd's (classes,)
 
 
 def votes(counts: Array, crowd: Array) -> Array:
@@ -337,6 +320,7 @@ class ConfusionModel(Model):
 
     _arrays: ClassVar[tuple[str, ...]] = ("posterior_", "psi_", "confusion_", "crowd_confusion_")
     _needs_annotators = True
+    _tables = ("NPP",)
     finds_truth = True
 
     weight_by: str
@@ -351,21 +335,6 @@ class ConfusionModel(Model):
     def intervals_are(self) -> str:  # type: ignore[override]
         """Shares of a population have intervals; the chance that a class is true is itself a chance."""
         return "none" if self.estimate == "truth" else "approximate"
-
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        del itemsize  # there are no messages
-        M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
-        prior = 3 * P if given.get("item_prior") is not None or self.unseen < 1.0 else 0
-        L, in_block = getattr(self, "n_annotator_clusters", 0), block_labels(annotations)
-        cells = min(N * P, DENSE_CELLS * in_block)  # columns of a block's matrix, at most
-        return Needs(
-            # posteriors twice while they are gathered, the items' distributions; matrices, counts, logarithms
-            fixed=8 * (M * (4 * P + 2 + prior) + N * P * P * (8 + 3 * L)),
-            # a label's cell; where an item's labels begin, and which cell a column is
-            layout_bytes=9 + 4 * M // annotations.n_labels + 8 * (cells < N * P),
-            message_bytes=0,
-            working=60 * in_block + 8 * (6 * P * M * in_block // annotations.n_labels + 2 * N * P * P),
-        )
 
     def fit(self, annotations: Any, *, item_prior: Any = None) -> Self:
         """Learn from annotations; ``item_prior`` (items, classes) multiplies the class shares ψ.
@@ -485,12 +454,12 @@ class ConfusionModel(Model):
         columns = dict(zip(self.classes_.tolist(), by_answer.T, strict=True))
         return table_by_id(ids, columns, self.columns_, self.frame_kind_)
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Fitted annotators keep their matrices and fitted items their posteriors; labels between two of
         them are taken to be those of the fit. New annotators start from the population's matrix."""
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
         annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
-        crowd = Crowd.of(fresh_rows(new, item, annotator), run)
+        steps = ConfusionSteps(fresh_rows(new, item, annotator), engine)
         w, psi, matrices, population = fitted._states()
         known = np.vstack([w, psi])[item]
         if self.unseen < 1.0:  # in what is known of fitted items it is already
@@ -499,8 +468,8 @@ class ConfusionModel(Model):
             )
         matrices = np.concatenate([matrices, population[None]])[annotator]
         for _ in range(TRANSFORM_ROUNDS):
-            w = crowd.posterior(safe_log(matrices), np.zeros_like(psi), log_chances(known))
-            learned = self._matrices_of_new(crowd.counts(w), fitted)
+            w = steps.posterior(safe_log(matrices), np.zeros_like(psi), log_chances(known))
+            learned = self._matrices_of_new(steps.counts(w), fitted)
             matrices = np.where((annotator < 0)[:, None, None], learned, matrices)
         self._set_states(w, matrices)
         self.label_distributions_ = self._answers()[1]

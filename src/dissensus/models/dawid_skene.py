@@ -21,13 +21,12 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import xlogy
 
-from dissensus.execution.leaps import leap
-from dissensus.execution.run import Run
+from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import (
     QUESTION,
     ConfusionModel,
-    Crowd,
+    ConfusionSteps,
     Expected,
     log_chances,
     shares,
@@ -99,29 +98,30 @@ class DawidSkene(ConfusionModel):
         self.accelerate = accelerate
         self.n_jobs = n_jobs
 
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd = Crowd.of(annotations, run)
-        given = self._known_before(item_prior, annotations)
-        log_given = log_chances(given)
-        anchor = self._anchor(crowd.guessed(votes).counts.sum(axis=0))
-        ascent = run.ascent(Skills, leap=leap if self.accelerate else None)
-        skills = ascent.resumed
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps = ConfusionSteps(annotations, engine)
+        prior = self._known_before(item_prior, annotations)
+        log_prior = log_chances(prior)
+        anchor = self._anchor(steps.initial_counts(votes).counts.sum(axis=0))
+        monitor = engine.monitor(self.max_iter, self.tol)
+        skills = monitor.resume(Skills)
         if skills is None:
-            skills = self._learned(crowd.guessed(shares, given), anchor)
-        for _ in ascent.iterations(self.max_iter, self.tol):
+            skills = self._m_step(steps.initial_counts(shares, prior), anchor)
+        for _ in monitor:
             # E: every item's true class, and the expected counts
             logs = safe_log(self._matrices(skills.annotators))
-            expected = crowd.expect(logs, log_chances(skills.psi), log_given)
-            objective = expected.evidence + self._log_prior(skills.annotators, anchor)
+            expected = steps.e_step(logs, log_chances(skills.psi), log_prior)
+            if monitor.report(expected.evidence + self._log_prior(skills.annotators, anchor), skills):
+                break
             # M: the class shares and annotators that maximise the expected log-posterior
-            skills = ascent.advance(skills, objective, self._learned(expected, anchor))
+            skills = self._m_step(expected, anchor)
         self.psi_ = skills.psi
         self.confusion_ = self._matrices(skills.annotators)
-        self.posterior_ = crowd.posterior(safe_log(self.confusion_), log_chances(self.psi_), log_given)
-        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
+        self.posterior_ = steps.posterior(safe_log(self.confusion_), log_chances(self.psi_), log_prior)
+        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
         self._finish(annotations.annotator_load)
 
-    def _learned(self, expected: Expected, anchor: Array) -> Skills:
+    def _m_step(self, expected: Expected, anchor: Array) -> Skills:
         return Skills(normalised(expected.item_mass), self._learn(expected.counts, anchor))
 
     # ---- how annotators are parametrised --------------------------------------------------------------

@@ -35,8 +35,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import Engine
 from dissensus.errors import DataError
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import as_features, features_of
 from dissensus.models.base import Model
@@ -195,8 +195,8 @@ class DirichletRegression(Model):
         """
         return self._run_fit(annotations, features=features)
 
-    def _fit(self, annotations: Annotations, run: Run, features: Any = None) -> None:
-        del run
+    def _fit(self, annotations: Annotations, engine: Engine, features: Any = None) -> None:
+        del engine
         X = features_of(annotations, self.embedding, given=features).astype(np.float64)
         labelled = np.flatnonzero(annotations.counts.any(axis=1))
         shares = normalised(annotations.counts[labelled].astype(np.float64))
@@ -265,7 +265,7 @@ class DirichletRegression(Model):
             self.item_means_, annotations.counts, float(self.concentration_)
         )
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Items of the fit keep what their features said there; the others' features are asked."""
         place = fitted.item_vocabulary_.codes(new.item_vocabulary)
         self.item_means_ = fitted.item_means_[place]

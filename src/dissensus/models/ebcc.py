@@ -22,9 +22,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from dissensus.execution.run import Run
+from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import QUESTION, UNSEEN, ConfusionModel, Crowd, Expected, log_chances, shares
+from dissensus.models.confusion import (
+    QUESTION,
+    UNSEEN,
+    ConfusionModel,
+    ConfusionSteps,
+    Expected,
+    log_chances,
+    shares,
+)
 from dissensus.models.ibcc import expected_log, fixed_prior, gain
 from dissensus.numerics import Array, normalised
 from dissensus.params import SEED, choice, integer, real
@@ -116,29 +124,30 @@ class EBCC(ConfusionModel):
         self.seed = seed
         self.n_jobs = n_jobs
 
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd = Crowd.of(annotations, run)
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps = ConfusionSteps(annotations, engine)
         given = self._known_before(item_prior, annotations)
         known = self._of_states(given)
         log_known = log_chances(known)
         prior = self._prior(annotations.n_classes)
-        restarts = run.restarts(Expected, self.n_restarts, self.seed)
-        for restart in restarts:
-            expected = restart.resumed
+        restarts = engine.restarts(self.n_restarts, self.seed, self.max_iter, self.tol)
+        for monitor in restarts:
+            expected = monitor.resume(Expected)
             if expected is None:
-                expected = crowd.given(self._start(crowd.guess(shares, given), restart.rng), known)
-            for _ in restart.iterations(self.max_iter, self.tol):
-                bound = self._bound(expected, prior)
+                w = self._start(steps.initial_posterior(shares, given), monitor.rng)
+                expected = steps.expected_counts(w, known)
+            for _ in monitor:
+                if monitor.report(self._bound(expected, prior), expected):
+                    break
                 # annotators, subtypes and classes, then the items (1)
-                following = crowd.expect(*self._logs(expected, prior), log_known)
-                expected = restart.advance(expected, bound, following)
+                expected = steps.e_step(*self._logs(expected, prior), log_known)
         best = restarts.best
         logs, log_shares = self._logs(best.state, prior)
         self.subtype_shares_ = normalised(np.exp(log_shares))
         self.psi_ = self._of_classes(self.subtype_shares_)
         rows = normalised(prior + best.state.counts)
         self.subtype_crowd_confusion_ = self._crowd(rows, annotations.annotator_load)
-        self._set_states(crowd.posterior(logs, log_shares, log_known), rows)
+        self._set_states(steps.posterior(logs, log_shares, log_known), rows)
         self.trace_, self.stopped_ = best.trace, best.stopped
         self._finish(annotations.annotator_load)
 

@@ -15,10 +15,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.execution.run import Run
+from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.base import Array, Model
-from dissensus.numerics import row_shares
+from dissensus.models.base import Model
+from dissensus.numerics import Array, row_shares
 from dissensus.params import NONE, real
 
 GRID = np.geomspace(1e-3, 1e2, 101)  # amounts tried; neighbours differ by 12 %
@@ -65,7 +65,7 @@ class EmpiricalDistribution(Model):
     def __init__(self, smoothing: float | None = None) -> None:
         self.smoothing = smoothing
 
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
         counts = annotations.counts
         chosen = best_smoothing(counts) if self.smoothing is None else self.smoothing
         self.smoothing_ = np.asarray(float(chosen))
@@ -79,6 +79,6 @@ class EmpiricalDistribution(Model):
         smoothed = np.where(labelled, annotations.counts + self.smoothing_, self.prior_distribution_)
         self.label_distributions_ = row_shares(smoothed)
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         self.smoothing_ = fitted.smoothing_
         self._smooth(new)

@@ -18,15 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from dissensus.execution.leaps import leap
-from dissensus.execution.memory import Needs, block_labels
-from dissensus.execution.run import Run
-from dissensus.execution.threads import Work, total
+from dissensus.engine import Block, Blocks, Engine, total
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.blocks import Block, Labels
-from dissensus.models.base import Array, Model
+from dissensus.models.base import Model
 from dissensus.models.clusters import ClusterView
 from dissensus.numerics import (
+    Array,
     Concentration,
     concentration,
     normalised,
@@ -52,9 +49,9 @@ class Mixture:
     psi: Array  # (K,)
 
 
-def counts_of(block: Block, labels: Labels) -> Array:
+def counts_of(block: Block) -> Array:
     """(items, classes): label counts of a block."""
-    return block.whole(labels).counts
+    return block.shard().counts
 
 
 def e_step(counts: Array, theta: Array, psi: Array) -> tuple[Array, Array, float]:
@@ -157,6 +154,7 @@ class FMM(Model):
         "n_jobs": integer(-1),
     }
     _arrays = ("theta_", "psi_", "item_clusters_")
+    _tables = ("MK",)
 
     theta_: Array  # (K, P): label distribution of each item cluster
     psi_: Array  # (K,): share of each item cluster
@@ -189,39 +187,28 @@ class FMM(Model):
         self.seed = seed
         self.n_jobs = n_jobs
 
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        del itemsize, given  # there are no messages
-        M, P, K, E = annotations.n_items, annotations.n_classes, self.n_item_clusters, annotations.n_labels
-        in_block = block_labels(annotations)
-        return Needs(
-            # w twice while it is gathered, the items' distributions
-            fixed=8 * M * (2 * K + P + 2),
-            layout_bytes=-(-8 * M * P // E),
-            message_bytes=0,
-            working=24 * in_block + 8 * (3 * K + 2 * P) * M * in_block // E,
-        )
-
-    def _fit(self, annotations: Annotations, run: Run) -> None:
-        work, K = run.executor.over(annotations, counts_of), self.n_item_clusters
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
+        blocks, K = engine.blocks(annotations, counts_of), self.n_item_clusters
         alpha = concentration(self, "alpha", self.alpha, annotations.n_classes)
         gamma = concentration(self, "gamma", self.gamma, K)
-        restarts = run.restarts(Mixture, self.n_restarts, self.seed, leap if self.accelerate else None)
-        for restart in restarts:
-            mixture = restart.resumed
+        restarts = engine.restarts(self.n_restarts, self.seed, self.max_iter, self.tol)
+        for monitor in restarts:
+            mixture = monitor.resume(Mixture)
             if mixture is None:
-                mixture = self._first_mixture(annotations, alpha, gamma, restart.rng)
-            for _ in restart.iterations(self.max_iter, self.tol):
+                mixture = self._first_mixture(annotations, alpha, gamma, monitor.rng)
+            for _ in monitor:
                 # E: every item's cluster, and the expected counts
-                parts = work.map(e_step, theta=mixture.theta, psi=mixture.psi)
+                parts = blocks.map(e_step, theta=mixture.theta, psi=mixture.psi)
                 label_mass, item_mass, log_likelihood = total(parts)
                 objective = log_likelihood + log_prior(mixture.theta, mixture.psi, alpha, gamma)
+                if monitor.report(objective, mixture):
+                    break
                 # M: the parameters that maximise the expected log-posterior
-                following = Mixture(*m_step(label_mass, item_mass, alpha, gamma))
-                mixture = restart.advance(mixture, objective, following)
+                mixture = Mixture(*m_step(label_mass, item_mass, alpha, gamma))
         best = restarts.best
         self.theta_, self.psi_ = best.state.theta, best.state.psi
         self.trace_, self.stopped_ = best.trace, best.stopped
-        self._assign(work)
+        self._assign(blocks)
 
     def _first_mixture(
         self, annotations: Annotations, alpha: Concentration, gamma: Concentration, rng: np.random.Generator
@@ -232,8 +219,8 @@ class FMM(Model):
         w = random_clusters(annotations.n_items, K, rng)
         return Mixture(*m_step(w.T @ annotations.counts, w.sum(axis=0), alpha, gamma))
 
-    def _assign(self, work: Work) -> None:
-        parts = work.map(assigned, theta=self.theta_, psi=self.psi_)
+    def _assign(self, blocks: Blocks) -> None:
+        parts = blocks.map(assigned, theta=self.theta_, psi=self.psi_)
         self.item_clusters_ = np.concatenate(list(parts))
         w = one_hot_rows(self.item_clusters_) if self.assignment == "hard" else self.item_clusters_
         # Y'_m = Σ_k w_mk Θ_k   (Eq. infer with L = 1)
@@ -247,5 +234,5 @@ class FMM(Model):
         one = np.ones(1)
         return ClusterView(self.item_clusters_, None, self.theta_[:, None], self.psi_, one, one, self.theta_)
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
-        self._assign(run.executor.over(new, counts_of))
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+        self._assign(engine.blocks(new, counts_of))

@@ -25,10 +25,18 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from dissensus.execution.run import Run
+from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.models.cbcc import fixed_point
-from dissensus.models.confusion import QUESTION, UNSEEN, ConfusionModel, Crowd, Expected, log_chances, shares
+from dissensus.models.confusion import (
+    QUESTION,
+    UNSEEN,
+    ConfusionModel,
+    ConfusionSteps,
+    Expected,
+    log_chances,
+    shares,
+)
 from dissensus.numerics import Array, normalised
 from dissensus.params import choice, integer, real
 
@@ -127,30 +135,30 @@ class IBCC(ConfusionModel):
         self.tol = tol
         self.n_jobs = n_jobs
 
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd = Crowd.of(annotations, run)
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps = ConfusionSteps(annotations, engine)
         given = self._known_before(item_prior, annotations)
         log_given = log_chances(given)
-        ascent = run.ascent(State)
-        state = ascent.resumed
+        monitor = engine.monitor(self.max_iter, self.tol)
+        state = monitor.resume(State)
         if state is None:
-            expected = crowd.guessed(shares, given)
+            expected = steps.initial_counts(shares, given)
             state = State(expected, self._first_prior(expected.counts.sum(axis=0)))
-        for _ in ascent.iterations(self.max_iter, self.tol):
+        for _ in monitor:
             expected, a = state.expected, state.a
-            bound = self._bound(expected, a)
+            if monitor.report(self._bound(expected, a), state):
+                break
             # M: the crowd's Dirichlet, by one step of Minka's fixed point
             learned = self._learned_prior(expected.counts, a)
             # E: annotators (1), class shares (2), items (3)
             logs = expected_log(learned + expected.counts)
-            following = State(crowd.expect(logs, expected_log(1.0 + expected.item_mass), log_given), learned)
-            state = ascent.advance(state, bound, following)
+            state = State(steps.e_step(logs, expected_log(1.0 + expected.item_mass), log_given), learned)
         counts, mass = state.expected.counts, state.expected.item_mass
         self.prior_parameters_, log_psi = state.a, expected_log(1.0 + mass)
-        self.posterior_ = crowd.posterior(expected_log(state.a + counts), log_psi, log_given)
+        self.posterior_ = steps.posterior(expected_log(state.a + counts), log_psi, log_given)
         self.psi_ = normalised(np.exp(log_psi))
         self.confusion_ = normalised(state.a + counts)
-        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
+        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
         self._finish(annotations.annotator_load)
 
     def _first_prior(self, crowd: Array) -> Array:

@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.execution.memory import Needs
-from dissensus.execution.run import Run
+from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import Crowd, both, gold_signs
+from dissensus.models.confusion import ConfusionSteps, gold_signs, times_prior
 from dissensus.models.weighted import VoteModel
 from dissensus.numerics import Array, normalised
 from dissensus.params import SEED, integer
@@ -83,12 +82,8 @@ class KOS(VoteModel):
         self.seed = seed
         self.n_jobs = n_jobs
 
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        usual = super()._needs(annotations, itemsize, **given)
-        return Needs(usual.fixed + 8 * 8 * annotations.n_labels, usual.layout_bytes, 0, usual.working)
-
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd, P = Crowd.of(annotations, run), annotations.n_classes
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
         gold = gold_signs(given, annotations)
         start = np.random.default_rng(self.seed).normal(1.0, 1.0, annotations.n_labels)
@@ -99,7 +94,7 @@ class KOS(VoteModel):
                 break
             shares[:, k], skill = self._one_class(annotations, k, start, gold[:, k])
             skills += skill / P
-        self._keep(crowd, annotations, both(normalised(shares), given), skills)
+        self._keep(steps, annotations, times_prior(normalised(shares), given), skills)
         self.trace_, self.stopped_ = np.zeros(0), "max_iter"
 
     def _one_class(self, annotations: Annotations, k: int, start: Array, gold: Array) -> tuple[Array, Array]:

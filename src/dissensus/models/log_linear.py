@@ -62,13 +62,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.execution.run import Run
+from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import (
     QUESTION,
     UNSEEN,
     ConfusionModel,
-    Crowd,
+    ConfusionSteps,
     Expected,
     gold_signs,
     log_chances,
@@ -306,41 +306,41 @@ class LogLinear(ConfusionModel):
         self.tol = tol
         self.n_jobs = n_jobs
 
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd = Crowd.of(annotations, run)
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps = ConfusionSteps(annotations, engine)
         given = self._known_before(item_prior, annotations)
         log_given = log_chances(given)
         class_prior = np.ones(annotations.n_classes)
         # the crowd's matrix, one label spread over each row
-        matrix = crowd.guessed(votes, given).counts.sum(axis=0) + 1.0 / len(class_prior)
+        matrix = steps.initial_counts(votes, given).counts.sum(axis=0) + 1.0 / len(class_prior)
         if item_prior is not None:
             gold = gold_signs(given, annotations) > 0
             matrix = with_gold(matrix, annotations.counts, gold)
-            class_prior += (worth(crowd.guess(votes), gold) - 1.0) * gold.sum(axis=0)
+            class_prior += (worth(steps.initial_posterior(votes), gold) - 1.0) * gold.sum(axis=0)
         anchor = anchored(matrix)
-        ascent = run.ascent(State)
-        state = ascent.resumed
+        monitor = engine.monitor(self.max_iter, self.tol)
+        state = monitor.resume(State)
         if state is None:
-            expected = crowd.guessed(shares, given)
+            expected = steps.initial_counts(shares, given)
             state = State(expected, self._start(expected.counts, anchor))
-        for iteration in ascent.iterations(self.max_iter, self.tol):
+        for iteration in monitor:
             expected, own = state.expected, state.answering
             classes = gain(class_prior, expected.item_mass)
-            objective = expected.entropy + classes + score(expected.counts, own, anchor)
+            if monitor.report(expected.entropy + classes + score(expected.counts, own, anchor), state):
+                break
             # M: logits, their variances, and how far annotators are from the crowd
             own = with_variances(expected.counts, newton(expected.counts, own, anchor))
             own = with_precisions(own) if iteration >= LEARNED_FROM else own
             # E: the items' classes
             log_psi = expected_log(class_prior + expected.item_mass)
-            following = State(crowd.expect(expected_logs(own), log_psi, log_given), own)
-            state = ascent.advance(state, objective, following)
+            state = State(steps.e_step(expected_logs(own), log_psi, log_given), own)
         own, log_psi = state.answering, expected_log(class_prior + state.expected.item_mass)
-        self.posterior_ = crowd.posterior(expected_logs(own), log_psi, log_given)
+        self.posterior_ = steps.posterior(expected_logs(own), log_psi, log_given)
         self.psi_ = normalised(np.exp(log_psi))
         self.confusion_ = np.exp(log_matrices(own))
         self.crowd_logits_, self.decidedness_, self.likings_ = own.C, own.u, own.b
         self.precisions_ = own.precisions
-        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
+        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
         self._finish(annotations.annotator_load)
 
     def _start(self, counts: Array, crowd: Array, precisions: Array = FIRST_DEVIATIONS**-2.0) -> Answering:

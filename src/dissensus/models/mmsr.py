@@ -23,11 +23,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from dissensus.engine import Engine
 from dissensus.errors import DataError
-from dissensus.execution.memory import Needs
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import Crowd, both, gold_signs
+from dissensus.models.confusion import ConfusionSteps, gold_signs, times_prior
 from dissensus.models.weighted import VoteModel, diagonal
 from dissensus.numerics import Array, ones, softmax_rows
 from dissensus.params import SEED, integer, real
@@ -112,17 +111,13 @@ class MMSR(VoteModel):
         self.seed = seed
         self.n_jobs = n_jobs
 
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        usual = super()._needs(annotations, itemsize, **given)
-        return Needs(usual.fixed + 8 * 8 * annotations.n_annotators**2, usual.layout_bytes, 0, usual.working)
-
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         if annotations.n_annotators > MOST_ANNOTATORS:
             raise DataError(
                 f"MMSR compares every two annotators, and {annotations.n_annotators:,} are too many; "
                 "take another model (ibcc, dawid-skene)"
             )
-        crowd, P = Crowd.of(annotations, run), annotations.n_classes
+        steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
         x = self._completed(annotations, gold_signs(given, annotations))
         # p_n = x_n (P − 1)/P + 1/P, kept off 0 and 1 by what so many items can tell
@@ -130,8 +125,8 @@ class MMSR(VoteModel):
         x = np.maximum(np.minimum(x, 1.0 - edge), -1.0 / max(P - 1, 1) + edge)
         chance = np.clip(x * (P - 1) / P + 1.0 / P, 1e-9, 1 - 1e-9)
         skills = np.log(chance * max(P - 1, 1) / (1 - chance))
-        posterior, _ = softmax_rows(crowd.scores(diagonal(skills, P)))
-        self._keep(crowd, annotations, both(posterior, given), skills)
+        posterior, _ = softmax_rows(steps.scores(diagonal(skills, P)))
+        self._keep(steps, annotations, times_prior(posterior, given), skills)
 
     def _completed(self, annotations: Annotations, gold: Array) -> Array:
         """(N,): x, of rank one with the agreements (1)."""

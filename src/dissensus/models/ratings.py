@@ -31,11 +31,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, ndtri
 
+from dissensus.engine import Checkpoint, Engine
 from dissensus.errors import DataError
-from dissensus.execution.memory import Needs
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
-from dissensus.models.base import PIECE, Model
+from dissensus.models.base import Model
+from dissensus.models.results import PIECE
 from dissensus.numerics import Array
 from dissensus.params import SEED, choice, integer
 
@@ -304,25 +304,21 @@ class NumericRatings(Model):
         self.n_sweeps = n_sweeps
         self.seed = seed
 
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        del itemsize, given
-        own = 8 * (16 * annotations.n_items + 20 * annotations.n_annotators)
-        return Needs(fixed=own, layout_bytes=0, message_bytes=0, working=100 * annotations.n_labels)
-
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
         values = annotations.values
         unit = float(values.std()) or 1.0
         self.units_ = np.array([values.mean(), unit])
         data = ratings_of(annotations, *self.units_)
         uses = self.bias, self.scale, self.robust
         n_sweeps = self._sweeps(len(data.y))
-        ascent = run.ascent(State)
-        state = ascent.resumed or start(data, self.bias)
-        for i in ascent.iterations(n_sweeps, tol=-1.0):
+        reached = engine.resume("sweeps", State)
+        state = start(data, self.bias) if reached is None else reached.state
+        for i in range(0 if reached is None else reached.done, n_sweeps):
             rng = np.random.default_rng([self.seed, i])
             state = sweep(data, state, uses, i >= FORGOTTEN * n_sweeps, rng)
-            state = ascent.advance(state, 0.0, state)
-        self.trace_, self.stopped_ = ascent.trace, "number of sweeps"
+            engine.checkpoint("sweeps", Checkpoint(state, i + 1))
+            engine.show(i + 1, n_sweeps)
+        self.trace_, self.stopped_ = np.zeros(n_sweeps), "number of sweeps"
         self._learn(state)
 
     def _sweeps(self, n_labels: int) -> int:
@@ -426,7 +422,7 @@ class NumericRatings(Model):
 
     # ---- new items ------------------------------------------------------------------------------------
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Annotators keep what is known of them; items are estimated as if that were sure."""
         centre, unit = fitted.units_
         data = ratings_of(new, centre, unit)

@@ -16,20 +16,19 @@ w learned from hidden answers. Where classes depend on each other w is large; w 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln
 
-from dissensus.execution.resources import current, using
-from dissensus.execution.run import Run
+from dissensus.engine import Engine, current, using
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.sets import membership
-from dissensus.models.base import PIECE, Model
+from dissensus.models.base import Model
 from dissensus.models.fmm import FMM
 from dissensus.models.ordinal import best_weights
+from dissensus.models.results import PIECE
 from dissensus.numerics import Array, normalised, row_shares
 from dissensus.params import SEED, choice, integer
 
@@ -92,12 +91,12 @@ class LabelSets(Model):
         """The classes that sets are made of."""
         return membership(self.class_vocabulary_)[1]
 
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
         table, _ = membership(annotations.class_vocabulary)
         self._apart(annotations, table)
         self.pool_, self.clusters_ = np.zeros(1), np.zeros((annotations.n_items, len(table)))
         if self.dependence:
-            with using(replace(current(), checkpoint=None, progress=False)):
+            with using(current().share(1)):
                 self.pool_ = np.array([self._learned_pool(annotations)])
                 self.clusters_ = self._mixture().fit(annotations).label_distributions_
         self._answer(table)
@@ -153,7 +152,7 @@ class LabelSets(Model):
             chances = {f"p_{name}": self.class_shares_[rows, c] for c, name in enumerate(names)}
             yield {"item": ids[rows], "label": labels[rows], **chances, "n_labels": self.n_labels_[rows]}
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Items are answered from their own sets, shrunk to what the crowd of the fit gives."""
         table, _ = membership(self.class_vocabulary_)
         self._shrink(new.counts @ table, new.counts.sum(axis=1))

@@ -24,9 +24,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.execution.run import Run
+from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import QUESTION, ConfusionModel, Crowd, both, shares, votes
+from dissensus.models.confusion import QUESTION, ConfusionModel, ConfusionSteps, shares, times_prior, votes
 from dissensus.numerics import Array, normalised, winners
 from dissensus.params import choice, integer, real
 
@@ -60,12 +60,12 @@ class VoteModel(ConfusionModel):
 
     weights_: Array  # (N,): what each annotator's labels count
 
-    def _keep(self, crowd: Crowd, annotations: Annotations, posterior: Array, skills: Array) -> None:
+    def _keep(self, steps: ConfusionSteps, annotations: Annotations, posterior: Array, skills: Array) -> None:
         """An item without labels is like the others on average."""
         labelled = np.diff(annotations.item_pointers) > 0
         self.psi_ = normalised(posterior[labelled].sum(axis=0))
         self.posterior_ = np.where(labelled[:, None], posterior, self.psi_)
-        counts = crowd.counts(np.where(labelled[:, None], posterior, 0.0))
+        counts = steps.counts(np.where(labelled[:, None], posterior, 0.0))
         pooled = normalised(counts.sum(axis=0) + 1.0 / counts.shape[1])
         self.confusion_ = normalised(SMOOTHING * pooled + counts)
         self.weights_ = skills
@@ -74,8 +74,8 @@ class VoteModel(ConfusionModel):
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         return normalised(SMOOTHING * fitted.crowd_confusion_ + counts)
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
-        super()._transform(new, fitted, run)
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+        super()._transform(new, fitted, engine)
         self.weights_ = self._weights_of(new, fitted)
 
     def _weights_of(self, new: Annotations, fitted: Self) -> Array:
@@ -111,12 +111,12 @@ class Wawa(VoteModel):
         self.weight_by = weight_by
         self.n_jobs = n_jobs
 
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd, P = Crowd.of(annotations, run), annotations.n_classes
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
-        skills = agreement(crowd.guessed(votes, given).counts, annotations.annotator_load)
-        posterior = both(normalised(crowd.scores(diagonal(skills, P))), given)
-        self._keep(crowd, annotations, posterior, skills)
+        skills = agreement(steps.initial_counts(votes, given).counts, annotations.annotator_load)
+        posterior = times_prior(normalised(steps.scores(diagonal(skills, P))), given)
+        self._keep(steps, annotations, posterior, skills)
         self.trace_, self.stopped_ = np.zeros(0), "closed form"
 
 
@@ -147,17 +147,17 @@ class ZeroBasedSkill(VoteModel):
         self.weight_by = weight_by
         self.n_jobs = n_jobs
 
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd, P = Crowd.of(annotations, run), annotations.n_classes
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
         skills, rate = np.full(annotations.n_annotators, 1.0 / P + FIRST_SKILL), 1.0
         for iteration in range(1, self.max_iter + 1):
             rate *= 0.5 if iteration % STEPS_AT_A_RATE == 0 else 1.0
-            answer = winners(crowd.scores(diagonal(skills, P)) * given)
-            agreed = agreement(crowd.counts(answer), annotations.annotator_load)
+            answer = winners(steps.scores(diagonal(skills, P)) * given)
+            agreed = agreement(steps.counts(answer), annotations.annotator_load)
             skills = skills + rate * (agreed - skills)
-        posterior = both(normalised(crowd.scores(diagonal(skills, P))), given)
-        self._keep(crowd, annotations, posterior, skills)
+        posterior = times_prior(normalised(steps.scores(diagonal(skills, P))), given)
+        self._keep(steps, annotations, posterior, skills)
         self.trace_, self.stopped_ = np.zeros(0), "max_iter"
 
 
@@ -211,33 +211,33 @@ class BWA(VoteModel):
         self.weight_by = weight_by
         self.n_jobs = n_jobs
 
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd, P = Crowd.of(annotations, run), annotations.n_classes
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
         load, labels = annotations.annotator_load, np.diff(annotations.item_pointers)
-        z, self.stopped_ = crowd.guess(shares, given), "max_iter"
+        z, self.stopped_ = steps.initial_posterior(shares, given), "max_iter"
         # b_k = 4 a (1 − 1/P) Σ_m N_m z_mk (1 − z_mk) / Σ_m N_m                                        (3)
         b = 4 * self.strength * (1 - 1 / P) * (labels @ (z * (1 - z))) / labels.sum()
         for _ in range(self.max_iter):
-            precision = (self.strength + load)[:, None] / (np.maximum(b, TINY) + self._errors(crowd, z))
-            before, z = z, both(self._measured(crowd, z, precision), given)
+            precision = (self.strength + load)[:, None] / (np.maximum(b, TINY) + self._errors(steps, z))
+            before, z = z, times_prior(self._measured(steps, z, precision), given)
             if np.allclose(before, z, rtol=self.tol):
                 self.stopped_ = "tolerance"
                 break
-        self._keep(crowd, annotations, normalised(z), precision.mean(axis=1))
+        self._keep(steps, annotations, normalised(z), precision.mean(axis=1))
         self.trace_ = np.zeros(0)
 
-    def _errors(self, crowd: Crowd, z: Array) -> Array:
+    def _errors(self, steps: ConfusionSteps, z: Array) -> Array:
         """(N, P): Σ_m (z_mk − [y_mn = k])² = Σ_m z_mk² − 2 Σ_(y = k) z_mk + Σ_m [y_mn = k]."""
-        squares, own = crowd.counts(z**2).sum(axis=2), np.einsum("nkk->nk", crowd.counts(z))
-        given = np.einsum("nkk->nk", crowd.counts(np.ones_like(z)))
+        squares, own = steps.counts(z**2).sum(axis=2), np.einsum("nkk->nk", steps.counts(z))
+        given = np.einsum("nkk->nk", steps.counts(np.ones_like(z)))
         return np.asarray(np.maximum(squares - 2 * own + given, 0.0))
 
-    def _measured(self, crowd: Crowd, z: Array, precision: Array) -> Array:
+    def _measured(self, steps: ConfusionSteps, z: Array, precision: Array) -> Array:
         """(M, P): z (2)."""
         P = z.shape[1]
-        said = crowd.scores(diagonal(precision, P))
-        all_of_them = crowd.scores(np.repeat(precision[:, :, None], P, axis=2))
+        said = steps.scores(diagonal(precision, P))
+        all_of_them = steps.scores(np.repeat(precision[:, :, None], P, axis=2))
         # μ_k is the mean over the items                                                                (2)
         return np.asarray((self.shrinkage * z.mean(axis=0) + said) / (self.shrinkage + all_of_them))
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.clusters import ClusterView
-from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.draws import AnnotatorDraw, Draws, annotator_draws, co_clustering, spaced
 from dissensus.models.hpgm.view import QUANTITIES
+from dissensus.models.results import make_frame
 from dissensus.models.sampled import Sampled, ends
 from dissensus.numerics import Array, row_shares
 from dissensus.params import check_rules, choice

@@ -25,17 +25,14 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dissensus.labels.blocks import Block, Codes, Labels
+from dissensus.engine import Block, Codes, Shard
 from dissensus.numerics import Array, ones, row_sums, softmax_rows
-
-if TYPE_CHECKING:
-    from dissensus.labels.blocks import Shard
 
 # Least likelihood of an answer relative to its most likely clusters, in double and in single precision.
 FURTHEST, FURTHEST_SINGLE = 150.0, 70.0
@@ -235,9 +232,9 @@ class PairBlock:
     places: tuple[Annotators, ...]  # where each layout's ``who`` stand in it
 
     @classmethod
-    def of(cls, block: Block, labels: Labels) -> PairBlock:
+    def of(cls, block: Block) -> PairBlock:
         """Lay out every shard."""
-        shards, N = block.shards(labels), labels.n_annotators
+        shards, N = block.shards(), block.labels.n_annotators
         # Few annotators, all of them: that is faster than to look up those who occur.
         everyone = N if N * len(shards) <= sum(len(shard.item) for shard in shards) else None
         layouts = tuple(PairLayout.of(shard, everyone) for shard in shards)
@@ -252,7 +249,7 @@ class PairBlock:
             layouts,
             _runs([shard.n_items for shard in shards]),
             _runs([layout.n_pairs for layout in layouts]),
-            block.n_items,
+            block.items.stop - block.items.start,
             sum(layout.n_pairs for layout in layouts),
             who,
             n_who,

@@ -26,18 +26,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import Engine, current, using
 from dissensus.errors import bad_parameter
-from dissensus.execution.memory import Needs, block_labels
-from dissensus.execution.resources import Resources, current, using
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.blocks import SHARD_LABELS
 from dissensus.labels.vocabulary import Codes
-from dissensus.models.base import Model, fresh_rows
+from dissensus.models.base import Model
 from dissensus.models.clusters import ClusterView
 from dissensus.models.fmm import assigned, initial_theta, random_clusters
 from dissensus.models.pgm import annealing
-from dissensus.models.pgm.parameters import (
+from dissensus.models.pgm.m_step import (
     Learned,
     MaximumPosterior,
     MStep,
@@ -45,7 +42,8 @@ from dissensus.models.pgm.parameters import (
     Priors,
     VariationalBayes,
 )
-from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials, with_pseudo_labels
+from dissensus.models.pgm.messages import Beliefs, Graph, Potentials, with_pseudo_labels
+from dissensus.models.scoring import fresh_rows
 from dissensus.numerics import (
     Array,
     Concentration,
@@ -199,6 +197,7 @@ class PGM(Model):
         "damping_",
     )
     _needs_annotators = True
+    _tables = ("MK", "NL")
 
     theta_: Array  # (K, L, P): label distribution between item cluster and annotator cluster
     psi_: Array  # (K,): shares of the item clusters
@@ -302,45 +301,17 @@ class PGM(Model):
         """
         return self._run_fit(annotations, pseudo_labels=_pseudo_labels(pseudo_labels, prior_labels))
 
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
-        K, L, E = self.n_item_clusters, self.n_annotator_clusters, max(annotations.n_labels, 1)
-        if self.inference == "annealing":
-            # every restart's best states; a state, its proposal and conditionals, and those to ascend from
-            states = 8 * (M + N) * max(self.n_best, annealing.ASCENDED)
-            working = 8 * (M * (3 * K + 2 * P) + N * 3 * L) + 60 * E + 2 * states
-            return Needs(8 * M * (K + 2 * P) + self.n_restarts * states, 0, 0, working)
-        kept = 0 if self.messages == "mean-field" else 2 if self.m_step == "pairwise" else 1
-        in_block = block_labels(annotations)
-        # of every item, its pseudo-labels, its ψ and what that comes from
-        held = 0 if given.get("pseudo_labels") is None else 8 * M * (P + 3 * K)
-        if given.get("transform"):  # its code, ψ and first belief; which labels are new, and a copy of those
-            codes = (annotations.item, annotations.annotator, annotations.label)
-            held = 8 * M * (2 * K + 1) + E * (1 + sum(array.itemsize for array in codes))
-        # at once: this round, the last, the best restart's, and the one that an iteration's rounds began with
-        rounds = 2 + (self.n_restarts > 1) + (self.bp_rounds > 1)
-        return Needs(
-            # w twice while it is gathered, the items' distributions; z, its logits and what they come from
-            fixed=8 * (M * (2 * K + 2 * P + 2) + 8 * N * L),
-            # item, annotator and both sums' orders of a pair; groups of pairs and runs of labels; of an item,
-            # and of an annotator in a shard
-            layout_bytes=30 + 4 * M // E + 16 * min(N, SHARD_LABELS) // SHARD_LABELS,
-            message_bytes=rounds * (kept * itemsize * E * L + 8 * M * K),
-            working=itemsize * in_block * L * (1 + kept) + 8 * (3 * K * M * in_block // E + 2 * N * L),
-            held=held,
-        )
-
-    def _fit(self, annotations: Annotations, run: Run, pseudo_labels: Array | None = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None = None) -> None:
         shape = (annotations.n_items, annotations.n_classes)
         if pseudo_labels is not None and pseudo_labels.shape != shape:
             raise bad_parameter(self, "pseudo_labels", f"of shape {shape}", pseudo_labels.shape)
         learn = self._fit_annealing if self.inference == "annealing" else self._fit_messages
-        learn(annotations, run, pseudo_labels)
+        learn(annotations, engine, pseudo_labels)
         self.population_weights_ = self._weights(annotations.annotator_load)
         self.prior_distribution_ = self.psi_ @ self._cluster_distributions()
         self._describe_items()
 
-    def _fit_messages(self, annotations: Annotations, run: Run, pseudo_labels: Array | None) -> None:
+    def _fit_messages(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None) -> None:
         """EM with its E-step by messages (Algorithm 3): maximum posterior, or variational Bayes.
 
         The objective is Bethe's log-evidence plus what the priors add; under mean field, and with pairwise
@@ -348,21 +319,21 @@ class PGM(Model):
         it is neither, and may swing: when it keeps swinging without calming down, messages are damped.
         """
         pairwise = self.m_step == "pairwise"
-        graph = Graph.of(annotations, run, mean_field=self.messages == "mean-field", keep_cavities=pairwise)
+        graph = Graph(annotations, engine, mean_field=self.messages == "mean-field", keep_cavities=pairwise)
         m_step, load = self._m_step(annotations.n_classes), annotations.annotator_load.astype(np.float64)
         rounds, bp_tol = self.bp_rounds, BP_TOL if self.bp_tol is None else self.bp_tol
-        restarts = run.restarts(State, self.n_restarts, self.seed)
-        for restart in restarts:
-            state = restart.resumed
+        max_iter = self.max_iter or DEFAULT_ITERATIONS[self.inference]
+        restarts = engine.restarts(self.n_restarts, self.seed, max_iter, self.tol)
+        for monitor in restarts:
+            state = monitor.resume(State)
             if state is None:
-                beliefs = self._first_beliefs(graph, annotations, restart.rng)
+                beliefs = self._first_beliefs(graph, annotations, monitor.rng)
                 learned = m_step.learn(graph.statistics(beliefs, None), None)
                 damping = float(self.damping or 0.0)
                 potentials = with_pseudo_labels(learned.potentials, pseudo_labels, beliefs.z, load)
-                state = State(
-                    graph.settle(beliefs, potentials, rounds, bp_tol, damping), learned, (), damping
-                )
-            for _ in restart.iterations(self._iterations(), self.tol):
+                settled = graph.settle(beliefs, potentials, rounds, bp_tol, damping)
+                state = State(settled, learned, (), damping)
+            for _ in monitor:
                 beliefs, log_theta = state.beliefs, state.learned.potentials.log_theta
                 # E: counts expected under the beliefs of the last round
                 statistics = graph.statistics(beliefs, log_theta if pairwise else None)
@@ -376,15 +347,16 @@ class PGM(Model):
                 settled = graph.settle(beliefs, potentials, rounds, bp_tol, damping)
                 # the objective of the state it began with, whose pairs' terms the round came by
                 objective = graph.evidence(beliefs, settled.pair_terms_before) + state.learned.prior_term
-                objectives = (*state.objectives, objective)[-(SWINGS + 2) :]
-                state = restart.advance(state, objective, State(settled, learned, objectives, damping))
+                if monitor.report(objective, state):
+                    break
+                state = State(settled, learned, (*state.objectives, objective)[-(SWINGS + 2) :], damping)
         best = restarts.best
         self._keep(best.state.learned.parameters, best.state.beliefs.w, best.state.beliefs.z)
         self.alpha_, self.gamma_, self.tau_ = best.state.learned.priors
         self.damping_ = np.asarray(best.state.damping)
         self.trace_, self.stopped_ = best.trace, best.stopped
 
-    def _fit_annealing(self, annotations: Annotations, run: Run, pseudo_labels: Array | None) -> None:
+    def _fit_annealing(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None) -> None:
         """Simulated annealing on the complete state (Algorithm 2)."""
         priors = self._priors(annotations.n_classes)
         K, L = self.n_item_clusters, self.n_annotator_clusters
@@ -397,7 +369,7 @@ class PGM(Model):
                 start,
                 priors,
                 rng,
-                max_iter=self._iterations(),
+                max_iter=self.max_iter or DEFAULT_ITERATIONS["annealing"],
                 tol=self.tol,
                 n_best=self.n_best,
                 pseudo_labels=pseudo_labels,
@@ -407,7 +379,7 @@ class PGM(Model):
             )
 
         streams = [np.random.default_rng([self.seed, restart]) for restart in range(self.n_restarts)]
-        best = max(run.executor.map(annealed, streams), key=lambda found: found.best[0][0])
+        best = max(engine.map(annealed, streams), key=lambda found: found.best[0][0])
         _, state = best.best[0]
         items, annotators = annealing.conditionals(annotations, state, pseudo_labels)
         self._keep(state.parameters, softmax_rows(items)[0], softmax_rows(annotators)[0])
@@ -415,9 +387,6 @@ class PGM(Model):
         self.damping_ = np.asarray(0.0)
         self.best_states_ = best.best
         self.trace_, self.stopped_ = best.trace, best.stopped
-
-    def _iterations(self) -> int:
-        return self.max_iter or DEFAULT_ITERATIONS[self.inference]
 
     def _first_beliefs(self, graph: Graph, annotations: Annotations, rng: np.random.Generator) -> Beliefs:
         if self.start == "random":
@@ -436,11 +405,8 @@ class PGM(Model):
         some = annotations.take_items(np.flatnonzero(rng.random(annotations.n_items) < 1 / SAMPLED))
         if some.n_labels < annotations.n_labels / (2 * SAMPLED):  # a few items have nearly all labels
             return graph.start_by_counts(*self._first_guess(annotations, rng))
-        used, seed = current(), int(rng.integers(2**32))
-        share = Resources(
-            memory=used.memory, at_once=used.at_once, scratch=used.scratch, precision=used.precision
-        )
-        with using(share):
+        seed = int(rng.integers(2**32))
+        with using(current().share(1)):
             found = with_settings(self, {"n_restarts": 1, "seed": seed}).fit(some)
         start = graph.start_by_counts(found._cluster_distributions(), found.psi_, found.annotator_clusters_)
         logs = Potentials(safe_log(found.theta_), safe_log(found.psi_), safe_log(found.omega_))
@@ -540,7 +506,7 @@ class PGM(Model):
 
     # ---- new items and annotators ---------------------------------------------------------------------
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Beliefs about ``new``'s items and annotators, Θ, ψ and Ω kept.
 
         Items and annotators of the fit bring their beliefs along; labels between two of them are taken to
@@ -553,7 +519,7 @@ class PGM(Model):
             safe_log(np.vstack([fitted.item_clusters_, fitted.psi_]))[item],
             safe_log(np.vstack([fitted.annotator_clusters_, fitted.omega_]))[annotator],
         )
-        graph = Graph.of(fresh_rows(new, item, annotator), run, keep_cavities=False)
+        graph = Graph(fresh_rows(new, item, annotator), engine, keep_cavities=False)
         start = graph.start(np.exp(potentials.log_psi), np.exp(potentials.log_omega))
         beliefs = graph.settle(start, potentials, rounds=50, tol=1e-9 * max(new.n_labels, 1))
         self.item_clusters_, self.annotator_clusters_ = beliefs.w, beliefs.z
