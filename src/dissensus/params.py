@@ -19,7 +19,6 @@ Below them, what settings of a machine mean: sizes of memory and numbers of core
 from __future__ import annotations
 
 import copy
-import functools
 import hashlib
 import inspect
 import json
@@ -31,7 +30,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
+from typing import Any, Literal, TypeVar, dataclass_transform
 
 from dissensus.errors import NotFittedError, ParameterError, UnknownSettingError, bad_parameter, did_you_mean
 
@@ -335,143 +334,6 @@ def sklearn_tags(self: Any) -> Any:
 
     del self
     return Tags(estimator_type=None, target_tags=TargetTags(required=False))
-
-
-# ---- the former way, until every class declares its settings ----------------------------------------------
-
-
-@functools.cache
-def settings_of(init: Any) -> Mapping[str, inspect.Parameter]:
-    """The settings that an ``__init__`` takes, by name; looked up once, as a look costs a millisecond."""
-    parameters = inspect.signature(init).parameters.values()
-    named = {p.name: p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-    return {name: parameter for name, parameter in named.items() if name != "self"}
-
-
-def _by_known_names(init: Callable[..., None]) -> Callable[..., None]:
-    """An ``__init__`` that knows other libraries' names, and for an unknown setting names a near one."""
-
-    @functools.wraps(init)
-    def initialised(self: object, *args: Any, **given: Any) -> None:
-        title, known, own = type(self).__name__, settings_of(init), dict[str, Any]()
-        for name, value in given.items():
-            mine = name if name in known else OTHER_NAMES.get(name, name)
-            if mine not in known:
-                raise UnknownSettingError(
-                    f"{title} has no setting {name!r}; {did_you_mean(name, known)}"
-                    f"it has {', '.join(known) or 'none'}"
-                )
-            if mine in own:
-                raise UnknownSettingError(f"{title} was given {mine!r} twice: {name!r} means the same")
-            own[mine] = value
-        init(self, *args, **own)
-
-    return initialised
-
-
-class Params:
-    """Base of everything that has settings, and that is fitted."""
-
-    _rules: ClassVar[Mapping[str, Rule]] = {}
-    _fitted_by: ClassVar[str] = ""  # an attribute that is there once it is fitted
-
-    def __init_subclass__(cls, **given: Any) -> None:
-        super().__init_subclass__(**given)
-        if "__init__" in vars(cls):
-            cls.__init__ = _by_known_names(cls.__init__)  # type: ignore[method-assign]
-
-    @_by_known_names
-    def __init__(self) -> None:
-        """No settings, where a class has no ``__init__`` of its own."""
-
-    @classmethod
-    def _param_names(cls) -> list[str]:
-        return list(settings_of(cls.__init__))
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name; with ``deep``, those of nested estimators as ``outer__inner`` too."""
-        own = {name: getattr(self, name) for name in self._param_names()}
-        if not deep:
-            return own
-        nested = {
-            f"{outer}__{inner}": value
-            for outer, holder in own.items()
-            if hasattr(holder, "get_params") and not isinstance(holder, type)
-            for inner, value in holder.get_params().items()
-        }
-        return own | nested
-
-    def set_params(self, **params: Any) -> Self:
-        """Change settings by name (``outer__inner`` reaches into nested estimators)."""
-        for name, value in params.items():
-            outer, _, inner = name.partition("__")
-            known = outer in self._param_names()
-            if not known or (inner and not hasattr(getattr(self, outer), "set_params")):
-                settings = ", ".join(self._param_names()) or "none"
-                raise ParameterError(f"{type(self).__name__} has no setting {name!r}; it has {settings}")
-            if inner:
-                getattr(self, outer).set_params(**{inner: value})
-            else:
-                setattr(self, outer, value)
-        return self
-
-    def check_params(self) -> None:
-        """Hold every setting against its rule."""
-        for name, rule in self._rules.items():
-            if not rule.holds(getattr(self, name)):
-                raise bad_parameter(self, name, rule.words, getattr(self, name))
-
-    @contextmanager
-    def _twin(self) -> Iterator[Self]:
-        """A fresh twin to fit, whose state becomes this one's when the block ends well.
-
-        A fit that fails or is interrupted leaves the estimator as it was, and nothing of an earlier fit
-        survives a later one.
-        """
-        twin = type(self)(**self.get_params(deep=False))
-        yield twin
-        # scikit-learn's searches hang a note of their own on an estimator, and want it back after the fit.
-        notes = {name: value for name, value in vars(self).items() if name.startswith("_")}
-        self.__dict__ = notes | vars(twin)
-
-    def _check_fitted(self) -> None:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._fitted_by in vars(self)
-
-    def __sklearn_tags__(self) -> Any:
-        """What scikit-learn's own helpers (``check_is_fitted``, pipelines) ask of an estimator."""
-        from sklearn.utils import Tags, TargetTags
-
-        return Tags(estimator_type=None, target_tags=TargetTags(required=False))
-
-    def __repr__(self) -> str:
-        defaults = settings_of(type(self).__init__)
-        changed = [
-            f"{name}={value!r}"
-            for name, value in self.get_params(deep=False).items()
-            if not _same(value, defaults[name].default)
-        ]
-        return f"{type(self).__name__}({', '.join(changed)})"
-
-
-def _same(value: Any, default: Any) -> bool:
-    return value is default or (type(value) is type(default) and bool(value == default))
-
-
-def meanings(owner: object) -> dict[str, str]:
-    """What each parameter means, from the section ``Parameters`` of the documentation."""
-    _, _, section = (inspect.getdoc(owner) or "").partition("\nParameters\n----------\n")
-    told: dict[str, str] = {}
-    names: list[str] = []
-    for line in section.splitlines():
-        if line and not line.startswith(" "):
-            names = [name.strip() for name in line.split(",")]
-        elif names:
-            told |= {name: f"{told.get(name, '')} {line.strip()}".strip() for name in names}
-    return told
 
 
 # ---- the machine --------------------------------------------------------------------------------------
