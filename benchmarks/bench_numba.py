@@ -134,7 +134,7 @@ def dawid_skene(known: Annotations, numba: Any) -> int:
     for name, way in ways.items():
         for one, other in zip(ours(), way(), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-3 if "single" in name else 1e-9)
-    model = ds.DawidSkene(ITERATIONS, tol=0.0, accelerate=False, n_jobs=1)
+    model = ds.DawidSkene(ITERATIONS, tol=0.0, n_jobs=1)
     return judged("Dawid–Skene", known, ways, lambda: model.fit(known), compiling)
 
 

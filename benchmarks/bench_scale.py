@@ -100,7 +100,7 @@ def built(model: str, iterations: int) -> Any:
     import dissensus as ds
 
     common = {"max_iter": iterations, "tol": 0.0, "n_jobs": 2}
-    return ds.PGM(8, 8, **common) if model.startswith("PGM") else ds.DawidSkene(accelerate=False, **common)
+    return ds.PGM(8, 8, **common) if model.startswith("PGM") else ds.DawidSkene(**common)
 
 
 def fingerprint(fitted: Any) -> str:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import copy
 import warnings
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus import params
 from dissensus.engine import LABELS_PER_SHARD, MIN_BLOCKS, Engine, current
 from dissensus.errors import DataError, NotFittedError
 from dissensus.labels.annotations import Annotations
@@ -23,8 +25,8 @@ from dissensus.models import files, results, scoring
 from dissensus.models.clusters import ClusterView
 from dissensus.models.results import by_id, middle_of_largest, table_by_id
 from dissensus.models.scoring import in_classes
-from dissensus.params import PROCESS_BYTES, physical_memory, size_words
-from dissensus.tables.arrays import Savable
+from dissensus.params import PROCESS_BYTES, Setting, declare, fitted, physical_memory, size_words
+from dissensus.tables import arrays
 from dissensus.tables.plain_tables import with_side_tables
 
 Array = NDArray[np.float64]
@@ -33,16 +35,19 @@ COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "prior_worth_", 
 BY_ROW = ("features", "item_prior", "item_distributions")  # what ``fit`` takes with one row for each item
 
 
-class Model(Savable):
+@dataclass_transform(eq_default=False, field_specifiers=(fitted,))
+class Model:
     """Base of every model.
 
     Fitted attributes: ``label_distributions_`` (items, classes), ``trace_`` (the objective by iteration),
     ``stopped_`` (why the fit ended) and, per model, what else it learned.
     """
 
+    _settings: ClassVar[Mapping[str, Setting]] = {}
     # Fitted arrays that a saved model keeps: those that most have, and its own.
     _common_arrays: ClassVar[tuple[str, ...]] = COMMON_ARRAYS
     _arrays: ClassVar[tuple[str, ...]] = ()
+    _drawn: ClassVar[tuple[str, ...]] = ()  # of its own, those that may stand in a file beside the model's
     _needs_annotators: ClassVar[bool] = False
     _reads_as: ClassVar[LabelType | None] = None  # what a frame's labels are, where one kind alone will do
     _label_types: ClassVar[tuple[LabelType, ...]] = ("nominal", "ordinal", "multi", "pairwise")
@@ -68,6 +73,17 @@ class Model(Savable):
     frame_kind_: str
     columns_: dict[str, str]  # by role (item, annotator, label), the name of the column that was read
     label_type_: LabelType
+
+    def __init_subclass__(cls) -> None:
+        declare(cls)
+
+    get_params = params.get_params
+    set_params = params.set_params
+    check_params = params.check_params
+    __repr__ = params.representation
+    __sklearn_tags__ = params.sklearn_tags
+    __sklearn_is_fitted__ = params.is_fitted
+    _check_fitted = params.check_fitted
 
     # ---- fitting --------------------------------------------------------------------------------------
 
@@ -307,6 +323,8 @@ class Model(Savable):
     _state = files.state
     _restore = files.restore
     _check_restored = files.check_restored
+    save = arrays.save
+    save_apart = arrays.save_apart
 
     def _item_distributions(self, item: Codes) -> Array:
         """P(label | item) by item code; −1 stands for an item never seen."""

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from dissensus.models.clusters import ClusterView
 from dissensus.models.results import by_id, table_by_id
 from dissensus.models.scoring import fresh_rows
 from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, sum_of_logs, winners
-from dissensus.params import choice, real
+from dissensus.params import N_JOBS, WEIGHT_BY, choice, fitted, real, setting
 
 LEAST_DAMPING = math.exp(-7)
 FEW_CLASSES = 4  # up to which SciPy multiplies faster with one column after the other
@@ -309,27 +309,35 @@ def damping(counts: NDArray[np.int64], unseen: float) -> Array:
     return np.where(counts > 0, 1.0, np.maximum(unseen**n_labels, LEAST_DAMPING))
 
 
-#: The question that a model of one true class answers (``label_distributions_``): P(true class) of each item,
-#: or the shares of answers that a population would give to it.
-QUESTION = choice("truth", "population")
-UNSEEN = real(0.0, 1.0, open_low=True)
+UNSEEN = (
+    real(0.0, 1.0, open_low=True),
+    "What each label of an item leaves of the probability of a class that none of them names; 1 leaves all "
+    "of it. Below 1, a rare class is not given to items for which nobody named it.",
+)
 
 
 class ConfusionModel(Model):
     """Base of the models with one true class an item and a confusion matrix an annotator."""
 
-    _arrays: ClassVar[tuple[str, ...]] = ("posterior_", "psi_", "confusion_", "crowd_confusion_")
+    _: KW_ONLY
+    estimate: str = setting(
+        "truth",
+        choice("truth", "population"),
+        'What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right one, '
+        'or ``"population"``, the share of a population that would answer each class.',
+    )
+    weight_by: str = setting("labels", *WEIGHT_BY)
+    n_jobs: int = setting(-1, *N_JOBS)
+
     _needs_annotators = True
     _tables = ("NPP",)
     finds_truth = True
+    unseen = 1.0  # no setting of every model: see UNSEEN
 
-    weight_by: str
-    estimate: str
-    unseen: float = 1.0  # what each of an item's labels leaves of a class that none of them names
-    posterior_: Array  # (M, P): P(true class | labels)
-    psi_: Array  # (P,): shares of the true classes
-    confusion_: Array  # (N, P, P): P(answer | true class) of each annotator
-    crowd_confusion_: Array  # (P, P): the same of the population
+    posterior_: Array = fitted("(M, P): P(true class | labels)")
+    psi_: Array = fitted("(P,): shares of the true classes")
+    confusion_: Array = fitted("(N, P, P): P(answer | true class) of each annotator")
+    crowd_confusion_: Array = fitted("(P, P): the same of the population")
 
     @property
     def intervals_are(self) -> str:  # type: ignore[override]

@@ -15,7 +15,7 @@ accuracy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -24,7 +24,6 @@ from scipy.special import xlogy
 from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import (
-    QUESTION,
     ConfusionModel,
     ConfusionSteps,
     Expected,
@@ -33,7 +32,7 @@ from dissensus.models.confusion import (
     votes,
 )
 from dissensus.numerics import Array, normalised, safe_log
-from dissensus.params import choice, integer, real
+from dissensus.params import MAX_ITER, TOL, real, setting
 
 
 @dataclass(frozen=True)
@@ -45,58 +44,17 @@ class Skills:
 
 
 class DawidSkene(ConfusionModel):
-    """Every annotator has a confusion matrix, drawn towards that of the crowd.
+    """Every annotator has a confusion matrix, drawn towards that of the crowd."""
 
-    Parameters
-    ----------
-    max_iter
-        The most iterations.
-    smoothing
-        How many labels the crowd's matrix is worth in each row of an annotator's; 0 is maximum
-        likelihood, as published in 1979.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    accelerate
-        Whether steps near the end are lengthened (SQUAREM). One that ends lower is taken back, uncounted, and
-        the fit stops at a tenth of ``tol``.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
-
-    _rules = {
-        "max_iter": integer(1),
-        "smoothing": real(0.0),
-        "estimate": QUESTION,
-        "weight_by": choice("labels", "annotators"),
-        "tol": real(0.0),
-        "accelerate": choice(True, False),
-        "n_jobs": integer(-1),
-    }
-
-    def __init__(
-        self,
-        max_iter: int = 200,
-        *,
-        smoothing: float = 4.0,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        tol: float = 1e-6,
-        accelerate: bool = True,
-        n_jobs: int = -1,
-    ) -> None:
-        self.max_iter = max_iter
-        self.smoothing = smoothing
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.tol = tol
-        self.accelerate = accelerate
-        self.n_jobs = n_jobs
+    max_iter: int = setting(200, *MAX_ITER)
+    _: KW_ONLY
+    smoothing: float = setting(
+        4.0,
+        real(0.0),
+        "How many labels the crowd's matrix is worth in each row of an annotator's; 0 is maximum "
+        "likelihood, as published in 1979.",
+    )
+    tol: float = setting(1e-6, *TOL)
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         steps = ConfusionSteps(annotations, engine)
@@ -146,28 +104,12 @@ class DawidSkene(ConfusionModel):
 
 
 class OneCoin(DawidSkene):
-    """Every annotator has one chance of being right, whatever the class, drawn towards that of the crowd.
+    """Every annotator has one chance of being right, whatever the class, drawn towards that of the crowd."""
 
-    Parameters
-    ----------
-    smoothing
-        How many labels the crowd's chance is worth; 0 is maximum likelihood.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    accelerate
-        Whether steps near the end are lengthened (SQUAREM). One that ends lower is taken back, uncounted, and
-        the fit stops at a tenth of ``tol``.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    _: KW_ONLY
+    smoothing: float = setting(
+        4.0, real(0.0), "How many labels the crowd's chance is worth; 0 is maximum likelihood."
+    )
 
     def _anchor(self, counts: Array) -> Array:
         """(2,): the crowd's share of right and of wrong answers under the majority vote."""

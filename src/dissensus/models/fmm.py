@@ -11,7 +11,7 @@ Learned by EM on the log-posterior (MAP), which never falls:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -31,7 +31,18 @@ from dissensus.numerics import (
     safe_log,
     softmax_columns,
 )
-from dissensus.params import SEED, choice, dirichlet, integer, real
+from dissensus.params import (
+    MAX_ITER,
+    N_JOBS,
+    N_RESTARTS,
+    SEED,
+    TOL,
+    choice,
+    dirichlet,
+    fitted,
+    integer,
+    setting,
+)
 
 
 def responsibilities(counts: Array, theta: Array, psi: Array) -> tuple[Array, float]:
@@ -108,84 +119,44 @@ class FMM(Model):
     """Mixture of multinomials over items: items of one cluster share a distribution. Knows no annotators.
 
     Fitted by EM to the highest posterior.
-
-    Parameters
-    ----------
-    n_item_clusters
-        How many clusters of items there are.
-    alpha
-        Dirichlet parameter of a cluster's distribution: a number, or a list with one number for each
-        class.
-    gamma
-        Dirichlet parameter of the clusters' sizes: a number, or a list with one number for each cluster.
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    n_restarts
-        How many fits from random starts there are; the best one is kept.
-    start
-        ``"items"``: clusters start at the labels of random items; ``"random"``: every item in a cluster
-        drawn at random.
-    assignment
-        ``"soft"`` averages the clusters' distributions by an item's posterior; ``"hard"`` takes that of
-        its most likely cluster.
-    accelerate
-        Whether steps near the end are lengthened (SQUAREM). One that ends lower is taken back, uncounted, and
-        the fit stops at a tenth of ``tol``.
-        Some fits then end at another, lower maximum.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
-    _rules = {
-        "n_item_clusters": integer(1),
-        "alpha": dirichlet(1.0),
-        "gamma": dirichlet(1.0),
-        "max_iter": integer(1),
-        "tol": real(0.0),
-        "n_restarts": integer(1),
-        "start": choice("items", "random"),
-        "assignment": choice("soft", "hard"),
-        "accelerate": choice(True, False),
-        "seed": SEED,
-        "n_jobs": integer(-1),
-    }
-    _arrays = ("theta_", "psi_", "item_clusters_")
+    n_item_clusters: int = setting(10, integer(1), "How many clusters of items there are.")
+    _: KW_ONLY
+    alpha: float | Sequence[float] = setting(
+        2.0,
+        dirichlet(1.0),
+        "Dirichlet parameter of a cluster's distribution: a number, or a list with one number for each "
+        "class.",
+    )
+    gamma: float | Sequence[float] = setting(
+        2.0,
+        dirichlet(1.0),
+        "Dirichlet parameter of the clusters' sizes: a number, or a list with one number for each cluster.",
+    )
+    max_iter: int = setting(500, *MAX_ITER)
+    tol: float = setting(1e-6, *TOL)
+    n_restarts: int = setting(1, *N_RESTARTS)
+    start: str = setting(
+        "items",
+        choice("items", "random"),
+        '``"items"``: clusters start at the labels of random items; ``"random"``: every item in a cluster '
+        "drawn at random.",
+    )
+    assignment: str = setting(
+        "soft",
+        choice("soft", "hard"),
+        '``"soft"`` averages the clusters\' distributions by an item\'s posterior; ``"hard"`` takes that of '
+        "its most likely cluster.",
+    )
+    seed: int = setting(0, *SEED)
+    n_jobs: int = setting(-1, *N_JOBS)
+
     _tables = ("MK",)
 
-    theta_: Array  # (K, P): label distribution of each item cluster
-    psi_: Array  # (K,): share of each item cluster
-    item_clusters_: Array  # (M, K): P(w_m = k | labels)
-
-    def __init__(
-        self,
-        n_item_clusters: int = 10,
-        *,
-        alpha: float | Sequence[float] = 2.0,
-        gamma: float | Sequence[float] = 2.0,
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        n_restarts: int = 1,
-        start: str = "items",
-        assignment: str = "soft",
-        accelerate: bool = False,
-        seed: int = 0,
-        n_jobs: int = -1,
-    ) -> None:
-        self.n_item_clusters = n_item_clusters
-        self.alpha = alpha
-        self.gamma = gamma
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_restarts = n_restarts
-        self.start = start
-        self.assignment = assignment
-        self.accelerate = accelerate
-        self.seed = seed
-        self.n_jobs = n_jobs
+    theta_: Array = fitted("(K, P): label distribution of each item cluster")
+    psi_: Array = fitted("(K,): share of each item cluster")
+    item_clusters_: Array = fitted("(M, K): P(w_m = k | labels)")
 
     def _fit(self, annotations: Annotations, engine: Engine) -> None:
         blocks, K = engine.blocks(annotations, counts_of), self.n_item_clusters

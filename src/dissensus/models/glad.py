@@ -17,7 +17,7 @@ by a Newton step of every β_m and then of every α_n, each shortened until its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -26,9 +26,9 @@ from scipy.special import expit, log_expit
 from dissensus.engine import Block, Blocks, Engine, Shard
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
-from dissensus.models.confusion import QUESTION, ConfusionModel, log_chances
+from dissensus.models.confusion import ConfusionModel, log_chances
 from dissensus.numerics import Array, softmax_rows
-from dissensus.params import choice, integer, real
+from dissensus.params import MAX_ITER, TOL, fitted, setting
 
 CENTRE = 1.0  # mean of both priors
 FIRST = 1.0  # ability and ease at the start
@@ -99,50 +99,14 @@ def ability_step(shard: Shard, own: tuple[Array, Array, Array], ability: Array, 
 
 
 class GLAD(ConfusionModel):
-    """Annotators differ in ability and items in ease; all wrong answers are alike.
+    """Annotators differ in ability and items in ease; all wrong answers are alike."""
 
-    Parameters
-    ----------
-    max_iter
-        The most iterations.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    max_iter: int = setting(100, *MAX_ITER)
+    _: KW_ONLY
+    tol: float = setting(1e-5, *TOL)
 
-    _rules = {
-        "max_iter": integer(1),
-        "estimate": QUESTION,
-        "weight_by": choice("labels", "annotators"),
-        "tol": real(0.0),
-        "n_jobs": integer(-1),
-    }
-    _arrays = (*ConfusionModel._arrays, "abilities_", "ease_")
-
-    abilities_: Array  # (N,): α
-    ease_: Array  # (M,): β
-
-    def __init__(
-        self,
-        max_iter: int = 100,
-        *,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        tol: float = 1e-5,
-        n_jobs: int = -1,
-    ) -> None:
-        self.max_iter = max_iter
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.tol = tol
-        self.n_jobs = n_jobs
+    abilities_: Array = fitted("(N,): α")
+    ease_: Array = fitted("(M,): β")
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         blocks, P = engine.blocks(annotations, Block.shard), annotations.n_classes

@@ -15,6 +15,7 @@ An item with gold sends messages of the size of the others' and of the sign of i
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import ConfusionSteps, gold_signs, times_prior
 from dissensus.models.weighted import VoteModel
 from dissensus.numerics import Array, normalised
-from dissensus.params import SEED, integer
+from dissensus.params import SEED, integer, setting
 
 
 def scaled(messages: Array) -> Array:
@@ -47,40 +48,11 @@ def reliabilities(annotations: Annotations, sign: Array, start: Array, gold: Arr
 
 
 class KOS(VoteModel):
-    """Iterative message passing between items and annotators, with a random start.
+    """Iterative message passing between items and annotators, with a random start."""
 
-    Parameters
-    ----------
-    max_iter
-        How many rounds of messages there are.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
-
-    _rules = {**VoteModel._rules, "max_iter": integer(1), "seed": SEED}
-
-    def __init__(
-        self,
-        max_iter: int = 100,
-        *,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        seed: int = 0,
-        n_jobs: int = -1,
-    ) -> None:
-        self.max_iter = max_iter
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.seed = seed
-        self.n_jobs = n_jobs
+    max_iter: int = setting(100, integer(1), "How many rounds of messages there are.")
+    _: KW_ONLY
+    seed: int = setting(0, *SEED)
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes

@@ -16,17 +16,17 @@ restarts are needed, and none of the ten that crowd-kit makes differs from anoth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import QUESTION, ConfusionModel, ConfusionSteps, log_chances, shares
+from dissensus.models.confusion import ConfusionModel, ConfusionSteps, log_chances, shares
 from dissensus.models.ibcc import expected_log, log_beta
 from dissensus.numerics import Array, normalised
-from dissensus.params import choice, integer, real
+from dissensus.params import MAX_ITER, TOL, fitted, setting
 
 KNOWING, STRATEGY = 0.5, 10.0  # pseudo-counts of the priors
 FIRST_KNOWING = 0.5  # share of right answers that are taken to be known at the start
@@ -69,56 +69,14 @@ def divergence(a: Array, prior: float) -> float:
 
 
 class MACE(ConfusionModel):
-    """Every annotator knows the answer to some items, and otherwise answers by a habit of its own.
+    """Every annotator knows the answer to some items, and otherwise answers by a habit of its own."""
 
-    Parameters
-    ----------
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    accelerate
-        Whether steps near the end are lengthened (SQUAREM). One that ends lower is taken back, uncounted, and
-        the fit stops at a tenth of ``tol``.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    _: KW_ONLY
+    max_iter: int = setting(200, *MAX_ITER)
+    tol: float = setting(1e-6, *TOL)
 
-    _rules = {
-        "estimate": QUESTION,
-        "weight_by": choice("labels", "annotators"),
-        "max_iter": integer(1),
-        "tol": real(0.0),
-        "accelerate": choice(True, False),
-        "n_jobs": integer(-1),
-    }
-    _arrays = (*ConfusionModel._arrays, "knowing_", "strategies_")
-
-    knowing_: Array  # (N,): E θ
-    strategies_: Array  # (N, P): E ξ
-
-    def __init__(
-        self,
-        *,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        accelerate: bool = True,
-        n_jobs: int = -1,
-    ) -> None:
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.n_jobs = n_jobs
+    knowing_: Array = fitted("(N,): E θ")
+    strategies_: Array = fitted("(N, P): E ξ")
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         steps = ConfusionSteps(annotations, engine)

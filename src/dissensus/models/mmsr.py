@@ -18,6 +18,7 @@ signs are those of X's leading eigenvector. An item's class is the largest of
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import ConfusionSteps, gold_signs, times_prior
 from dissensus.models.weighted import VoteModel, diagonal
 from dissensus.numerics import Array, ones, softmax_rows
-from dissensus.params import SEED, integer, real
+from dissensus.params import MAX_ITER, SEED, real, setting
 
 WHOLE = 100  # annotators up to which all eigenvectors are found
 MOST_ANNOTATORS = 20_000  # of which every two are compared
@@ -72,44 +73,16 @@ def _leading(X: Array) -> Array:
 
 
 class MMSR(VoteModel):
-    """Skills by robust completion of the matrix of agreements between annotators, then a weighted vote.
+    """Skills by robust completion of the matrix of agreements between annotators, then a weighted vote."""
 
-    Parameters
-    ----------
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the completed matrix changes by less than this (Frobenius norm).
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
-
-    _rules = {**VoteModel._rules, "max_iter": integer(1), "tol": real(0.0), "seed": SEED}
-
-    def __init__(
-        self,
-        max_iter: int = 1000,
-        *,
-        tol: float = 1e-10,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        seed: int = 0,
-        n_jobs: int = -1,
-    ) -> None:
-        self.max_iter = max_iter
-        self.tol = tol
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.seed = seed
-        self.n_jobs = n_jobs
+    max_iter: int = setting(1000, *MAX_ITER)
+    _: KW_ONLY
+    tol: float = setting(
+        1e-10,
+        real(0.0),
+        "The fit stops when the completed matrix changes by less than this (Frobenius norm).",
+    )
+    seed: int = setting(0, *SEED)
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         if annotations.n_annotators > MOST_ANNOTATORS:

@@ -24,7 +24,7 @@ conditional mean; its variance is that of these means and the mean of the condit
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -38,7 +38,7 @@ from dissensus.models.base import Model
 from dissensus.models.results import PIECE
 from dissensus.models.scoring import codes_of_hidden
 from dissensus.numerics import Array
-from dissensus.params import SEED, choice, integer
+from dissensus.params import SEED, choice, fitted, integer, setting
 
 MOST_WORK, SWEEPS, FEWEST = 30_000_000, 300, 30  # ratings times sweeps, and the bounds of the sweeps
 FORGOTTEN = 1 / 3  # share of the sweeps that are not kept
@@ -255,55 +255,34 @@ class NumericRatings(Model):
     """Numbers rated by many: each item's value, each annotator's bias, scale and noise, outliers tolerated.
 
     Without ``bias``, ``scale`` and ``robust`` it is a shrunken mean.
-
-    Parameters
-    ----------
-    bias
-        Whether annotators may rate higher or lower than others.
-    scale
-        Whether annotators may use more or less of the scale than others.
-    robust
-        Whether outliers are tolerated.
-    n_sweeps
-        Sweeps of the sampler; ``"auto"`` takes as many as suit the data.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
-    _rules = {
-        "bias": choice(True, False),
-        "scale": choice(True, False),
-        "robust": choice(True, False),
-        "n_sweeps": integer(FEWEST) | choice("auto"),
-        "seed": SEED,
-    }
-    _common_arrays = ("estimates_", "n_labels_", "trace_")
-    _arrays = ("errors_", "annotators_told_", "annotator_errors_", "numbers_", "units_")
+    _: KW_ONLY
+    bias: bool = setting(
+        True, choice(True, False), "Whether annotators may rate higher or lower than others."
+    )
+    scale: bool = setting(
+        True, choice(True, False), "Whether annotators may use more or less of the scale than others."
+    )
+    robust: bool = setting(True, choice(True, False), "Whether outliers are tolerated.")
+    n_sweeps: int | str = setting(
+        "auto",
+        integer(FEWEST) | choice("auto"),
+        'Sweeps of the sampler; ``"auto"`` takes as many as suit the data.',
+    )
+    seed: int = setting(0, *SEED)
+
+    _common_arrays = ("n_labels_", "trace_")
     _needs_annotators = True
     _label_types = ("numeric", "ordinal")
     _fitted_by = "estimates_"
 
-    estimates_: Array  # (M,): what the population would rate each item, on average
-    errors_: Array  # (M,): posterior standard deviations
-    annotators_told_: Array  # (3, N): bias, scale, noise (a standard deviation)
-    annotator_errors_: Array  # (3, N)
-    numbers_: Array  # μ, τ², ω², κ², v, c, ν in the ratings' own units
-    units_: Array  # the ratings' mean and standard deviation
-
-    def __init__(
-        self,
-        *,
-        bias: bool = True,
-        scale: bool = True,
-        robust: bool = True,
-        n_sweeps: int | str = "auto",
-        seed: int = 0,
-    ) -> None:
-        self.bias = bias
-        self.scale = scale
-        self.robust = robust
-        self.n_sweeps = n_sweeps
-        self.seed = seed
+    estimates_: Array = fitted("(M,): what the population would rate each item, on average")
+    errors_: Array = fitted("(M,): posterior standard deviations")
+    annotators_told_: Array = fitted("(3, N): bias, scale, noise (a standard deviation)")
+    annotator_errors_: Array = fitted("(3, N): posterior standard deviations of these")
+    numbers_: Array = fitted("μ, τ², ω², κ², v, c, ν in the ratings' own units")
+    units_: Array = fitted("the ratings' mean and standard deviation")
 
     def _fit(self, annotations: Annotations, engine: Engine) -> None:
         values = annotations.values

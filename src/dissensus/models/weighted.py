@@ -19,6 +19,7 @@ Ties share an item; a gold label takes its place in every comparison.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 import numpy as np
@@ -26,9 +27,9 @@ from numpy.typing import NDArray
 
 from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import QUESTION, ConfusionModel, ConfusionSteps, shares, times_prior, votes
+from dissensus.models.confusion import ConfusionModel, ConfusionSteps, shares, times_prior, votes
 from dissensus.numerics import Array, normalised, winners
-from dissensus.params import choice, integer, real
+from dissensus.params import MAX_ITER, fitted, integer, real, setting
 
 SMOOTHING = 1.0  # labels' worth of the crowd's matrix in each row of an annotator's
 FIRST_SKILL = 1e-5  # above chance, of zero-based skill
@@ -51,14 +52,7 @@ class VoteModel(ConfusionModel):
     Matrices, for whoever asks for them, are counted afterwards, an item's labels against its answer.
     """
 
-    _rules = {
-        "estimate": QUESTION,
-        "weight_by": choice("labels", "annotators"),
-        "n_jobs": integer(-1),
-    }
-    _arrays = (*ConfusionModel._arrays, "weights_")
-
-    weights_: Array  # (N,): what each annotator's labels count
+    weights_: Array = fitted("(N,): what each annotator's labels count")
 
     def _keep(self, steps: ConfusionSteps, annotations: Annotations, posterior: Array, skills: Array) -> None:
         """An item without labels is like the others on average."""
@@ -92,24 +86,7 @@ class VoteModel(ConfusionModel):
 
 
 class Wawa(VoteModel):
-    """A vote weighted by each annotator's agreement with the majority.
-
-    Parameters
-    ----------
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
-
-    def __init__(self, *, estimate: str = "truth", weight_by: str = "labels", n_jobs: int = -1) -> None:
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.n_jobs = n_jobs
+    """A vote weighted by each annotator's agreement with the majority."""
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
@@ -121,31 +98,9 @@ class Wawa(VoteModel):
 
 
 class ZeroBasedSkill(VoteModel):
-    """A vote weighted by each annotator's agreement with that same vote, found step by step.
+    """A vote weighted by each annotator's agreement with that same vote, found step by step."""
 
-    Parameters
-    ----------
-    max_iter
-        How many steps are made.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
-
-    _rules = {**VoteModel._rules, "max_iter": integer(1)}
-
-    def __init__(
-        self, max_iter: int = 100, *, estimate: str = "truth", weight_by: str = "labels", n_jobs: int = -1
-    ) -> None:
-        self.max_iter = max_iter
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.n_jobs = n_jobs
+    max_iter: int = setting(100, integer(1), "How many steps are made.")
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
@@ -162,54 +117,19 @@ class ZeroBasedSkill(VoteModel):
 
 
 class BWA(VoteModel):
-    """The Bayesian weighted average: annotators measure each class with a precision of their own.
+    """The Bayesian weighted average: annotators measure each class with a precision of their own."""
 
-    Parameters
-    ----------
-    strength
-        How many labels the prior of a precision is worth (a).
-    shrinkage
-        How many labels of precision one the average over items is worth (λ).
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when no share of an item changes by more than this part of itself.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
-
-    _rules = {
-        **VoteModel._rules,
-        "strength": real(0.0, open_low=True),
-        "shrinkage": real(0.0, open_low=True),
-        "max_iter": integer(1),
-        "tol": real(0.0),
-    }
-
-    def __init__(
-        self,
-        *,
-        strength: float = 15.0,
-        shrinkage: float = 1.0,
-        max_iter: int = 500,
-        tol: float = 1e-3,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        n_jobs: int = -1,
-    ) -> None:
-        self.strength = strength
-        self.shrinkage = shrinkage
-        self.max_iter = max_iter
-        self.tol = tol
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.n_jobs = n_jobs
+    _: KW_ONLY
+    strength: float = setting(
+        15.0, real(0.0, open_low=True), "How many labels the prior of a precision is worth (a)."
+    )
+    shrinkage: float = setting(
+        1.0, real(0.0, open_low=True), "How many labels of precision one the average over items is worth (λ)."
+    )
+    max_iter: int = setting(500, *MAX_ITER)
+    tol: float = setting(
+        1e-3, real(0.0), "The fit stops when no share of an item changes by more than this part of itself."
+    )
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes

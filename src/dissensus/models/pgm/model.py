@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -56,14 +56,19 @@ from dissensus.numerics import (
     softmax_rows,
 )
 from dissensus.params import (
+    N_JOBS,
+    N_RESTARTS,
     NONE,
     SEED,
+    TOL,
+    WEIGHT_BY,
     check_rules,
     choice,
     dirichlet,
+    fitted,
     integer,
     real,
-    settings_of,
+    setting,
     with_settings,
 )
 
@@ -100,173 +105,102 @@ class PGM(Model):
 
     Annealing ends with coordinate ascent; ``best_states_`` holds its best states. ``damping_`` says which
     damping was in force at the end.
-
-    Parameters
-    ----------
-    n_item_clusters
-        How many clusters of items there are (K).
-    n_annotator_clusters
-        How many clusters of annotators there are (L).
-    inference
-        ``"bp"``: belief propagation in EM; ``"vb"``: variational Bayes; ``"annealing"``: simulated
-        annealing.
-    alpha
-        Dirichlet parameter of the answers of a pair of clusters: a number, or a list with one for each
-        class. None is 2, as in the paper, or learned by empirical Bayes with ``"vb"``.
-    gamma
-        The same for the sizes of the item clusters.
-    tau
-        The same for the sizes of the annotator clusters.
-    m_step
-        ``"product"`` multiplies the beliefs of item and annotator (the paper's M-step); ``"pairwise"``
-        uses the belief of each pair (that of exact EM).
-    messages
-        ``"bp"``, or ``"mean-field"``, its coarser relative.
-    bp_rounds
-        Rounds of messages in each iteration, at most.
-    bp_tol
-        Rounds end when no belief moves by more than this; None is 1e-4.
-    damping
-        The share of the old message that is kept; None is 0, and more once the objective is found to
-        swing.
-    max_iter
-        The most iterations. None takes a number that suits the inference.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    n_restarts
-        How many fits from random starts there are; the best one is kept.
-    n_best
-        How many of the best states annealing keeps.
-    start
-        ``"items"``: item clusters start at the labels of random items; ``"random"``: every item in a cluster
-        drawn at random, as in the paper. Annotators start at random. From a million labels on, ``"items"``
-        begins where a fit to one item in eight ended (annealing does not).
-    temperature
-        Annealing: the temperature at step t is ``temperature`` / (t + 1) ^ ``cooling`` (both are 1 in the
-        paper).
-    cooling
-        See ``temperature``.
-    ascent
-        Annealing: whether the best states end in coordinate ascent (not in the paper).
-    assignment
-        ``"soft"`` averages over clusters by their posterior; ``"hard"`` takes the most likely cluster.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
-    _rules = {
-        "n_item_clusters": integer(1),
-        "n_annotator_clusters": integer(1),
-        "inference": choice("bp", "annealing", "vb"),
-        "alpha": dirichlet(0.0, open_low=True) | NONE,
-        "gamma": dirichlet(0.0, open_low=True) | NONE,
-        "tau": dirichlet(0.0, open_low=True) | NONE,
-        "m_step": choice("product", "pairwise"),
-        "messages": choice("bp", "mean-field"),
-        "bp_rounds": integer(1),
-        "bp_tol": real(0.0) | NONE,
-        "damping": real(0.0, 0.95) | NONE,
-        "max_iter": integer(1) | NONE,
-        "tol": real(0.0),
-        "n_restarts": integer(1),
-        "n_best": integer(1),
-        "start": choice("items", "random"),
-        "temperature": real(0.0, open_low=True),
-        "cooling": real(0.0),
-        "ascent": choice(True, False),
-        "assignment": choice("soft", "hard"),
-        "weight_by": choice("labels", "annotators"),
-        "seed": SEED,
-        "n_jobs": integer(-1),
-    }
-    _arrays = (
-        "theta_",
-        "psi_",
-        "omega_",
-        "item_clusters_",
-        "annotator_clusters_",
-        "population_weights_",
-        "alpha_",
-        "gamma_",
-        "tau_",
-        "damping_",
+    n_item_clusters: int = setting(10, integer(1), "How many clusters of items there are (K).")
+    n_annotator_clusters: int = setting(5, integer(1), "How many clusters of annotators there are (L).")
+    _: KW_ONLY
+    inference: str = setting(
+        "bp",
+        choice("bp", "annealing", "vb"),
+        '``"bp"``: belief propagation in EM; ``"vb"``: variational Bayes; ``"annealing"``: simulated '
+        "annealing.",
     )
+    alpha: float | Sequence[float] | None = setting(
+        None,
+        dirichlet(0.0, open_low=True) | NONE,
+        "Dirichlet parameter of the answers of a pair of clusters: a number, or a list with one for each "
+        'class. None is 2, as in the paper, or learned by empirical Bayes with ``"vb"``.',
+    )
+    gamma: float | Sequence[float] | None = setting(
+        None, dirichlet(0.0, open_low=True) | NONE, "The same for the sizes of the item clusters."
+    )
+    tau: float | Sequence[float] | None = setting(
+        None, dirichlet(0.0, open_low=True) | NONE, "The same for the sizes of the annotator clusters."
+    )
+    m_step: str = setting(
+        "product",
+        choice("product", "pairwise"),
+        '``"product"`` multiplies the beliefs of item and annotator (the paper\'s M-step); ``"pairwise"`` '
+        "uses the belief of each pair (that of exact EM).",
+    )
+    messages: str = setting(
+        "bp", choice("bp", "mean-field"), '``"bp"``, or ``"mean-field"``, its coarser relative.'
+    )
+    bp_rounds: int = setting(1, integer(1), "Rounds of messages in each iteration, at most.")
+    bp_tol: float | None = setting(
+        None, real(0.0) | NONE, "Rounds end when no belief moves by more than this; None is 1e-4."
+    )
+    damping: float | None = setting(
+        None,
+        real(0.0, 0.95) | NONE,
+        "The share of the old message that is kept; None is 0, and more once the objective is found to "
+        "swing.",
+    )
+    max_iter: int | None = setting(
+        None, integer(1) | NONE, "The most iterations. None takes a number that suits the inference."
+    )
+    tol: float = setting(1e-5, *TOL)
+    n_restarts: int = setting(1, *N_RESTARTS)
+    n_best: int = setting(1, integer(1), "How many of the best states annealing keeps.")
+    start: str = setting(
+        "items",
+        choice("items", "random"),
+        '``"items"``: item clusters start at the labels of random items; ``"random"``: every item in a '
+        "cluster drawn at random, as in the paper. Annotators start at random. From a million labels on, "
+        '``"items"`` begins where a fit to one item in eight ended (annealing does not).',
+    )
+    temperature: float = setting(
+        10.0,
+        real(0.0, open_low=True),
+        "Annealing: the temperature at step t is ``temperature`` / (t + 1) ^ ``cooling`` (both are 1 in the "
+        "paper).",
+    )
+    cooling: float = setting(0.5, real(0.0), "See ``temperature``.")
+    ascent: bool = setting(
+        True,
+        choice(True, False),
+        "Annealing: whether the best states end in coordinate ascent (not in the paper).",
+    )
+    assignment: str = setting(
+        "soft",
+        choice("soft", "hard"),
+        '``"soft"`` averages over clusters by their posterior; ``"hard"`` takes the most likely cluster.',
+    )
+    weight_by: str = setting("labels", *WEIGHT_BY)
+    seed: int = setting(0, *SEED)
+    n_jobs: int = setting(-1, *N_JOBS)
+
     _needs_annotators = True
     _tables = ("MK", "NL")
 
-    theta_: Array  # (K, L, P): label distribution between item cluster and annotator cluster
-    psi_: Array  # (K,): shares of the item clusters
-    omega_: Array  # (L,): shares of the annotator clusters
-    item_clusters_: Array  # (M, K): P(w_m = k)
-    annotator_clusters_: Array  # (N, L): P(z_n = l)
-    population_weights_: Array  # (L,): π of Eq. infer
-    alpha_: Array  # the priors in force, learned or given
-    gamma_: Array
-    tau_: Array
-    damping_: Array  # 0-d
-    best_states_: list[tuple[float, annealing.HardState]]  # annealing only, not saved
-
-    def __init__(
-        self,
-        n_item_clusters: int = 10,
-        n_annotator_clusters: int = 5,
-        *,
-        inference: str = "bp",
-        alpha: float | Sequence[float] | None = None,
-        gamma: float | Sequence[float] | None = None,
-        tau: float | Sequence[float] | None = None,
-        m_step: str = "product",
-        messages: str = "bp",
-        bp_rounds: int = 1,
-        bp_tol: float | None = None,
-        damping: float | None = None,
-        max_iter: int | None = None,
-        tol: float = 1e-5,
-        n_restarts: int = 1,
-        n_best: int = 1,
-        start: str = "items",
-        temperature: float = 10.0,
-        cooling: float = 0.5,
-        ascent: bool = True,
-        assignment: str = "soft",
-        weight_by: str = "labels",
-        seed: int = 0,
-        n_jobs: int = -1,
-    ) -> None:
-        self.n_item_clusters = n_item_clusters
-        self.n_annotator_clusters = n_annotator_clusters
-        self.inference = inference
-        self.alpha = alpha
-        self.gamma = gamma
-        self.tau = tau
-        self.m_step = m_step
-        self.messages = messages
-        self.bp_rounds = bp_rounds
-        self.bp_tol = bp_tol
-        self.damping = damping
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_restarts = n_restarts
-        self.n_best = n_best
-        self.start = start
-        self.temperature = temperature
-        self.cooling = cooling
-        self.ascent = ascent
-        self.assignment = assignment
-        self.weight_by = weight_by
-        self.seed = seed
-        self.n_jobs = n_jobs
+    theta_: Array = fitted("(K, L, P): label distribution between item cluster and annotator cluster")
+    psi_: Array = fitted("(K,): shares of the item clusters")
+    omega_: Array = fitted("(L,): shares of the annotator clusters")
+    item_clusters_: Array = fitted("(M, K): P(w_m = k)")
+    annotator_clusters_: Array = fitted("(N, L): P(z_n = l)")
+    population_weights_: Array = fitted("(L,): π of Eq. infer")
+    alpha_: Array = fitted("the alpha in force, learned or given")
+    gamma_: Array = fitted("the gamma in force")
+    tau_: Array = fitted("the tau in force")
+    damping_: Array = fitted("the damping in force at the end, as a 0-d array")
+    best_states_: list[tuple[float, annealing.HardState]] = fitted("annealing: its best states", saved=False)
 
     def check_params(self) -> None:
         """The rules, that the closed forms' priors are at least 1, and that every setting has an effect."""
         super().check_params()
         for name, reason in self._without_effect().items():
-            default = settings_of(type(self).__init__)[name].default
+            default = self._settings[name].default
             if getattr(self, name) != default:
                 raise bad_parameter(self, name, f"{default!r} {reason}", getattr(self, name))
         if self.inference == "vb":
