@@ -9,19 +9,16 @@ itself when the process that started it is gone.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import threading
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from functools import partial
-from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from dissensus.errors import DissensusError, bad_parameter
@@ -33,7 +30,6 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 WATCH_SECONDS = 0.5
-COLLECTED = 50_000  # new objects after which a worker looks for unused ones: by 700 it costs two per cent
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 _shared: Any = None  # in a worker process: what all of its tasks share
@@ -56,12 +52,8 @@ def workers(
     *,
     n_jobs: int = -1,
     executor: Executor | None = None,
-    takes_part: bool = False,
 ) -> Iterator[Workers]:
     """``n_jobs`` processes (−1: one a core) but no more than tasks; 1 keeps the work in this process.
-
-    ``takes_part``: this process is one of them. It begins when the others have read what is shared, and sees
-    what they have finished between two of its own tasks, which should be short.
 
     On a cluster (``resources``) it is the cluster's workers, however many. An ``executor`` of the caller's
     own (``concurrent.futures``, or a Dask client's ``get_executor()``) takes their place; every task then
@@ -83,15 +75,8 @@ def workers(
         with closing(OnCluster(client, shared, _for_a_task(n_threads))) as pool:
             yield pool
     elif n_processes > 1:
-        used = _for_a_task(n_processes)
-        run = partial(_run_in_worker, used)
-        n_others = n_processes - takes_part
-        with _processes(shared, n_others) as pool:
-            if takes_part:
-                with one_blas_thread(), _seldom_collecting():
-                    yield _TakingPart(pool, n_others, run, partial(_run, used, shared))
-            else:
-                yield _OnExecutor(pool, run, cancels=False)
+        with _processes(shared, n_processes) as pool:
+            yield _OnExecutor(pool, partial(_run_in_worker, _for_a_task(n_processes)), cancels=False)
     else:
         with one_blas_thread():
             yield _Here(shared, _for_a_task(1))
@@ -138,50 +123,6 @@ class _OnExecutor:
                 future.cancel()
 
 
-class _TakingPart:
-    """Processes, and this one beside them: they begin with the first of the tasks, this one with the last.
-
-    Each of them has a task and another that waits for it, so that at the end nobody waits long.
-    """
-
-    def __init__(
-        self, pool: Executor, n_processes: int, run: Callable[..., Any], run_here: Callable[..., Any]
-    ) -> None:
-        self._pool = pool
-        self._most = 2 * n_processes
-        self._run = run
-        self._run_here = run_here
-
-    def completed(
-        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
-    ) -> Iterator[tuple[Task, Result]]:
-        left, theirs = deque(tasks), dict[Future[Result], Task]()
-        over: SimpleQueue[Future[Result]] = SimpleQueue()
-        while left or theirs:
-            while left and len(theirs) < self._most:
-                task = left.popleft()
-                future = self._pool.submit(self._run, step, task)
-                theirs[future] = task
-                future.add_done_callback(over.put)
-            if left and over.empty():
-                task = left.pop()
-                yield task, self._run_here(step, task)
-            else:
-                future = over.get()
-                yield theirs.pop(future), future.result()
-
-
-@contextmanager
-def _seldom_collecting() -> Iterator[None]:
-    """Unused objects are looked for less often: fits leave few, and make many that are used for a moment."""
-    before = gc.get_threshold()
-    gc.set_threshold(COLLECTED)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
 @contextmanager
 def _processes(shared: Any, n_processes: int) -> Iterator[Any]:
     from loky import ProcessPoolExecutor
@@ -212,7 +153,6 @@ def _begin(shared: Any, parent: int) -> None:
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(limits=1, user_api="blas")
-    gc.set_threshold(COLLECTED)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
