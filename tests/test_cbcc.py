@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dissensus.execution.run import Run
 from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.special import gammaln
@@ -15,7 +16,6 @@ from scipy.stats import beta
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
-from dissensus.execution.run import Run
 from dissensus.labels import blocks
 from dissensus.models.cbcc import LEAST, MOST, Communities, expected_logs, fixed_point, memberships
 from dissensus.models.confusion import Crowd

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dissensus.execution.run import Run
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
 import dissensus as ds
 from dissensus.errors import ParameterError
-from dissensus.execution.run import Run
 from dissensus.labels import blocks
 from dissensus.models import confusion
 from dissensus.models.confusion import Crowd, log_chances, shares, votes

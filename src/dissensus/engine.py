@@ -352,6 +352,7 @@ class Resources:
 
     memory: int | None = None  # bytes that a fit may take; None: what the machine has
     progress: ShowProgress = False
+    precision: str = "double"  # of messages
     n_cluster_threads: int = 0  # tasks that a cluster runs at once; 0 without a cluster
 
     @contextmanager
@@ -367,6 +368,11 @@ class Resources:
     def share(self, n_at_once: int) -> Resources:
         """Resources of one task of which this many run at once, silent and without checkpoints."""
         return replace(self, memory=self.memory and self.memory // n_at_once, progress=False)
+
+    def tasks(self, shared: Any) -> Any:
+        """What runs the tasks of a search on a cluster; None without a cluster."""
+        del shared
+        return None
 
 
 PLAIN = Resources()

@@ -19,6 +19,7 @@ Below them, what settings of a machine mean: sizes of memory and numbers of core
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import inspect
 import json

@@ -46,7 +46,6 @@ class Resources(plain.Resources):
     scratch: Path | None = None
     checkpoint: Path | None = None
     checkpoint_every: int = 5
-    precision: str = "double"
     used: set[Path] = field(default_factory=set)  # folders of checkpoints that fits have used
     at_once: int = 1  # tasks that share the memory that was allowed; ``memory`` is the part of each
 
@@ -98,6 +97,14 @@ class Resources(plain.Resources):
             at_once=self.at_once * n_at_once,
             memory=self.memory and self.memory // n_at_once,
         )
+
+    def tasks(self, shared: Any) -> Any:
+        """What runs the tasks of a search on the cluster; None without a cluster."""
+        if self.client is None:
+            return None
+        from dissensus.large.dask import ClusterTasks
+
+        return ClusterTasks(self.client, shared, self.share(self.n_cluster_threads))
 
     def forget(self) -> None:
         """Remove the checkpoints of the fits so far, once their results are safe elsewhere."""

@@ -137,7 +137,7 @@ def _best(known: Sequence[dict[str, Any]], name: str) -> dict[str, Any] | None:
 def _first(known: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows that foresee best, given the annotator and not: those that others are said to be behind."""
     scores = ("score", "score_items")
-    whole = [row for row in known if row.get("whole", True) and None not in [row[score] for score in scores]]
+    whole = [row for row in known if None not in [row[score] for score in scores]]
     return [max(whole, key=lambda row: row[score]) for score in scores if whole]
 
 

@@ -18,11 +18,13 @@ from dissensus.evaluate.compare import (
     THOROUGH_CANDIDATES,
     Choice,
     HeldOut,
+    TruthCandidate,
+    TruthChoice,
     choose_model,
+    choose_truth,
     compare,
 )
 from dissensus.evaluate.gold import GoldAccuracy, gold_accuracy, judged_items
-from dissensus.evaluate.truth import Candidate, TruthChoice, choose_truth
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.rows import pairs_per_item
 from dissensus.labels.sources import as_annotations
@@ -58,7 +60,7 @@ class Refinement:
     seconds: dict[str, float] = field(default_factory=dict)
     test_size: float = TEST_SIZE
     estimate: str = "population"  # the question: the population's answer, known annotators', or the truth
-    candidates: list[Candidate] = field(default_factory=list)  # that the truth's model was chosen among
+    candidates: list[TruthCandidate] = field(default_factory=list)  # that the truth's model was chosen among
     gold: GoldAccuracy | None = None  # how right it is, where gold trained it
 
     def __repr__(self) -> str:

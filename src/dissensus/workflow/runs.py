@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from dissensus.annotators.verdicts import AnnotatorVerdicts
     from dissensus.evaluate.recovery import Recovery
-    from dissensus.evaluate.selection import Selection
+    from dissensus.evaluate.select import Selection
 
 from dissensus.workflow.refine import FITTED, TEST_SIZE, Refinement, fit_told, timed
 
