@@ -26,7 +26,7 @@ class FileArray(np.memmap[Any, Any]):
 def _place_in_file(array: NDArray[Any]) -> tuple[str, str, int, tuple[int, ...]] | None:
     """File, type, offset and shape of an array that is mapped; None for others."""
     owner: Any = array
-    while owner is not None and not isinstance(owner, np.memmap):
+    while owner is not None and not hasattr(owner, "_mmap"):  # an attribute of np.memmap
         owner = getattr(owner, "base", None)
     if owner is None or not array.flags.c_contiguous:
         return None
