@@ -13,9 +13,9 @@ Nothing of size labels × annotators, or items × annotators, is ever built.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -333,6 +333,8 @@ class ConfusionModel(Model):
     _tables = ("NPP",)
     finds_truth = True
     unseen = 1.0  # no setting of every model: see UNSEEN
+    # Fitted arrays with a number for each annotator, by their column in a table of annotators.
+    _per_annotator: ClassVar[Mapping[str, str]] = {}
 
     posterior_: Array = fitted("(M, P): P(true class | labels)")
     psi_: Array = fitted("(P,): shares of the true classes")
@@ -430,15 +432,12 @@ class ConfusionModel(Model):
         return normalised(np.asarray(load, np.float64) if by_labels else np.ones(len(self.confusion_)))
 
     def annotator_frame(self) -> dict[str, Any]:
-        """Columns about annotators: chance of the right answer on an item drawn at random."""
-        return {"accuracy": self._accuracy()}
-
-    def _accuracy(self) -> Array:
-        """(N,): Σ_k ψ_k π_nkk."""
-        return np.asarray(np.einsum("k,nkk->n", self.psi_, self.confusion_))
-
-    def _skills(self) -> Array:
-        return self._accuracy()
+        """Columns about annotators: chance of the right answer on an item drawn at random, and others."""
+        # Σ_k ψ_k π_nkk
+        accuracy = np.asarray(np.einsum("k,nkk->n", self.psi_, self.confusion_))
+        return {"accuracy": accuracy} | {
+            column: getattr(self, name) for column, name in self._per_annotator.items()
+        }
 
     @property
     def skills_(self) -> Any:
@@ -449,8 +448,9 @@ class ConfusionModel(Model):
         Models of weighted votes give the weight of the annotator's vote instead.
         """
         self._check_fitted()
-        ids = {"annotator": self.annotators_}
-        return by_id(ids, self._skills(), "skill", self.columns_, self.frame_kind_)
+        ids, columns = {"annotator": self.annotators_}, self.annotator_frame()
+        skills = columns.get("weight", columns["accuracy"])
+        return by_id(ids, skills, "skill", self.columns_, self.frame_kind_)
 
     @property
     def errors_(self) -> Any:
@@ -480,11 +480,14 @@ class ConfusionModel(Model):
             learned = self._matrices_of_new(steps.counts(w), fitted)
             matrices = np.where((annotator < 0)[:, None, None], learned, matrices)
         self._set_states(w, matrices)
+        for name in self._per_annotator.values():  # new annotators have the average
+            numbers = getattr(fitted, name)
+            setattr(self, name, np.append(numbers, numbers.mean())[annotator])
         self.label_distributions_ = self._answers()[1]
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        """(annotators, K, P) from counts, with the population's rows as prior."""
-        raise NotImplementedError
+        """(annotators, K, P) from counts, with the population's rows as prior, worth a label each."""
+        return normalised(fitted.crowd_confusion_ + counts)
 
 
 TRANSFORM_ROUNDS = 20

@@ -56,7 +56,9 @@ class DawidSkene(ConfusionModel):
     )
     tol: float = setting(1e-6, *TOL)
 
-    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+    def _fit(
+        self: DawidSkene | OneCoin, annotations: Annotations, engine: Engine, item_prior: Any = None
+    ) -> None:
         steps = ConfusionSteps(annotations, engine)
         prior = self._known_before(item_prior, annotations)
         log_prior = log_chances(prior)
@@ -79,7 +81,7 @@ class DawidSkene(ConfusionModel):
         self.trace_, self.stopped_ = monitor.trace, monitor.stopped
         self._finish(annotations.annotator_load)
 
-    def _m_step(self, expected: Expected, anchor: Array) -> Skills:
+    def _m_step(self: DawidSkene | OneCoin, expected: Expected, anchor: Array) -> Skills:
         return Skills(normalised(expected.item_mass), self._learn(expected.counts, anchor))
 
     # ---- how annotators are parametrised --------------------------------------------------------------
@@ -95,7 +97,7 @@ class DawidSkene(ConfusionModel):
     def _matrices(self, learned: Array) -> Array:
         return learned
 
-    def _log_prior(self, learned: Array, anchor: Array) -> float:
+    def _log_prior(self: DawidSkene | OneCoin, learned: Array, anchor: Array) -> float:
         """s Σ_nkp C_kp log π_nkp."""
         return float(xlogy(self.smoothing * anchor, learned).sum())
 
@@ -103,13 +105,20 @@ class DawidSkene(ConfusionModel):
         return self._matrices(self._learn(counts, fitted.crowd_confusion_))
 
 
-class OneCoin(DawidSkene):
+class OneCoin(ConfusionModel):
     """Every annotator has one chance of being right, whatever the class, drawn towards that of the crowd."""
 
+    max_iter: int = setting(200, *MAX_ITER)
     _: KW_ONLY
     smoothing: float = setting(
         4.0, real(0.0), "How many labels the crowd's chance is worth; 0 is maximum likelihood."
     )
+    tol: float = setting(1e-6, *TOL)
+
+    # EM as Dawid and Skene's, with other parameters of the annotators
+    _fit = DawidSkene._fit
+    _m_step = DawidSkene._m_step
+    _log_prior = DawidSkene._log_prior
 
     def _anchor(self, counts: Array) -> Array:
         """(2,): the crowd's share of right and of wrong answers under the majority vote."""
@@ -124,15 +133,10 @@ class OneCoin(DawidSkene):
 
     def _matrices(self, learned: Array) -> Array:
         """π_nkp = q_n where p = k, (1 − q_n) / (P − 1) elsewhere."""
-        P = self.class_count_
+        P = len(self.class_vocabulary_)
         wrong = np.broadcast_to((learned[:, 1] / max(P - 1, 1))[:, None, None], (len(learned), P, P)).copy()
         wrong[:, np.arange(P), np.arange(P)] = learned[:, :1]
         return normalised(wrong)
-
-    @property
-    def class_count_(self) -> int:
-        """Number of classes."""
-        return len(self.class_vocabulary_)
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         right = float(fitted.psi_ @ np.diag(fitted.crowd_confusion_))

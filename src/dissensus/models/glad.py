@@ -105,6 +105,8 @@ class GLAD(ConfusionModel):
     _: KW_ONLY
     tol: float = setting(1e-5, *TOL)
 
+    _per_annotator = {"ability": "abilities_"}
+
     abilities_: Array = fitted("(N,): α")
     ease_: Array = fitted("(M,): β")
 
@@ -177,10 +179,4 @@ class GLAD(ConfusionModel):
     def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         super()._transform(new, fitted, engine)
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
-        annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
         self.ease_ = np.append(fitted.ease_, fitted.ease_.mean())[item]
-        self.abilities_ = np.append(fitted.abilities_, fitted.abilities_.mean())[annotator]
-
-    def annotator_frame(self) -> dict[str, Any]:
-        """Columns about annotators: accuracy and ability."""
-        return super().annotator_frame() | {"ability": self.abilities_}
