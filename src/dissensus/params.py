@@ -177,8 +177,10 @@ def declare(cls: type[T]) -> type[T]:
     ``_: KW_ONLY`` are taken by name alone. Inherited settings follow the class's own, and those that are
     declared again are replaced.
     """
-    inherited: dict[str, Setting] = getattr(cls, "_settings", {})
-    attributes: dict[str, Fitted] = dict(getattr(cls, "_attributes", {}))
+    inherited, attributes = dict[str, Setting](), dict[str, Fitted]()
+    for base in reversed(cls.__mro__[1:]):
+        inherited |= vars(base).get("_settings", {})
+        attributes |= vars(base).get("_attributes", {})
     own, keyword_only = dict[str, Setting](), False
     for name, annotation in cls.__annotations__.items():
         value = vars(cls).get(name)
@@ -189,24 +191,24 @@ def declare(cls: type[T]) -> type[T]:
             attributes[name] = value
             delattr(cls, name)
         keyword_only = keyword_only or name == "_"
-    first = {name: known for name, known in inherited.items() if not known.keyword_only}
-    last = {name: known for name, known in inherited.items() if name not in {*first, *own}}
-    found: Any = cls
-    found._settings, found._attributes = first | own | last, attributes
+    first = {name: declared for name, declared in inherited.items() if not declared.keyword_only}
+    last = {name: declared for name, declared in inherited.items() if name not in {*first, *own}}
+    kind: Any = cls
+    kind._settings, kind._attributes = first | own | last, attributes
     if "_arrays" not in vars(cls):
-        found._arrays = tuple(name for name, known in attributes.items() if known.saved)
+        kind._arrays = tuple(name for name, declared in attributes.items() if declared.saved)
     if "__init__" not in vars(cls):
-        found.__init__ = _constructor(found._settings)
-        found.__init__.__qualname__ = f"{cls.__qualname__}.__init__"
+        kind.__init__ = _constructor(kind._settings)
+        kind.__init__.__qualname__ = f"{cls.__qualname__}.__init__"
     if cls.__doc__ is not None:
-        cls.__doc__ = _with_sections(cls.__doc__, found._settings, attributes)
+        cls.__doc__ = _with_sections(cls.__doc__, kind._settings, attributes)
     return cls
 
 
 def _constructor(settings: Mapping[str, Setting]) -> Callable[..., None]:
-    """An ``__init__`` that stores settings; other libraries' names for them are known to it."""
-    positional = [name for name, known in settings.items() if not known.keyword_only]
-    defaults = {name: known.default for name, known in settings.items()}
+    """An ``__init__`` that stores settings; other libraries' names for them are accepted."""
+    positional = [name for name, declared in settings.items() if not declared.keyword_only]
+    defaults = {name: declared.default for name, declared in settings.items()}
 
     def initialise(self: object, *args: Any, **given: Any) -> None:
         title, own = type(self).__name__, dict(zip(positional, args, strict=False))
@@ -216,22 +218,24 @@ def _constructor(settings: Mapping[str, Setting]) -> Callable[..., None]:
                 f"it has {', '.join(settings) or 'none'}"
             )
         for name, value in given.items():
-            known = name if name in settings else OTHER_NAMES.get(name, name)
-            if known not in settings:
+            canonical = name if name in settings else OTHER_NAMES.get(name, name)
+            if canonical not in settings:
                 raise UnknownSettingError(
                     f"{title} has no setting {name!r}; {did_you_mean(name, settings)}"
                     f"it has {', '.join(settings) or 'none'}"
                 )
-            if known in own:
-                means = "" if name == known else f": {name!r} means the same"
-                raise UnknownSettingError(f"{title} was given {known!r} twice{means}")
-            own[known] = value
+            if canonical in own:
+                means = "" if name == canonical else f": {name!r} means the same"
+                raise UnknownSettingError(f"{title} was given {canonical!r} twice{means}")
+            own[canonical] = value
         vars(self).update(defaults | own)
 
     parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    for name, known in settings.items():
-        kind = parameters[0].KEYWORD_ONLY if known.keyword_only else parameters[0].POSITIONAL_OR_KEYWORD
-        parameters.append(inspect.Parameter(name, kind, default=known.default, annotation=known.annotation))
+    for name, declared in settings.items():
+        kind = parameters[0].KEYWORD_ONLY if declared.keyword_only else parameters[0].POSITIONAL_OR_KEYWORD
+        parameters.append(
+            inspect.Parameter(name, kind, default=declared.default, annotation=declared.annotation)
+        )
     vars(initialise)["__signature__"] = inspect.Signature(parameters, return_annotation=None)
     initialise.__name__ = "__init__"
     return initialise
@@ -241,10 +245,12 @@ def _with_sections(story: str, settings: Mapping[str, Setting], attributes: Mapp
     """Documentation in numpydoc's form: the story, then ``Parameters`` and ``Attributes``."""
     sections = {
         "Parameters": {
-            f"{name} : {known.rule.words}, default {known.default!r}": known.meaning
-            for name, known in settings.items()
+            f"{name} : {declared.rule.words}, default {declared.default!r}": declared.meaning
+            for name, declared in settings.items()
         },
-        "Attributes": {name: known.meaning for name, known in attributes.items() if not name.startswith("_")},
+        "Attributes": {
+            name: declared.meaning for name, declared in attributes.items() if not name.startswith("_")
+        },
     }
     parts = [inspect.cleandoc(story)]
     for title, entries in sections.items():
