@@ -134,7 +134,7 @@ def _initial_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) 
 
 
 def _initial_counts_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> ExpectedPart:
-    return _counts_step(layout, (_initial_step(layout, prior, start, crowd), prior))
+    return _counts_step(layout, (times_prior(start(layout.counts(), crowd), prior), prior))
 
 
 def times_prior(labels: Array, prior: Array) -> Array:
@@ -170,8 +170,10 @@ class ConfusionSteps:
         Classes are compared with the first, so that its logarithms must be finite: `safe_log` ends at −708.
         """
         rows, ratios = self._rows(log_given), _log_ratios(_by_cell(log_matrices))
-        parts = self.blocks.map(_posterior_step, rows, log_psi=log_psi, ratios=ratios)
-        return np.concatenate([w for w, _ in parts])
+        posteriors, _ = zip(
+            *self.blocks.map(_posterior_step, rows, log_psi=log_psi, ratios=ratios), strict=True
+        )
+        return np.concatenate(posteriors)
 
     def e_step(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Expected:
         """Expected counts under the posterior (1)."""
@@ -209,7 +211,9 @@ class ConfusionSteps:
 
     def _rows(self, table: Array) -> list[Array]:
         """Each block's rows of a table of all items; one row for all goes to every block."""
-        return [table if table.ndim == 1 else table[block.items] for block in self.blocks.blocks]
+        if table.ndim == 1:
+            return [table] * len(self.blocks.blocks)
+        return [table[block.items] for block in self.blocks.blocks]
 
     def _sum(self, parts: Iterable[ExpectedPart]) -> Expected:
         """Add the blocks up, in their order."""
@@ -316,6 +320,10 @@ UNSEEN = (
 )
 
 
+SMOOTHING = 1.0  # labels' worth of the crowd's matrix in each row of an annotator's
+WEIGHTS = "(N,): what each annotator's labels count"
+
+
 class ConfusionModel(Model):
     """Base of the models with one true class an item and a confusion matrix an annotator."""
 
@@ -334,6 +342,7 @@ class ConfusionModel(Model):
     finds_truth = True
     unseen = 1.0  # no setting of every model: see UNSEEN
 
+    weights_: Array = fitted("of weighted votes, (N,): what each annotator's labels count", saved=False)
     posterior_: Array = fitted("(M, P): P(true class | labels)")
     psi_: Array = fitted("(P,): shares of the true classes")
     confusion_: Array = fitted("(N, P, P): P(answer | true class) of each annotator")
@@ -430,15 +439,13 @@ class ConfusionModel(Model):
         return normalised(np.asarray(load, np.float64) if by_labels else np.ones(len(self.confusion_)))
 
     def annotator_frame(self) -> dict[str, Any]:
-        """Columns about annotators: chance of the right answer on an item drawn at random."""
-        return {"accuracy": self._accuracy()}
+        """Columns about annotators: chance of the right answer on an item drawn at random, and weights."""
+        weights = {"weight": self.weights_} if "weights_" in vars(self) else {}
+        return {"accuracy": self._accuracy()} | weights
 
     def _accuracy(self) -> Array:
         """(N,): Σ_k ψ_k π_nkk."""
         return np.asarray(np.einsum("k,nkk->n", self.psi_, self.confusion_))
-
-    def _skills(self) -> Array:
-        return self._accuracy()
 
     @property
     def skills_(self) -> Any:
@@ -450,7 +457,8 @@ class ConfusionModel(Model):
         """
         self._check_fitted()
         ids = {"annotator": self.annotators_}
-        return by_id(ids, self._skills(), "skill", self.columns_, self.frame_kind_)
+        skills = self.weights_ if "weights_" in vars(self) else self._accuracy()
+        return by_id(ids, skills, "skill", self.columns_, self.frame_kind_)
 
     @property
     def errors_(self) -> Any:
@@ -480,11 +488,13 @@ class ConfusionModel(Model):
             learned = self._matrices_of_new(steps.counts(w), fitted)
             matrices = np.where((annotator < 0)[:, None, None], learned, matrices)
         self._set_states(w, matrices)
+        if "weights_" in vars(fitted):  # new annotators have the average weight
+            self.weights_ = np.append(fitted.weights_, fitted.weights_.mean())[annotator]
         self.label_distributions_ = self._answers()[1]
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         """(annotators, K, P) from counts, with the population's rows as prior."""
-        raise NotImplementedError
+        return normalised(SMOOTHING * fitted.crowd_confusion_ + counts)
 
 
 TRANSFORM_ROUNDS = 20

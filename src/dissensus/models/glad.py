@@ -128,7 +128,7 @@ class GLAD(ConfusionModel):
         parts = [w for w, _ in blocks.map(posterior_step, own, ability=state.ability)]
         self.posterior_, self.psi_ = np.concatenate(parts), np.full(P, 1.0 / P)
         self.confusion_ = self._on_average(state.ability, state.ease)
-        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._finish(annotations.annotator_load)
 
     def _own(self, blocks: Blocks, *tables: Array) -> list[tuple[Array, ...]]:

@@ -96,7 +96,7 @@ class MACE(ConfusionModel):
         self.posterior_ = steps.posterior(np.log(matrices(*parts(own))), flat, log_given)
         self.psi_ = np.exp(flat)
         self._keep(own)
-        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._finish(annotations.annotator_load)
 
     def _start(self, counts: Array) -> Spammers:
