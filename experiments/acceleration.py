@@ -38,9 +38,9 @@ from dissensus.models.pgm.model import PGM
 from dissensus.models.pgm.parameters import MaximumPosterior, Parameters, Priors, log_prior
 from dissensus.models.pgm.propagation import Graph, Potentials
 from dissensus.numerics import Array, column_sums, normalised, safe_log
-from dissensus.paper.datasets import read_dataset
-from dissensus.paper.tables import line, table
 from experiments.common import Finished, Values, command_line, write_files
+from reproduction.datasets import read_dataset
+from reproduction.tables import line, table
 
 COMMAND = "python -m experiments.acceleration"
 MOST_LABELS = 30_000  # of a dataset that models with random starts are fitted to, ten times each

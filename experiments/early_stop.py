@@ -29,9 +29,9 @@ from dissensus.evaluate.selection import CellScores
 from dissensus.labels.annotations import Annotations
 from dissensus.models import title_of
 from dissensus.models.pgm.model import PGM
-from dissensus.paper.datasets import read_dataset
-from dissensus.paper.tables import line, table
 from experiments.common import Finished, Values, command_line, write_files
+from reproduction.datasets import read_dataset
+from reproduction.tables import line, table
 
 COMMAND = "python -m experiments.early_stop"
 CHOICES = (

@@ -1,4 +1,4 @@
-"""Numbers of clusters that fit the labels: said here once, for ``auto``, ``select`` and ``reproduce``.
+"""Numbers of clusters that fit the labels: said here once, for ``auto``, ``select`` and ``reproduction/``.
 
 A model with K clusters of items, L of annotators and P classes learns K L (P − 1) shares. It fits labels that
 have as many items as K, as many annotators as L, and a label for every share:
