@@ -446,8 +446,10 @@ def test_ctrl_c_says_what_is_kept(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("reproduction.__main__.reproduce", interrupted)
-    for finished, kept in ((False, "nothing was written"), (True, "out/cells keeps what is finished")):
+    for one in (False, True):
+        finished = one
         assert main(words) == 130
+        kept = "out/cells keeps what is finished" if finished else "nothing was written"
         assert kept in capsys.readouterr().err
 
 
