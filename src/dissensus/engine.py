@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -83,16 +83,8 @@ class Block:
     labels: Any  # Annotations, or what has their columns and sizes
     item_ends: tuple[int, ...]
     row_ends: tuple[int, ...]
-
-    @property
-    def items(self) -> slice:
-        """Rows of this block in a table of all items."""
-        return slice(self.item_ends[0], self.item_ends[-1])
-
-    @property
-    def rows(self) -> slice:
-        """Rows of this block in a table of all labels."""
-        return slice(self.row_ends[0], self.row_ends[-1])
+    items: slice  # rows of this block in a table of all items
+    rows: slice  # and in a table of all labels
 
     def shard(self, first: int = 0, last: int = -1) -> Shard:
         """The labels between two of the ends as one shard; all of the block by default."""
@@ -101,10 +93,6 @@ class Block:
         item = self.labels.item[rows] - np.int32(start)
         annotator, label = self.labels.annotator[rows], self.labels.label[rows]
         return Shard(start, stop - start, self.labels.n_classes, item, annotator, label)
-
-    def shards(self) -> list[Shard]:
-        """The block's shards."""
-        return [self.shard(n, n + 1) for n in range(len(self.item_ends) - 1)]
 
 
 def cut_blocks(labels: Annotations) -> list[Block]:
@@ -115,8 +103,10 @@ def cut_blocks(labels: Annotations) -> list[Block]:
     size = min(max(n_shards // MIN_BLOCKS, 1), MAX_SHARDS_PER_BLOCK)
     blocks = []
     for first in range(0, n_shards, size):
-        ends = slice(first, first + size + 1)
-        blocks.append(Block(labels, tuple(items[ends].tolist()), tuple(rows[ends].tolist())))
+        item_ends = items[first : first + size + 1].tolist()
+        row_ends = rows[first : first + size + 1].tolist()
+        own_items, own_rows = slice(item_ends[0], item_ends[-1]), slice(row_ends[0], row_ends[-1])
+        blocks.append(Block(labels, tuple(item_ends), tuple(row_ends), own_items, own_rows))
     return blocks
 
 
@@ -205,7 +195,6 @@ class Engine:
 
     def map_lazily(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
         """Lazy `map`; at most 2 × n_threads results are pending."""
-        raise_if_cancelled()
         if self.pool is None or len(over) < 2:
             return map(step, over)
         return self._map_on_threads(self.pool, step, over)
@@ -234,8 +223,9 @@ class Engine:
         """A monitor of one fit."""
         return ConvergenceMonitor(self, name, np.random.default_rng(seed), max_iter, tol)
 
-    def show(self, done: int, of: int) -> None:
-        """Show how many iterations are done, of how many at most, and how fast."""
+    def step_done(self, done: int, of: int) -> None:
+        """Show how many iterations are done, of how many at most; end here if the caller was interrupted."""
+        raise_if_cancelled()
         if self.progress is None:
             return
         now = time.monotonic()
@@ -270,74 +260,65 @@ class Checkpoint(Generic[State]):
     stopped: str = ""
 
 
+@dataclass
 class ConvergenceMonitor:
     """Iterations of one fit until its objective settles: ``for _ in monitor: … monitor.report(…)``."""
 
-    state: Any  # the state whose objective is the last of the trace
-
-    def __init__(
-        self, engine: Engine, name: str, rng: np.random.Generator, max_iter: int, tol: float
-    ) -> None:
-        self.rng = rng
-        self.stopped = ""  # "tolerance" or "max_iter"
-        self._engine = engine
-        self._name = name
-        self._max_iter = max_iter
-        self._tol = tol * engine.n_labels
-        self._trace: list[float] = []
-
-    @property
-    def trace(self) -> Array:
-        """The objective at every iteration."""
-        return np.array(self._trace)
+    engine: Engine
+    name: str
+    rng: np.random.Generator
+    max_iter: int
+    tol: float  # nats per label
+    trace: list[float] = field(default_factory=list)  # the objective at every iteration
+    stopped: str = ""  # "tolerance" or "max_iter" once the fit has stopped
+    state: Any = None  # the state whose objective is the last of the trace
 
     def resume(self, kind: type[State]) -> State | None:
         """The state of a checkpoint, or None. The iteration that ended there is done again."""
-        reached = self._engine.resume(self._name, kind) if self._engine.keeps_checkpoints else None
+        reached = self.engine.resume(self.name, kind) if self.engine.keeps_checkpoints else None
         if reached is None:
             return None
         self.state, self.stopped = reached.state, reached.stopped
-        self._trace = list(reached.trace if reached.stopped else reached.trace[:-1])
+        self.trace = list(reached.trace if reached.stopped else reached.trace[:-1])
         return reached.state
 
     def __iter__(self) -> Iterator[int]:
         while not self.stopped:
-            yield len(self._trace)
+            yield len(self.trace)
 
     def report(self, objective: float, state: Any) -> bool:
         """Note the objective of a state; return whether the fit should stop with this state.
 
         It stops where the objective per label changed by at most ``tol``, or after ``max_iter`` iterations.
         """
-        raise_if_cancelled()
         self.state = state
-        self._trace.append(objective)
-        done = len(self._trace)
-        if done > 1 and abs(objective - self._trace[-2]) <= self._tol:
+        self.trace.append(objective)
+        done = len(self.trace)
+        if done > 1 and abs(objective - self.trace[-2]) <= self.tol * self.engine.n_labels:
             self.stopped = "tolerance"
-        elif done == self._max_iter:
+        elif done == self.max_iter:
             self.stopped = "max_iter"
-        if self._engine.keeps_checkpoints:
-            self._engine.checkpoint(self._name, Checkpoint(state, done, tuple(self._trace), self.stopped))
-        if self._engine.progress is not None:
-            self._engine.show(done, self._max_iter)
+        self.engine.step_done(done, self.max_iter)
+        if self.engine.keeps_checkpoints:
+            self.engine.checkpoint(self.name, Checkpoint(state, done, tuple(self.trace), self.stopped))
         return bool(self.stopped)
 
 
+@dataclass
 class Restarts:
     """Monitors of fits from several starts. Restart r draws from its own stream of random numbers."""
 
-    best: ConvergenceMonitor  # the one that ended highest, the first of several
-
-    def __init__(self, engine: Engine, n_restarts: int, seed: int, max_iter: int, tol: float) -> None:
-        self._engine = engine
-        self._n_restarts = n_restarts
-        self._seed = seed
-        self._stopping = max_iter, tol
+    engine: Engine
+    n_restarts: int
+    seed: int
+    max_iter: int
+    tol: float
+    best: ConvergenceMonitor = field(init=False)  # the one that ended highest, the first of several
 
     def __iter__(self) -> Iterator[ConvergenceMonitor]:
-        for number in range(self._n_restarts):
-            monitor = self._engine.monitor(*self._stopping, f"restart-{number}", [self._seed, number])
+        for number in range(self.n_restarts):
+            stream = [self.seed, number]
+            monitor = self.engine.monitor(self.max_iter, self.tol, f"restart-{number}", stream)
             yield monitor
             if number == 0 or monitor.trace[-1] > self.best.trace[-1]:
                 self.best = monitor

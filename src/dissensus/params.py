@@ -191,24 +191,32 @@ def declare(cls: type[T]) -> type[T]:
             attributes[name] = value
             delattr(cls, name)
         keyword_only = keyword_only or name == "_"
-    first = {name: declared for name, declared in inherited.items() if not declared.keyword_only}
-    last = {name: declared for name, declared in inherited.items() if name not in {*first, *own}}
-    kind: Any = cls
-    kind._settings, kind._attributes = first | own | last, attributes
+    first = {name: known for name, known in inherited.items() if not known.keyword_only}
+    last = {name: known for name, known in inherited.items() if name not in {*first, *own}}
+    found: Any = cls
+    found._settings, found._attributes = first | own | last, attributes
     if "_arrays" not in vars(cls):
-        kind._arrays = tuple(name for name, declared in attributes.items() if declared.saved)
+        found._arrays = tuple(name for name, known in attributes.items() if known.saved)
     if "__init__" not in vars(cls):
-        kind.__init__ = _constructor(kind._settings)
-        kind.__init__.__qualname__ = f"{cls.__qualname__}.__init__"
+        found.__init__ = _constructor(found._settings)
+        found.__init__.__qualname__ = f"{cls.__qualname__}.__init__"
     if cls.__doc__ is not None:
-        cls.__doc__ = _with_sections(cls.__doc__, kind._settings, attributes)
+        cls.__doc__ = _with_sections(cls.__doc__, found._settings, attributes)
     return cls
 
 
 def _constructor(settings: Mapping[str, Setting]) -> Callable[..., None]:
-    """An ``__init__`` that stores settings; other libraries' names for them are accepted."""
-    positional = [name for name, declared in settings.items() if not declared.keyword_only]
-    defaults = {name: declared.default for name, declared in settings.items()}
+    """An ``__init__`` that stores settings; other libraries' names for them are known to it."""
+    positional, defaults = [], {}
+    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    for name, known in settings.items():
+        if known.keyword_only:
+            kind: Any = inspect.Parameter.KEYWORD_ONLY
+        else:
+            kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+            positional.append(name)
+        defaults[name] = known.default
+        parameters.append(inspect.Parameter(name, kind, default=known.default, annotation=known.annotation))
 
     def initialise(self: object, *args: Any, **given: Any) -> None:
         title, own = type(self).__name__, dict(zip(positional, args, strict=False))
@@ -218,24 +226,18 @@ def _constructor(settings: Mapping[str, Setting]) -> Callable[..., None]:
                 f"it has {', '.join(settings) or 'none'}"
             )
         for name, value in given.items():
-            canonical = name if name in settings else OTHER_NAMES.get(name, name)
-            if canonical not in settings:
+            known = name if name in settings else OTHER_NAMES.get(name, name)
+            if known not in settings:
                 raise UnknownSettingError(
                     f"{title} has no setting {name!r}; {did_you_mean(name, settings)}"
                     f"it has {', '.join(settings) or 'none'}"
                 )
-            if canonical in own:
-                means = "" if name == canonical else f": {name!r} means the same"
-                raise UnknownSettingError(f"{title} was given {canonical!r} twice{means}")
-            own[canonical] = value
+            if known in own:
+                means = "" if name == known else f": {name!r} means the same"
+                raise UnknownSettingError(f"{title} was given {known!r} twice{means}")
+            own[known] = value
         vars(self).update(defaults | own)
 
-    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    for name, declared in settings.items():
-        kind = parameters[0].KEYWORD_ONLY if declared.keyword_only else parameters[0].POSITIONAL_OR_KEYWORD
-        parameters.append(
-            inspect.Parameter(name, kind, default=declared.default, annotation=declared.annotation)
-        )
     vars(initialise)["__signature__"] = inspect.Signature(parameters, return_annotation=None)
     initialise.__name__ = "__init__"
     return initialise
@@ -243,22 +245,19 @@ def _constructor(settings: Mapping[str, Setting]) -> Callable[..., None]:
 
 def _with_sections(story: str, settings: Mapping[str, Setting], attributes: Mapping[str, Fitted]) -> str:
     """Documentation in numpydoc's form: the story, then ``Parameters`` and ``Attributes``."""
-    sections = {
-        "Parameters": {
-            f"{name} : {declared.rule.words}, default {declared.default!r}": declared.meaning
-            for name, declared in settings.items()
-        },
-        "Attributes": {
-            name: declared.meaning for name, declared in attributes.items() if not name.startswith("_")
-        },
-    }
-    parts = [inspect.cleandoc(story)]
-    for title, entries in sections.items():
-        lines = [
-            f"{name}\n{textwrap.indent(textwrap.fill(said, 96), '    ')}" for name, said in entries.items()
-        ]
-        parts += ["\n".join([title, "-" * len(title), *lines])] if lines else []
-    return "\n\n".join(parts)
+    parameters, public = ["Parameters", "----------"], ["Attributes", "----------"]
+    for name, known in settings.items():
+        parameters.append(f"{name} : {known.rule.words}, default {known.default!r}")
+        parameters.append(textwrap.indent(textwrap.fill(known.meaning, 96), "    "))
+    for name, attribute in attributes.items():
+        if not name.startswith("_"):
+            public.append(name)
+            public.append(textwrap.indent(textwrap.fill(attribute.meaning, 96), "    "))
+    text = inspect.cleandoc(story)
+    for section in (parameters, public):
+        if len(section) > 2:
+            text += "\n\n" + "\n".join(section)
+    return text
 
 
 # ---- methods of an estimator ----------------------------------------------------------------------------
@@ -294,10 +293,11 @@ def set_params(self: T, **params: Any) -> T:
 
 
 def check_params(self: Any) -> None:
-    """Hold every setting against its rule."""
+    """Hold every setting that is not at its default against its rule."""
     for name, known in self._settings.items():
-        if not known.rule.holds(getattr(self, name)):
-            raise bad_parameter(self, name, known.rule.words, getattr(self, name))
+        value = getattr(self, name)
+        if value is not known.default and not known.rule.holds(value):
+            raise bad_parameter(self, name, known.rule.words, value)
 
 
 def representation(self: Any) -> str:

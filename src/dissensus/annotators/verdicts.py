@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from dissensus.annotators.evidence import Accounts, informative, weigh
-from dissensus.annotators.kept import COLUMNS
+from dissensus.annotators.saved_verdicts import COLUMNS
 from dissensus.annotators.sentences import (
     Sentence,
     blind_sentence,

@@ -60,9 +60,9 @@ def _verdicts(
     place: Path, reading: Reading, interval: float, seed: int, jobs: int
 ) -> tuple[dict[str, Any], str]:
     """As a finished run keeps them, or from its draws, or from a fit to labels."""
-    from dissensus.annotators.kept import kept_verdicts
+    from dissensus.annotators.saved_verdicts import read_verdicts
 
-    kept = kept_verdicts(place) if interval == KEPT else None
+    kept = read_verdicts(place) if interval == KEPT else None
     if kept is not None:
         return kept
     from dissensus.annotators.verdicts import RULES, annotator_verdicts

@@ -61,7 +61,7 @@ def queue(
     as_json: Json = False,
 ) -> None:
     """Print the next batch: items that need a label or somebody who decides, each with the reason."""
-    from dissensus.annotators.queue import label_queue
+    from dissensus.annotators.findings import label_queue
     from dissensus.tables.results import for_spreadsheets
     from dissensus.workflow.runs import opened
 

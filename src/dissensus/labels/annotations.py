@@ -27,9 +27,7 @@ from dissensus.labels.rows import (
     Duplicates,
     check_lengths,
     checked_counts,
-    pointers,
     resolved_rows,
-    tally,
 )
 from dissensus.labels.side_tables import (
     aligned,
@@ -52,6 +50,7 @@ from dissensus.labels.vocabulary import (
     places,
     quoted,
 )
+from dissensus.numerics import pointers, tally
 
 PIECE = 1 << 18  # labels, about, that are counted at a time
 PRIOR_STRENGTHS = np.geomspace(0.1, 300, 33)  # labels that the crowd's shares may be worth
@@ -485,7 +484,8 @@ class Annotations:
         starts = self.item_pointers
         marks = starts[np.searchsorted(starts, np.arange(PIECE, self.n_labels, PIECE))]
         cuts = np.unique(np.concatenate([[0], marks, [self.n_labels]])).tolist()
-        return (slice(first, stop) for first, stop in itertools.pairwise(cuts))
+        for first, stop in itertools.pairwise(cuts):
+            yield slice(first, stop)
 
     @property
     def origin(self) -> Origin | None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -247,7 +247,7 @@ class DaskBlocks(Blocks):
         self._futures = []
         workers = sorted(running_workers(client))
         for number, block in enumerate(self.blocks):
-            content = pickle.dumps(Block(self._labels, block.item_ends, block.row_ends))
+            content = pickle.dumps(replace(block, labels=self._labels))
             # neighbouring blocks go to one worker, as far as Dask agrees
             place = workers[number * len(workers) // len(self.blocks)]
             options = {"workers": [place], "allow_other_workers": True, "pure": False, "retries": RETRIES}

@@ -100,7 +100,9 @@ class Model:
     def _run_fit(self, annotations: Any, **given: Any) -> Self:
         """Fit a copy on ``n_jobs`` threads, and become the copy: an interrupted fit changes nothing."""
         labels = self._checked(annotations, given)
-        fitted = type(self)(**self.get_params(deep=False))
+        fitted = object.__new__(type(self))
+        for name in self._settings:
+            setattr(fitted, name, getattr(self, name))
         fitted._remember(labels)
         with current().engine(fitted, labels, given, self._n_threads(labels.n_labels)) as engine:
             fitted._fit(labels, engine, **given)
@@ -138,7 +140,8 @@ class Model:
             labels = as_annotations(annotations, self._reads_as)
         if not labels.n_labels:
             raise DataError("there is no label to learn from; give at least one")
-        self._check_annotators(labels)
+        if self._needs_annotators and labels.anonymous:
+            raise self._unknown_annotators()
         if labels.label_type not in self._label_types:
             raise self._wrong_label_type(labels)
         needed, allowed = self.memory_needed(labels), current().memory or physical_memory()
@@ -189,12 +192,11 @@ class Model:
             f"{labels.label_type}; take another model, or say label_type={self._label_types[0]!r}"
         )
 
-    def _check_annotators(self, labels: Annotations) -> None:
-        if self._needs_annotators and labels.anonymous:
-            raise DataError(
-                f"{type(self).__name__} needs to know who gave each label, and class counts do not say; "
-                "use an item-side model (majority, empirical, fmm)"
-            )
+    def _unknown_annotators(self) -> DataError:
+        return DataError(
+            f"{type(self).__name__} needs to know who gave each label, and class counts do not say; "
+            "use an item-side model (majority, empirical, fmm)"
+        )
 
     def _remember(self, annotations: Annotations) -> None:
         """Vocabularies and label counts, so that the fitted model speaks in the user's ids."""
@@ -216,7 +218,8 @@ class Model:
         """
         self._check_fitted()
         labels = as_annotations(new)
-        self._check_annotators(labels)
+        if self._needs_annotators and labels.anonymous:
+            raise self._unknown_annotators()
         moved = copy.copy(self)
         moved._remember(labels)
         moved.class_vocabulary_ = self.class_vocabulary_

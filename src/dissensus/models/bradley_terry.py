@@ -259,7 +259,7 @@ class BradleyTerry(Model):
             if self.pair_effects:
                 ways = pairs_given(pairs, ways)
             ways = annotators_given(pairs, ways, self.position)
-        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._keep(pairs, ways)
 
     def _keep(self, pairs: Pairs, ways: Ways) -> None:

@@ -143,7 +143,7 @@ class CBCC(ConfusionModel):
         else:
             self.posterior_ = steps.initial_posterior(votes, given)
         self._keep(found.expected.counts, found.communities)
-        self.trace_, self.stopped_ = best.trace, best.stopped
+        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
         self._finish(annotations.annotator_load)
 
     def _own_terms(self, expected: Expected, communities: Communities) -> float:

@@ -13,9 +13,9 @@ Nothing of size labels × annotators, or items × annotators, is ever built.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,7 +134,7 @@ def _initial_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) 
 
 
 def _initial_counts_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> ExpectedPart:
-    return _counts_step(layout, (_initial_step(layout, prior, start, crowd), prior))
+    return _counts_step(layout, (times_prior(start(layout.counts(), crowd), prior), prior))
 
 
 def times_prior(labels: Array, prior: Array) -> Array:
@@ -170,8 +170,10 @@ class ConfusionSteps:
         Classes are compared with the first, so that its logarithms must be finite: `safe_log` ends at −708.
         """
         rows, ratios = self._rows(log_given), _log_ratios(_by_cell(log_matrices))
-        parts = self.blocks.map(_posterior_step, rows, log_psi=log_psi, ratios=ratios)
-        return np.concatenate([w for w, _ in parts])
+        posteriors, _ = zip(
+            *self.blocks.map(_posterior_step, rows, log_psi=log_psi, ratios=ratios), strict=True
+        )
+        return np.concatenate(posteriors)
 
     def e_step(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Expected:
         """Expected counts under the posterior (1)."""
@@ -209,7 +211,9 @@ class ConfusionSteps:
 
     def _rows(self, table: Array) -> list[Array]:
         """Each block's rows of a table of all items; one row for all goes to every block."""
-        return [table if table.ndim == 1 else table[block.items] for block in self.blocks.blocks]
+        if table.ndim == 1:
+            return [table] * len(self.blocks.blocks)
+        return [table[block.items] for block in self.blocks.blocks]
 
     def _sum(self, parts: Iterable[ExpectedPart]) -> Expected:
         """Add the blocks up, in their order."""
@@ -316,6 +320,10 @@ UNSEEN = (
 )
 
 
+SMOOTHING = 1.0  # labels' worth of the crowd's matrix in each row of an annotator's
+WEIGHTS = "(N,): what each annotator's labels count"
+
+
 class ConfusionModel(Model):
     """Base of the models with one true class an item and a confusion matrix an annotator."""
 
@@ -333,9 +341,8 @@ class ConfusionModel(Model):
     _tables = ("NPP",)
     finds_truth = True
     unseen = 1.0  # no setting of every model: see UNSEEN
-    # Fitted arrays with a number for each annotator, by their column in a table of annotators.
-    _per_annotator: ClassVar[Mapping[str, str]] = {}
 
+    weights_: Array = fitted("of weighted votes, (N,): what each annotator's labels count", saved=False)
     posterior_: Array = fitted("(M, P): P(true class | labels)")
     psi_: Array = fitted("(P,): shares of the true classes")
     confusion_: Array = fitted("(N, P, P): P(answer | true class) of each annotator")
@@ -432,12 +439,13 @@ class ConfusionModel(Model):
         return normalised(np.asarray(load, np.float64) if by_labels else np.ones(len(self.confusion_)))
 
     def annotator_frame(self) -> dict[str, Any]:
-        """Columns about annotators: chance of the right answer on an item drawn at random, and others."""
-        # Σ_k ψ_k π_nkk
-        accuracy = np.asarray(np.einsum("k,nkk->n", self.psi_, self.confusion_))
-        return {"accuracy": accuracy} | {
-            column: getattr(self, name) for column, name in self._per_annotator.items()
-        }
+        """Columns about annotators: chance of the right answer on an item drawn at random, and weights."""
+        weights = {"weight": self.weights_} if "weights_" in vars(self) else {}
+        return {"accuracy": self._accuracy()} | weights
+
+    def _accuracy(self) -> Array:
+        """(N,): Σ_k ψ_k π_nkk."""
+        return np.asarray(np.einsum("k,nkk->n", self.psi_, self.confusion_))
 
     @property
     def skills_(self) -> Any:
@@ -448,8 +456,8 @@ class ConfusionModel(Model):
         Models of weighted votes give the weight of the annotator's vote instead.
         """
         self._check_fitted()
-        ids, columns = {"annotator": self.annotators_}, self.annotator_frame()
-        skills = columns.get("weight", columns["accuracy"])
+        ids = {"annotator": self.annotators_}
+        skills = self.weights_ if "weights_" in vars(self) else self._accuracy()
         return by_id(ids, skills, "skill", self.columns_, self.frame_kind_)
 
     @property
@@ -480,14 +488,13 @@ class ConfusionModel(Model):
             learned = self._matrices_of_new(steps.counts(w), fitted)
             matrices = np.where((annotator < 0)[:, None, None], learned, matrices)
         self._set_states(w, matrices)
-        for name in self._per_annotator.values():  # new annotators have the average
-            numbers = getattr(fitted, name)
-            setattr(self, name, np.append(numbers, numbers.mean())[annotator])
+        if "weights_" in vars(fitted):  # new annotators have the average weight
+            self.weights_ = np.append(fitted.weights_, fitted.weights_.mean())[annotator]
         self.label_distributions_ = self._answers()[1]
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        """(annotators, K, P) from counts, with the population's rows as prior, worth a label each."""
-        return normalised(fitted.crowd_confusion_ + counts)
+        """(annotators, K, P) from counts, with the population's rows as prior."""
+        return normalised(SMOOTHING * fitted.crowd_confusion_ + counts)
 
 
 TRANSFORM_ROUNDS = 20

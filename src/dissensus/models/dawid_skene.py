@@ -43,6 +43,38 @@ class Skills:
     annotators: Array  # their matrices (N, P, P), or one coin's two sides (N, 2)
 
 
+def _fit_by_em(
+    self: DawidSkene | OneCoin, annotations: Annotations, engine: Engine, item_prior: Any = None
+) -> None:
+    """EM on the log-posterior (1)."""
+    steps = ConfusionSteps(annotations, engine)
+    prior = self._known_before(item_prior, annotations)
+    log_prior = log_chances(prior)
+    anchor = self._anchor(steps.initial_counts(votes).counts.sum(axis=0))
+    monitor = engine.monitor(self.max_iter, self.tol)
+    skills = monitor.resume(Skills)
+    if skills is None:
+        skills = m_step(self, steps.initial_counts(shares, prior), anchor)
+    for _ in monitor:
+        # E: every item's true class, and the expected counts
+        logs = safe_log(self._matrices(skills.annotators))
+        expected = steps.e_step(logs, log_chances(skills.psi), log_prior)
+        if monitor.report(expected.evidence + self._log_prior(skills.annotators, anchor), skills):
+            break
+        # M: the class shares and annotators that maximise the expected log-posterior
+        skills = m_step(self, expected, anchor)
+    self.psi_ = skills.psi
+    self.confusion_ = self._matrices(skills.annotators)
+    self.posterior_ = steps.posterior(safe_log(self.confusion_), log_chances(self.psi_), log_prior)
+    self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
+    self._finish(annotations.annotator_load)
+
+
+def m_step(model: DawidSkene | OneCoin, expected: Expected, anchor: Array) -> Skills:
+    """The class shares and annotators that maximise the expected log-posterior."""
+    return Skills(normalised(expected.item_mass), model._learn(expected.counts, anchor))
+
+
 class DawidSkene(ConfusionModel):
     """Every annotator has a confusion matrix, drawn towards that of the crowd."""
 
@@ -56,35 +88,7 @@ class DawidSkene(ConfusionModel):
     )
     tol: float = setting(1e-6, *TOL)
 
-    def _fit(
-        self: DawidSkene | OneCoin, annotations: Annotations, engine: Engine, item_prior: Any = None
-    ) -> None:
-        steps = ConfusionSteps(annotations, engine)
-        prior = self._known_before(item_prior, annotations)
-        log_prior = log_chances(prior)
-        anchor = self._anchor(steps.initial_counts(votes).counts.sum(axis=0))
-        monitor = engine.monitor(self.max_iter, self.tol)
-        skills = monitor.resume(Skills)
-        if skills is None:
-            skills = self._m_step(steps.initial_counts(shares, prior), anchor)
-        for _ in monitor:
-            # E: every item's true class, and the expected counts
-            logs = safe_log(self._matrices(skills.annotators))
-            expected = steps.e_step(logs, log_chances(skills.psi), log_prior)
-            if monitor.report(expected.evidence + self._log_prior(skills.annotators, anchor), skills):
-                break
-            # M: the class shares and annotators that maximise the expected log-posterior
-            skills = self._m_step(expected, anchor)
-        self.psi_ = skills.psi
-        self.confusion_ = self._matrices(skills.annotators)
-        self.posterior_ = steps.posterior(safe_log(self.confusion_), log_chances(self.psi_), log_prior)
-        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
-        self._finish(annotations.annotator_load)
-
-    def _m_step(self: DawidSkene | OneCoin, expected: Expected, anchor: Array) -> Skills:
-        return Skills(normalised(expected.item_mass), self._learn(expected.counts, anchor))
-
-    # ---- how annotators are parametrised --------------------------------------------------------------
+    _fit = _fit_by_em
 
     def _anchor(self, counts: Array) -> Array:
         """C: the crowd's matrix under the majority vote, one pseudo-label spread over each row."""
@@ -97,7 +101,7 @@ class DawidSkene(ConfusionModel):
     def _matrices(self, learned: Array) -> Array:
         return learned
 
-    def _log_prior(self: DawidSkene | OneCoin, learned: Array, anchor: Array) -> float:
+    def _log_prior(self, learned: Array, anchor: Array) -> float:
         """s Σ_nkp C_kp log π_nkp."""
         return float(xlogy(self.smoothing * anchor, learned).sum())
 
@@ -113,12 +117,10 @@ class OneCoin(ConfusionModel):
     smoothing: float = setting(
         4.0, real(0.0), "How many labels the crowd's chance is worth; 0 is maximum likelihood."
     )
+
     tol: float = setting(1e-6, *TOL)
 
-    # EM as Dawid and Skene's, with other parameters of the annotators
-    _fit = DawidSkene._fit
-    _m_step = DawidSkene._m_step
-    _log_prior = DawidSkene._log_prior
+    _fit = _fit_by_em
 
     def _anchor(self, counts: Array) -> Array:
         """(2,): the crowd's share of right and of wrong answers under the majority vote."""
@@ -133,10 +135,19 @@ class OneCoin(ConfusionModel):
 
     def _matrices(self, learned: Array) -> Array:
         """π_nkp = q_n where p = k, (1 − q_n) / (P − 1) elsewhere."""
-        P = len(self.class_vocabulary_)
+        P = self.class_count_
         wrong = np.broadcast_to((learned[:, 1] / max(P - 1, 1))[:, None, None], (len(learned), P, P)).copy()
         wrong[:, np.arange(P), np.arange(P)] = learned[:, :1]
         return normalised(wrong)
+
+    def _log_prior(self, learned: Array, anchor: Array) -> float:
+        """s Σ_n (q log q_n + (1 − q) log (1 − q_n))."""
+        return float(xlogy(self.smoothing * anchor, learned).sum())
+
+    @property
+    def class_count_(self) -> int:
+        """Number of classes."""
+        return len(self.class_vocabulary_)
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         right = float(fitted.psi_ @ np.diag(fitted.crowd_confusion_))

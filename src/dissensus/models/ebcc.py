@@ -89,7 +89,7 @@ class EBCC(ConfusionModel):
         rows = normalised(prior + best.state.counts)
         self.subtype_crowd_confusion_ = self._crowd(rows, annotations.annotator_load)
         self._set_states(steps.posterior(logs, log_shares, log_known), rows)
-        self.trace_, self.stopped_ = best.trace, best.stopped
+        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
         self._finish(annotations.annotator_load)
 
     def _prior(self, n_classes: int) -> Array:

@@ -105,8 +105,6 @@ class GLAD(ConfusionModel):
     _: KW_ONLY
     tol: float = setting(1e-5, *TOL)
 
-    _per_annotator = {"ability": "abilities_"}
-
     abilities_: Array = fitted("(N,): α")
     ease_: Array = fitted("(M,): β")
 
@@ -130,7 +128,7 @@ class GLAD(ConfusionModel):
         parts = [w for w, _ in blocks.map(posterior_step, own, ability=state.ability)]
         self.posterior_, self.psi_ = np.concatenate(parts), np.full(P, 1.0 / P)
         self.confusion_ = self._on_average(state.ability, state.ease)
-        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._finish(annotations.annotator_load)
 
     def _own(self, blocks: Blocks, *tables: Array) -> list[tuple[Array, ...]]:
@@ -179,4 +177,10 @@ class GLAD(ConfusionModel):
     def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         super()._transform(new, fitted, engine)
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
+        annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
         self.ease_ = np.append(fitted.ease_, fitted.ease_.mean())[item]
+        self.abilities_ = np.append(fitted.abilities_, fitted.abilities_.mean())[annotator]
+
+    def annotator_frame(self) -> dict[str, Any]:
+        """Columns about annotators: accuracy and ability."""
+        return super().annotator_frame() | {"ability": self.abilities_}

@@ -116,7 +116,7 @@ class IBCC(ConfusionModel):
         self.posterior_ = steps.posterior(expected_log(state.a + counts), log_psi, log_given)
         self.psi_ = normalised(np.exp(log_psi))
         self.confusion_ = normalised(state.a + counts)
-        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._finish(annotations.annotator_load)
 
     def _first_prior(self, crowd: Array) -> Array:

@@ -22,7 +22,7 @@ import numpy as np
 
 from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import ConfusionModel, ConfusionSteps, gold_signs, times_prior
+from dissensus.models.confusion import WEIGHTS, ConfusionModel, ConfusionSteps, gold_signs, times_prior
 from dissensus.models.weighted import keep_votes
 from dissensus.numerics import Array, normalised
 from dissensus.params import SEED, fitted, integer, setting
@@ -54,9 +54,7 @@ class KOS(ConfusionModel):
     _: KW_ONLY
     seed: int = setting(0, *SEED)
 
-    _per_annotator = {"weight": "weights_"}
-
-    weights_: Array = fitted("(N,): what each annotator's labels count")
+    weights_: Array = fitted(WEIGHTS)
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
@@ -70,8 +68,7 @@ class KOS(ConfusionModel):
                 break
             shares[:, k], skill = self._one_class(annotations, k, start, gold[:, k])
             skills += skill / P
-        keep_votes(self, steps, annotations, times_prior(normalised(shares), given))
-        self.weights_ = skills
+        keep_votes(self, steps, annotations, times_prior(normalised(shares), given), skills)
         self.trace_, self.stopped_ = np.zeros(0), "max_iter"
 
     def _one_class(self, annotations: Annotations, k: int, start: Array, gold: Array) -> tuple[Array, Array]:

@@ -298,7 +298,7 @@ class LogLinear(ConfusionModel):
         self.confusion_ = np.exp(log_matrices(own))
         self.crowd_logits_, self.decidedness_, self.likings_ = own.C, own.u, own.b
         self.precisions_ = own.precisions
-        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._finish(annotations.annotator_load)
 
     def _start(self, counts: Array, crowd: Array, precisions: Array = FIRST_DEVIATIONS**-2.0) -> Answering:

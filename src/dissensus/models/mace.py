@@ -75,8 +75,6 @@ class MACE(ConfusionModel):
     max_iter: int = setting(200, *MAX_ITER)
     tol: float = setting(1e-6, *TOL)
 
-    _per_annotator = {"knowing": "knowing_"}
-
     knowing_: Array = fitted("(N,): E θ")
     strategies_: Array = fitted("(N, P): E ξ")
 
@@ -98,7 +96,7 @@ class MACE(ConfusionModel):
         self.posterior_ = steps.posterior(np.log(matrices(*parts(own))), flat, log_given)
         self.psi_ = np.exp(flat)
         self._keep(own)
-        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._finish(annotations.annotator_load)
 
     def _start(self, counts: Array) -> Spammers:
@@ -126,6 +124,10 @@ class MACE(ConfusionModel):
         off = (self.confusion_.sum(axis=1) - np.einsum("nkk->nk", self.confusion_)) / max(P - 1, 1)
         self.knowing_ = 1.0 - off.sum(axis=1)
         self.strategies_ = normalised(off)
+
+    def annotator_frame(self) -> dict[str, Any]:
+        """Columns about annotators: accuracy, and how often they know."""
+        return super().annotator_frame() | {"knowing": self.knowing_}
 
 
 STEPS_OF_NEW = 20

@@ -27,7 +27,7 @@ from scipy import sparse
 from dissensus.engine import Engine
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import ConfusionModel, ConfusionSteps, gold_signs, times_prior
+from dissensus.models.confusion import WEIGHTS, ConfusionModel, ConfusionSteps, gold_signs, times_prior
 from dissensus.models.weighted import diagonal, keep_votes
 from dissensus.numerics import Array, ones, softmax_rows
 from dissensus.params import MAX_ITER, SEED, fitted, real, setting
@@ -84,9 +84,7 @@ class MMSR(ConfusionModel):
     )
     seed: int = setting(0, *SEED)
 
-    _per_annotator = {"weight": "weights_"}
-
-    weights_: Array = fitted("(N,): what each annotator's labels count")
+    weights_: Array = fitted(WEIGHTS)
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         if annotations.n_annotators > MOST_ANNOTATORS:
@@ -103,8 +101,7 @@ class MMSR(ConfusionModel):
         chance = np.clip(x * (P - 1) / P + 1.0 / P, 1e-9, 1 - 1e-9)
         skills = np.log(chance * max(P - 1, 1) / (1 - chance))
         posterior, _ = softmax_rows(steps.scores(diagonal(skills, P)))
-        keep_votes(self, steps, annotations, times_prior(posterior, given))
-        self.weights_ = skills
+        keep_votes(self, steps, annotations, times_prior(posterior, given), skills)
 
     def _completed(self, annotations: Annotations, gold: Array) -> Array:
         """(N,): x, of rank one with the agreements (1)."""

@@ -27,11 +27,18 @@ from numpy.typing import NDArray
 
 from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import ConfusionModel, ConfusionSteps, shares, times_prior, votes
+from dissensus.models.confusion import (
+    SMOOTHING,
+    WEIGHTS,
+    ConfusionModel,
+    ConfusionSteps,
+    shares,
+    times_prior,
+    votes,
+)
 from dissensus.numerics import Array, normalised, winners
 from dissensus.params import MAX_ITER, fitted, integer, real, setting
 
-SMOOTHING = 1.0  # labels' worth of the crowd's matrix in each row of an annotator's
 FIRST_SKILL = 1e-5  # above chance, of zero-based skill
 STEPS_AT_A_RATE = 20
 
@@ -47,12 +54,11 @@ def agreement(counts: Array, load: NDArray[Any]) -> Array:
 
 
 def keep_votes(
-    model: ConfusionModel, steps: ConfusionSteps, annotations: Annotations, posterior: Array
+    model: ConfusionModel, steps: ConfusionSteps, annotations: Annotations, posterior: Array, skills: Array
 ) -> None:
-    """Finish a model that gives annotators a weight rather than a confusion matrix.
+    """Keep a weighted vote. Matrices are counted afterwards, an item's labels against its answer.
 
-    Matrices, for whoever asks for them, are counted afterwards, an item's labels against its answer. An item
-    without labels is like the others on average.
+    An item without labels is like the others on average.
     """
     labelled = np.diff(annotations.item_pointers) > 0
     model.psi_ = normalised(posterior[labelled].sum(axis=0))
@@ -60,23 +66,21 @@ def keep_votes(
     counts = steps.counts(np.where(labelled[:, None], posterior, 0.0))
     pooled = normalised(counts.sum(axis=0) + 1.0 / counts.shape[1])
     model.confusion_ = normalised(SMOOTHING * pooled + counts)
+    model.weights_ = skills
     model._finish(annotations.annotator_load)
 
 
 class Wawa(ConfusionModel):
     """A vote weighted by each annotator's agreement with the majority."""
 
-    _per_annotator = {"weight": "weights_"}
-
-    weights_: Array = fitted("(N,): what each annotator's labels count")
+    weights_: Array = fitted(WEIGHTS)
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
         skills = agreement(steps.initial_counts(votes, given).counts, annotations.annotator_load)
         posterior = times_prior(normalised(steps.scores(diagonal(skills, P))), given)
-        keep_votes(self, steps, annotations, posterior)
-        self.weights_ = skills
+        keep_votes(self, steps, annotations, posterior, skills)
         self.trace_, self.stopped_ = np.zeros(0), "closed form"
 
 
@@ -85,9 +89,7 @@ class ZeroBasedSkill(ConfusionModel):
 
     max_iter: int = setting(100, integer(1), "How many steps are made.")
 
-    _per_annotator = {"weight": "weights_"}
-
-    weights_: Array = fitted("(N,): what each annotator's labels count")
+    weights_: Array = fitted(WEIGHTS)
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
@@ -99,8 +101,7 @@ class ZeroBasedSkill(ConfusionModel):
             agreed = agreement(steps.counts(answer), annotations.annotator_load)
             skills = skills + rate * (agreed - skills)
         posterior = times_prior(normalised(steps.scores(diagonal(skills, P))), given)
-        keep_votes(self, steps, annotations, posterior)
-        self.weights_ = skills
+        keep_votes(self, steps, annotations, posterior, skills)
         self.trace_, self.stopped_ = np.zeros(0), "max_iter"
 
 
@@ -119,9 +120,7 @@ class BWA(ConfusionModel):
         1e-3, real(0.0), "The fit stops when no share of an item changes by more than this part of itself."
     )
 
-    _per_annotator = {"weight": "weights_"}
-
-    weights_: Array = fitted("(N,): what each annotator's labels count")
+    weights_: Array = fitted(WEIGHTS)
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
@@ -136,8 +135,7 @@ class BWA(ConfusionModel):
             if np.allclose(before, z, rtol=self.tol):
                 self.stopped_ = "tolerance"
                 break
-        keep_votes(self, steps, annotations, normalised(z))
-        self.weights_ = precision.mean(axis=1)
+        keep_votes(self, steps, annotations, normalised(z), precision.mean(axis=1))
         self.trace_ = np.zeros(0)
 
     def _errors(self, steps: ConfusionSteps, z: Array) -> Array:

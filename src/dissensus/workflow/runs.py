@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.annotators.kept import ANNOTATORS
 from dissensus.annotators.pseudonyms import pseudonymous
+from dissensus.annotators.saved_verdicts import ANNOTATORS
 from dissensus.engine import current
 from dissensus.errors import DataError
 from dissensus.evaluate.gold import judged_items, right_rows

@@ -18,8 +18,8 @@ One model, three ways to learn it:
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
@@ -62,7 +62,6 @@ from dissensus.params import (
     SEED,
     TOL,
     WEIGHT_BY,
-    check_rules,
     choice,
     dirichlet,
     fitted,
@@ -95,9 +94,9 @@ def swings(objectives: Sequence[float]) -> bool:
     """Has the objective turned at every step of late, without the turns getting smaller?"""
     if len(objectives) <= SWINGS + 1:
         return False
-    changes = [after - before for before, after in itertools.pairwise(objectives)]
-    turned = all(after * before < 0 for before, after in itertools.pairwise(changes))
-    return turned and abs(changes[-1]) > 0.5 * abs(changes[0])
+    changes = np.diff(objectives)
+    turned = (changes[1:] * changes[:-1] < 0).all()
+    return bool(turned and abs(changes[-1]) > 0.5 * abs(changes[0]))
 
 
 class PGM(Model):
@@ -254,7 +253,10 @@ class PGM(Model):
         """
         pairwise = self.m_step == "pairwise"
         graph = Graph(annotations, engine, mean_field=self.messages == "mean-field", keep_cavities=pairwise)
-        m_step, load = self._m_step(annotations.n_classes), annotations.annotator_load.astype(np.float64)
+        m_step: MStep = MaximumPosterior(self._priors(annotations.n_classes))
+        if self.inference == "vb":
+            m_step = VariationalBayes(*self._concentrations(annotations.n_classes))
+        load = annotations.annotator_load.astype(np.float64)
         rounds, bp_tol = self.bp_rounds, BP_TOL if self.bp_tol is None else self.bp_tol
         max_iter = self.max_iter or DEFAULT_ITERATIONS[self.inference]
         restarts = engine.restarts(self.n_restarts, self.seed, max_iter, self.tol)
@@ -285,10 +287,11 @@ class PGM(Model):
                     break
                 state = State(settled, learned, (*state.objectives, objective)[-(SWINGS + 2) :], damping)
         best = restarts.best
-        self._keep(best.state.learned.parameters, best.state.beliefs.w, best.state.beliefs.z)
-        self.alpha_, self.gamma_, self.tau_ = best.state.learned.priors
+        self._keep(best.state.learned.parameters, np.array(best.state.beliefs.w), best.state.beliefs.z)
+        learned = best.state.learned
+        self.alpha_, self.gamma_, self.tau_ = learned.alpha, learned.gamma, learned.tau
         self.damping_ = np.asarray(best.state.damping)
-        self.trace_, self.stopped_ = best.trace, best.stopped
+        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
 
     def _fit_annealing(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None) -> None:
         """Simulated annealing on the complete state (Algorithm 2)."""
@@ -320,7 +323,7 @@ class PGM(Model):
         self.alpha_, self.gamma_, self.tau_ = map(np.atleast_1d, (priors.alpha, priors.gamma, priors.tau))
         self.damping_ = np.asarray(0.0)
         self.best_states_ = best.best
-        self.trace_, self.stopped_ = best.trace, best.stopped
+        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
 
     def _first_beliefs(self, graph: Graph, annotations: Annotations, rng: np.random.Generator) -> Beliefs:
         if self.start == "random":
@@ -363,21 +366,22 @@ class PGM(Model):
         w = random_clusters(annotations.n_items, self.n_item_clusters, rng)
         return w, random_clusters(annotations.n_annotators, self.n_annotator_clusters, rng)
 
-    def _concentrations(self, n_classes: int) -> Iterator[Concentration | None]:
+    def _concentrations(self, n_classes: int) -> list[Concentration | None]:
         """α, γ and τ as they are computed with; None where none is given."""
         sizes = {"alpha": n_classes, "gamma": self.n_item_clusters, "tau": self.n_annotator_clusters}
+        concentrations: list[Concentration | None] = []
         for name, size in sizes.items():
-            given = getattr(self, name)
-            yield None if given is None else concentration(self, name, given, size)
+            value = getattr(self, name)
+            concentrations.append(None if value is None else concentration(self, name, value, size))
+        return concentrations
 
     def _priors(self, n_classes: int) -> Priors:
-        given = self._concentrations(n_classes)
-        return Priors(*(PAPER_PRIOR if value is None else value for value in given))
-
-    def _m_step(self, n_classes: int) -> MStep:
-        if self.inference == "vb":
-            return VariationalBayes(*self._concentrations(n_classes))
-        return MaximumPosterior(self._priors(n_classes))
+        alpha, gamma, tau = self._concentrations(n_classes)
+        return Priors(
+            PAPER_PRIOR if alpha is None else alpha,
+            PAPER_PRIOR if gamma is None else gamma,
+            PAPER_PRIOR if tau is None else tau,
+        )
 
     def _keep(self, parameters: Parameters, w: Array, z: Array) -> None:
         self.theta_, self.psi_, self.omega_ = parameters.theta, parameters.psi, parameters.omega
@@ -462,7 +466,8 @@ class PGM(Model):
 
 def _pseudo_labels(distributions: Any, prior_labels: float) -> Array | None:
     """(items, classes): every row of probabilities as so many labels."""
-    check_rules("PGM", {"prior_labels": real(0.0)}, prior_labels=prior_labels)
+    if not (math.isfinite(prior_labels) and prior_labels >= 0):
+        raise bad_parameter("PGM", "prior_labels", "a float >= 0", prior_labels)
     if distributions is None:
         return None
     table = np.asarray(distributions, dtype=np.float64, order="C")

@@ -17,12 +17,12 @@ from dissensus.models.base import Model
 from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
 from dissensus.numerics import Array
-from dissensus.paper.cells import Arrays, Cell, FinishedCells
-from dissensus.paper.columns import ENCODER, GLOVE, GUIDES, INSIDE, PLAIN, learner_of, shipped
-from dissensus.paper.datasets import Dataset, shares
 from dissensus.params import key_of, stream_seed
 from dissensus.text.guided.classifier import PRIOR_LABELS, GuidedClassifier
 from dissensus.text.guided.guides import ItemClusters, Projection
+from reproduction.cells import Arrays, Cell, FinishedCells
+from reproduction.columns import ENCODER, GLOVE, GUIDES, INSIDE, PLAIN, learner_of, shipped
+from reproduction.datasets import Dataset, shares
 
 Numbers = dict[str, Any]
 Result = tuple[Numbers, Arrays]

@@ -12,10 +12,10 @@ from typing import Any
 
 from dissensus.evaluate.bootstrap import Interval, bootstrap_mean
 from dissensus.numerics import Array
-from dissensus.paper import printed
-from dissensus.paper.columns import COLUMNS, GUIDES, INSIDE, PAPER_COLUMNS
-from dissensus.paper.findings import ColumnRuns, Findings
-from dissensus.paper.tables import MODEL_TITLES, as_good, line, paper_figure, table
+from reproduction import printed
+from reproduction.columns import COLUMNS, GUIDES, INSIDE, PAPER_COLUMNS
+from reproduction.findings import ColumnRuns, Findings
+from reproduction.tables import MODEL_TITLES, as_good, line, paper_figure, table
 
 NEAR = 0.01  # a printed figure this close to the constant prediction's is called equal to it
 

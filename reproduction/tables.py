@@ -10,11 +10,11 @@ from typing import Any
 from dissensus.evaluate.bootstrap import bootstrap_mean
 from dissensus.metrics import kl_rows
 from dissensus.numerics import Array
-from dissensus.paper import printed
-from dissensus.paper.columns import COLUMNS, FURTHER_COLUMNS, GUIDES
-from dissensus.paper.findings import ENSEMBLES, Findings, Number, best_models, ensembles
-from dissensus.paper.plan import GOLD_MODELS, HIDDEN_MODELS
 from dissensus.progress import in_words
+from reproduction import printed
+from reproduction.columns import COLUMNS, FURTHER_COLUMNS, GUIDES
+from reproduction.findings import ENSEMBLES, Findings, Number, best_models, ensembles
+from reproduction.plan import GOLD_MODELS, HIDDEN_MODELS
 
 Row = dict[str, Any]
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from dissensus.errors import DataError, DissensusError, bad_parameter, require
 from dissensus.evaluate.tasks import workers
-from dissensus.paper.cells import Cell, FinishedCells
-from dissensus.paper.datasets import Dataset, DatasetFiles, check_sets, find_sets, load
-from dissensus.paper.measures import MEASURES, Inputs
-from dissensus.paper.page import write_page
-from dissensus.paper.plan import DEFAULT, PARTS, USUAL, Plan, Scale, possible_parts
-from dissensus.paper.printed import ENCODER
 from dissensus.progress import Clock, Progress, ShowProgress, shown
+from reproduction.cells import Cell, FinishedCells
+from reproduction.datasets import Dataset, DatasetFiles, check_sets, find_sets, load
+from reproduction.measures import MEASURES, Inputs
+from reproduction.page import write_page
+from reproduction.plan import DEFAULT, PARTS, USUAL, Plan, Scale, possible_parts
+from reproduction.printed import ENCODER
 
 MANY = 1_000  # more processes than anybody has: their number is n_jobs
 
@@ -46,7 +46,7 @@ def request(data: Path, sets: Sequence[str] = (), only: Sequence[str] = ()) -> R
     wanted = list(dict.fromkeys(sets)) or [name for name in USUAL if name in known]
     if not wanted:
         raise DataError(
-            f"{data}: has none of {', '.join(USUAL)}; name the datasets with sets=: {', '.join(known)}"
+            f"{data}: has none of {', '.join(USUAL)}; name the datasets with --sets: {', '.join(known)}"
         )
     chosen = tuple(only) or tuple(PARTS)
     parts: dict[str, Sequence[str]] | None = None if sets else {name: USUAL[name] for name in wanted}
@@ -150,7 +150,7 @@ def reproduce(
     scale: Scale = DEFAULT,
     n_jobs: int = -1,
     progress: ShowProgress = None,
-    command: str = "dissensus reproduce",
+    command: str = "make reproduce",
     publish: Path | None = None,
 ) -> Reproduction:
     """Run the paper's evaluation and write its page, tables and figures into a directory.

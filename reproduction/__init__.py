@@ -16,5 +16,6 @@ In the order of the work::
     figures.py    maps and curves
     page.py       everything on one page
 
-``dissensus reproduce`` calls :func:`run.reproduce`.
+``make reproduce`` runs ``python -m reproduction``, which calls :func:`run.reproduce`.
+None of it is installed with the library.
 """

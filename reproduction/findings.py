@@ -17,10 +17,10 @@ import numpy as np
 from dissensus.errors import DataError
 from dissensus.metrics import kl, kl_rows
 from dissensus.numerics import Array
-from dissensus.paper.cells import Arrays, Cell, Measured
-from dissensus.paper.columns import COLUMNS
-from dissensus.paper.measures import ASKED, scores
-from dissensus.paper.plan import Plan
+from reproduction.cells import Arrays, Cell, Measured
+from reproduction.columns import COLUMNS
+from reproduction.measures import ASKED, scores
+from reproduction.plan import Plan
 
 
 @dataclass(frozen=True)

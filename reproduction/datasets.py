@@ -92,7 +92,7 @@ def shares(part: Annotations) -> Array:
 def find_sets(folder: Path) -> dict[str, DatasetFiles]:
     """Every dataset below a data folder, by name."""
     if not folder.is_dir():
-        raise DataError(f"{folder}: there is no such data folder; give one with data=")
+        raise DataError(f"{folder}: there is no such data folder; give one with --data")
     tables: dict[str, DatasetFiles] = {
         place.name: place
         for place in sorted([folder, *folder.iterdir()])
@@ -102,7 +102,7 @@ def find_sets(folder: Path) -> dict[str, DatasetFiles]:
     if not found:
         raise DataError(
             f"{folder}: holds neither folders with annotations.csv nor the authors' JSON files; "
-            "give another place with data="
+            "give another place with --data"
         )
     return found
 

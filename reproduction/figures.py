@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.evaluate.bootstrap import Interval
-from dissensus.paper.findings import best_models
+from reproduction.findings import best_models
 
 WIDTH = 640
 # Okabe and Ito's colours, which colour-blind readers tell apart; then the same, darker.

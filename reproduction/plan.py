@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dissensus.paper.cells import Cell, FinishedCells
-from dissensus.paper.columns import (
+from reproduction.cells import Cell, FinishedCells
+from reproduction.columns import (
     COLUMNS,
     DEPARTURES,
     ENCODER,
@@ -31,8 +31,8 @@ from dissensus.paper.columns import (
     shipped,
     with_all,
 )
-from dissensus.paper.datasets import Dataset
-from dissensus.paper.printed import REPEATS, TABLE_2
+from reproduction.datasets import Dataset
+from reproduction.printed import REPEATS, TABLE_2
 
 PARTS = {
     "table1": "what the datasets are",

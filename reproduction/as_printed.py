@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dissensus.paper import printed
-from dissensus.paper.cells import Cell
-from dissensus.paper.columns import COLUMNS, DEPARTURES, EVERYTHING, GUIDES, Departure, with_all
-from dissensus.paper.findings import Findings, Number
-from dissensus.paper.tables import Row, csv_row, line, mean_and_error, table
+from reproduction import printed
+from reproduction.cells import Cell
+from reproduction.columns import COLUMNS, DEPARTURES, EVERYTHING, GUIDES, Departure, with_all
+from reproduction.findings import Findings, Number
+from reproduction.tables import Row, csv_row, line, mean_and_error, table
 
 HEAD = ("model", "as in the paper")
 NOTHING = "nothing of the below"

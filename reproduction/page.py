@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from dissensus._version import __version__
-from dissensus.paper.answers import answers_text, contrasts, misses, tally
-from dissensus.paper.as_printed import printed_clusters_table, printed_table
-from dissensus.paper.figures import recovery_curve, scatter
-from dissensus.paper.findings import Findings
-from dissensus.paper.plan import Plan
-from dissensus.paper.printed import PAPER_SETS
-from dissensus.paper.tables import (
+from dissensus.progress import in_words
+from dissensus.tables.atomic import atomic_directory
+from dissensus.tables.results import write_rows
+from reproduction.answers import answers_text, contrasts, misses, tally
+from reproduction.as_printed import printed_clusters_table, printed_table
+from reproduction.figures import recovery_curve, scatter
+from reproduction.findings import Findings
+from reproduction.plan import Plan
+from reproduction.printed import PAPER_SETS
+from reproduction.tables import (
     MEASURES,
     Row,
     chosen_table,
@@ -29,9 +32,6 @@ from dissensus.paper.tables import (
     table_3,
     times,
 )
-from dissensus.progress import in_words
-from dissensus.tables.atomic import atomic_directory
-from dissensus.tables.results import write_rows
 
 # ---- what the page says about its tables --------------------------------------------------------------
 

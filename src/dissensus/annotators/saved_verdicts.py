@@ -31,7 +31,7 @@ WORDS = ("annotator", "verdict", "bias_of", "evidence")
 WHOLE = ("n_labels", "view")  # the other columns are numbers
 
 
-def kept_verdicts(place: Path) -> tuple[dict[str, list[Any]], str] | None:
+def read_verdicts(place: Path) -> tuple[dict[str, list[Any]], str] | None:
     """The columns of a run's verdicts, and how many views there are, in words; None where it has none."""
     table = place / ANNOTATORS
     if not table.is_file() or not is_ours(place):
@@ -41,12 +41,8 @@ def kept_verdicts(place: Path) -> tuple[dict[str, list[Any]], str] | None:
         return None
     with table.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    return {name: [_value(name, row[name]) for row in rows] for name in COLUMNS}, words
-
-
-def _value(name: str, text: str) -> Any:
-    if name in WORDS:
-        return text
-    if name in WHOLE:
-        return int(text)
-    return float(text) if text else float("nan")
+    columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in COLUMNS}
+    for name in set(COLUMNS) - set(WORDS):
+        texts = columns[name]
+        columns[name] = [int(text) if name in WHOLE else float(text or "nan") for text in texts]
+    return columns, words
