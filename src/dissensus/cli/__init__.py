@@ -43,7 +43,6 @@ COMMANDS = (
     "pack",
     "simulate",
     "demo",
-    "reproduce",
     "doctor",
 )
 

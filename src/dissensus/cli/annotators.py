@@ -42,7 +42,7 @@ def annotators(
     """Tell spam, minority views and systematic errors from typical annotators, with the evidence."""
     columns, words = _verdicts(place, reading, interval, seed, jobs)
     if output is not None:
-        from dissensus.models.frames import make_frame
+        from dissensus.models.results import make_frame
         from dissensus.tables.results import for_spreadsheets
         from dissensus.tables.write import write_table
 
@@ -60,9 +60,9 @@ def _verdicts(
     place: Path, reading: Reading, interval: float, seed: int, jobs: int
 ) -> tuple[dict[str, Any], str]:
     """As a finished run keeps them, or from its draws, or from a fit to labels."""
-    from dissensus.annotators.kept import kept_verdicts
+    from dissensus.annotators.saved_verdicts import read_verdicts
 
-    kept = kept_verdicts(place) if interval == KEPT else None
+    kept = read_verdicts(place) if interval == KEPT else None
     if kept is not None:
         return kept
     from dissensus.annotators.verdicts import RULES, annotator_verdicts

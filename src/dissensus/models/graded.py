@@ -23,7 +23,7 @@ the variances that the curvature leaves). An item's answer is the population's a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -31,12 +31,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from dissensus.execution.run import Run
+from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
 from dissensus.numerics import Array, normalised, row_shares
-from dissensus.params import choice, integer, real
+from dissensus.params import MAX_ITER, TOL, WEIGHT_BY, choice, fitted, setting
 
 PLACES, CLEAR = np.linspace(-3, 3, 17), np.array([0.5, 1.0, 2.0, 4.0])
 FEWER_PLACES, SIDES, MEAN_CLEAR = np.linspace(-3, 3, 13), np.linspace(-1.8, 1.8, 5), 2**0.5
@@ -262,72 +262,47 @@ def _ordered_step(own: Array, step: Array, D: int) -> Array:
 
 
 class GradedResponse(Model):
-    """An ordered scale: items have a place and a clarity, annotators thresholds and a slope of their own.
+    """An ordered scale: items have a place and a clarity, annotators thresholds and a slope of their own."""
 
-    Parameters
-    ----------
-    sides
-        Items have a side in place of a clarity, and annotators part about it.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    """
+    _: KW_ONLY
+    sides: bool = setting(
+        False, choice(True, False), "Items have a side in place of a clarity, and annotators part about it."
+    )
+    weight_by: str = setting("labels", *WEIGHT_BY)
+    max_iter: int = setting(60, *MAX_ITER)
+    tol: float = setting(1e-5, *TOL)
 
-    _rules = {
-        "sides": choice(True, False),
-        "weight_by": choice("labels", "annotators"),
-        "max_iter": integer(1),
-        "tol": real(0.0),
-    }
-    _arrays = ("places_", "own_", "guesses_", "crowd_", "spread_", "psi_", "class_shares_", "weights_")
     _needs_annotators = True
     _label_types = ("ordinal", "pairwise")
 
-    places_: NDArray[np.float32]  # (M, Q): P(q | the item's labels)
-    own_: Array  # (N, P), or (N, P + 1) with sides
-    guesses_: Array  # (N,)
-    crowd_: Array  # (P,), or (P + 1,)
-    spread_: Array  # (3,), or (4,)
-    psi_: Array  # (Q,)
-    class_shares_: Array  # (P,)
-    weights_: Array  # (N,): what each annotator counts in the population
-
-    def __init__(
-        self,
-        *,
-        sides: bool = False,
-        weight_by: str = "labels",
-        max_iter: int = 60,
-        tol: float = 1e-5,
-    ) -> None:
-        self.sides = sides
-        self.weight_by = weight_by
-        self.max_iter = max_iter
-        self.tol = tol
+    places_: NDArray[np.float32] = fitted("(M, Q): P(q | the item's labels)")
+    own_: Array = fitted("(N, P), or (N, P + 1) with sides: thresholds, then slopes")
+    guesses_: Array = fitted("(N,): chance of a guess")
+    crowd_: Array = fitted("(P,), or (P + 1,): mean of own_")
+    spread_: Array = fitted("(3,), or (4,): variances of own_")
+    psi_: Array = fitted("(Q,): shares of the places")
+    class_shares_: Array = fitted("(P,): shares of the classes among the labels")
+    weights_: Array = fitted("(N,): what each annotator counts in the population")
 
     @property
     def _grid(self) -> Grid:
         return Grid.of(self.sides)
 
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
         grid = self._grid
         shares = normalised(annotations.class_counts.astype(np.float64) + 1)
-        ascent = run.ascent(AnnotatorParameters)
-        parameters = ascent.resumed or start(annotations, shares, grid)
-        for _ in ascent.iterations(self.max_iter, self.tol):
+        monitor = engine.monitor(self.max_iter, self.tol)
+        parameters = monitor.resume(AnnotatorParameters) or start(annotations, shares, grid)
+        for _ in monitor:
             # E: where every item lies
             logs = np.log(table_of(parameters.own, parameters.guesses, shares, grid))
             places, evidence = places_of(annotations, logs, np.log(parameters.psi))
+            if monitor.report(evidence, parameters):
+                break
             # M: annotators, the crowd they are of, and the places of items at large
             counts = expected_counts(annotations, places)
-            parameters = ascent.advance(
-                parameters, evidence, m_step(parameters, counts, places, shares, grid)
-            )
-        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
+            parameters = m_step(parameters, counts, places, shares, grid)
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self.own_, self.guesses_ = parameters.own, parameters.guesses
         self.crowd_, self.spread_ = parameters.crowd, parameters.spread
         self.psi_, self.class_shares_ = parameters.psi, shares
@@ -338,9 +313,11 @@ class GradedResponse(Model):
     @property
     def population_(self) -> Array:
         """(Q, P): what the population answers at every place of the grid."""
-        return np.asarray(np.einsum("n,nqp->qp", self.weights_, self._tables(np.arange(len(self.own_)))))
+        return np.asarray(
+            np.einsum("n,nqp->qp", self.weights_, self._label_tables(np.arange(len(self.own_))))
+        )
 
-    def _tables(self, annotator: NDArray[Any]) -> Array:
+    def _label_tables(self, annotator: NDArray[Any]) -> Array:
         """(n, Q, P): P(y | q, n) by code; −1: somebody never seen, as the crowd is on average."""
         own = np.vstack([self.own_, self.crowd_])[annotator]
         guesses = np.append(self.guesses_, GUESSES)[annotator]
@@ -349,7 +326,7 @@ class GradedResponse(Model):
     def _locate(self, annotations: Annotations, code: Codes | None = None) -> None:
         """Every item's place given its labels, and the population's answer there."""
         known = np.arange(annotations.n_annotators) if code is None else code
-        places, _ = places_of(annotations, np.log(self._tables(known)), np.log(self.psi_))
+        places, _ = places_of(annotations, np.log(self._label_tables(known)), np.log(self.psi_))
         self.places_ = places.astype(np.float32)
         self._answer()
 
@@ -365,7 +342,7 @@ class GradedResponse(Model):
         """Σ_q P(q | the item's labels) P(y | q, n)."""
         places = np.vstack([self.places_, self.psi_.astype(np.float32)])
         people, local = np.unique(annotator, return_inverse=True)
-        tables = self._tables(people)
+        tables = self._label_tables(people)
         return row_shares(np.einsum("eq,eqp->ep", places[item].astype(np.float64), tables[local]))
 
     def annotator_frame(self) -> dict[str, Any]:
@@ -375,7 +352,7 @@ class GradedResponse(Model):
         lenient = (self.crowd_[thresholds] - self.own_[:, thresholds]).mean(axis=1)
         return {"leniency": lenient, "slope": self.own_[:, thresholds.stop], "guesses": self.guesses_}
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Known annotators stay as they are, others are as the crowd; items are placed by their labels."""
         self._locate(new, fitted.annotator_vocabulary_.codes(new.annotator_vocabulary))
         code = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)

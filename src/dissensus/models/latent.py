@@ -18,22 +18,21 @@ long. It has no clusters to show, so verdicts on annotators come from HPGM.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.execution.run import Run
+from dissensus.engine import Checkpoint, Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
-from dissensus.models.engine_adapter import Engine
 from dissensus.models.hpgm.adjustments import floor_unanimous
 from dissensus.models.sampled import SampledMixin, spaced
 from dissensus.numerics import Array, row_shares
-from dissensus.params import NONE, SEED, choice, integer
+from dissensus.params import N_JOBS, NONE, SEED, choice, fitted, integer, setting
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -245,9 +244,8 @@ def asked_annotators(weights: Array, rng: np.random.Generator) -> tuple[Ints, Ar
 
 @dataclass
 class PositionChain:
-    """Where a chain is: its sweeps so far, its state, and what was gathered from its states."""
+    """Where a chain is: its state, and what was gathered from the states so far."""
 
-    n_done: int  # sweeps
     state: Positions
     answers: Array  # (M, P): sum of the population's answers over the draws kept
     shares: Floats  # (D, M, P)
@@ -258,68 +256,44 @@ class PositionChain:
 
 
 class LatentPositions(SampledMixin, Model):
-    """Items and annotators have places, and answers depend on both; sampled, often the best predictor.
+    """Items and annotators have places, and answers depend on both; sampled, often the best predictor."""
 
-    Parameters
-    ----------
-    n_item_dimensions
-        Dimensions of the items' places; None is one fewer than there are classes, from 2 to 6.
-    n_annotator_dimensions
-        Dimensions of the annotators' places. Those that are not needed shrink away.
-    n_chains
-        How many chains are sampled; ``rhat_`` says whether they agree.
-    n_sweeps
-        Sweeps of each chain. The first two fifths are forgotten, and every third of the others is kept.
-    adjust
-        Whether a class that all of five or more labels of an item give gets a share of 0.6 at least; False
-        gives the posterior mean.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    n_item_dimensions: int | None = setting(
+        None,
+        integer(1) | NONE,
+        "Dimensions of the items' places; None is one fewer than there are classes, from 2 to 6.",
+    )
+    n_annotator_dimensions: int = setting(
+        8, integer(1), "Dimensions of the annotators' places. Those that are not needed shrink away."
+    )
+    _: KW_ONLY
+    n_chains: int = setting(2, integer(1), "How many chains are sampled; ``rhat_`` says whether they agree.")
+    n_sweeps: int = setting(
+        200,
+        integer(10),
+        "Sweeps of each chain. The first two fifths are forgotten, and every third of the others is kept.",
+    )
+    adjust: bool = setting(
+        True,
+        choice(True, False),
+        "Whether a class that all of five or more labels of an item give gets a share of 0.6 at least; False "
+        "gives the posterior mean.",
+    )
+    seed: int = setting(0, *SEED)
+    n_jobs: int = setting(-1, *N_JOBS)
 
-    _rules = {
-        "n_item_dimensions": integer(1) | NONE,
-        "n_annotator_dimensions": integer(1),
-        "n_chains": integer(1),
-        "n_sweeps": integer(10),
-        "adjust": choice(True, False),
-        "seed": SEED,
-        "n_jobs": integer(-1),
-    }
     _drawn = ("share_draws_", "trace_draws_", "x_draws_", "a_draws_", "W_draws_", "learned_rows_")
-    _arrays = (*_drawn, "annotator_weights_", "rhat_", "share_rhat_", "effective_draws_")
     _needs_annotators = True
+    _tables = ("EP",)
     quantities_ = ("log-likelihood", "entropy", "share of the first class")
 
-    x_draws_: Floats  # (D, M, d), chain after chain
-    a_draws_: Floats  # (D, N, b)
-    W_draws_: Floats  # (D, P, 1 + d, 1 + b)
-    learned_rows_: NDArray[np.int32]  # (3, labels): codes of item, annotator, class
-    annotator_weights_: Array  # (N,): what each annotator counts in the population
+    x_draws_: Floats = fitted("(D, M, d), chain after chain")
+    a_draws_: Floats = fitted("(D, N, b)")
+    W_draws_: Floats = fitted("(D, P, 1 + d, 1 + b)")
+    learned_rows_: NDArray[np.int32] = fitted("(3, labels): codes of item, annotator, class")
+    annotator_weights_: Array = fitted("(N,): what each annotator counts in the population")
 
-    def __init__(
-        self,
-        n_item_dimensions: int | None = None,
-        n_annotator_dimensions: int = 8,
-        *,
-        n_chains: int = 2,
-        n_sweeps: int = 200,
-        adjust: bool = True,
-        seed: int = 0,
-        n_jobs: int = -1,
-    ) -> None:
-        self.n_item_dimensions = n_item_dimensions
-        self.n_annotator_dimensions = n_annotator_dimensions
-        self.n_chains = n_chains
-        self.n_sweeps = n_sweeps
-        self.adjust = adjust
-        self.seed = seed
-        self.n_jobs = n_jobs
-
-    def _fit(self, annotations: Annotations, run: Run) -> None:
-        engine = Engine(run)
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
         load = annotations.annotator_load
         self.annotator_weights_ = load / load.sum()
         chains = engine.map(partial(self._sample, annotations, engine), range(self.n_chains))
@@ -343,14 +317,13 @@ class LatentPositions(SampledMixin, Model):
         items = SideLabels.of(annotations.item, annotations.annotator, annotations.label, M)
         people = SideLabels.of(annotations.annotator, annotations.item, annotations.label, N)
         n_burn = 2 * self.n_sweeps // 5
-        chain = engine.resume(f"chain-{number}", PositionChain)
-        if chain is None:
+        reached = engine.resume(f"chain-{number}", PositionChain)
+        if reached is None:
             d = self.n_item_dimensions or min(max(P - 1, 2), MAX_DIMENSIONS)
             b = self.n_annotator_dimensions
             n_draws = -(-(self.n_sweeps - n_burn) // THIN)
             n_kept = min(n_draws, max(4, MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
             chain = PositionChain(
-                0,
                 start(annotations.counts, N, d, b, np.random.default_rng([self.seed, number])),
                 answers=np.zeros((M, P)),
                 shares=np.zeros((n_kept, M, P), np.float32),
@@ -359,16 +332,18 @@ class LatentPositions(SampledMixin, Model):
                 a=np.zeros((n_kept, N, b), np.float32),
                 W=np.zeros((n_kept, P, 1 + d, 1 + b), np.float32),
             )
-        for i in range(chain.n_done, self.n_sweeps):
+            reached = Checkpoint(chain)
+        chain = reached.state
+        for i in range(reached.done, self.n_sweeps):
             rng = np.random.default_rng([self.seed, number, i])
             rate = 0.3 / (1 + i / 50) if i < n_burn else 0.0
             chain.state = sweep(chain.state, items, people, rate, rng)
             kept, rest = divmod(i - n_burn, THIN)
             if kept >= 0 and not rest:
                 self._gather(chain, kept, people, rng)
-            chain.n_done = i + 1
-            engine.checkpoint(f"chain-{number}", chain, chain.n_done)
-            engine.show(chain.n_done, self.n_sweeps)
+            engine.step_done(i + 1, self.n_sweeps)
+            stopped = "number of sweeps" if i + 1 == self.n_sweeps else ""
+            engine.checkpoint(f"chain-{number}", Checkpoint(chain, i + 1, stopped=stopped))
         return chain
 
     def _gather(self, chain: PositionChain, kept: int, people: SideLabels, rng: np.random.Generator) -> None:
@@ -409,7 +384,7 @@ class LatentPositions(SampledMixin, Model):
             total[known] = row_shares(found)
         return total
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Items of the fit without new labels keep what is known of them; the others are drawn anew.
 
         Labels between an item and an annotator of the fit are taken to be those of the fit.

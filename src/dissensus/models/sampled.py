@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.models.base import Intervals
+from dissensus.models.results import Intervals
 from dissensus.numerics import Array
+from dissensus.params import declare, fitted
 
 MIN_VARIANCE = 1e-12
 ANSWERS = "item shares"  # the name of the answers in :meth:`SampledMixin.convergence`
@@ -16,20 +17,21 @@ MAX_RHAT = 1.1  # split-R̂ up to which chains are said to agree
 MOST_ITEMS = 0.9  # share of the items on which the chains must agree
 
 
+@declare
 class SampledMixin:
     """Methods of a model whose answers are means over draws of several chains."""
 
     intervals_are = "sampled"
     quantities_: ClassVar[tuple[str, ...]]  # quantities that the chains are compared by
 
-    label_distributions_: Array
-    trace_: Array
-    stopped_: str
-    share_draws_: NDArray[np.float32]  # (D, M, P): the population's answers, chain after chain
-    trace_draws_: Array  # (chains, draws, quantities): each of ``quantities_`` in every draw
-    rhat_: Array  # split-R̂ of each of ``quantities_``
-    share_rhat_: Array  # (items sampled,): the largest split-R̂ of a class's share, of each item
-    effective_draws_: Array  # number of independent draws that each of ``quantities_`` is worth
+    label_distributions_: Array = fitted("(M, P): the population's answers, in the mean", saved=False)
+    trace_: Array = fitted("the first of ``quantities_`` in every draw, chain after chain", saved=False)
+    stopped_: str = fitted("``agreement of chains`` or ``number of sweeps``", saved=False)
+    share_draws_: NDArray[np.float32] = fitted("(D, M, P): the population's answers, chain after chain")
+    trace_draws_: Array = fitted("(chains, draws, quantities): each of ``quantities_`` in every draw")
+    rhat_: Array = fitted("split-R̂ of each of ``quantities_``")
+    share_rhat_: Array = fitted("(items sampled,): the largest split-R̂ of a class's share, of each item")
+    effective_draws_: Array = fitted("number of independent draws that each of ``quantities_`` is worth")
 
     if TYPE_CHECKING:
 

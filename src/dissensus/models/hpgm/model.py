@@ -13,15 +13,15 @@ needed stay empty (with many kinds of items all are used), and nothing has to be
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import Checkpoint, Engine
 from dissensus.errors import DataError, require
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import features_of
 from dissensus.labels.rows import joined, rows_of
@@ -31,8 +31,6 @@ from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
 from dissensus.models.clusters import ClusterView
 from dissensus.models.dirichlet_regression import DirichletRegression
-from dissensus.models.engine_adapter import Engine
-from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.adjustments import (
     Aliases,
     copy_to_aliases,
@@ -42,10 +40,23 @@ from dissensus.models.hpgm.adjustments import (
 )
 from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws, Extension
 from dissensus.models.hpgm.sampler import FEW_GROUPS, MANY_KINDS, PRIORS, Data, State, continued, start, sweep
+from dissensus.models.results import make_frame
 from dissensus.models.sampled import SampledMixin, spaced
+from dissensus.models.scoring import in_classes
 from dissensus.models.softmax import predict
 from dissensus.numerics import Array, row_shares
-from dissensus.params import ANY, NONE, SEED, Rule, check_rules, choice, integer
+from dissensus.params import (
+    EMBEDDING,
+    NONE,
+    SEED,
+    WEIGHT_BY,
+    Rule,
+    check_rules,
+    choice,
+    fitted,
+    integer,
+    setting,
+)
 from dissensus.tables.arrays import Arrays, Header
 
 SWEEPS, FEWER_SWEEPS, MANY_LABELS = 300, 150, 10_000  # sweeps of a chain; fewer from so many labels on
@@ -77,117 +88,76 @@ class HPGM(SampledMixin, Model):
     counts, shrunk to the crowd's shares. A class that all of five or more labels of an item give gets a share
     of 0.6 at least, unless ``represent`` is given. Draws and intervals move along. With ``adjust=False``,
     every name is an annotator of their own, and ``label_distributions_`` is the posterior mean.
-
-    Parameters
-    ----------
-    n_item_clusters
-        The most clusters of items; those that are not needed stay empty.
-    n_annotator_clusters
-        The most clusters of annotators.
-    n_chains
-        How many chains are sampled from different starts; ``rhat_`` says whether they agree.
-    n_sweeps
-        Sweeps of each chain; None is 300, or 150 from 10,000 labels on. The first two fifths are
-        forgotten, and every third of the others is kept.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    represent
-        Whose population is estimated, by columns of the annotator table: ``{"country": "DE"}``. The labels of
-        others still inform about the items.
-    item_kinds
-        ``"few"``: items are of a few kinds, and clusters of items that are not needed stay empty: clusters to
-        read. ``"many"``: items differ without steps; clusters are of about even weight beforehand, and
-        intervals are wider. None is ``"many"`` from 25 items for each cluster on.
-    max_sampled
-        Of more labels than this, a random part of the items is sampled; the others get what its draws say
-        of them.
-    use_features
-        Whether the features or texts of the items are taken as hints at their clusters. How far they are
-        trusted is learned.
-    embedding
-        The sentence encoder for items that have a text and no features: a name or a path, as in
-        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
-    adjust
-        Whether aliases count once, single labels are shrunk and unanimous answers have a floor; False gives
-        the posterior mean.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores, or one thread where there are fewer than 20,000 labels: two
-        take no less time there, or hardly any less. The result does not depend on it.
     """
 
-    _rules = {
-        "n_item_clusters": integer(1),
-        "n_annotator_clusters": integer(1),
-        "n_chains": integer(1),
-        "n_sweeps": integer(10) | NONE,
-        "weight_by": choice("labels", "annotators"),
-        "represent": REPRESENT | NONE,
-        "item_kinds": choice("few", "many") | NONE,
-        "max_sampled": integer(1),
-        "use_features": choice(False, True),
-        "embedding": ANY,
-        "adjust": choice(True, False),
-        "seed": SEED,
-        "n_jobs": integer(-1),
-    }
-    _drawn = ("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_")
-    _arrays: ClassVar[tuple[str, ...]] = (
-        "share_draws_",
-        "trace_draws_",
-        "learned_rows_",
-        "rhat_",
-        "share_rhat_",
-        "effective_draws_",
-        "annotator_weights_",
-        "hint_weights_",
-        "hint_usual_",
+    n_item_clusters: int = setting(
+        20, integer(1), "The most clusters of items; those that are not needed stay empty."
     )
+    n_annotator_clusters: int = setting(20, integer(1), "The most clusters of annotators.")
+    _: KW_ONLY
+    n_chains: int = setting(
+        4, integer(1), "How many chains are sampled from different starts; ``rhat_`` says whether they agree."
+    )
+    n_sweeps: int | None = setting(
+        None,
+        integer(10) | NONE,
+        "Sweeps of each chain; None is 300, or 150 from 10,000 labels on. The first two fifths are "
+        "forgotten, and every third of the others is kept.",
+    )
+    weight_by: str = setting("labels", *WEIGHT_BY)
+    represent: Mapping[str, Any] | None = setting(
+        None,
+        REPRESENT | NONE,
+        'Whose population is estimated, by columns of the annotator table: ``{"country": "DE"}``. The '
+        "labels of others still inform about the items.",
+    )
+    item_kinds: str | None = setting(
+        None,
+        choice("few", "many") | NONE,
+        '``"few"``: items are of a few kinds, and clusters of items that are not needed stay empty: '
+        'clusters to read. ``"many"``: items differ without steps; clusters are of about even weight '
+        'beforehand, and intervals are wider. None is ``"many"`` from 25 items for each cluster on.',
+    )
+    max_sampled: int = setting(
+        300_000,
+        integer(1),
+        "Of more labels than this, a random part of the items is sampled; the others get what its draws say "
+        "of them.",
+    )
+    use_features: bool = setting(
+        False,
+        choice(False, True),
+        "Whether the features or texts of the items are taken as hints at their clusters. How far they are "
+        "trusted is learned.",
+    )
+    embedding: str | None = setting(None, *EMBEDDING)
+    adjust: bool = setting(
+        True,
+        choice(True, False),
+        "Whether aliases count once, single labels are shrunk and unanimous answers have a floor; False "
+        "gives the posterior mean.",
+    )
+    seed: int = setting(0, *SEED)
+    n_jobs: int = setting(
+        -1,
+        integer(-1),
+        "Number of threads; −1 takes all cores, or one thread where there are fewer than 20,000 labels: two "
+        "take no less time there, or hardly any less. The result does not depend on it.",
+    )
+
+    _drawn = ("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_")
     _needs_annotators = True
     _sizes_are_bounds = True
+    _tables = ("MK", "NPK")
     _threads_from = 20_000  # a sweep is many short steps, and threads wait for each other between them
-
     quantities_ = QUANTITIES
 
-    draws_: Draws  # the whole draws that were kept, chain after chain
-    last_states_: tuple[State, ...]  # of every chain; none where chains cannot go on
-    annotator_weights_: Array  # (N,): what each annotator counts in the population
-    learned_rows_: NDArray[np.int32]  # (3, labels): codes of item, annotator, class
-    hint_weights_: Array  # (features + 1, P): of the regression that hints come from; empty without features
-    hint_usual_: Array  # (P + 1,): what it says on average, and how many labels it is worth
-
-    def __init__(
-        self,
-        n_item_clusters: int = 20,
-        n_annotator_clusters: int = 20,
-        *,
-        n_chains: int = 4,
-        n_sweeps: int | None = None,
-        weight_by: str = "labels",
-        represent: Mapping[str, Any] | None = None,
-        item_kinds: str | None = None,
-        max_sampled: int = 300_000,
-        use_features: bool = False,
-        embedding: str | None = None,
-        adjust: bool = True,
-        seed: int = 0,
-        n_jobs: int = -1,
-    ) -> None:
-        self.n_item_clusters = n_item_clusters
-        self.n_annotator_clusters = n_annotator_clusters
-        self.n_chains = n_chains
-        self.n_sweeps = n_sweeps
-        self.weight_by = weight_by
-        self.represent = represent
-        self.item_kinds = item_kinds
-        self.max_sampled = max_sampled
-        self.use_features = use_features
-        self.embedding = embedding
-        self.adjust = adjust
-        self.seed = seed
-        self.n_jobs = n_jobs
+    draws_: Draws = fitted("whole draws that were kept, chain after chain", saved=False)
+    last_states_: tuple[State, ...] = fitted("of every chain; none where chains cannot go on", saved=False)
+    annotator_weights_: Array = fitted("(N,): what each annotator counts in the population")
+    learned_rows_: NDArray[np.int32] = fitted("(3, labels): codes of item, annotator, class")
+    hint_weights_: Array = fitted("(features + 1, P): of the regression behind hints; empty without features")
+    hint_usual_: Array = fitted("(P + 1,): what it says on average, and how many labels it is worth")
 
     @property
     def uses_features(self) -> bool:  # type: ignore[override]
@@ -205,9 +175,8 @@ class HPGM(SampledMixin, Model):
         return self._run_fit(annotations, features=features)
 
     def _fit(
-        self, annotations: Annotations, run: Run, last: Sequence[State] = (), features: Any = None
+        self, annotations: Annotations, engine: Engine, last: Sequence[State] = (), features: Any = None
     ) -> None:
-        engine = Engine(run)
         aliases = Aliases.of(annotations) if self.adjust else Aliases.none(annotations)
         labels = aliases.annotations
         self.hint_weights_, self.hint_usual_ = np.zeros((0, 0)), np.zeros(0)
@@ -249,19 +218,21 @@ class HPGM(SampledMixin, Model):
             n_sweeps = max(n_sweeps // UPDATE, MIN_UPDATE_SWEEPS)
             n_burn = n_sweeps // 4
         priors = MANY_KINDS if self._has_many_kinds(data.M) else PRIORS
-        chain = engine.resume(f"chain-{number}", Chain)
-        if chain is None:
+        reached = engine.resume(f"chain-{number}", Chain)
+        if reached is None:
             n_kept = -(-(n_sweeps - n_burn) // THIN)
             chain = self._start_chain(data, last[number] if last else None, n_kept, number)
-        for i in range(chain.n_done, n_sweeps):
+            reached = Checkpoint(chain)
+        chain = reached.state
+        for i in range(reached.done, n_sweeps):
             rng = np.random.default_rng([self.seed, number, i])
             chain.state = sweep(chain.state, data, rng, priors)
             kept, rest = divmod(i - n_burn, THIN)
             if kept >= 0 and not rest:
                 chain.gather(kept, data, weights, rng)
-            chain.n_done = i + 1
-            engine.checkpoint(f"chain-{number}", chain, chain.n_done)
-            engine.show(chain.n_done, n_sweeps)
+            engine.step_done(i + 1, n_sweeps)
+            stopped = "number of sweeps" if i + 1 == n_sweeps else ""
+            engine.checkpoint(f"chain-{number}", Checkpoint(chain, i + 1, stopped=stopped))
         return chain
 
     def _start_chain(self, data: Data, state: State | None, n_kept: int, number: int) -> Chain:
@@ -281,7 +252,6 @@ class HPGM(SampledMixin, Model):
         numbers = M * (K + P) + N * (P * K + K + 1) + K * L * P + 3 * K * P  # of a whole draw
         n_whole = min(n_kept, max(least, min(usual, MAX_DRAW_NUMBERS // (numbers * self.n_chains))))
         return Chain(
-            0,
             state,
             answers=np.zeros((M, P)),
             prior=np.zeros(P),
@@ -373,7 +343,7 @@ class HPGM(SampledMixin, Model):
             )
         if self.use_features:
             raise DataError("a run keeps no features of its items, so this model cannot be updated; fit anew")
-        merged, last = self._with_labels(self._in_own_classes(as_annotations(new)))
+        merged, last = self._with_labels(in_classes(as_annotations(new), self.class_vocabulary_))
         return self._run_fit(merged, last=last)
 
     def _with_labels(self, new: Annotations) -> tuple[Annotations, list[State]]:
@@ -422,7 +392,7 @@ class HPGM(SampledMixin, Model):
 
     # ---- new items and annotators ---------------------------------------------------------------------
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Items and annotators of the fit keep what is known of them; new ones are sampled given the draws.
 
         Labels between an item and an annotator of the fit are taken to be those of the fit.
