@@ -3,7 +3,7 @@
 The loop of a model stands in the model's own file and reads downward::
 
     blocks = engine.blocks(labels, layout)                    # consecutive items, laid out for the steps
-    restarts = engine.restarts(n_restarts, seed, max_iter, tol)
+    restarts = Restarts(engine, n_restarts, seed, max_iter, tol)
     for monitor in restarts:
         state = monitor.resume(State) or start(monitor.rng)
         for _ in monitor:
@@ -32,7 +32,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,14 +133,14 @@ def total(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     return tuple(sums)
 
 
+@dataclass(eq=False)
 class Blocks:
     """The blocks of some labels, laid out for a model's steps."""
 
-    def __init__(self, engine: Engine, labels: Annotations, layout: Callable[[Block], Any]) -> None:
-        self.blocks = cut_blocks(labels)
-        self._engine = engine
-        self._layout = layout
-        self._layouts: dict[int, Any] = {}
+    engine: Engine
+    blocks: list[Block]
+    lay_out: Callable[[Block], Any]
+    layouts: dict[int, Any] = field(default_factory=dict)  # by number of the block, built when first needed
 
     def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
         """Yield ``step(layout, own, **common)`` of every block, in order; ``each`` has one ``own`` per block.
@@ -155,35 +155,34 @@ class Blocks:
         def run(number: int) -> Result:
             return step(self.layout(number), *own[number : number + 1], **common)
 
-        return self._engine.map_lazily(run, range(len(self.blocks)))
+        return self.engine.map_lazily(run, range(len(self.blocks)))
 
     def layout(self, number: int) -> Any:
-        """The layout of a block, built when it is first needed."""
-        layout = self._layouts.get(number)
+        """The layout of a block."""
+        layout = self.layouts.get(number)
         if layout is None:
-            layout = self._layouts[number] = self._layout(self.blocks[number])
+            layout = self.layouts[number] = self.lay_out(self.blocks[number])
         return layout
 
 
 # ---- the engine ---------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
 class Engine:
     """Threads of this process, and everything in memory."""
 
+    n_threads: int = 1
+    pool: ThreadPoolExecutor | None = None
+    n_labels: int = 1
     dtype: Any = np.float64  # precision of messages
     progress: Progress | None = None
-    keeps_checkpoints = False  # large/engine.py may keep some
+    keeps_checkpoints: ClassVar[bool] = False  # large/engine.py may keep some
+    started: tuple[float, int] | None = None  # time and number of the first iteration that was shown
 
-    def __init__(self, n_threads: int = 1, pool: ThreadPoolExecutor | None = None, n_labels: int = 1) -> None:
-        self.n_threads = n_threads
-        self.n_labels = max(n_labels, 1)
-        self.pool = pool
-        self._started: tuple[float, int] | None = None  # time and number of the first iteration shown
-
-    def blocks(self, labels: Annotations, layout: Callable[[Block], Any]) -> Blocks:
-        """Lay labels out for steps."""
-        return Blocks(self, labels, layout)
+    def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
+        """Cut labels into blocks, each laid out for a model's steps by ``lay_out``."""
+        return Blocks(self, cut_blocks(labels), lay_out)
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
         """An array for a step to fill; an engine with a memory limit may map it from a file."""
@@ -215,21 +214,13 @@ class Engine:
             for future in pending:
                 future.cancel()
 
-    def restarts(self, n_restarts: int, seed: int, max_iter: int, tol: float) -> Restarts:
-        """Monitors of several fits from different random starts, one after the other."""
-        return Restarts(self, n_restarts, seed, max_iter, tol)
-
-    def monitor(self, max_iter: int, tol: float, name: str = "fit", seed: Any = 0) -> ConvergenceMonitor:
-        """A monitor of one fit."""
-        return ConvergenceMonitor(self, name, np.random.default_rng(seed), max_iter, tol)
-
     def step_done(self, done: int, of: int) -> None:
         """Show how many iterations are done, of how many at most; end here if the caller was interrupted."""
         raise_if_cancelled()
         if self.progress is None:
             return
         now = time.monotonic()
-        since, first = self._started = self._started or (now, done)
+        since, first = self.started = self.started or (now, done)
         words = f"iteration {done} of at most {of}"
         if done > first:
             seconds = (now - since) / (done - first)
@@ -245,6 +236,10 @@ class Engine:
 
     def checkpoint(self, name: str, reached: Checkpoint[Any]) -> None:
         """Keep a state, after every few iterations and at the end."""
+
+
+# set in the context of work whose caller waits for it, so that an interrupted caller can end it
+_cancelled: ContextVar[threading.Event | None] = ContextVar("cancelled", default=None)
 
 
 # ---- convergence --------------------------------------------------------------------------------------
@@ -265,10 +260,10 @@ class ConvergenceMonitor:
     """Iterations of one fit until its objective settles: ``for _ in monitor: … monitor.report(…)``."""
 
     engine: Engine
-    name: str
-    rng: np.random.Generator
     max_iter: int
     tol: float  # nats per label
+    name: str = "fit"
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)
     trace: list[float] = field(default_factory=list)  # the objective at every iteration
     stopped: str = ""  # "tolerance" or "max_iter" once the fit has stopped
     state: Any = None  # the state whose objective is the last of the trace
@@ -298,7 +293,9 @@ class ConvergenceMonitor:
             self.stopped = "tolerance"
         elif done == self.max_iter:
             self.stopped = "max_iter"
-        self.engine.step_done(done, self.max_iter)
+        cancelled = _cancelled.get()
+        if self.engine.progress is not None or (cancelled is not None and cancelled.is_set()):
+            self.engine.step_done(done, self.max_iter)
         if self.engine.keeps_checkpoints:
             self.engine.checkpoint(self.name, Checkpoint(state, done, tuple(self.trace), self.stopped))
         return bool(self.stopped)
@@ -317,8 +314,8 @@ class Restarts:
 
     def __iter__(self) -> Iterator[ConvergenceMonitor]:
         for number in range(self.n_restarts):
-            stream = [self.seed, number]
-            monitor = self.engine.monitor(self.max_iter, self.tol, f"restart-{number}", stream)
+            rng = np.random.default_rng([self.seed, number])
+            monitor = ConvergenceMonitor(self.engine, self.max_iter, self.tol, f"restart-{number}", rng)
             yield monitor
             if number == 0 or monitor.trace[-1] > self.best.trace[-1]:
                 self.best = monitor
@@ -337,13 +334,11 @@ class Resources:
     n_cluster_threads: int = 0  # tasks that a cluster runs at once; 0 without a cluster
 
     @contextmanager
-    def engine(
-        self, model: Any, labels: Annotations, given: Mapping[str, Any], n_jobs: int
-    ) -> Iterator[Engine]:
+    def engine(self, model: Any, labels: Annotations, given: Mapping[str, Any]) -> Iterator[Engine]:
         """Yield what one fit runs on; ``given`` is what ``fit`` was given beside the labels."""
-        del model, given
+        del given
         progress = nullcontext() if self.progress is False else shown(self.progress)
-        with threads(n_jobs, len(labels.label)) as engine, progress as engine.progress:
+        with threads(vars(model).get("n_jobs", 1), labels.n_labels) as engine, progress as engine.progress:
             yield engine
 
     def share(self, n_at_once: int) -> Resources:
@@ -373,9 +368,6 @@ def using(resources: Resources) -> Iterator[Resources]:
         yield resources
     finally:
         _current.reset(token)
-
-
-_cancelled: ContextVar[threading.Event | None] = ContextVar("cancelled", default=None)
 
 
 def raise_if_cancelled() -> None:

@@ -374,6 +374,7 @@ def physical_memory() -> int:
         return 8 * 10**9
 
 
+@functools.cache
 def n_cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

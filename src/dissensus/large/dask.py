@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.engine import Block, Blocks, Resources, Result, one_blas_thread, using
+from dissensus.engine import Block, Blocks, Resources, Result, cut_blocks, one_blas_thread, using
 from dissensus.errors import ClusterError, bad_parameter, require
 from dissensus.labels.annotations import Annotations
 from dissensus.large.engine import LargeEngine
@@ -237,10 +237,10 @@ class FiledLabels:
 class DaskBlocks(Blocks):
     """Blocks whose layouts are kept by workers."""
 
-    _engine: DaskEngine
+    engine: DaskEngine
 
     def __init__(self, engine: DaskEngine, labels: Annotations, layout: Callable[[Block], Any]) -> None:
-        super().__init__(engine, labels, layout)
+        super().__init__(engine, cut_blocks(labels), layout)
         scratch, client = engine.scratch(), engine.client
         item, annotator, label = (as_file_array(column, scratch) for column in labels.columns)
         self._labels = FiledLabels(item, annotator, label, labels.n_annotators, labels.n_classes)
@@ -255,7 +255,7 @@ class DaskBlocks(Blocks):
 
     def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
         """Yield ``step(layout, own, **common)`` of every block, in order."""
-        client, own, scratch = self._engine.client, list(each), self._engine.scratch()
+        client, own, scratch = self.engine.client, list(each), self.engine.scratch()
         for name, value in common.items():
             if isinstance(value, np.ndarray):
                 value = np.ascontiguousarray(value)

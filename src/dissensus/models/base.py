@@ -56,7 +56,6 @@ class Model:
         tuple[str, ...]
     ] = ()  # tables beside (M, P), for memory_needed: "MK" is items × clusters
     _sizes_are_bounds: ClassVar[bool] = False  # clusters that are not needed stay empty
-    _threads_from: ClassVar[int] = 0  # labels: of fewer, threads gain a fit nothing worth their cost
     _fitted_by = "label_distributions_"
     finds_truth: ClassVar[bool] = False  # whether it can say which class is right, and learn from gold labels
     uses_features: ClassVar[bool] = False  # whether it also learns from features of the items
@@ -104,7 +103,7 @@ class Model:
         for name in self._settings:
             setattr(fitted, name, getattr(self, name))
         fitted._remember(labels)
-        with current().engine(fitted, labels, given, self._n_threads(labels.n_labels)) as engine:
+        with current().engine(fitted, labels, given) as engine:
             fitted._fit(labels, engine, **given)
         if "prior_worth_" in self._common_arrays:
             fitted.prior_worth_ = np.asarray(labels.prior_strength)
@@ -118,11 +117,6 @@ class Model:
 
     def _fit(self, annotations: Annotations, engine: Engine) -> None:
         raise NotImplementedError
-
-    def _n_threads(self, n_labels: int) -> int:
-        """Number of threads for so many labels, −1 standing for one per core."""
-        n_jobs: int = vars(self).get("n_jobs", 1)
-        return 1 if n_jobs == -1 and n_labels < self._threads_from else n_jobs
 
     def _checked(self, annotations: Any, given: dict[str, Any]) -> Annotations:
         """Check settings, labels and memory before work begins."""
@@ -224,7 +218,7 @@ class Model:
         moved._remember(labels)
         moved.class_vocabulary_ = self.class_vocabulary_
         labels = in_classes(labels, self.class_vocabulary_)
-        with current().engine(self, labels, {"new": True}, self._n_threads(labels.n_labels)) as engine:
+        with current().engine(self, labels, {"new": True}) as engine:
             moved._transform(labels, self, engine)
         return moved
 

@@ -375,22 +375,17 @@ class ConfusionModel(Model):
             given = checked_prior(self, item_prior, annotations)
         return given if self.unseen == 1.0 else normalised(given * damping(annotations.counts, self.unseen))
 
-    def _finish(self, load: NDArray[Any]) -> None:
-        """The population's matrix, and the answer to the question asked about each item."""
-        self.crowd_confusion_ = self._crowd(self.confusion_, load)
-        self.prior_distribution_, self.label_distributions_ = self._answers()
-
-    def _crowd(self, matrices: Array, load: NDArray[Any]) -> Array:
-        """(K, P): C_kp = Σ_n load_n π_nkp / Σ_n load_n."""
-        weights = load if self.weight_by == "labels" else np.ones(len(load))
-        return normalised(np.tensordot(weights, matrices, axes=1))
-
-    def _answers(self) -> tuple[Array, Array]:
-        """What is asked for of an item never seen, and of the items: the true class, or a crowd's answers."""
+    def _finish(self, load: NDArray[Any] | None = None) -> None:
+        """The answer to the question asked about each item; with ``load``, the population's matrix first."""
+        if load is not None:
+            # C_kp = Σ_n load_n π_nkp / Σ_n load_n
+            weights = load if self.weight_by == "labels" else np.ones(len(load))
+            self.crowd_confusion_ = normalised(np.tensordot(weights, self.confusion_, axes=1))
         if self.estimate == "truth":
-            return self.psi_, self.posterior_
-        w, psi, _, crowd = self._states()
-        return psi @ crowd, w @ crowd
+            self.prior_distribution_, self.label_distributions_ = self.psi_, self.posterior_
+        else:
+            w, psi, _, crowd = self._states()
+            self.prior_distribution_, self.label_distributions_ = psi @ crowd, w @ crowd
 
     # What decides about a label: the true class here, in other models also an item's kind within its class.
 
@@ -490,7 +485,7 @@ class ConfusionModel(Model):
         self._set_states(w, matrices)
         if "weights_" in vars(fitted):  # new annotators have the average weight
             self.weights_ = np.append(fitted.weights_, fitted.weights_.mean())[annotator]
-        self.label_distributions_ = self._answers()[1]
+        self._finish()
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         """(annotators, K, P) from counts, with the population's rows as prior."""

@@ -21,12 +21,11 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import xlogy
 
-from dissensus.engine import Engine
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import (
     ConfusionModel,
     ConfusionSteps,
-    Expected,
     log_chances,
     shares,
     votes,
@@ -51,10 +50,11 @@ def _fit_by_em(
     prior = self._known_before(item_prior, annotations)
     log_prior = log_chances(prior)
     anchor = self._anchor(steps.initial_counts(votes).counts.sum(axis=0))
-    monitor = engine.monitor(self.max_iter, self.tol)
+    monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
     skills = monitor.resume(Skills)
     if skills is None:
-        skills = m_step(self, steps.initial_counts(shares, prior), anchor)
+        start = steps.initial_counts(shares, prior)
+        skills = Skills(normalised(start.item_mass), self._learn(start.counts, anchor))
     for _ in monitor:
         # E: every item's true class, and the expected counts
         logs = safe_log(self._matrices(skills.annotators))
@@ -62,17 +62,12 @@ def _fit_by_em(
         if monitor.report(expected.evidence + self._log_prior(skills.annotators, anchor), skills):
             break
         # M: the class shares and annotators that maximise the expected log-posterior
-        skills = m_step(self, expected, anchor)
+        skills = Skills(normalised(expected.item_mass), self._learn(expected.counts, anchor))
     self.psi_ = skills.psi
     self.confusion_ = self._matrices(skills.annotators)
     self.posterior_ = steps.posterior(safe_log(self.confusion_), log_chances(self.psi_), log_prior)
     self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
     self._finish(annotations.annotator_load)
-
-
-def m_step(model: DawidSkene | OneCoin, expected: Expected, anchor: Array) -> Skills:
-    """The class shares and annotators that maximise the expected log-posterior."""
-    return Skills(normalised(expected.item_mass), model._learn(expected.counts, anchor))
 
 
 class DawidSkene(ConfusionModel):

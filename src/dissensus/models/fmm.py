@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from dissensus.engine import Block, Blocks, Engine, total
+from dissensus.engine import Block, Blocks, Engine, Restarts, total
 from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.models.clusters import ClusterView
@@ -158,7 +158,7 @@ class FMM(Model):
         blocks, K = engine.blocks(annotations, counts_of), self.n_item_clusters
         alpha = concentration(self, "alpha", self.alpha, annotations.n_classes)
         gamma = concentration(self, "gamma", self.gamma, K)
-        restarts = engine.restarts(self.n_restarts, self.seed, self.max_iter, self.tol)
+        restarts = Restarts(engine, self.n_restarts, self.seed, self.max_iter, self.tol)
         for monitor in restarts:
             mixture = monitor.resume(Mixture)
             if mixture is None:

@@ -62,7 +62,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.engine import Engine
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import (
     UNSEEN,
@@ -276,7 +276,7 @@ class LogLinear(ConfusionModel):
             matrix = with_gold(matrix, annotations.counts, gold)
             class_prior += (worth(steps.initial_posterior(votes), gold) - 1.0) * gold.sum(axis=0)
         anchor = anchored(matrix)
-        monitor = engine.monitor(self.max_iter, self.tol)
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         state = monitor.resume(State)
         if state is None:
             expected = steps.initial_counts(shares, given)

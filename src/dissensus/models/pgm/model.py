@@ -26,7 +26,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.engine import Engine, current, using
+from dissensus.engine import Engine, Restarts, current, using
 from dissensus.errors import bad_parameter
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
@@ -235,22 +235,18 @@ class PGM(Model):
         return self._run_fit(annotations, pseudo_labels=_pseudo_labels(pseudo_labels, prior_labels))
 
     def _fit(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None = None) -> None:
-        shape = (annotations.n_items, annotations.n_classes)
-        if pseudo_labels is not None and pseudo_labels.shape != shape:
-            raise bad_parameter(self, "pseudo_labels", f"of shape {shape}", pseudo_labels.shape)
-        learn = self._fit_annealing if self.inference == "annealing" else self._fit_messages
-        learn(annotations, engine, pseudo_labels)
-        self.population_weights_ = self._weights(annotations.annotator_load)
-        self.prior_distribution_ = self.psi_ @ self._cluster_distributions()
-        self._describe_items()
-
-    def _fit_messages(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None) -> None:
         """EM with its E-step by messages (Algorithm 3): maximum posterior, or variational Bayes.
 
         The objective is Bethe's log-evidence plus what the priors add; under mean field, and with pairwise
         counts and settled messages on a tree, it is a bound or the evidence itself and never falls. Elsewhere
         it is neither, and may swing: when it keeps swinging without calming down, messages are damped.
         """
+        shape = (annotations.n_items, annotations.n_classes)
+        if pseudo_labels is not None and pseudo_labels.shape != shape:
+            raise bad_parameter(self, "pseudo_labels", f"of shape {shape}", pseudo_labels.shape)
+        if self.inference == "annealing":
+            self._fit_annealing(annotations, engine, pseudo_labels)
+            return
         pairwise = self.m_step == "pairwise"
         graph = Graph(annotations, engine, mean_field=self.messages == "mean-field", keep_cavities=pairwise)
         m_step: MStep = MaximumPosterior(self._priors(annotations.n_classes))
@@ -259,7 +255,7 @@ class PGM(Model):
         load = annotations.annotator_load.astype(np.float64)
         rounds, bp_tol = self.bp_rounds, BP_TOL if self.bp_tol is None else self.bp_tol
         max_iter = self.max_iter or DEFAULT_ITERATIONS[self.inference]
-        restarts = engine.restarts(self.n_restarts, self.seed, max_iter, self.tol)
+        restarts = Restarts(engine, self.n_restarts, self.seed, max_iter, self.tol)
         for monitor in restarts:
             state = monitor.resume(State)
             if state is None:
@@ -287,8 +283,8 @@ class PGM(Model):
                     break
                 state = State(settled, learned, (*state.objectives, objective)[-(SWINGS + 2) :], damping)
         best = restarts.best
-        self._keep(best.state.learned.parameters, np.array(best.state.beliefs.w), best.state.beliefs.z)
-        learned = best.state.learned
+        beliefs, learned = best.state.beliefs, best.state.learned
+        self._keep(learned.parameters, np.array(beliefs.w), beliefs.z, annotations.annotator_load)
         self.alpha_, self.gamma_, self.tau_ = learned.alpha, learned.gamma, learned.tau
         self.damping_ = np.asarray(best.state.damping)
         self.trace_, self.stopped_ = np.array(best.trace), best.stopped
@@ -319,7 +315,8 @@ class PGM(Model):
         best = max(engine.map(annealed, streams), key=lambda found: found.best[0][0])
         _, state = best.best[0]
         items, annotators = annealing.conditionals(annotations, state, pseudo_labels)
-        self._keep(state.parameters, softmax_rows(items)[0], softmax_rows(annotators)[0])
+        w, z = softmax_rows(items)[0], softmax_rows(annotators)[0]
+        self._keep(state.parameters, w, z, annotations.annotator_load)
         self.alpha_, self.gamma_, self.tau_ = map(np.atleast_1d, (priors.alpha, priors.gamma, priors.tau))
         self.damping_ = np.asarray(0.0)
         self.best_states_ = best.best
@@ -383,18 +380,15 @@ class PGM(Model):
             PAPER_PRIOR if tau is None else tau,
         )
 
-    def _keep(self, parameters: Parameters, w: Array, z: Array) -> None:
+    def _keep(self, parameters: Parameters, w: Array, z: Array, load: NDArray[Any]) -> None:
         self.theta_, self.psi_, self.omega_ = parameters.theta, parameters.psi, parameters.omega
         self.item_clusters_, self.annotator_clusters_ = w, z
+        # π_l ∝ Σ_n load_n z_nl, or every annotator alike: Ω
+        self.population_weights_ = self.omega_ if self.weight_by == "annotators" else normalised(load @ z)
+        self.prior_distribution_ = self.psi_ @ self._cluster_distributions()
+        self._describe_items()
 
     # ---- what it knows --------------------------------------------------------------------------------
-
-    def _weights(self, load: NDArray[Any]) -> Array:
-        """π: by how much each annotator cluster labels, or Ω."""
-        if self.weight_by == "annotators":
-            return self.omega_
-        # π_l ∝ Σ_n load_n z_nl
-        return normalised(load @ self.annotator_clusters_)
 
     def _cluster_distributions(self) -> Array:
         """(K, P): Σ_l π_l Θ_kl."""
