@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from dissensus.engine import Engine
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
@@ -291,7 +291,7 @@ class GradedResponse(Model):
     def _fit(self, annotations: Annotations, engine: Engine) -> None:
         grid = self._grid
         shares = normalised(annotations.class_counts.astype(np.float64) + 1)
-        monitor = engine.monitor(self.max_iter, self.tol)
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         parameters = monitor.resume(AnnotatorParameters) or start(annotations, shares, grid)
         for _ in monitor:
             # E: where every item lies
