@@ -62,6 +62,7 @@ from dissensus.tables.arrays import Arrays, Header
 SWEEPS, FEWER_SWEEPS, MANY_LABELS = 300, 150, 10_000  # sweeps of a chain; fewer from so many labels on
 ITEMS_PER_CLUSTER = 25  # items for each cluster from which on these are points of a grid
 THIN = 3  # sweeps from one draw that is kept to the next
+MIN_THREADED_LABELS = 20_000  # of fewer, a sweep is many short steps, and threads wait for each other
 MAX_SHARE_NUMBERS = 8_000_000  # numbers of the population's answers that a fit keeps, over all draws
 MAX_DRAW_NUMBERS = 12_000_000  # numbers that it keeps of whole draws, to predict labels by
 MIN_DRAWS, USUAL_DRAWS = 8, 48  # whole draws that are kept
@@ -149,7 +150,6 @@ class HPGM(SampledMixin, Model):
     _needs_annotators = True
     _sizes_are_bounds = True
     _tables = ("MK", "NPK")
-    _threads_from = 20_000  # a sweep is many short steps, and threads wait for each other between them
     quantities_ = QUANTITIES
 
     draws_: Draws = fitted("whole draws that were kept, chain after chain", saved=False)
@@ -188,7 +188,11 @@ class HPGM(SampledMixin, Model):
         else:
             sampled, last = self._sampled_items(labels), ()
             data = Data.of_labels(labels.take_items(sampled), None if hints is None else hints[sampled])
-        chains = engine.map(partial(self._sample, data, weights, engine, last), range(self.n_chains))
+        sample = partial(self._sample, data, weights, engine, last)
+        if self.n_jobs == -1 and annotations.n_labels < MIN_THREADED_LABELS:
+            chains = list(map(sample, range(self.n_chains)))
+        else:
+            chains = engine.map(sample, range(self.n_chains))
         n_draws = self.n_chains * len(chains[0].trace)
         self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_draws
         self.prior_distribution_ = np.sum([chain.prior for chain in chains], axis=0) / n_draws
