@@ -168,9 +168,9 @@ def _say_pool(run: Refinement) -> None:
 def _say_convergence(model: Model) -> None:
     """On how few items the chains of a sampled model agree, where they do not on most, and what to do."""
     from dissensus.models import name_of
-    from dissensus.models.sampled import MOST, Sampled
+    from dissensus.models.sampled import MOST_ITEMS, SampledMixin
 
-    if isinstance(model, Sampled) and model.settled_items_ < MOST:
+    if isinstance(model, SampledMixin) and model.settled_items_ < MOST_ITEMS:
         note(
             f"the chains agree on the shares of {model.settled_items_:.0%} of the items (split-R̂ up to 1.1), "
             "and the intervals of the others hold what the chains say in all; longer chains: "

@@ -1,4 +1,4 @@
-"""Copies of annotators: found where they are, nobody else taken for one, and counted once by HPGM."""
+"""Adjustments of HPGM's answers: aliases, single labels, unanimous items; and the raw posterior mean."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 import dissensus as ds
 from cli_help import failure, run, write_votes
 from dissensus.evaluate.bootstrap import bootstrap_mean
-from dissensus.labels.copies import Voices, voices
+from dissensus.models.hpgm.adjustments import Aliases, first_names
+from dissensus.models.hpgm.posterior import Expectations
+from dissensus.models.hpgm.sampler import Data, start, sweep
 from judge_help import seen, table
 
 FAST = {"n_chains": 2, "n_sweeps": 20, "n_jobs": 1}
@@ -32,11 +34,11 @@ def copied(columns, name="h2", n=5, noise=0.0, seed=9):
 
 
 def names_of_copies(labels):
-    speaker = voices(labels)
+    first = first_names(labels)
     return {
-        str(name): str(labels.annotators[speaker[n]])
+        str(name): str(labels.annotators[first[n]])
         for n, name in enumerate(labels.annotators)
-        if speaker[n] != n
+        if first[n] != n
     }
 
 
@@ -94,18 +96,18 @@ def test_people_who_are_always_right_are_no_copies(experts, coins, novices):
     assert right.min() > (0.6 if experts > 5 else 0.3)
 
 
-def test_what_is_heard_of_a_voice():
+def test_labels_that_count_of_aliases():
     # "b" copies "a" and answered one item more; the family's answer about it stands under the name of "a".
     columns = copied(crowd(), "h2", 1)
     columns["h2"] = np.where(np.arange(300) == 7, -1, columns["h2"])
-    found = Voices.of(table(columns))
-    heard = found.annotations
-    assert (heard.n_annotators, found.n_copies) == (6, 1)
-    assert heard.annotators.tolist() == [f"h{i}" for i in range(6)]
-    assert np.bincount(heard.annotator).tolist() == [300] * 6
-    assert heard.label[(heard.item == 7) & (heard.annotator == 2)] == columns["h2-0"][7]
-    order = np.lexsort((heard.label, heard.annotator, heard.item))
-    np.testing.assert_array_equal(order, np.arange(heard.n_labels))
+    aliases = Aliases.of(table(columns))
+    counted = aliases.annotations
+    assert (counted.n_annotators, aliases.n_aliases) == (6, 1)
+    assert counted.annotators.tolist() == [f"h{i}" for i in range(6)]
+    assert np.bincount(counted.annotator).tolist() == [300] * 6
+    assert counted.label[(counted.item == 7) & (counted.annotator == 2)] == columns["h2-0"][7]
+    order = np.lexsort((counted.label, counted.annotator, counted.item))
+    np.testing.assert_array_equal(order, np.arange(counted.n_labels))
 
 
 def test_copies_do_not_move_hpgm_and_move_the_vote():
@@ -120,18 +122,21 @@ def test_copies_do_not_move_hpgm_and_move_the_vote():
     assert np.abs(vote[0] - vote[1]).sum(axis=1).mean() / 2 > 0.05
 
 
-def test_hpgm_says_the_same_of_every_name_of_a_voice(tmp_path):
+def test_hpgm_says_the_same_of_every_alias(tmp_path):
     model = ds.HPGM(**FAST).fit(table(copied(crowd(), n=2)))
     names = model.annotators_.tolist()
     family = [names.index(name) for name in ("h2", "h2-0", "h2-1")]
-    of_family = model.matrices_draws_[:, family]
+    of_family = model.draws_.matrices[:, family]
     np.testing.assert_array_equal(of_family, of_family[:, :1].repeat(3, axis=1))
     weights = model.annotator_weights_
     assert weights.sum() == pytest.approx(1)
     np.testing.assert_allclose(weights[family], weights[names.index("h0")] / 3)
     assert model.training_labels().n_labels == 8 * 300
     model.save(tmp_path / "model.safetensors")
-    np.testing.assert_array_equal(ds.load(tmp_path / "model.safetensors").last_own_, model.last_own_)
+    loaded = ds.load(tmp_path / "model.safetensors")
+    for kept, state in zip(loaded.last_states_, model.last_states_, strict=True):
+        assert state.own.shape == (8 * 300,)
+        np.testing.assert_array_equal(kept.own, state.own)
 
 
 def test_hpgm_goes_on_with_copies_when_labels_are_added():
@@ -144,6 +149,93 @@ def test_hpgm_goes_on_with_copies_when_labels_are_added():
     assert (first, model.label_distributions_.shape) == ((250, 3), (300, 3))
     np.testing.assert_allclose(model.label_distributions_.sum(axis=1), 1)
     assert model.training_labels().n_labels == 8 * 300
+
+
+# ---- the raw posterior mean -----------------------------------------------------------------------------
+
+
+def coins():
+    """Labels that tell nothing, by tosses of five uneven coins; on some of the items the five agree."""
+    labels = (np.random.default_rng(0).random((600, 5)) < 0.4).astype(int)
+    return table({f"a{n}": labels[:, n] for n in range(5)})
+
+
+def unanimous(labels):
+    return np.flatnonzero(labels.counts.max(axis=1) == 5)
+
+
+def posterior_mean(labels, n_sweeps=20, seed=0):
+    """Mean of Y_m over every third of the last three fifths of one chain's sweeps, by the sampler itself."""
+    data = Data.of_labels(labels)
+    weights = labels.annotator_load / labels.n_labels
+    state = start(data, 20, min(20, data.N), np.random.default_rng([seed, 0]))
+    answers = []
+    for i in range(n_sweeps):
+        state = sweep(state, data, np.random.default_rng([seed, 0, i]))
+        if i >= 2 * n_sweeps // 5 and (i - 2 * n_sweeps // 5) % 3 == 0:
+            expected = Expectations.of(data, state)
+            answers.append(expected.items(expected.population(weights)))
+    return np.mean(answers, axis=0)
+
+
+@pytest.mark.parametrize("labels", [coins(), table(copied(crowd(), n=2))], ids=["coins", "aliases"])
+def test_without_adjustments_the_answer_is_the_posterior_mean(labels):
+    settings = FAST | {"n_chains": 1, "item_kinds": "few"}
+    raw = ds.HPGM(adjust=False, **settings).fit(labels)
+    np.testing.assert_allclose(raw.label_distributions_, posterior_mean(labels), rtol=1e-12)
+    adjusted = ds.HPGM(**settings).fit(labels)
+    assert np.abs(adjusted.label_distributions_ - raw.label_distributions_).max() > 0.01
+
+
+def test_draws_have_the_raw_mean_and_the_floor_moves_both():
+    labels = coins()
+    raw, adjusted = (ds.HPGM(adjust=adjust, n_sweeps=60, n_jobs=1).fit(labels) for adjust in (False, True))
+    for model in (raw, adjusted):
+        gap = model.share_draws_.mean(axis=0) - model.label_distributions_
+        assert np.abs(gap).max() < 0.06
+    agreed = unanimous(labels)
+    said = labels.counts[agreed].argmax(axis=1)
+    low = raw.label_distributions_[agreed, said] < 0.6
+    assert low.any()
+    np.testing.assert_allclose(adjusted.label_distributions_[agreed, said][low], 0.6)
+    others = np.delete(np.arange(600), agreed[low])
+    np.testing.assert_array_equal(raw.label_distributions_[others], adjusted.label_distributions_[others])
+    np.testing.assert_array_equal(raw.share_draws_[:, others], adjusted.share_draws_[:, others])
+    again = raw.transform(labels).label_distributions_
+    np.testing.assert_array_equal(again, raw.label_distributions_)
+
+
+def test_single_labels_stay_the_models_without_adjustments():
+    labels = ds.simulate(60, 12, 3, labels_per_item=1, seed=2).annotations
+    raw, adjusted = (ds.HPGM(adjust=adjust, **FAST).fit(labels) for adjust in (False, True))
+    shrunk = (labels.counts + 1.5 * labels.counts.sum(axis=0) / 60) / 2.5
+    np.testing.assert_allclose(adjusted.label_distributions_, (raw.label_distributions_ + shrunk) / 2)
+    np.testing.assert_array_equal(raw.share_draws_[1::2], adjusted.share_draws_[1::2])
+
+
+def test_every_name_counts_without_adjustments():
+    model = ds.HPGM(adjust=False, **FAST).fit(table(copied(crowd(), n=2)))
+    np.testing.assert_allclose(model.annotator_weights_, 1 / 8)
+    model.update(ds.Annotations.from_arrays([300], ["h2-0"], [model.classes_[0]]))
+    assert len(model.items_) == 301
+
+
+def test_nothing_to_adjust_leaves_the_posterior_mean():
+    labels = ds.simulate(60, 12, 3, labels_per_item=4, seed=3).annotations
+    raw, adjusted = (ds.HPGM(adjust=adjust, **FAST).fit(labels) for adjust in (False, True))
+    np.testing.assert_array_equal(raw.label_distributions_, adjusted.label_distributions_)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [ds.OrdinalHPGM, ds.LatentPositions])
+def test_other_models_have_the_switch_too(kind):
+    labels = coins().with_label_type("ordinal" if kind is ds.OrdinalHPGM else "nominal")
+    settings = {"n_chains": 1, "n_sweeps": 20, "n_jobs": 1}
+    raw, adjusted = (kind(adjust=adjust, **settings).fit(labels) for adjust in (False, True))
+    agreed = unanimous(labels)
+    said = labels.counts[agreed].argmax(axis=1)
+    assert raw.label_distributions_[agreed, said].min() < 0.6
+    assert adjusted.label_distributions_[agreed, said].min() == pytest.approx(0.6)
 
 
 # ---- whose population ---------------------------------------------------------------------------------
@@ -229,28 +321,27 @@ def test_the_command_line_represents_a_group(tmp_path):
     assert "no setting" in failure(*fit, "--represent", "group=a", "-m", "fmm")
 
 
-def test_what_somebody_repeats_is_heard_once_where_nobody_else_answers():
+def test_a_repeated_label_counts_once_where_no_item_has_two_annotators():
     items, annotators = ["i", "i", "i", "j", "k", "k"], ["a", "a", "a", "b", "a", "a"]
     alone = ds.Annotations.from_arrays(items, annotators, ["x", "x", "y", "y", "y", "y"])
-    found = Voices.of(alone)
-    heard = found.annotations
+    counted = Aliases.of(alone).annotations
     # i: x and y, j: y, k: y
-    assert [tuple(row) for row in zip(heard.item, heard.label, strict=True)] == [
+    assert [tuple(row) for row in zip(counted.item, counted.label, strict=True)] == [
         (0, 0),
         (0, 1),
         (1, 1),
         (2, 1),
     ]
-    assert heard.n_annotators == 2
+    assert counted.n_annotators == 2
     model = ds.HPGM(**FAST).fit(alone)
     assert model.training_labels().n_labels == 6
-    once = ds.HPGM(**FAST).fit(heard)
+    once = ds.HPGM(**FAST).fit(counted)
     np.testing.assert_array_equal(model.label_distributions_, once.label_distributions_)
     # one answer by somebody else, and all labels count
     both = ds.Annotations.from_arrays([*items, "i"], [*annotators, "b"], ["x", "x", "y", "y", "y", "y", "x"])
-    assert Voices.of(both).annotations is both
+    assert Aliases.of(both).annotations is both
 
 
 def test_class_counts_have_no_repeats():
     counts = ds.Annotations.from_counts([[3, 0], [0, 3], [2, 1]])
-    assert Voices.of(counts).annotations is counts
+    assert Aliases.of(counts).annotations is counts
