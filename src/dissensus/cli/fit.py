@@ -34,7 +34,6 @@ from dissensus.cli.terminal import amounts, count, note, say, show_json, show_ta
 
 if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
-    from dissensus.models.base import Model
     from dissensus.workflow.refine import Refinement
 
 
@@ -120,40 +119,45 @@ def _say_models(annotations: Annotations, file: str) -> None:
         )
 
 
-def _say_differing(annotations: Annotations) -> None:
-    """Annotators who gave an item different labels: all of them count, and that is worth a word."""
-    from dissensus.labels.description import repeated_pairs
-
-    differing = 0 if annotations.anonymous else repeated_pairs(annotations)[1]
-    if differing:
-        say(
-            f"{count(differing, 'pair')} of item and annotator with differing labels, all kept (--duplicates)"
-        )
-
-
 def _show(run: Refinement, summary: dict[str, Any]) -> None:
-    from dissensus.labels.description import remarks
+    from dissensus.labels.description import remarks, repeated_pairs
+    from dissensus.models import title_of
 
     say(amounts(run.annotations))
-    _say_differing(run.annotations)
+    differing = 0 if run.annotations.anonymous else repeated_pairs(run.annotations)[1]
+    if differing:
+        pairs = count(differing, "pair")
+        say(f"{pairs} of item and annotator with differing labels, all kept (--duplicates)")
     for remark in remarks(run.annotations):
         note(in_shell_words(remark, {"--duplicates"}))
     if run.held_out:
-        rows, best = _held_out_rows(run)
+        rows = [
+            [
+                title_of(row.model),
+                row.score,
+                row.score_items,
+                str(row.gap(run.estimate)),
+                f"{row.seconds:.2f}",
+            ]
+            for row in run.held_out
+        ]
+        scores = [row.measure(run.estimate) for row in run.held_out]
         hidden = count(run.held_out[0].n_hidden, "hidden label")
         title = f"Mean log-probability of {hidden} (nats, higher is better)"
         columns = ["model", "given item and annotator", "given item", "behind the best", "seconds"]
-        show_table(title, columns, rows, best)
+        show_table(title, columns, rows, scores.index(max(scores)))
         _say_pool(run)
-    stopped = run.model.stopped_
-    how = "computed at once, without iterations" if stopped == "closed form" else f"stopped by {stopped}"
-    say(f"Model: {run.model}; {how}")
-    _say_convergence(run.model)
-    if run.reason:
-        say(f"Why: {run.reason}")
-    if getattr(run.model, "estimate", "truth") != "truth":
-        say("It supposes one true class an item: the shares are the answers of its crowd (--estimate truth)")
-    _say_gold(run, summary["gold_accuracy"])
+    _show_model(run)
+    if run.gold is not None:
+        crossed, plain = run.gold.cross_fitted, run.gold.plain
+        say(
+            f"Gold labels: {crossed.value:.1%} right ({crossed.low:.1%} to {crossed.high:.1%}) on "
+            f"{count(run.gold.n_items, 'item')}, each answered without the help of its own gold label, only "
+            f"with that of others; {plain.value:.1%} without any gold"
+        )
+    elif summary["gold_accuracy"] is not None:
+        right = f"{summary['gold_accuracy']:.1%} right"
+        say(f"Gold labels: {right}; they trained nothing (--estimate truth learns from them)")
 
 
 def _say_pool(run: Refinement) -> None:
@@ -165,38 +169,21 @@ def _say_pool(run: Refinement) -> None:
         say("ordinal pools hpgm with graded response; here hpgm has all of the weight: both score the same")
 
 
-def _say_convergence(model: Model) -> None:
-    """On how few items the chains of a sampled model agree, where they do not on most, and what to do."""
+def _show_model(run: Refinement) -> None:
+    """Which model it is, how its fit ended, and why it was taken."""
     from dissensus.models import name_of
     from dissensus.models.sampled import MOST, Sampled
 
+    model, stopped = run.model, run.model.stopped_
+    how = "computed at once, without iterations" if stopped == "closed form" else f"stopped by {stopped}"
+    say(f"Model: {model}; {how}")
     if isinstance(model, Sampled) and model.settled_items_ < MOST:
         note(
             f"the chains agree on the shares of {model.settled_items_:.0%} of the items (split-R̂ up to 1.1), "
             "and the intervals of the others hold what the chains say in all; longer chains: "
             f"--model {name_of(model)} --set n_sweeps=1000"
         )
-
-
-def _say_gold(run: Refinement, share_right: float | None) -> None:
-    """How right the answers are; where gold trained the model, with and without."""
-    if run.gold is not None:
-        crossed, plain = run.gold.cross_fitted, run.gold.plain
-        say(
-            f"Gold labels: {crossed.value:.1%} right ({crossed.low:.1%} to {crossed.high:.1%}) on "
-            f"{count(run.gold.n_items, 'item')}, each answered without the help of its own gold label, only "
-            f"with that of others; {plain.value:.1%} without any gold"
-        )
-    elif share_right is not None:
-        say(f"Gold labels: {share_right:.1%} right; they trained nothing (--estimate truth learns from them)")
-
-
-def _held_out_rows(run: Refinement) -> tuple[list[list[Any]], int]:
-    from dissensus.models import title_of
-
-    rows = [
-        [title_of(row.model), row.score, row.score_items, str(row.gap(run.estimate)), f"{row.seconds:.2f}"]
-        for row in run.held_out
-    ]
-    scores = [row.measure(run.estimate) for row in run.held_out]
-    return rows, scores.index(max(scores))
+    if run.reason:
+        say(f"Why: {run.reason}")
+    if getattr(model, "estimate", "truth") != "truth":
+        say("It supposes one true class an item: the shares are the answers of its crowd (--estimate truth)")

@@ -43,36 +43,26 @@ def unbundled(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = bundle(**{one: given.pop(one) for one in fields})
         command(**given)
 
-    options = [
-        option
-        for name, parameter in signature.parameters.items()
-        for option in (_options(bundles[name]) if name in bundles else [_keyword(parameter)])
-    ]
+    keyword, options = inspect.Parameter.KEYWORD_ONLY, []
+    for name, parameter in signature.parameters.items():
+        if name in bundles:
+            hints = get_type_hints(bundles[name], include_extras=True)
+            options += [
+                inspect.Parameter(one.name, keyword, default=_default(one), annotation=hints[one.name])
+                for one in dataclasses.fields(bundles[name])
+            ]
+        else:
+            options.append(parameter.replace(kind=keyword))
     vars(spread)["__signature__"] = inspect.Signature(options)
     spread.__annotations__ = {option.name: option.annotation for option in options}
     del spread.__wrapped__  # typer would look behind it
     return spread
 
 
-def _options(bundle: Any) -> list[inspect.Parameter]:
-    """One keyword parameter for every field, its typer declaration kept."""
-    hints = get_type_hints(bundle, include_extras=True)
-    return [
-        inspect.Parameter(
-            one.name, inspect.Parameter.KEYWORD_ONLY, default=_default(one), annotation=hints[one.name]
-        )
-        for one in dataclasses.fields(bundle)
-    ]
-
-
 def _default(one: dataclasses.Field[Any]) -> Any:
     if one.default_factory is not dataclasses.MISSING:
         return one.default_factory()
     return inspect.Parameter.empty if one.default is dataclasses.MISSING else one.default
-
-
-def _keyword(parameter: inspect.Parameter) -> inspect.Parameter:
-    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
 
 
 def under(heading: str) -> Callable[..., Any]:

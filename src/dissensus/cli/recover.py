@@ -108,21 +108,23 @@ class Comparison:
 
     def models(self) -> dict[str, list[Model]]:
         """By what was asked for, the models to compare: one for every number of clusters left open."""
-        return {text: self._group(text) for text in self.model or USUAL_MODELS}
-
-    def _group(self, text: str) -> list[Model]:
         from dissensus.models import build_model
 
-        name, *settings = shlex.split(text) or [""]
-        given = dict(map(parse_setting, settings))
-        known = build_model(name, given).get_params(deep=False)
-        left_open = {
-            setting: parse_values(getattr(self, option))
-            for option, setting in CLUSTERS.items()
-            if setting in known and setting not in given
-        }
-        cells = itertools.product(*left_open.values())
-        return [build_model(name, given | dict(zip(left_open, cell, strict=True))) for cell in cells]
+        groups = {}
+        for text in self.model or USUAL_MODELS:
+            name, *settings = shlex.split(text) or [""]
+            given = dict(map(parse_setting, settings))
+            known = build_model(name, given).get_params(deep=False)
+            left_open = {
+                setting: parse_values(getattr(self, option))
+                for option, setting in CLUSTERS.items()
+                if setting in known and setting not in given
+            }
+            cells = [
+                dict(zip(left_open, cell, strict=True)) for cell in itertools.product(*left_open.values())
+            ]
+            groups[text] = [build_model(name, given | cell) for cell in cells]
+        return groups
 
     def settings(self) -> dict[str, Any]:
         """How labels are drawn and reserved, by the library's names."""

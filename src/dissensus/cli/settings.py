@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -253,13 +253,11 @@ class Cluster:
         tls = (self.tls_ca, self.tls_cert, self.tls_key) if self.tls_ca else None
         return {"cluster": self.cluster, "tls": tls, "scratch": self.scratch}
 
-    @contextmanager
-    def in_use(self, jobs: int) -> Iterator[Resources]:
+    def in_use(self, jobs: int) -> AbstractContextManager[Resources]:
         """Every fit inside the block uses it, and shows its iterations."""
         from dissensus.execution.resources import resources
 
-        with resources(n_workers=jobs, **self.settings()) as found:
-            yield found
+        return resources(n_workers=jobs, **self.settings())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,14 +300,12 @@ class Machine(Cluster):
 
             n_bytes(self.memory, "fit")
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """What is read inside the block keeps to the memory allowed."""
         from dissensus.params import n_bytes
         from dissensus.tables.source import within_memory
 
-        with within_memory(None if self.memory is None else n_bytes(self.memory, "fit")):
-            yield
+        return within_memory(None if self.memory is None else n_bytes(self.memory, "fit"))
 
     def settings(self) -> dict[str, Any]:
         """The same by the library's names."""
