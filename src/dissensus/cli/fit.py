@@ -1,8 +1,9 @@
-"""``dissensus fit``: labels in, refined labels out."""
+"""``dissensus fit``, ``rank`` and ``update``: labels in, refined labels or ranks out; more labels later."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,7 @@ from dissensus.cli.options import (
     ItemFeatures,
     Json,
     LabelFile,
+    Output,
     Page,
     Reading,
     TablesOutput,
@@ -35,6 +37,8 @@ from dissensus.cli.terminal import amounts, count, note, say, show_json, show_ta
 if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
     from dissensus.workflow.refine import Refinement
+
+RANKS_SHOWN = 20
 
 
 @app.command(
@@ -187,3 +191,108 @@ def _show_model(run: Refinement) -> None:
         say(f"Why: {run.reason}")
     if getattr(model, "estimate", "truth") != "truth":
         say("It supposes one true class an item: the shares are the answers of its crowd (--estimate truth)")
+
+
+# ---- comparisons --------------------------------------------------------------------------------------
+
+
+@app.command(
+    epilog=example(
+        "dissensus rank battles.csv",
+        "dissensus rank preferences.jsonl --annotator-column judge -o ranking --no-position",
+    )
+)
+@unbundled
+def rank(
+    context: typer.Context,
+    file: LabelFile,
+    output: Output,
+    reading: Reading,
+    page: Page,
+    position: Annotated[
+        bool,
+        typer.Option("--position/--no-position", help="Let annotators prefer the left or the right answer."),
+    ] = True,
+    pair_effects: Annotated[
+        bool,
+        typer.Option(
+            "--pair-effects/--no-pair-effects",
+            help="Let a pair of answers differ from what their scores say.",
+        ),
+    ] = True,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random numbers.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Rank what was compared in pairs: scores and ranks with intervals, and how reliable annotators are."""
+    directory = output.directory(f"{stem(file)}-ranked")
+    from dissensus.tables.plain_tables import refuse_other_type
+    from dissensus.workflow.refine import refine
+    from dissensus.workflow.runs import write_run
+
+    annotations = reading.read(file)
+    refuse_other_type(annotations, "pairwise")
+    settings = {"position": position, "pair_effects": pair_effects}
+    run = refine(annotations, "bradley-terry", settings, seed=seed)
+    summary = write_run(
+        run,
+        directory,
+        command=command_line(context),
+        source=str(file),
+        force=output.force,
+        page=page.settings(file.name, None),
+    )
+    say_missing(summary["report_missing"], directory, file)
+    if as_json:
+        show_json(summary)
+        return
+    say(amounts(annotations))
+    columns = ["item", "score", "low", "high", "rank_low", "rank_high", "n_labels"]
+    found = next(run.model.label_pieces())
+    values = [found[name].to_pylist() if name == "item" else found[name].tolist() for name in columns]
+    rows = [list(row) for row in zip(*values, strict=True)][:RANKS_SHOWN]
+    show_table("Scores (log-odds) and ranks with 95 % intervals", columns, rows)
+    if len(values[0]) > RANKS_SHOWN:
+        say(f"… and {len(values[0]) - RANKS_SHOWN:,} more in labels.csv")
+    say_written(directory, summary["files"])
+
+
+# ---- labels over time ---------------------------------------------------------------------------------
+
+
+@app.command(
+    epilog=example("dissensus update refined monday.csv", "dissensus update refined new.csv -o later")
+)
+@unbundled
+def update(
+    context: typer.Context,
+    place: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run of the model hpgm.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="NEW", help="The labels to add, in any form that fit reads.")
+    ],
+    reading: Reading,
+    page: Page,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Directory to write (if left out: RUN itself)."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Add labels to a run: the sampler goes on from its last state, in a fraction of a fit's time."""
+    from dissensus.workflow.runs import update_run
+
+    summary = update_run(
+        place,
+        reading.as_in(place).read(file),
+        output,
+        command=command_line(context),
+        source=str(file),
+        page=page.settings(file.name, None),
+    )
+    directory = output or place
+    say_missing(summary["report_missing"], directory, file)
+    if as_json:
+        show_json(summary)
+        return
+    known = summary["data"]["n_labels"]
+    say(f"{count(known - summary['updated']['n_labels'], 'label')} added, {known:,} in all")
+    say_written(directory, summary["files"])
