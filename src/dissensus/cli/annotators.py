@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, option
 from dissensus.cli.options import Json, LabelsOrRun, Reading, SafeCsv, unbundled
 from dissensus.cli.settings import ALL_CORES, Jobs, Seed
 from dissensus.cli.terminal import count, say, show_json, show_table
@@ -22,17 +20,10 @@ def annotators(
     reading: Reading,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write a row for each annotator: .csv, .jsonl, .parquet."
-        ),
+        option("FILE", "Write a row for each annotator: .csv, .jsonl, .parquet.", "--output", "-o"),
     ] = None,
     interval: Annotated[
-        float,
-        typer.Option(
-            "--interval",
-            metavar="SHARE",
-            help="Size of the credible intervals of the information, such as 0.9.",
-        ),
+        float, option("SHARE", "Size of the credible intervals of the information, such as 0.9.")
     ] = KEPT,
     seed: Seed = 0,
     jobs: Jobs = ALL_CORES,

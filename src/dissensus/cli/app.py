@@ -138,14 +138,14 @@ def in_shell_words(message: str, options: Collection[str]) -> str:
     'hide none (--test-size 0), or allow more --memory'
     """
 
-    def option(found: re.Match[str]) -> str:
+    def typed(found: re.Match[str]) -> str:
         name, value = found["name"], found["text"] or found["value"]
         flag = f"--{OPTION_OF.get(name, name).replace('_', '-')}"
         if flag not in options:
             return found[0]
         return flag if value in (None, "True") else f"{flag} {shlex.quote(value)}"
 
-    return re.sub(r"(?<=[ (])(?P<name>[a-z_]+)=(?:'(?P<text>[^']*)'|(?P<value>[\w.,]*\w))?", option, message)
+    return re.sub(r"(?<=[ (])(?P<name>[a-z_]+)=(?:'(?P<text>[^']*)'|(?P<value>[\w.,]*\w))?", typed, message)
 
 
 def _usage(error: typer.TyperException) -> str:
@@ -195,6 +195,11 @@ def example(*lines: str) -> str:
     return "[bold]Examples[/bold]\n\n" + "\n\n".join(line.replace("[", r"\[") for line in lines)
 
 
+def option(metavar: str | None, help: str, *flags: str, **more: Any) -> Any:
+    """A typer option; without flags it has its parameter's name, as ``--item-column`` of ``item_column``."""
+    return typer.Option(*flags, metavar=metavar, help=help, **more)
+
+
 def _version(asked: bool) -> None:
     if asked:
         say(f"dissensus {__version__}")
@@ -205,10 +210,10 @@ def _version(asked: bool) -> None:
 def start(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, option(None, "Print the version and exit.", "--version", callback=_version, is_eager=True)
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show a traceback if dissensus itself fails (may stand anywhere).")
+        bool, option(None, "Show a traceback if dissensus itself fails (may stand anywhere).", "--debug")
     ] = False,
 ) -> None:
     """From the disagreeing labels of many annotators to the label distribution a population would give."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissensus.cli.app import app, example, in_shell_words
+from dissensus.cli.app import app, example, in_shell_words, option
 from dissensus.cli.options import (
     ItemFeatures,
     Json,
@@ -210,17 +210,17 @@ def rank(
     reading: Reading,
     page: Page,
     position: Annotated[
-        bool,
-        typer.Option("--position/--no-position", help="Let annotators prefer the left or the right answer."),
+        bool, option(None, "Let annotators prefer the left or the right answer.", "--position/--no-position")
     ] = True,
     pair_effects: Annotated[
         bool,
-        typer.Option(
+        option(
+            None,
+            "Let a pair of answers differ from what their scores say.",
             "--pair-effects/--no-pair-effects",
-            help="Let a pair of answers differ from what their scores say.",
         ),
     ] = True,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random numbers.")] = 0,
+    seed: Annotated[int, option("N", "Seed of the random numbers.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Rank what was compared in pairs: scores and ranks with intervals, and how reliable annotators are."""
@@ -272,8 +272,7 @@ def update(
     reading: Reading,
     page: Page,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Directory to write (if left out: RUN itself)."),
+        Path | None, option("DIR", "Directory to write (if left out: RUN itself).", "--output", "-o")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dissensus.cli.app import app, example, in_shell_words, last_result
+from dissensus.cli.app import app, example, in_shell_words, last_result, option
 from dissensus.cli.options import Columns, Json, LabelFile, Reading, SafeCsv, unbundled
 from dissensus.cli.terminal import amounts, count, note, say, show_json
 from dissensus.errors import DataError
@@ -25,16 +25,10 @@ from dissensus.errors import DataError
 def import_export(
     file: LabelFile,
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="File to write: .csv, .jsonl or .parquet (or .gz)."
-        ),
+        Path, option("FILE", "File to write: .csv, .jsonl or .parquet (or .gz).", "--output", "-o")
     ],
     reading: Reading,
-    items_to: Annotated[
-        Path | None,
-        typer.Option("--items-to", metavar="FILE", help="File for what the export says about the items."),
-    ] = None,
+    items_to: Annotated[Path | None, option("FILE", "File for what the export says about the items.")] = None,
     safe_csv: SafeCsv = False,
 ) -> None:
     """Convert an annotation tool's export to a plain table of labels (other commands read both)."""
@@ -73,15 +67,12 @@ def pack(
         ),
     ],
     output: Annotated[
-        Path,
-        typer.Option("--output", "-o", metavar="STORE", help="The store: made, or added to if it is there."),
+        Path, option("STORE", "The store: made, or added to if it is there.", "--output", "-o")
     ],
     columns: Columns,
-    memory: Annotated[
-        str, typer.Option("--memory", metavar="SIZE", help="Memory to keep to, such as 512MB or 8GB.")
-    ] = "2GB",
+    memory: Annotated[str, option("SIZE", "Memory to keep to, such as 512MB or 8GB.")] = "2GB",
     again: Annotated[
-        bool, typer.Option("--again", help="Add files that are in the store already once more.")
+        bool, option(None, "Add files that are in the store already once more.", "--again")
     ] = False,
     as_json: Json = False,
 ) -> None:

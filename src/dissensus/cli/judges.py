@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from dissensus.cli.annotators import bias_words
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, option
 from dissensus.cli.options import Json, LabelsOrRun, Reading, unbundled
 from dissensus.cli.terminal import count, note, say, show_json, show_table
 from dissensus.progress import shown
@@ -34,44 +32,34 @@ def judges(
     reading: Reading,
     judges: Annotated[
         list[str],
-        typer.Option(
-            "--judges",
-            metavar="WHO",
-            help="Who is a judge: an id or a pattern (repeatable), a column of --annotators, or COLUMN=VALUE "
+        option(
+            "WHO",
+            "Who is a judge: an id or a pattern (repeatable), a column of --annotators, or COLUMN=VALUE "
             "(if left out: the column kind decides, or ids that are names of language models).",
         ),
     ] = [],  # noqa: B006
     epsilon: Annotated[
         float,
-        typer.Option(
-            "--epsilon",
-            metavar="E",
-            help="Advantage granted to a judge because it costs less: 0.2 beside experts, 0.15 beside skilled"
+        option(
+            "E",
+            "Advantage granted to a judge because it costs less: 0.2 beside experts, 0.15 beside skilled"
             " people, 0.1 beside a crowd.",
         ),
     ] = 0.15,
     by: Annotated[
-        str | None,
-        typer.Option(
-            "--by", metavar="COLUMN", help="Show the rates for each value of this column of --items too."
-        ),
+        str | None, option("COLUMN", "Show the rates for each value of this column of --items too.")
     ] = None,
     model: Annotated[
         str,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="NAME",
-            help="Model of the humans' answers; hpgm also knows how sure they are.",
-        ),
+        option("NAME", "Model of the humans' answers; hpgm also knows how sure they are.", "--model", "-m"),
     ] = "fmm",
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "FILE",
+            "File to write: a row for each judge as .csv, .jsonl or .parquet, or everything as .json.",
             "--output",
             "-o",
-            metavar="FILE",
-            help="File to write: a row for each judge as .csv, .jsonl or .parquet, or everything as .json.",
         ),
     ] = None,
     as_json: Json = False,

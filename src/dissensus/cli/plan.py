@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, option
 from dissensus.cli.options import Json, LabelsOfRun, LabelsOrRun, Reading, SafeCsv, unbundled
 from dissensus.cli.settings import ALL_CORES, Jobs, Seed
 from dissensus.cli.terminal import count, note, say, show_json, show_table
@@ -25,31 +23,16 @@ SHOWN, ASKED = 10, 8  # items and annotators named
 def plan(
     place: LabelsOrRun,
     reading: Reading,
-    budget: Annotated[
-        int | None, typer.Option("--budget", metavar="N", help="Number of labels that can be paid for.")
-    ] = None,
+    budget: Annotated[int | None, option("N", "Number of labels that can be paid for.")] = None,
     target_interval: Annotated[
-        float | None,
-        typer.Option(
-            "--target-interval",
-            metavar="WIDTH",
-            help="Wanted width of the interval of each item's most probable class.",
-        ),
+        float | None, option("WIDTH", "Wanted width of the interval of each item's most probable class.")
     ] = None,
-    target_alpha_width: Annotated[
-        float | None,
-        typer.Option("--target-alpha-width", metavar="WIDTH", help="Wanted width of the interval of α."),
-    ] = None,
-    interval: Annotated[
-        float, typer.Option("--interval", metavar="SHARE", help="Size of the intervals, such as 0.9.")
-    ] = 0.9,
+    target_alpha_width: Annotated[float | None, option("WIDTH", "Wanted width of the interval of α.")] = None,
+    interval: Annotated[float, option("SHARE", "Size of the intervals, such as 0.9.")] = 0.9,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="File to write, with a row for each item: .csv, .jsonl or .parquet.",
+        option(
+            "FILE", "File to write, with a row for each item: .csv, .jsonl or .parquet.", "--output", "-o"
         ),
     ] = None,
     seed: Seed = 0,
@@ -142,34 +125,21 @@ def queue(
     file: LabelsOfRun = None,
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "FILE",
+            "File to write: a table (.csv, .jsonl, .parquet), or the tasks of --for.",
             "--output",
             "-o",
-            metavar="FILE",
-            help="File to write: a table (.csv, .jsonl, .parquet), or the tasks of --for.",
         ),
     ] = None,
-    budget: Annotated[
-        int | None,
-        typer.Option("--budget", metavar="N", help="Number of labels that can be paid for, in all."),
-    ] = None,
-    each: Annotated[
-        int | None,
-        typer.Option("--each", metavar="N", help="Number of annotators for each item that needs labels."),
-    ] = None,
+    budget: Annotated[int | None, option("N", "Number of labels that can be paid for, in all.")] = None,
+    each: Annotated[int | None, option("N", "Number of annotators for each item that needs labels.")] = None,
     tool: Annotated[
         Literal["table", "label-studio", "argilla", "prodigy"],
-        typer.Option(
-            "--for",
-            metavar="TOOL",
-            help="Write tasks for label-studio, argilla or prodigy instead of a table.",
-        ),
+        option("TOOL", "Write tasks for label-studio, argilla or prodigy instead of a table.", "--for"),
     ] = "table",
     control: Annotated[
-        str | None,
-        typer.Option(
-            "--control", metavar="NAME", help="Name of the question in that tool (if left out: label)."
-        ),
+        str | None, option("NAME", "Name of the question in that tool (if left out: label).")
     ] = None,
     safe_csv: SafeCsv = False,
     as_json: Json = False,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissensus.cli.app import app, example, last_result
+from dissensus.cli.app import app, example, last_result, option
 from dissensus.cli.options import Json, Output, command_line, say_written, unbundled, under
 from dissensus.cli.terminal import amounts, say, show_json, show_table
 from dissensus.errors import ParameterError
@@ -43,40 +43,23 @@ DIRICHLETS = ("alpha", "gamma", "tau")
 class Crowd:
     """The settings of :func:`dissensus.simulate`, under its own names."""
 
-    n_items: Annotated[int, _crowd("--n-items", metavar="M", help="Number of items.")] = 500
-    n_annotators: Annotated[int, _crowd("--n-annotators", metavar="N", help="Number of annotators.")] = 100
-    n_classes: Annotated[int, _crowd("--n-classes", metavar="P", help="Number of classes.")] = 4
-    n_item_clusters: Annotated[
-        int, _crowd("--item-clusters", "-k", metavar="K", help="Number of item clusters.")
-    ] = 5
+    n_items: Annotated[int, _crowd("M", "Number of items.")] = 500
+    n_annotators: Annotated[int, _crowd("N", "Number of annotators.")] = 100
+    n_classes: Annotated[int, _crowd("P", "Number of classes.")] = 4
+    n_item_clusters: Annotated[int, _crowd("K", "Number of item clusters.", "--item-clusters", "-k")] = 5
     n_annotator_clusters: Annotated[
-        int, _crowd("--annotator-clusters", "-l", metavar="L", help="Number of annotator clusters.")
+        int, _crowd("L", "Number of annotator clusters.", "--annotator-clusters", "-l")
     ] = 3
-    labels_per_item: Annotated[
-        int, _crowd("--labels-per-item", metavar="R", help="Number of labels for each item.")
-    ] = 5
-    load: Annotated[
-        str,
-        _crowd("--load", metavar="even|long-tail", help="How the labels are spread over the annotators."),
-    ] = "even"
-    alpha: Annotated[
-        str, _crowd("--alpha", metavar="A[,A…]", help="Dirichlet of the label distributions.")
-    ] = "0.5"
-    gamma: Annotated[
-        str, _crowd("--gamma", metavar="G[,G…]", help="Dirichlet of the item cluster sizes.")
-    ] = "5"
-    tau: Annotated[
-        str, _crowd("--tau", metavar="T[,T…]", help="Dirichlet of the annotator cluster sizes.")
-    ] = "5"
+    labels_per_item: Annotated[int, _crowd("R", "Number of labels for each item.")] = 5
+    load: Annotated[str, _crowd("even|long-tail", "How the labels are spread over the annotators.")] = "even"
+    alpha: Annotated[str, _crowd("A[,A…]", "Dirichlet of the label distributions.")] = "0.5"
+    gamma: Annotated[str, _crowd("G[,G…]", "Dirichlet of the item cluster sizes.")] = "5"
+    tau: Annotated[str, _crowd("T[,T…]", "Dirichlet of the annotator cluster sizes.")] = "5"
     pairs: Annotated[
         Path | None,
-        _crowd(
-            "--pairs",
-            metavar="FILE",
-            help="File of labels: the same annotators label the same items, with new answers.",
-        ),
+        _crowd("FILE", "File of labels: the same annotators label the same items, with new answers."),
     ] = None
-    seed: Annotated[int, _crowd("--seed", metavar="N", help="Seed of the random numbers.")] = 0
+    seed: Annotated[int, _crowd("N", "Seed of the random numbers.")] = 0
 
 
 @app.command(
@@ -160,12 +143,7 @@ CROWD: dict[str, Any] = {
 def demo(
     context: typer.Context,
     output: Output,
-    seed: Annotated[
-        int,
-        typer.Option(
-            "--seed", metavar="N", help="Seed of the random numbers: another seed draws another crowd."
-        ),
-    ] = 0,
+    seed: Annotated[int, option("N", "Seed of the random numbers: another seed draws another crowd.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Simulate a crowd whose truth is known, refine its labels, and show how close each model comes."""
