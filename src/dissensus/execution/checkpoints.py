@@ -194,7 +194,7 @@ def _put_block(block: BlockState, stem: str) -> dict[str, Print]:
 
 
 def _print(file: Path) -> Print:
-    from dissensus.large.store.files import checksum
+    from dissensus.large.store import checksum
 
     return [file.stat().st_size, checksum(file)]
 
