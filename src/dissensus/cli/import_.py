@@ -77,7 +77,7 @@ def pack(
     as_json: Json = False,
 ) -> None:
     """Pack files of labels, larger than memory if need be, into a store that every command reads."""
-    from dissensus.large.store.packing import pack as pack_files
+    from dissensus.large.packing import pack as pack_files
 
     with last_result():
         manifest = pack_files(files, output, memory=memory, again=again, **columns.settings())
@@ -89,4 +89,4 @@ def pack(
     items, annotators = count(manifest.n_items, "item"), count(manifest.n_annotators, "annotator")
     classes = count(manifest.n_classes, "class", "classes")
     say(f"{count(manifest.n_labels, 'label')} by {annotators} on {items}, {classes}")
-    say(f"Wrote {output}/: {count(len(manifest.shards), 'shard')}, {manifest.n_bytes / 1e6:,.1f} MB")
+    say(f"Wrote {output}/: {manifest.n_bytes / 1e6:,.1f} MB")

@@ -39,6 +39,7 @@ from dissensus.models.confusion import ConfusionModel, gold_prior
 from dissensus.models.hpgm.model import HPGM
 from dissensus.params import PROCESS_BYTES, size_words
 from dissensus.progress import Progress, ShowProgress, shown
+from dissensus.tables.atomic import restore
 from dissensus.tables.labels_file import LABELS_FILE
 from dissensus.tables.plain_tables import with_side_tables
 from dissensus.tables.results import (
@@ -260,6 +261,7 @@ def open_run(place: Path) -> SavedRun:
     """A run's directory, or a model file, read back."""
     from dissensus.text.guided.files import load_model
 
+    restore(place)
     if not place.is_dir():
         return SavedRun(load_model(place), {}, None)
     known, cells = read_summary(place), None
@@ -271,13 +273,13 @@ def open_run(place: Path) -> SavedRun:
 
 def reading_of(place: Path) -> dict[str, Any]:
     """How the labels of a run were read, by the names of options; empty where nothing was said of it."""
-    kept = read_summary(place).get("reading") if place.is_dir() and is_ours(place) else None
+    kept = read_summary(place).get("reading") if is_ours(place) else None
     return kept if isinstance(kept, dict) else {}
 
 
 def is_run(place: Path) -> bool:
     """Is it a finished run's directory or a saved model, and no file of labels?"""
-    return place.suffix == ".safetensors" or (place.is_dir() and is_ours(place))
+    return place.suffix == ".safetensors" or is_ours(place)
 
 
 def posterior_of(
