@@ -118,7 +118,7 @@ def test_of_few_labels_chains_run_one_after_the_other_unless_threads_are_asked_f
 
     monkeypatch.setattr("dissensus.models.hpgm.model.sweep", watched)
     monkeypatch.setattr("dissensus.engine.n_cores", lambda: 2)
-    monkeypatch.setattr("dissensus.models.hpgm.model.MIN_THREADED_LABELS", LABELS.n_labels + more)
+    monkeypatch.setattr("dissensus.models.hpgm.model.LABELS_FOR_THREADS", LABELS.n_labels + more)
     ds.HPGM(n_jobs=n_jobs, **SHORT).fit(LABELS)
     assert len(seen) == threads
 

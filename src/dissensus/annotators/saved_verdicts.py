@@ -34,7 +34,7 @@ WHOLE = ("n_labels", "view")  # the other columns are numbers
 def read_verdicts(place: Path) -> tuple[dict[str, list[Any]], str] | None:
     """The columns of a run's verdicts, and how many views there are, in words; None where it has none."""
     table = place / ANNOTATORS
-    if not table.is_file() or not is_ours(place):
+    if not is_ours(place) or not table.is_file():
         return None
     words = read_summary(place).get("views")
     if not isinstance(words, str):

@@ -52,7 +52,7 @@ class Model:
     _reads_as: ClassVar[LabelType | None] = None  # what a frame's labels are, where one kind alone will do
     _label_types: ClassVar[tuple[LabelType, ...]] = ("nominal", "ordinal", "multi", "pairwise")
     intervals_are: ClassVar[str] = "approximate"  # or "sampled"; "none" where it makes no claim
-    _tables: ClassVar[
+    _memory_tables: ClassVar[
         tuple[str, ...]
     ] = ()  # tables beside (M, P), for memory_needed: "MK" is items × clusters
     _sizes_are_bounds: ClassVar[bool] = False  # clusters that are not needed stay empty
@@ -154,8 +154,9 @@ class Model:
     def memory_needed(self, labels: Annotations, n_threads: int = 1) -> int:
         """Bytes that a fit takes at least, estimated: the process, tables, and blocks in work.
 
-        The table of items and classes and those of ``_tables`` are counted four times, for the new value, its
-        logarithm and what they come from. Messages and layouts of blocks may be on disk and are not counted.
+        The table of items and classes and those of ``_memory_tables`` are counted four times, for the new
+        value, its logarithm and what they come from. Messages and layouts of blocks may be on disk and are
+        not counted.
         """
         settings = vars(self)
         sizes: dict[str, int] = {
@@ -167,7 +168,7 @@ class Model:
             "L": settings.get("n_annotator_clusters", 1),
         }
         numbers = 0
-        for table in ("MP", *self._tables):
+        for table in ("MP", *self._memory_tables):
             size = 1
             for axis in table:
                 size *= sizes[axis]

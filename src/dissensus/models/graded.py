@@ -313,11 +313,9 @@ class GradedResponse(Model):
     @property
     def population_(self) -> Array:
         """(Q, P): what the population answers at every place of the grid."""
-        return np.asarray(
-            np.einsum("n,nqp->qp", self.weights_, self._label_tables(np.arange(len(self.own_))))
-        )
+        return np.asarray(np.einsum("n,nqp->qp", self.weights_, self._tables(np.arange(len(self.own_)))))
 
-    def _label_tables(self, annotator: NDArray[Any]) -> Array:
+    def _tables(self, annotator: NDArray[Any]) -> Array:
         """(n, Q, P): P(y | q, n) by code; −1: somebody never seen, as the crowd is on average."""
         own = np.vstack([self.own_, self.crowd_])[annotator]
         guesses = np.append(self.guesses_, GUESSES)[annotator]
@@ -326,7 +324,7 @@ class GradedResponse(Model):
     def _locate(self, annotations: Annotations, code: Codes | None = None) -> None:
         """Every item's place given its labels, and the population's answer there."""
         known = np.arange(annotations.n_annotators) if code is None else code
-        places, _ = places_of(annotations, np.log(self._label_tables(known)), np.log(self.psi_))
+        places, _ = places_of(annotations, np.log(self._tables(known)), np.log(self.psi_))
         self.places_ = places.astype(np.float32)
         self._answer()
 
@@ -342,7 +340,7 @@ class GradedResponse(Model):
         """Σ_q P(q | the item's labels) P(y | q, n)."""
         places = np.vstack([self.places_, self.psi_.astype(np.float32)])
         people, local = np.unique(annotator, return_inverse=True)
-        tables = self._label_tables(people)
+        tables = self._tables(people)
         return row_shares(np.einsum("eq,eqp->ep", places[item].astype(np.float64), tables[local]))
 
     def annotator_frame(self) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def steps(
 
 def changes(earlier: Path, found: Findings, now: Description, names: list[str]) -> dict[str, Any]:
     """The earlier run's files beside this model and its labels; ``names``: of the annotators, as shown."""
-    if not (earlier / LABELS).is_file() or not is_ours(earlier):
+    if not is_ours(earlier) or not (earlier / LABELS).is_file():
         raise DataError(
             f"{earlier}: is not the directory of a finished run; name one that fit or update wrote"
         )

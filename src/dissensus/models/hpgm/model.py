@@ -61,8 +61,8 @@ from dissensus.tables.arrays import Arrays, Header
 
 SWEEPS, FEWER_SWEEPS, MANY_LABELS = 300, 150, 10_000  # sweeps of a chain; fewer from so many labels on
 ITEMS_PER_CLUSTER = 25  # items for each cluster from which on these are points of a grid
+LABELS_FOR_THREADS = 20_000  # from which on threads take less time than one
 THIN = 3  # sweeps from one draw that is kept to the next
-MIN_THREADED_LABELS = 20_000  # of fewer, a sweep is many short steps, and threads wait for each other
 MAX_SHARE_NUMBERS = 8_000_000  # numbers of the population's answers that a fit keeps, over all draws
 MAX_DRAW_NUMBERS = 12_000_000  # numbers that it keeps of whole draws, to predict labels by
 MIN_DRAWS, USUAL_DRAWS = 8, 48  # whole draws that are kept
@@ -149,7 +149,7 @@ class HPGM(SampledMixin, Model):
     _drawn = ("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_")
     _needs_annotators = True
     _sizes_are_bounds = True
-    _tables = ("MK", "NPK")
+    _memory_tables = ("MK", "NKP")
     quantities_ = QUANTITIES
 
     draws_: Draws = fitted("whole draws that were kept, chain after chain", saved=False)
@@ -189,10 +189,10 @@ class HPGM(SampledMixin, Model):
             sampled, last = self._sampled_items(labels), ()
             data = Data.of_labels(labels.take_items(sampled), None if hints is None else hints[sampled])
         sample = partial(self._sample, data, weights, engine, last)
-        if self.n_jobs == -1 and annotations.n_labels < MIN_THREADED_LABELS:
-            chains = list(map(sample, range(self.n_chains)))
-        else:
-            chains = engine.map(sample, range(self.n_chains))
+        # a sweep is many short steps, and threads wait for each other between them
+        on_threads = self.n_jobs != -1 or labels.n_labels >= LABELS_FOR_THREADS
+        numbers = range(self.n_chains)
+        chains = engine.map(sample, numbers) if on_threads else [*map(sample, numbers)]
         n_draws = self.n_chains * len(chains[0].trace)
         self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_draws
         self.prior_distribution_ = np.sum([chain.prior for chain in chains], axis=0) / n_draws
@@ -222,11 +222,9 @@ class HPGM(SampledMixin, Model):
             n_sweeps = max(n_sweeps // UPDATE, MIN_UPDATE_SWEEPS)
             n_burn = n_sweeps // 4
         priors = MANY_KINDS if self._has_many_kinds(data.M) else PRIORS
-        reached = engine.resume(f"chain-{number}", Chain)
-        if reached is None:
-            n_kept = -(-(n_sweeps - n_burn) // THIN)
-            chain = self._start_chain(data, last[number] if last else None, n_kept, number)
-            reached = Checkpoint(chain)
+        name, n_kept = f"chain-{number}", -(-(n_sweeps - n_burn) // THIN)
+        state = last[number] if last else None
+        reached = engine.resume(name, Chain) or Checkpoint(self._start_chain(data, state, n_kept, number))
         chain = reached.state
         for i in range(reached.done, n_sweeps):
             rng = np.random.default_rng([self.seed, number, i])
@@ -236,7 +234,7 @@ class HPGM(SampledMixin, Model):
                 chain.gather(kept, data, weights, rng)
             engine.step_done(i + 1, n_sweeps)
             stopped = "number of sweeps" if i + 1 == n_sweeps else ""
-            engine.checkpoint(f"chain-{number}", Checkpoint(chain, i + 1, stopped=stopped))
+            engine.checkpoint(name, Checkpoint(chain, i + 1, stopped=stopped))
         return chain
 
     def _start_chain(self, data: Data, state: State | None, n_kept: int, number: int) -> Chain:

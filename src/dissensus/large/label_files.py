@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,24 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyarrow import parquet
 
 from dissensus.errors import DataError, bad_parameter
 from dissensus.labels.sources import provided
-from dissensus.labels.vocabulary import marks, places, to_arrow
-from dissensus.large.store.files import COLUMNS, is_store
+from dissensus.labels.vocabulary import places, to_arrow
+from dissensus.large.store import COLUMNS, is_store
 from dissensus.params import PROCESS_BYTES, n_bytes, size_words
 from dissensus.tables.columns import find_column, guess_words, has_column, listed, only_column_left
 from dissensus.tables.layouts import KEEP_BLANKS, Columns, Missing
-from dissensus.tables.source import explained, open_source, refuse_pipe
+from dissensus.tables.source import (
+    GZIP_MAGIC,
+    PARQUET_MAGIC,
+    explained,
+    first_bytes,
+    open_source,
+    refuse_pipe,
+)
 from dissensus.tables.tables import StreamedTable, open_file
 
 # ---- how much may be in memory at once ----------------------------------------------------------------
@@ -113,13 +121,39 @@ class Inputs:
     @property
     def n_bytes(self) -> int:
         """Size of all files."""
-        return sum(file.path.stat().st_size for file in self.files if file.path.exists())
+        return _n_bytes([file.path for file in self.files])
+
+    @property
+    def n_rows_about(self) -> int:
+        """The number of rows that the largest file of each kind makes likely."""
+        kinds: dict[str, list[Path]] = {}
+        for path in [file.path for file in self.files if file.path.is_file()]:
+            kinds.setdefault("".join(path.suffixes), []).append(path)
+        return sum(
+            int(self._rows_per_byte(max(paths, key=lambda path: path.stat().st_size)) * _n_bytes(paths))
+            for paths in kinds.values()
+        )
+
+    def _rows_per_byte(self, path: Path) -> float:
+        """As the beginning of a file has them; 0 where it cannot be read: a JSON array, or an error later."""
+        try:
+            source = first_bytes(path)
+            if source.start.startswith(PARQUET_MAGIC):
+                return float(parquet.read_metadata(path).num_rows / path.stat().st_size)
+            whole = replace(source, raw=source.raw[: source.raw.rfind(b"\n") + 1])
+            table = open_file(whole, self.format)
+            n_rows = sum(len(columns[0]) for columns in table.chunks(table.columns[:1]))
+            with path.open("rb") as file:
+                zipped = file.read(2) == GZIP_MAGIC
+            return n_rows / len(zlib.compress(whole.raw) if zipped else whole.raw)
+        except (DataError, pa.ArrowException, OSError, EOFError, zlib.error):
+            return 0.0
 
     def chunks(self, budget: Budget) -> Iterator[list[Piece]]:
         """All rows, as many at a time as the budget allows."""
         pieces: list[Piece] = []
         rows = text = 0
-        for piece in self._pieces(budget):
+        for piece in self.pieces(budget):
             if pieces and (rows + len(piece) > budget.rows or text + piece.n_bytes > budget.text):
                 yield pieces
                 pieces, rows, text = [], 0, 0
@@ -129,26 +163,24 @@ class Inputs:
             raise DataError(f"{self.files[0].path}: every label is blank; there is nothing to pack")
         yield pieces
 
-    def _pieces(self, budget: Budget) -> Iterator[Piece]:
+    def pieces(self, budget: Budget) -> Iterator[Piece]:
+        """The rows that have a label, a few at a time; all rows where blank labels are to be refused."""
         for file in self.files:
             table = self._open(file)
             budget.check(table.at_once, f"{file.path}: reading it whole, as it is written,", "write it anew")
             row = skipped = 0
             for columns in self._rows(table, file):
-                piece = self._labelled(Piece(file, row, columns))
+                piece, n_rows = Piece(file, row, columns), len(columns[0])
+                none = self.missing.among(columns[2])
+                if self.missing.skip and none.any():
+                    rows = np.flatnonzero(~none)
+                    labelled = [column.take(places(rows)) for column in columns]
+                    piece = Piece(file, row, labelled, rows)
                 if len(piece):
                     yield piece
-                row, skipped = row + len(columns[0]), skipped + len(columns[0]) - len(piece)
+                row, skipped = row + n_rows, skipped + n_rows - len(piece)
                 table.source.forget()
             self.skipped[file.path] = skipped
-
-    def _labelled(self, piece: Piece) -> Piece:
-        """The rows that have a label; all of them where blank ones are to be refused."""
-        none = self.missing.among(piece.columns[2])
-        if not self.missing.skip or not none.any():
-            return piece
-        rows = np.flatnonzero(~none)
-        return replace(piece, columns=[column.take(places(rows)) for column in piece.columns], rows=rows)
 
     @staticmethod
     def digest(file: File) -> str:
@@ -184,13 +216,14 @@ class Inputs:
     def _names(self, table: StreamedTable, file: File) -> list[str]:
         """The three columns, each by its name or as told."""
         known = list(dict.fromkeys([*table.columns, *file.folders]))
-        self._refuse_wide(table, known)
-        names: list[str] = []
         item, annotator, label = self.columns.item, self.columns.annotator, self.columns.label
+        told = annotator is not None or label is not None
+        if not (told or has_column(known, "annotator") or has_column(known, "label")):
+            raise _not_long(table.name, "no column is called annotator or label")
         if item is None and not has_column(known, "item"):
             item = only_column_left(known, annotator, label)
-        given = item, annotator, label
-        for role, name in zip(COLUMNS, given, strict=True):
+        names: list[str] = []
+        for role, name in zip(COLUMNS, (item, annotator, label), strict=True):
             if name is not None and not isinstance(name, str):
                 raise bad_parameter("pack", role, "the name of a column", name)
             names.append(find_column(known, role, name, table.name, taken=names))
@@ -201,13 +234,8 @@ class Inputs:
             )
         return names
 
-    def _refuse_wide(self, table: StreamedTable, known: Sequence[str]) -> None:
-        told = self.columns.annotator is not None or self.columns.label is not None
-        if not (told or has_column(known, "annotator") or has_column(known, "label")):
-            raise _not_long(table.name, "no column is called annotator or label")
-
-    def place(self, pieces: Sequence[Piece], row: int) -> str:
-        """Where a row of a chunk stands in its file."""
+    def place(self, pieces: Iterable[Piece], row: int) -> str:
+        """Where a row of consecutive pieces stands in its file."""
         for piece in pieces:
             if row < len(piece):
                 own = row if piece.rows is None else int(piece.rows[row])
@@ -215,15 +243,9 @@ class Inputs:
             row -= len(piece)
         raise IndexError(row)
 
-    def second_place(self, budget: Budget, item: str, annotator: str, seen: int) -> str:
-        """Where a pair stands for the second time, if it was ``seen`` so often before these files."""
-        for piece in self._pieces(budget):
-            same = marks(pc.and_(pc.equal(piece.columns[0], item), pc.equal(piece.columns[1], annotator)))
-            rows = np.flatnonzero(same)
-            if seen + len(rows) > 1:
-                return self.place([piece], int(rows[1 - seen]))
-            seen += len(rows)
-        raise LookupError(item, annotator)
+
+def _n_bytes(paths: Iterable[Path]) -> int:
+    return sum(path.stat().st_size for path in paths if path.exists())
 
 
 def list_files(given: Any) -> list[File]:
@@ -233,38 +255,30 @@ def list_files(given: Any) -> list[File]:
     if not files:
         raise bad_parameter("pack", "files", "one or more files or directories", given)
     for file in files:
-        _refuse_export(file.path)
+        export = provided("export_title")(file.path) if file.path.is_file() else None
+        if export is not None:
+            raise _not_long(str(file.path), export)
     return files
 
 
 def _below(path: Path) -> list[File]:
+    """A file, or those in a directory and below, with the columns in folder names such as ``label=yes``."""
     if not path.is_dir():
         return [File(path, {})]
     if is_store(path):
         raise DataError(f"{path}: is a store; give the files it was packed from")
-    below = [file for file in sorted(path.rglob("*")) if not _aside(file.relative_to(path).parts)]
-    found = [file for file in below if not file.is_dir()]
-    for file in found:
+    files = []
+    for file in sorted(path.rglob("*")):
+        parts = file.relative_to(path).parts
+        if file.is_dir() or any(part.startswith((".", "_")) for part in parts):
+            continue
         refuse_pipe(file)
-    if not found:
+        pairs = [part.partition("=") for part in parts[:-1] if "=" in part]
+        named = {unquote(name): None if value == _NOTHING else unquote(value) for name, _, value in pairs}
+        files.append(File(file, named))
+    if not files:
         raise DataError(f"{path}: there is no file in this directory; check the path")
-    return [File(file, _folders(file.relative_to(path).parts[:-1])) for file in found]
-
-
-def _aside(parts: Sequence[str]) -> bool:
-    return any(part.startswith((".", "_")) for part in parts)
-
-
-def _folders(parts: Sequence[str]) -> dict[str, str | None]:
-    """The columns in folder names such as ``label=yes``."""
-    pairs = [part.partition("=") for part in parts if "=" in part]
-    return {unquote(name): None if value == _NOTHING else unquote(value) for name, _, value in pairs}
-
-
-def _refuse_export(path: Path) -> None:
-    export = provided("export_title")(path) if path.is_file() else None
-    if export is not None:
-        raise _not_long(str(path), export)
+    return files
 
 
 def _not_long(name: str, reason: str) -> DataError:
