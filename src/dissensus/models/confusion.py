@@ -338,7 +338,7 @@ class ConfusionModel(Model):
     n_jobs: int = setting(-1, *N_JOBS)
 
     _needs_annotators = True
-    _memory_tables = ("NPP",)
+    _memory_tables: ClassVar[tuple[str, ...]] = ("MP", "NPP")
     finds_truth = True
     unseen = 1.0  # no setting of every model: see UNSEEN
 

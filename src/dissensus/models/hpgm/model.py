@@ -160,7 +160,7 @@ class HPGM(SampledMixin, Model):
     )
     _needs_annotators = True
     _sizes_are_bounds = True
-    _memory_tables = ("MK", "NKP")
+    _memory_tables = ("MP", "MK", "NKP")
 
     quantities_ = QUANTITIES
 
