@@ -178,9 +178,7 @@ def gather(request: Request) -> dict[str, Any]:
     head = {"title": request.title, "version": __version__, "command": request.command}
     if isinstance(model, NumericRatings | BradleyTerry | LabelSets):
         if request.since is not None or request.times is not None:
-            raise DataError(
-                f"the page of {title_of(model)} has no part for since= and times=; leave them out"
-            )
+            raise DataError(f"the page of {title_of(model)} has no part for since=, times=; leave them out")
         return head | {"sections": static_sections(model, annotations, request.held_out, request.anonymise)}
     request.progress("looking for groups", 0.0)
     own = grouping_of(model, annotations)
@@ -190,12 +188,10 @@ def gather(request: Request) -> dict[str, Any]:
     request.progress("gathering", 0.4)
     order, named = page_order(annotations, request.anonymise)
     gold = gold_content(model, annotations, request.seed)
-    letters = [one["name"] for one in clusters["groups"]] if clusters else []
-    people = people_content(found, group, letters, order, named, request.anonymise, request.times)
+    people = people_content(found, group, clusters, order, named, request.anonymise, request.times)
     request.progress("comparing on hidden labels", 0.5)
     # scores that a run has are of the labels that its own seed hides, and rivals are scored on the same
     split = request.seed + FRESH_SPLIT * (request.selection is not None and request.held_out is None)
-    recovery = request.recovery
     return head | {
         "run": request.run,
         "model": title_of(model),
@@ -208,7 +204,7 @@ def gather(request: Request) -> dict[str, Any]:
         "data": data_content(described),
         "quality": {
             "held_out": held_out_table(model, annotations, request.held_out, request.test_size, split),
-            "worth": None if recovery is None else worth(model, recovery),
+            "worth": None if request.recovery is None else worth(model, request.recovery),
         },
         "items": item_columns(found, grouping, request.texts),
         "overturned": overturned(found, own),
