@@ -178,7 +178,9 @@ def gather(request: Request) -> dict[str, Any]:
     head = {"title": request.title, "version": __version__, "command": request.command}
     if isinstance(model, NumericRatings | BradleyTerry | LabelSets):
         if request.since is not None or request.times is not None:
-            raise DataError(f"the page of {title_of(model)} has no part for since=, times=; leave them out")
+            raise DataError(
+                f"the page of {title_of(model)} has no part for since= and times=; leave them out"
+            )
         return head | {"sections": static_sections(model, annotations, request.held_out, request.anonymise)}
     request.progress("looking for groups", 0.0)
     own = grouping_of(model, annotations)
