@@ -17,8 +17,7 @@ import numpy as np
 
 from dissensus._version import __version__
 from dissensus.evaluate.bootstrap import Interval, bootstrap_mean
-from dissensus.evaluate.select import select
-from dissensus.evaluate.selection import CellScores
+from dissensus.evaluate.select import CellScores, select
 from dissensus.labels.annotations import Annotations
 from dissensus.metrics import log_probability_rows
 from dissensus.models.pgm.model import PGM

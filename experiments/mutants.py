@@ -48,7 +48,7 @@ class Mutant:
 
 
 NETWORK, LDLNM = "models/ldlnm/network.py", "models/ldlnm"
-PROPAGATION, PARAMETERS = "models/pgm/propagation.py", "models/pgm/parameters.py"
+PROPAGATION, PARAMETERS = "models/pgm/messages.py", "models/pgm/m_step.py"
 ANNEALING, KERNELS = "models/pgm/annealing.py", "models/pgm/kernels.py"
 
 AUDITED = [
@@ -89,7 +89,7 @@ AUDITED = [
     ),
     Mutant(
         "γ and τ are exchanged in the simulator",
-        "data/simulation.py",
+        "labels/simulation.py",
         'psi, omega = _shares("gamma", gamma, K, rng), _shares("tau", tau, L, rng)',
         'psi, omega = _shares("tau", tau, K, rng), _shares("gamma", gamma, L, rng)',
         "test_simulation.py",
@@ -401,28 +401,28 @@ OURS = [
     ),
     Mutant(
         "intervals resample labels, not items",
-        "evaluation/bootstrap.py",
+        "evaluate/bootstrap.py",
         "return np.unique(codes, return_inverse=True)[1].astype(np.intp)",
         "return np.arange(n_rows)",
         "test_bootstrap.py",
     ),
     Mutant(
         "ICL without Σ log Ω",
-        "selection/criteria.py",
+        "evaluate/criteria.py",
         " + safe_log(known.omega)[z[labelling]].sum()",
         "",
         "test_search_parts.py",
     ),
     Mutant(
         "BIC: annotators' shares by items",
-        "selection/criteria.py",
+        "evaluate/criteria.py",
         "(L - 1) * np.log(N)",
         "(L - 1) * np.log(M)",
         "test_search_parts.py",
     ),
     Mutant(
         "the simulator's population ignores Ω",
-        "data/simulation.py",
+        "labels/simulation.py",
         'np.einsum("l,klp->kp", self.omega, self.theta)',
         "self.theta.mean(axis=1)",
         "test_simulation.py",
@@ -518,27 +518,6 @@ OURS = [
         "x + 2 * a * d + a * a * e",
         "x + 2 * a * d + a * e",
         "test_leaps.py",
-    ),
-    Mutant(
-        "a search stops those who are near, too",
-        "selection/race.py",
-        "score >= last - FAR / look",
-        "score >= last",
-        "test_selection.py",
-    ),
-    Mutant(
-        "a search measures cells against the first finalist",
-        "selection/race.py",
-        "best_first[finalists - 1]",
-        "best_first[0]",
-        "test_selection.py",
-    ),
-    Mutant(
-        "a search stops cells of few labels",
-        "selection/search.py",
-        "not FEWEST <= self.data.annotations.n_labels <= MOST",
-        "not self.data.annotations.n_labels <= MOST",
-        "test_selection.py",
     ),
     Mutant(
         "HPGM's chains of few labels run on threads",

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.evaluate.compare import TIED, compare
+from dissensus.evaluate.compare import TIED, UNSEEN, choose_truth, compare
 from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows
-from dissensus.evaluate.truth import UNSEEN, choose_truth
 from dissensus.metrics import accuracy_rows
 from dissensus.models.confusion import gold_prior
 from dissensus.params import with_settings

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.evaluate.recovery import Recovery, recover
-from dissensus.evaluate.select import select
-from dissensus.evaluate.selection import Selection
+from dissensus.evaluate.select import Selection, select
 from dissensus.labels.annotations import Annotations
 from dissensus.metrics import accuracy, accuracy_rows, entropy, kl, log_probability_rows, onehot_accuracy
 from dissensus.models.base import Model

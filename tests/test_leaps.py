@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-import dissensus as ds
 from dissensus.execution.checkpoints import Checkpoints
 from dissensus.execution.leaps import LEFT, LONGEST, NEAR, leap
 from dissensus.execution.run import Ascent, Pause
+
+import dissensus as ds
 from reproduction.datasets import read_dataset
 from sizes import usually
 

@@ -17,8 +17,8 @@ from dissensus.cli.fit import _say_pool
 from dissensus.labels.annotations import Annotations
 from dissensus.metrics import ranked_probability_of_labels, ranked_probability_score
 from dissensus.models import graded as code
-from dissensus.models.base import middle_of_largest
 from dissensus.models.ordinal import best_weights
+from dissensus.models.results import middle_of_largest
 
 
 def scale(

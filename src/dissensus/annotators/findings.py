@@ -20,8 +20,9 @@ from dissensus.annotators.verdicts import AnnotatorVerdicts, annotator_verdicts
 from dissensus.errors import DataError
 from dissensus.evaluate.sides import Standing, Votes, most_frequent, standing
 from dissensus.labels.annotations import Annotations
-from dissensus.models.base import Intervals, Model
+from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
+from dissensus.models.results import Intervals
 from dissensus.numerics import Array, row_shares
 from dissensus.params import check_rules, integer
 

@@ -42,11 +42,11 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import class_values
 from dissensus.labels.sources import as_annotations
 from dissensus.models.base import Model
-from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.draws import Draws, annotator_draws
 from dissensus.models.hpgm.model import HPGM
+from dissensus.models.results import make_frame
 from dissensus.numerics import Array
-from dissensus.params import SEED, check_rules, integer, real
+from dissensus.params import check_rules, integer, real
 
 __all__ = ["AnnotatorVerdicts", "Difference", "View", "annotator_verdicts"]
 
@@ -68,7 +68,7 @@ MOST_ITEMS, FEW_PEOPLE = 0.5, 0.1  # who contradicts on so many items and is of 
 MUCH_WORSE = 0.5  # of the usual accuracy on gold labels
 INTERVAL = 0.9
 FEWEST_DRAWS, MOST_NUMBERS = 12, 1_000_000  # draws that are asked, and numbers of π in them
-RULES = {"seed": SEED, "n_jobs": integer(-1), "interval": real(0.0, 1.0, open_low=True)}
+RULES = {"seed": integer(0), "n_jobs": integer(-1), "interval": real(0.0, 1.0, open_low=True)}
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def annotators(
     """Tell spam, minority views and systematic errors from typical annotators, with the evidence."""
     columns, words = _verdicts(place, reading, interval, seed, jobs)
     if output is not None:
-        from dissensus.models.frames import make_frame
+        from dissensus.models.results import make_frame
         from dissensus.tables.results import for_spreadsheets
         from dissensus.tables.write import write_table
 

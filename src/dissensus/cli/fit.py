@@ -194,10 +194,9 @@ def _say_gold(run: Refinement, share_right: float | None) -> None:
 def _held_out_rows(run: Refinement) -> tuple[list[list[Any]], int]:
     from dissensus.models import title_of
 
-    titles = [title_of(row.model) + ("" if row.whole else ", stopped early") for row in run.held_out]
     rows = [
-        [title, row.score, row.score_items, str(row.gap(run.estimate) or ""), f"{row.seconds:.2f}"]
-        for title, row in zip(titles, run.held_out, strict=True)
+        [title_of(row.model), row.score, row.score_items, str(row.gap(run.estimate)), f"{row.seconds:.2f}"]
+        for row in run.held_out
     ]
     scores = [row.measure(run.estimate) for row in run.held_out]
     return rows, scores.index(max(scores))

@@ -96,7 +96,7 @@ def judges(
 
 
 def _write(found: JudgeReport, output: Path) -> None:
-    from dissensus.models.frames import make_frame
+    from dissensus.models.results import make_frame
     from dissensus.tables.results import write_json
     from dissensus.tables.write import write_table
 

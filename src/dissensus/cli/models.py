@@ -12,7 +12,6 @@ from dissensus.cli.app import app, example
 from dissensus.cli.options import Json
 from dissensus.cli.settings import model_names
 from dissensus.cli.terminal import say, show_json, show_table
-from dissensus.params import meanings
 
 if TYPE_CHECKING:
     from dissensus.models.base import Model
@@ -63,18 +62,12 @@ def _first_sentence(kind: type[Model]) -> str:
 
 def _settings(kind: type[Model]) -> list[dict[str, Any]]:
     """Name, default, rule and meaning of every setting, from the model itself."""
-    parameters = inspect.signature(kind.__init__).parameters
-    rules, told = kind._rules, meanings(kind)
     return [
         {
             "name": name,
-            "default": _default(parameters[name].default),
-            "rule": rules[name].words if name in rules else "",
-            "meaning": re.sub(r":\w+:`~?([^`]*)`", r"\1", told.get(name, "")).replace("``", ""),
+            "default": str(setting.default),
+            "rule": setting.rule.words,
+            "meaning": re.sub(r":\w+:`~?([^`]*)`", r"\1", setting.meaning).replace("``", ""),
         }
-        for name in kind._param_names()
+        for name, setting in kind._settings.items()
     ]
-
-
-def _default(value: Any) -> str:
-    return "required" if value is inspect.Parameter.empty else str(value)

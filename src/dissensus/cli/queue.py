@@ -94,7 +94,7 @@ def queue(
 def _write(
     found: Any, annotations: Any, output: Path, tool: str, control: str | None, text_column: str | None
 ) -> None:
-    from dissensus.models.frames import make_frame
+    from dissensus.models.results import make_frame
     from dissensus.report.items import texts_of
     from dissensus.tables.tasks import write_tasks
     from dissensus.tables.write import write_table

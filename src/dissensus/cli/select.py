@@ -40,7 +40,7 @@ from dissensus.cli.settings import (
 from dissensus.cli.terminal import amounts, cell, count, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from dissensus.evaluate.selection import Selection
+    from dissensus.evaluate.select import Selection
     from dissensus.models.base import Model
 
 SHOWN = 10  # cells in the table
@@ -197,8 +197,6 @@ def _show(selection: Selection, criterion: str) -> None:
     ]
     title = f"The best of {count(len(selection.cells), 'cell')} by {criterion} (nats, higher is better)"
     show_table(title, ["settings", "score", "± error", "splits", "seconds"], best, best=0)
-    if n_stopped := sum(one.look is not None for one in selection.cells):
-        say(f"Stopped early, far behind: {count(n_stopped, 'cell')}")
     if selection.n_too_large:
         left_out = count(selection.n_too_large, "cell")
         say(f"Not tried: {left_out} with more clusters than the items, annotators or labels bear")

@@ -18,7 +18,7 @@ from dissensus.cli.options import under
 from dissensus.errors import ParameterError
 
 if TYPE_CHECKING:
-    from dissensus.execution.resources import Resources
+    from dissensus.large.resources import Resources
 
 # ---- the model ----------------------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class Cluster:
     @contextmanager
     def in_use(self, jobs: int) -> Iterator[Resources]:
         """Every fit inside the block uses it, and shows its iterations."""
-        from dissensus.execution.resources import resources
+        from dissensus.large.resources import resources
 
         with resources(n_workers=jobs, **self.settings()) as found:
             yield found

@@ -23,7 +23,7 @@ the variances that the curvature leaves). An item's answer is the population's a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -37,7 +37,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
 from dissensus.numerics import Array, normalised, row_shares
-from dissensus.params import choice, integer, real
+from dissensus.params import MAX_ITER, TOL, WEIGHT_BY, choice, fitted, setting
 
 PLACES, CLEAR = np.linspace(-3, 3, 17), np.array([0.5, 1.0, 2.0, 4.0])
 FEWER_PLACES, SIDES, MEAN_CLEAR = np.linspace(-3, 3, 13), np.linspace(-1.8, 1.8, 5), 2**0.5
@@ -259,52 +259,27 @@ def _ordered_step(own: Array, step: Array, D: int) -> Array:
 
 
 class GradedResponse(Model):
-    """An ordered scale: items have a place and a clarity, annotators thresholds and a slope of their own.
+    """An ordered scale: items have a place and a clarity, annotators thresholds and a slope of their own."""
 
-    Parameters
-    ----------
-    sides
-        Items have a side in place of a clarity, and annotators part about it.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    """
+    _: KW_ONLY
+    sides: bool = setting(
+        False, choice(True, False), "Items have a side in place of a clarity, and annotators part about it."
+    )
+    weight_by: str = setting("labels", *WEIGHT_BY)
+    max_iter: int = setting(60, *MAX_ITER)
+    tol: float = setting(1e-5, *TOL)
 
-    _rules = {
-        "sides": choice(True, False),
-        "weight_by": choice("labels", "annotators"),
-        "max_iter": integer(1),
-        "tol": real(0.0),
-    }
-    _arrays = ("places_", "own_", "guesses_", "crowd_", "spread_", "psi_", "class_shares_", "weights_")
     _needs_annotators = True
     _label_types = ("ordinal", "pairwise")
 
-    places_: NDArray[np.float32]  # (M, Q): P(q | the item's labels)
-    own_: Array  # (N, P), or (N, P + 1) with sides
-    guesses_: Array  # (N,)
-    crowd_: Array  # (P,), or (P + 1,)
-    spread_: Array  # (3,), or (4,)
-    psi_: Array  # (Q,)
-    class_shares_: Array  # (P,)
-    weights_: Array  # (N,): what each annotator counts in the population
-
-    def __init__(
-        self,
-        *,
-        sides: bool = False,
-        weight_by: str = "labels",
-        max_iter: int = 60,
-        tol: float = 1e-5,
-    ) -> None:
-        self.sides = sides
-        self.weight_by = weight_by
-        self.max_iter = max_iter
-        self.tol = tol
+    places_: NDArray[np.float32] = fitted("(M, Q): P(q | the item's labels)")
+    own_: Array = fitted("(N, P), or (N, P + 1) with sides: thresholds, then slopes")
+    guesses_: Array = fitted("(N,): chance of a guess")
+    crowd_: Array = fitted("(P,), or (P + 1,): mean of own_")
+    spread_: Array = fitted("(3,), or (4,): variances of own_")
+    psi_: Array = fitted("(Q,): shares of the places")
+    class_shares_: Array = fitted("(P,): shares of the classes among the labels")
+    weights_: Array = fitted("(N,): what each annotator counts in the population")
 
     def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
         del itemsize, given

@@ -32,6 +32,7 @@ from dissensus.models.base import VOCABULARIES, Model
 from dissensus.models.graded import GradedResponse
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
+from dissensus.params import fitted
 from dissensus.tables.arrays import Arrays, Header
 
 HIDDEN, FEWEST_HIDDEN = 0.1, 20  # share of the pairs that the weights are learned from, and the fewest
@@ -44,51 +45,14 @@ SHARED = ("n_labels_", "prior_worth_", "label_type_", "frame_kind_", "stopped_",
 
 
 class OrdinalHPGM(HPGM):
-    """HPGM pooled with graded response, for classes with an order; hidden labels teach the weights.
-
-    Parameters
-    ----------
-    n_item_clusters
-        The most clusters of items; those that are not needed stay empty.
-    n_annotator_clusters
-        The most clusters of annotators.
-    n_chains
-        How many chains are sampled from different starts; ``rhat_`` says whether they agree.
-    n_sweeps
-        Sweeps of each chain; None is 300, or 150 from 10,000 labels on. The first two fifths are
-        forgotten, and every third of the others is kept.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    represent
-        Whose population is estimated, by columns of the annotator table: ``{"country": "DE"}``. The labels of
-        others still inform about the items.
-    item_kinds
-        ``"few"``: items are of a few kinds, and clusters of items that are not needed stay empty: clusters to
-        read. ``"many"``: items differ without steps; clusters are of about even weight beforehand, and
-        intervals are wider. None is ``"many"`` from 25 items for each cluster on.
-    max_sampled
-        Of more labels than this, a random part of the items is sampled; the others get what its draws say
-        of them.
-    use_features
-        Whether the features or texts of the items are taken as hints at their clusters. How far they are
-        trusted is learned.
-    embedding
-        The sentence encoder for items that have a text and no features: a name or a path, as in
-        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores, or one thread where there are fewer than 20,000 labels: two
-        take no less time there, or hardly any less. The result does not depend on it.
-    """
+    """HPGM pooled with graded response, for classes with an order; hidden labels teach the weights."""
 
     _label_types = ("ordinal",)
     _arrays = (*HPGM._arrays, "pool_")
     _graded_arrays = ("label_distributions_", "prior_distribution_", *GradedResponse._arrays)
 
-    pool_: Array  # (2, 3): weights of HPGM, graded response and the one with sides; for items, and for pairs
-    graded_: tuple[GradedResponse, GradedResponse]  # with clarity, and with sides
+    pool_: Array = fitted("(2, 3): weights of HPGM, graded response and the one with sides; items and pairs")
+    graded_: tuple[GradedResponse, GradedResponse] = fitted("with clarity, and with sides", saved=False)
 
     def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
         own = super()._needs(annotations, itemsize, **given)

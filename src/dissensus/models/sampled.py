@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dissensus.models.base import LEAST_SHARE, SETTLED, Intervals, Model, contradicted
 from dissensus.numerics import Array
+from dissensus.params import fitted
 
 TINY = 1e-12
 ANSWERS = "item shares"  # the name under which :meth:`Sampled.convergence` speaks of the answers
@@ -21,11 +22,11 @@ class Sampled(Model):
     intervals_are = "sampled"
     quantities_: ClassVar[tuple[str, ...]]  # what the chains are compared by
 
-    share_draws_: NDArray[np.float32]  # (D, M, P): the population's answers, chain after chain
-    trace_draws_: Array  # (chains, draws, quantities): each of ``quantities_`` in every draw
-    rhat_: Array  # split-R̂ of each of ``quantities_``
-    share_rhat_: Array  # (items sampled,): the largest split-R̂ of a class's share, of each item
-    effective_draws_: Array  # how many independent draws of each there are
+    share_draws_: NDArray[np.float32] = fitted("(D, M, P): the population's answers, chain after chain")
+    trace_draws_: Array = fitted("(chains, draws, quantities): each of ``quantities_`` in every draw")
+    rhat_: Array = fitted("split-R̂ of each of ``quantities_``")
+    share_rhat_: Array = fitted("(items sampled,): the largest split-R̂ of a class's share, of each item")
+    effective_draws_: Array = fitted("how many independent draws of each there are")
 
     def intervals(self, interval: float = 0.9, items: slice = slice(None)) -> Intervals:
         """What the draws say of each item: the interval of each class's share, and how sure the label is."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from dissensus.engine import current, using
 from dissensus.errors import DataError, ParameterError, bad_parameter
 from dissensus.evaluate.compare import (
     CANDIDATES,
@@ -17,12 +18,13 @@ from dissensus.evaluate.compare import (
     THOROUGH_CANDIDATES,
     Choice,
     HeldOut,
+    TruthCandidate,
+    TruthChoice,
     choose_model,
+    choose_truth,
     compare,
 )
 from dissensus.evaluate.gold import GoldAccuracy, gold_accuracy, judged_items
-from dissensus.evaluate.truth import Candidate, TruthChoice, choose_truth
-from dissensus.execution.resources import current, using
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.rows import pairs_per_item
 from dissensus.labels.sources import as_annotations
@@ -58,7 +60,7 @@ class Refinement:
     seconds: dict[str, float] = field(default_factory=dict)
     test_size: float = TEST_SIZE
     estimate: str = "population"  # the question: the population's answer, known annotators', or the truth
-    candidates: list[Candidate] = field(default_factory=list)  # that the truth's model was chosen among
+    candidates: list[TruthCandidate] = field(default_factory=list)  # that the truth's model was chosen among
     gold: GoldAccuracy | None = None  # how right it is, where gold trained it
 
     def __repr__(self) -> str:

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from dissensus.annotators.pseudonyms import pseudonymous
 from dissensus.annotators.saved_verdicts import ANNOTATORS
+from dissensus.engine import current
 from dissensus.errors import DataError
 from dissensus.evaluate.gold import judged_items, right_rows
-from dissensus.execution.resources import current
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
 from dissensus.labels.vocabulary import arrow_table
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from dissensus.annotators.verdicts import AnnotatorVerdicts
     from dissensus.evaluate.recovery import Recovery
-    from dissensus.evaluate.selection import Selection
+    from dissensus.evaluate.select import Selection
 
 from dissensus.workflow.refine import FITTED, TEST_SIZE, Refinement, fit_told, timed
 

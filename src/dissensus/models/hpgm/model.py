@@ -13,7 +13,7 @@ needed stay empty (with many kinds of items all are used), and nothing has to be
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -54,7 +54,7 @@ from dissensus.models.hpgm.sampler import (
 from dissensus.models.hpgm.view import QUANTITIES, View, annotator_weights, traced
 from dissensus.models.softmax import predict
 from dissensus.numerics import Array, row_shares
-from dissensus.params import ANY, NONE, SEED, Rule, choice, integer
+from dissensus.params import EMBEDDING, NONE, SEED, WEIGHT_BY, Rule, choice, fitted, integer, setting
 
 Floats = NDArray[np.float32]
 
@@ -92,58 +92,57 @@ class HPGM(Posterior):
     ``quantities_`` names what they are about. With ``use_features``, a regression of labels on features
     (DirichletRegression, every item's own labels left out) tells how many labels of each class above the
     usual the features are worth.
-
-    Parameters
-    ----------
-    n_item_clusters
-        The most clusters of items; those that are not needed stay empty.
-    n_annotator_clusters
-        The most clusters of annotators.
-    n_chains
-        How many chains are sampled from different starts; ``rhat_`` says whether they agree.
-    n_sweeps
-        Sweeps of each chain; None is 300, or 150 from 10,000 labels on. The first two fifths are
-        forgotten, and every third of the others is kept.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    represent
-        Whose population is estimated, by columns of the annotator table: ``{"country": "DE"}``. The labels of
-        others still inform about the items.
-    item_kinds
-        ``"few"``: items are of a few kinds, and clusters of items that are not needed stay empty: clusters to
-        read. ``"many"``: items differ without steps; clusters are of about even weight beforehand, and
-        intervals are wider. None is ``"many"`` from 25 items for each cluster on.
-    max_sampled
-        Of more labels than this, a random part of the items is sampled; the others get what its draws say
-        of them.
-    use_features
-        Whether the features or texts of the items are taken as hints at their clusters. How far they are
-        trusted is learned.
-    embedding
-        The sentence encoder for items that have a text and no features: a name or a path, as in
-        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores, or one thread where there are fewer than 20,000 labels: two
-        take no less time there, or hardly any less. The result does not depend on it.
     """
 
-    _rules = {
-        "n_item_clusters": integer(1),
-        "n_annotator_clusters": integer(1),
-        "n_chains": integer(1),
-        "n_sweeps": integer(10) | NONE,
-        "weight_by": choice("labels", "annotators"),
-        "represent": REPRESENT | NONE,
-        "item_kinds": choice("few", "many") | NONE,
-        "max_sampled": integer(1),
-        "use_features": choice(False, True),
-        "embedding": ANY,
-        "seed": SEED,
-        "n_jobs": integer(-1),
-    }
+    n_item_clusters: int = setting(
+        20, integer(1), "The most clusters of items; those that are not needed stay empty."
+    )
+    n_annotator_clusters: int = setting(20, integer(1), "The most clusters of annotators.")
+    _: KW_ONLY
+    n_chains: int = setting(
+        4, integer(1), "How many chains are sampled from different starts; ``rhat_`` says whether they agree."
+    )
+    n_sweeps: int | None = setting(
+        None,
+        integer(10) | NONE,
+        "Sweeps of each chain; None is 300, or 150 from 10,000 labels on. The first two fifths are "
+        "forgotten, and every third of the others is kept.",
+    )
+    weight_by: str = setting("labels", *WEIGHT_BY)
+    represent: Mapping[str, Any] | None = setting(
+        None,
+        REPRESENT | NONE,
+        'Whose population is estimated, by columns of the annotator table: ``{"country": "DE"}``. The '
+        "labels of others still inform about the items.",
+    )
+    item_kinds: str | None = setting(
+        None,
+        choice("few", "many") | NONE,
+        '``"few"``: items are of a few kinds, and clusters of items that are not needed stay empty: '
+        'clusters to read. ``"many"``: items differ without steps; clusters are of about even weight '
+        'beforehand, and intervals are wider. None is ``"many"`` from 25 items for each cluster on.',
+    )
+    max_sampled: int = setting(
+        300_000,
+        integer(1),
+        "Of more labels than this, a random part of the items is sampled; the others get what its draws say "
+        "of them.",
+    )
+    use_features: bool = setting(
+        False,
+        choice(False, True),
+        "Whether the features or texts of the items are taken as hints at their clusters. How far they are "
+        "trusted is learned.",
+    )
+    embedding: str | None = setting(None, *EMBEDDING)
+    seed: int = setting(0, *SEED)
+    n_jobs: int = setting(
+        -1,
+        integer(-1),
+        "Number of threads; −1 takes all cores, or one thread where there are fewer than 20,000 labels: two "
+        "take no less time there, or hardly any less. The result does not depend on it.",
+    )
+
     _last_arrays = tuple(f"last_{name}_" for name in State.__dataclass_fields__)
     _drawn = ("share_draws_", "trace_draws_", *Posterior._draw_arrays, *_last_arrays, "learned_rows_")
     _judged = ("rhat_", "share_rhat_", "effective_draws_")
@@ -152,39 +151,10 @@ class HPGM(Posterior):
     _sizes_are_bounds = True
     _threads_from = 20_000  # a sweep is many short steps, and threads wait for each other between them
 
-    last_w_: NDArray[np.int64]  # (chains, M), and so on for everything else that a chain remembers
-    learned_rows_: NDArray[np.int32]  # (3, labels): codes of item, annotator, class
-    hint_weights_: Array  # (features + 1, P): of the regression that hints come from; empty without features
-    hint_usual_: Array  # (P + 1,): what it says on average, and how many labels it is worth
-
-    def __init__(
-        self,
-        n_item_clusters: int = 20,
-        n_annotator_clusters: int = 20,
-        *,
-        n_chains: int = 4,
-        n_sweeps: int | None = None,
-        weight_by: str = "labels",
-        represent: Mapping[str, Any] | None = None,
-        item_kinds: str | None = None,
-        max_sampled: int = 300_000,
-        use_features: bool = False,
-        embedding: str | None = None,
-        seed: int = 0,
-        n_jobs: int = -1,
-    ) -> None:
-        self.n_item_clusters = n_item_clusters
-        self.n_annotator_clusters = n_annotator_clusters
-        self.n_chains = n_chains
-        self.n_sweeps = n_sweeps
-        self.weight_by = weight_by
-        self.represent = represent
-        self.item_kinds = item_kinds
-        self.max_sampled = max_sampled
-        self.use_features = use_features
-        self.embedding = embedding
-        self.seed = seed
-        self.n_jobs = n_jobs
+    last_w_: NDArray[np.int64] = fitted("(chains, M), and so on for everything else that a chain remembers")
+    learned_rows_: NDArray[np.int32] = fitted("(3, labels): codes of item, annotator, class")
+    hint_weights_: Array = fitted("(features + 1, P): of the regression behind hints; empty without features")
+    hint_usual_: Array = fitted("(P + 1,): what it says on average, and how many labels it is worth")
 
     @property
     def uses_features(self) -> bool:  # type: ignore[override]

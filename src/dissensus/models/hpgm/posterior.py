@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,12 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.clusters import ClusterView
-from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.draws import AnnotatorDraw, Draws, annotator_draws, co_clustering, spaced
 from dissensus.models.hpgm.view import QUANTITIES
+from dissensus.models.results import make_frame
 from dissensus.models.sampled import Sampled, ends
 from dissensus.numerics import Array, row_shares
-from dissensus.params import check_rules, choice
+from dissensus.params import SEED, check_rules, choice, fitted, setting
 
 MOST_PAIRED = 5_000  # annotators or items whose co-clustering is one table
 
@@ -26,8 +27,10 @@ class Posterior(Sampled):
     _draw_arrays = tuple(f"{name}_draws_" for name in Draws.__dataclass_fields__)
     quantities_ = QUANTITIES
 
-    seed: int
-    annotator_weights_: Array  # (N,): what each annotator counts in the population
+    _: KW_ONLY
+    seed: int = setting(0, *SEED)
+
+    annotator_weights_: Array = fitted("(N,): what each annotator counts in the population")
 
     @property
     def draws_(self) -> Draws:

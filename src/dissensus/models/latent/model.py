@@ -6,7 +6,7 @@ How a label is born, and how the posterior is sampled, is told in sampler.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -33,7 +33,7 @@ from dissensus.models.latent.sampler import (
 )
 from dissensus.models.sampled import TINY, Sampled
 from dissensus.numerics import Array, row_shares
-from dissensus.params import NONE, SEED, integer
+from dissensus.params import N_JOBS, NONE, SEED, fitted, integer, setting
 
 THIN = 3  # sweeps from one draw that is kept to the next
 MOST_DIMENSIONS = 6  # of items
@@ -55,59 +55,35 @@ class Chain:
 
 
 class LatentPositions(Sampled):
-    """Items and annotators have places, and answers depend on both; sampled, often the best predictor.
+    """Items and annotators have places, and answers depend on both; sampled, often the best predictor."""
 
-    Parameters
-    ----------
-    n_item_dimensions
-        Dimensions of the items' places; None is one fewer than there are classes, from 2 to 6.
-    n_annotator_dimensions
-        Dimensions of the annotators' places. Those that are not needed shrink away.
-    n_chains
-        How many chains are sampled; ``rhat_`` says whether they agree.
-    n_sweeps
-        Sweeps of each chain. The first two fifths are forgotten, and every third of the others is kept.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    n_item_dimensions: int | None = setting(
+        None,
+        integer(1) | NONE,
+        "Dimensions of the items' places; None is one fewer than there are classes, from 2 to 6.",
+    )
+    n_annotator_dimensions: int = setting(
+        8, integer(1), "Dimensions of the annotators' places. Those that are not needed shrink away."
+    )
+    _: KW_ONLY
+    n_chains: int = setting(2, integer(1), "How many chains are sampled; ``rhat_`` says whether they agree.")
+    n_sweeps: int = setting(
+        200,
+        integer(10),
+        "Sweeps of each chain. The first two fifths are forgotten, and every third of the others is kept.",
+    )
+    seed: int = setting(0, *SEED)
+    n_jobs: int = setting(-1, *N_JOBS)
 
-    _rules = {
-        "n_item_dimensions": integer(1) | NONE,
-        "n_annotator_dimensions": integer(1),
-        "n_chains": integer(1),
-        "n_sweeps": integer(10),
-        "seed": SEED,
-        "n_jobs": integer(-1),
-    }
     _drawn = ("share_draws_", "trace_draws_", "x_draws_", "a_draws_", "W_draws_", "learned_rows_")
-    _arrays = (*_drawn, "annotator_weights_", "rhat_", "share_rhat_", "effective_draws_")
     _needs_annotators = True
     quantities_ = ("log-likelihood", "entropy", "share of the first class")
 
-    x_draws_: Floats  # (D, M, d), chain after chain
-    a_draws_: Floats  # (D, N, b)
-    W_draws_: Floats  # (D, P, 1 + d, 1 + b)
-    learned_rows_: NDArray[np.int32]  # (3, labels): codes of item, annotator, class
-    annotator_weights_: Array  # (N,): what each annotator counts in the population
-
-    def __init__(
-        self,
-        n_item_dimensions: int | None = None,
-        n_annotator_dimensions: int = 8,
-        *,
-        n_chains: int = 2,
-        n_sweeps: int = 200,
-        seed: int = 0,
-        n_jobs: int = -1,
-    ) -> None:
-        self.n_item_dimensions = n_item_dimensions
-        self.n_annotator_dimensions = n_annotator_dimensions
-        self.n_chains = n_chains
-        self.n_sweeps = n_sweeps
-        self.seed = seed
-        self.n_jobs = n_jobs
+    x_draws_: Floats = fitted("(D, M, d), chain after chain")
+    a_draws_: Floats = fitted("(D, N, b)")
+    W_draws_: Floats = fitted("(D, P, 1 + d, 1 + b)")
+    learned_rows_: NDArray[np.int32] = fitted("(3, labels): codes of item, annotator, class")
+    annotator_weights_: Array = fitted("(N,): what each annotator counts in the population")
 
     def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
         del itemsize, given

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dissensus.errors import DataError
-from dissensus.execution.checkpoints import cannot_write
-from dissensus.execution.messages import cannot_keep
+from dissensus.large.checkpoints import cannot_write
+from dissensus.large.file_arrays import cannot_keep
 from dissensus.tables.atomic import take_lock
 
 PREFIX = "dissensus-messages-"

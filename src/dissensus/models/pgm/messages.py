@@ -15,8 +15,9 @@ Because ν_e = F ŵ_e and ẑ_e ∝ z_n / ν_e, the pair's own terms need no ext
 s_e = Σ_l z_n(l) / ν_e(l) they are Z_e = 1 / s_e and b_e(k, l) = F_akl ŵ_e(k) z_n(l) / ν_e(l). Where ν_e is
 c times as large, Z_n and Z_e grow by c and the evidence stays, so messages are left at the scale they have.
 
-A block of items owns its pairs' messages and its items' beliefs, which stay where the block is worked on
-(execution/messages.py); it is given Θ, ψ, Ω and the annotators' beliefs, and returns additive statistics.
+A round works on one block of items at a time: it reads the block's rows of the last round's messages, fills
+those of the new ones, and returns additive statistics. The engine allocates both (``Engine.empty``), in
+memory or on disk. They have a row for each label; a block's pairs, which may be fewer, fill its first rows.
 ``mean_field=True`` replaces (1) and (2) by their mean-field counterparts (z in place of ẑ, the
 expected logarithm in place of the logarithm of the expectation).
 """
@@ -24,19 +25,15 @@ expected logarithm in place of the logarithm of the expectation).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Self
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import rel_entr, xlogy
 
-from dissensus.execution.messages import BlockState, InMemory, MemoryState, MessageStorage, Slot
-from dissensus.execution.run import Run
-from dissensus.execution.threads import Work, total
+from dissensus.engine import Engine, total
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.blocks import Block
 from dissensus.models.fmm import assigned
 from dissensus.models.pgm.kernels import (
     FURTHEST,
@@ -85,17 +82,13 @@ class Beliefs:
     """Posterior of every item's and annotator's cluster, and the messages behind them."""
 
     z: Array  # (N, L)
-    states: tuple[BlockState, ...]  # of each block: its items' beliefs, and the messages
+    w: Array  # (M, K)
+    nu: Array  # (labels, L): messages to annotators; (0, L) before the first round
+    incoming: Array  # (labels, L): z_n / ν_e of the last round, kept where pairwise beliefs need it
     item_mass: Array  # (K,): Σ_m w_mk
     node_terms: float  # Σ_m log Z_m + Σ_n log Z_n
     change: float  # summed KL of these beliefs from the previous ones; NaN where not measured
-    pair_terms_before: float = np.nan  # Σ_e log Z_e of the beliefs that the rounds up to these began with
-    files: object = None  # of the states: see messages.Round
-
-    @cached_property
-    def w(self) -> Array:
-        """(M, K)"""
-        return np.concatenate([state.w for state in self.states])
+    pair_terms_before: float = math.nan  # Σ_e log Z_e of the beliefs that the rounds up to these began with
 
 
 @dataclass(frozen=True)
@@ -107,77 +100,75 @@ class Statistics:
     annotator_mass: Array  # (L,)
 
 
-@dataclass(frozen=True)
 class Graph:
-    """All blocks of some annotations, and what runs over them."""
+    """The blocks of some annotations, and what runs over them."""
 
-    work: Work
-    n_annotators: int
-    mean_field: bool = False
-    keep_cavities: bool = True  # pairwise beliefs need them; without, a pair costs half the memory
-    storage: MessageStorage = field(default_factory=InMemory)
-
-    @classmethod
-    def of(cls, annotations: Annotations, run: Run, **settings: Any) -> Self:
-        """The graph of some annotations."""
-        work = run.executor.over(annotations, PairBlock.of)
-        return cls(work, annotations.n_annotators, storage=run.storage, **settings)
-
-    @property
-    def blocks(self) -> Sequence[Block]:
-        """Where each block's items stand."""
-        return self.work.blocks
+    def __init__(
+        self, labels: Annotations, engine: Engine, *, mean_field: bool = False, keep_cavities: bool = True
+    ) -> None:
+        self.blocks = engine.blocks(labels, PairBlock.of)
+        self.mean_field = mean_field
+        self.keep_cavities = (
+            keep_cavities  # pairwise beliefs need them; without, a pair costs half the memory
+        )
+        self._shape = labels.n_items, labels.n_annotators, labels.n_labels
+        self._engine = engine
 
     # ---- beliefs --------------------------------------------------------------------------------------
 
     def start(self, w: Array, z: Array) -> Beliefs:
         """Beliefs given, messages that say nothing yet."""
-        return self._begun(_given_step, z, (w[block.place] for block in self.blocks))
+        (item_mass,) = total([(column_sums(w[block.items]),) for block in self.blocks.blocks])
+        return self._without_messages(w, z, item_mass)
 
     def start_by_counts(self, theta: Array, psi: Array, z: Array) -> Beliefs:
         """Items by comparing their own label counts with Θ (K, P), annotators given."""
-        return self._begun(_counted_step, z, (None for _ in self.blocks), theta=theta, psi=psi)
+        w = self._engine.empty((self._shape[0], len(psi)))
+        (item_mass,) = total(self.blocks.map(_counted_step, self._rows_of_items(w), theta=theta, psi=psi))
+        return self._without_messages(w, z, item_mass)
 
-    def _begun(self, step: Callable[..., Any], z: Array, own: Iterable[Any], **common: Any) -> Beliefs:
-        stored = self.storage.round(len(self.blocks))
-        parts = list(self.work.map(step, zip(own, stored.slots, strict=True), **common))
-        (item_mass,) = total((mass,) for _, mass in parts)
-        states = tuple(state for state, _ in parts)
-        return Beliefs(z, states, item_mass, -np.inf, np.inf, files=stored.files)
+    def _without_messages(self, w: Array, z: Array, item_mass: Array) -> Beliefs:
+        none = np.zeros((0, z.shape[1]))
+        return Beliefs(z, w, none, none, item_mass, -math.inf, math.inf)
 
     def round(
         self, beliefs: Beliefs, potentials: Potentials, damping: float = 0.0, *, measure: bool = True
     ) -> Beliefs:
         """One round: all messages to items, then all messages to annotators.
 
-        How far beliefs moved is only worth its cost where somebody asks (``measure``).
+        How far beliefs moved is measured only where it is asked for, as it costs time.
         """
+        (K, L, _), (M, N, E) = potentials.log_theta.shape, self._shape
+        engine, passes = self._engine, 0 if self.mean_field else E
+        w, nu = engine.empty((M, K)), engine.empty((passes, L), engine.dtype)
+        incoming = engine.empty((passes if self.keep_cavities else 0, L), engine.dtype)
         log_psi = potentials.log_psi
-        each = [log_psi] * len(self.blocks) if log_psi.ndim == 1 else [log_psi[b.place] for b in self.blocks]
-        stored = self.storage.round(len(self.blocks))
-        parts = self.work.map(
+        each = []
+        for block in self.blocks.blocks:
+            items, rows = block.items, block.rows
+            own_psi = log_psi if log_psi.ndim == 1 else log_psi[items]
+            before = beliefs.w[items], beliefs.nu[rows], own_psi
+            each.append(RoundRows(*before, w[items], nu[rows], incoming[rows]))
+        parts = self.blocks.map(
             _mean_field_step if self.mean_field else _round_step,
-            zip(beliefs.states, each, stored.slots, strict=True),
+            each,
             z=beliefs.z,
             log_theta=potentials.log_theta,
             damping=damping,
-            keep_cavities=self.keep_cavities,
             measure=measure,
         )
-        logits = np.zeros((self.n_annotators, potentials.log_theta.shape[1]))
-        item_mass, item_terms, pair_terms = np.zeros(potentials.log_theta.shape[0]), 0.0, 0.0
-        states, moved = [], 0.0
+        logits = np.zeros((N, L))
+        item_mass, item_terms, pair_terms, moved = np.zeros(K), 0.0, 0.0, 0.0
         for part in parts:
-            states.append(part.state)
             logits[part.who] += part.logits
             item_mass += part.item_mass
             item_terms += part.item_terms
             pair_terms += part.pair_terms
             moved += part.moved
         z, annotator_terms = softmax_rows(logits + potentials.log_omega)
-        change = moved + rel_entr(z, beliefs.z).sum() if measure else np.nan
+        change = float(moved + rel_entr(z, beliefs.z).sum()) if measure else math.nan
         node_terms = float(annotator_terms.sum()) + item_terms
-        return Beliefs(z, tuple(states), item_mass, node_terms, float(change), pair_terms, stored.files)
+        return Beliefs(z, w, nu, incoming, item_mass, node_terms, change, pair_terms)
 
     def settle(
         self, beliefs: Beliefs, potentials: Potentials, rounds: int, tol: float, damping: float = 0.0
@@ -199,10 +190,13 @@ class Graph:
         """Expected label counts: of node beliefs multiplied (the paper's M-step), or, with the Θ
         potentials of the last round given, of pairwise beliefs (exact EM's).
         """
-        if log_theta is None:
-            parts = self.work.map(_product_counts_step, beliefs.states, z=beliefs.z)
+        if log_theta is None or not len(beliefs.incoming):  # pairwise beliefs need a round of messages
+            parts = self.blocks.map(_product_counts_step, self._rows_of_items(beliefs.w), z=beliefs.z)
         else:
-            parts = self.work.map(_pairwise_counts_step, beliefs.states, z=beliefs.z, log_theta=log_theta)
+            rows = [
+                (beliefs.w[b.items], beliefs.nu[b.rows], beliefs.incoming[b.rows]) for b in self.blocks.blocks
+            ]
+            parts = self.blocks.map(_pairwise_counts_step, rows, z=beliefs.z, log_theta=log_theta)
         (label_mass,) = total(parts)
         return Statistics(label_mass, beliefs.item_mass, column_sums(beliefs.z))
 
@@ -214,18 +208,32 @@ class Graph:
         if self.mean_field:
             return beliefs.node_terms
         if pair_terms is None:
-            (pair_terms,) = total(self.work.map(_pair_terms_step, beliefs.states, z=beliefs.z))
+            rows = [beliefs.nu[block.rows] for block in self.blocks.blocks]
+            (pair_terms,) = total(self.blocks.map(_pair_terms_step, rows, z=beliefs.z))
         return beliefs.node_terms - float(pair_terms)
+
+    def _rows_of_items(self, table: Array) -> Sequence[Array]:
+        return [table[block.items] for block in self.blocks.blocks]
 
 
 # ---- the steps of a block -----------------------------------------------------------------------------
+
+
+class RoundRows(NamedTuple):
+    """A block's rows of what a round reads, and of what it fills."""
+
+    w_before: Array
+    nu_before: Array
+    log_psi: Array
+    w: Array
+    nu: Array
+    incoming: Array
 
 
 @dataclass(frozen=True)
 class RoundPart:
     """What one block adds to a round."""
 
-    state: BlockState
     who: Annotators
     logits: Array  # (who, L): Σ_e log ν_e(l), or its mean-field counterpart
     item_mass: Array  # (K,)
@@ -234,48 +242,42 @@ class RoundPart:
     moved: float
 
 
-def _given_step(block: PairBlock, own: tuple[Array, Slot]) -> tuple[BlockState, Array]:
-    w, slot = own
-    return slot.keep(MemoryState(w, None, None)), column_sums(w)
+def _counted_step(block: PairBlock, w: Array, theta: Array, psi: Array) -> tuple[Array]:
+    w[...] = assigned(block.counts(), theta, psi)
+    return (column_sums(w),)
 
 
-def _counted_step(
-    block: PairBlock, own: tuple[None, Slot], theta: Array, psi: Array
-) -> tuple[BlockState, Array]:
-    return _given_step(block, (assigned(block.counts(), theta, psi), own[1]))
+def _messages_before(block: PairBlock, nu: Array, z: Array) -> Array:
+    """(pairs, L): the messages of the last round; ones before the first round."""
+    return nu[: block.n_pairs] if len(nu) else np.ones((block.n_pairs, z.shape[1]))
 
 
-def _pair_terms_step(block: PairBlock, state: BlockState, z: Array) -> tuple[float]:
+def _pair_terms_step(block: PairBlock, nu: Array, z: Array) -> tuple[float]:
     """Σ_e log Z_e = −Σ_e log s_e."""
-    nu, terms = _messages_of(block, state, z), 0.0
+    nu, terms = _messages_before(block, nu, z), 0.0
     for layout, pairs in zip(block.layouts, block.pairs, strict=True):
         terms -= sum_of_logs(row_sums(cavity(z.astype(nu.dtype, copy=False), layout.annotator, nu[pairs])))
     return (terms,)
 
 
-def _messages_of(block: PairBlock, state: BlockState, z: Array) -> Array:
-    """(pairs, L): the messages to annotators; ones before the first round."""
-    nu = state.nu
-    return np.ones((block.n_pairs, z.shape[1])) if nu is None else nu
-
-
-def _product_counts_step(block: PairBlock, state: BlockState, z: Array) -> tuple[Array]:
+def _product_counts_step(block: PairBlock, w: Array, z: Array) -> tuple[Array]:
     """Σ w_mk z_nl over the labels of each class."""
-    w = state.w
-    shards = zip(block.layouts, block.items, strict=True)
-    return total((layout.same.counts(w[items], z),) for layout, items in shards)
+    parts = []
+    for layout, items in zip(block.layouts, block.items, strict=True):
+        parts.append((layout.same.counts(w[items], z),))
+    return total(parts)
 
 
-def _pairwise_counts_step(block: PairBlock, state: BlockState, z: Array, log_theta: Array) -> tuple[Array]:
+def _pairwise_counts_step(
+    block: PairBlock, rows: tuple[Array, Array, Array], z: Array, log_theta: Array
+) -> tuple[Array]:
     """Σ_e b_e(k, l) over the pairs of each answer."""
-    if state.incoming is None:  # before the first round
-        return _product_counts_step(block, state, z)
-    w, nu, incoming = state.w, _messages_of(block, state, z), state.incoming
+    w, nu, incoming = rows
     z = z.astype(nu.dtype, copy=False)
-    parts = (
+    parts = [
         (_pairwise_counts(layout, w[items], nu[pairs], incoming[pairs], z, log_theta),)
         for layout, items, pairs in zip(block.layouts, block.items, block.pairs, strict=True)
-    )
+    ]
     return total(parts)
 
 
@@ -295,26 +297,17 @@ def _pairwise_counts(
 
 
 def _round_step(
-    block: PairBlock,
-    own: tuple[BlockState, Array, Slot],
-    z: Array,
-    log_theta: Array,
-    damping: float,
-    keep_cavities: bool,
-    measure: bool,
+    block: PairBlock, rows: RoundRows, z: Array, log_theta: Array, damping: float, measure: bool
 ) -> RoundPart:
-    state, log_psi, slot = own
-    before = _messages_of(block, state, z).astype(slot.dtype, copy=False)
-    z = z.astype(slot.dtype, copy=False)
-    nu = np.empty_like(before)
-    cavities = np.empty_like(before) if keep_cavities else None
-    w = np.empty((block.n_items, log_theta.shape[0]))
+    w, nu, cavities, dtype = rows.w, rows.nu[: block.n_pairs], rows.incoming, rows.nu.dtype
+    before = _messages_before(block, rows.nu_before, z).astype(dtype, copy=False)
+    z = z.astype(dtype, copy=False)
     logits = np.zeros((block.n_who, z.shape[1]))
     item_terms = pair_terms = 0.0
-    most = FURTHEST_SINGLE if slot.dtype == np.float32 else FURTHEST
+    most = FURTHEST_SINGLE if dtype == np.float32 else FURTHEST
     shards = zip(block.layouts, block.items, block.pairs, block.places, strict=True)
     for layout, items, pairs, places in shards:
-        factors, scale = layout.factors(log_theta, slot.dtype)
+        factors, scale = layout.factors(log_theta, dtype)
         incoming = cavity(z, layout.annotator, before[pairs])
         sums = row_sums(incoming)
         pair_term = -sum_of_logs(sums)
@@ -327,12 +320,12 @@ def _round_step(
             incoming /= sums[:, None]
             low = high = 0.0
         mu = messages(layout, factors, incoming)
-        if cavities is not None:
+        if len(cavities):
             cavities[pairs] = incoming
         del incoming  # the next cavities take its memory, which is near
-        own_psi = log_psi if log_psi.ndim == 1 else log_psi[items]
+        own_psi = rows.log_psi if rows.log_psi.ndim == 1 else rows.log_psi[items]
         w[items], terms = layout.by_item.beliefs(mu, own_psi, max(reach - low, high))
-        outgoing = cavity(w[items].astype(slot.dtype, copy=False), layout.item, mu)
+        outgoing = cavity(w[items].astype(dtype, copy=False), layout.item, mu)
         if too_far:
             outgoing /= row_sums(outgoing)[:, None]
         new = messages(layout, factors.transpose(0, 2, 1), outgoing, out=nu[pairs])
@@ -347,37 +340,27 @@ def _round_step(
         item_terms += float(terms.sum()) + offset
         pair_terms += pair_term
         logits[places] += layout.by_annotator.of_logs(new, furthest)
-    moved = float(rel_entr(w, state.w).sum()) if measure else 0.0
-    kept = slot.keep(MemoryState(w, nu, cavities))
-    return RoundPart(kept, block.who, logits, column_sums(w), item_terms, pair_terms, moved)
+    moved = float(rel_entr(w, rows.w_before).sum()) if measure else 0.0
+    return RoundPart(block.who, logits, column_sums(w), item_terms, pair_terms, moved)
 
 
 def _mean_field_step(
-    block: PairBlock,
-    own: tuple[BlockState, Array, Slot],
-    z: Array,
-    log_theta: Array,
-    damping: float,
-    keep_cavities: bool,
-    measure: bool,
+    block: PairBlock, rows: RoundRows, z: Array, log_theta: Array, damping: float, measure: bool
 ) -> RoundPart:
-    del damping, keep_cavities  # mean field passes no messages
-    state, log_psi, slot = own
+    del damping  # mean field passes no messages
     K, L, P = log_theta.shape
-    w = np.empty((block.n_items, K))
-    logits = np.zeros((block.n_who, L))
+    w, logits = rows.w, np.zeros((block.n_who, L))
     item_terms = 0.0
     shards = zip(block.layouts, block.items, block.places, strict=True)
     for layout, items, places in shards:
         logs = (layout.answers @ log_theta.reshape(K * L, P).T).reshape(-1, K, L)
         # log w_mk = log ψ_k + Σ_e Σ_l z_nl log F_akl
         mu = messages(layout, logs, np.take(z, layout.annotator, axis=0))
-        own_psi = log_psi if log_psi.ndim == 1 else log_psi[items]
+        own_psi = rows.log_psi if rows.log_psi.ndim == 1 else rows.log_psi[items]
         w[items], _ = softmax_rows(layout.by_item.of_rows(mu) + own_psi)
         nu = messages(layout, logs.transpose(0, 2, 1), np.take(w[items], layout.item, axis=0))
         # Given w, Σ_n log Z_n holds the pairs' and the annotators' terms; the items' own remain.
         item_terms += float((w[items] * own_psi).sum() - xlogy(w[items], w[items]).sum())
         logits[places] += layout.by_annotator.of_rows(nu)
-    moved = float(rel_entr(w, state.w).sum()) if measure else 0.0
-    kept = slot.keep(MemoryState(w, None, None))
-    return RoundPart(kept, block.who, logits, column_sums(w), item_terms, 0.0, moved)
+    moved = float(rel_entr(w, rows.w_before).sum()) if measure else 0.0
+    return RoundPart(block.who, logits, column_sums(w), item_terms, 0.0, moved)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, xlogy
 
 from dissensus.labels.annotations import Annotations
-from dissensus.models.pgm.propagation import Potentials, Statistics
+from dissensus.models.pgm.messages import Potentials, Statistics
 from dissensus.numerics import Array, Concentration, normalised, safe_log
 
 LEAST, MOST = 1e-2, 1e3  # a learned prior stays between these
@@ -150,11 +150,6 @@ class Learned:
     alpha: Array
     gamma: Array
     tau: Array
-
-    @property
-    def priors(self) -> tuple[Array, Array, Array]:
-        """α, γ and τ."""
-        return self.alpha, self.gamma, self.tau
 
 
 class MStep(Protocol):
