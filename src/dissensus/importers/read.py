@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 from dissensus.errors import DataError, bad_parameter
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.kinds import LabelType
+from dissensus.labels.kinds import LabelType, as_sets
 from dissensus.labels.rows import Duplicates
-from dissensus.labels.sets import as_sets
 from dissensus.tables.columns import guess_words
 from dissensus.tables.layouts import (
     LAYOUTS,

@@ -25,21 +25,19 @@ from dissensus.labels.kinds import LabelType, check_label_type, refuse_wrong_kin
 from dissensus.labels.rows import (
     DUPLICATE_POLICIES,
     Duplicates,
+    aligned,
     check_lengths,
     checked_counts,
-    pointers,
-    resolved_rows,
-    tally,
-)
-from dissensus.labels.side_tables import (
-    aligned,
     checked_ids,
     column_of,
     counted,
     gold_codes,
     gold_labels,
+    pointers,
     repeats_note,
+    resolved_rows,
     side_table,
+    tally,
     unused_notes,
 )
 from dissensus.labels.vocabulary import (

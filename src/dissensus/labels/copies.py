@@ -59,22 +59,22 @@ def _joined(annotations: Annotations, alike: Ints, speaker: Ints) -> Ints:
     if not len(alike):
         return found
     rows = _heard(annotations, speaker)
-    given = _answers_of(annotations, np.unique(alike))
+    M, P = annotations.n_items, annotations.n_classes
+    given: dict[int, Codes] = {}  # of each who is like another, the class given to every item, −1 for none
+    for n in np.unique(alike).tolist():
+        own = np.flatnonzero(annotations.annotator == n)[::-1]  # the first of several labels stays
+        given[n] = np.full(M, -1, dtype=np.int32)
+        given[n][annotations.item[own]] = annotations.label[own]
     near = {n: set(alike[(alike == n).any(axis=1)].ravel().tolist()) for n in given}
     for one, other in alike.tolist():
         away = rows[~np.isin(annotations.annotator[rows], list(near[one] | near[other]))]
-        if _one_voice(given[one], given[other], _tallies(annotations, away)):
+        cells = annotations.item[away].astype(np.int64) * P + annotations.label[away]
+        others = np.bincount(cells, minlength=M * P).reshape(M, P)
+        if _one_voice(given[one], given[other], others):
             low, high = sorted((int(found[one]), int(found[other])))
             found[found == high] = low
     too_many = np.bincount(found, minlength=len(found)) > MOST_OF_CROWD * len(found)
     return np.where(too_many[found], np.arange(len(found)), found)
-
-
-def _tallies(annotations: Annotations, rows: Ints) -> Ints:
-    """(items, classes): how often these labels give each class."""
-    M, P = annotations.n_items, annotations.n_classes
-    cells = annotations.item[rows].astype(np.int64) * P + annotations.label[rows]
-    return np.bincount(cells, minlength=M * P).reshape(M, P)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,9 @@ class Voices:
             rows = _heard(annotations, voice)
             item, annotator, label = (column[rows] for column in annotations.columns)
             rows = rows[np.lexsort((label, voice[annotator], item))]
-        rows = _once_where_alone(annotations, rows)
+        new_item, new_annotator, new_label = (np.diff(column[rows]) != 0 for column in annotations.columns)
+        if not (new_annotator & ~new_item).any():  # no item has labels by two annotators: repeats go
+            rows = rows[np.concatenate([[True], new_item | new_label])]
         if len(rows) == annotations.n_labels:
             return cls(annotations, rows, voice, speakers)
         table = annotations.annotator_table
@@ -140,22 +142,14 @@ def _heard(annotations: Annotations, voice: Ints) -> Ints:
     return np.flatnonzero(annotations.annotator == names[cell])
 
 
-def _once_where_alone(annotations: Annotations, rows: Ints) -> Ints:
-    """The rows, in order; without repeats where no item has labels by two annotators."""
-    new_item, new_annotator, new_label = (np.diff(column[rows]) != 0 for column in annotations.columns)
-    if (new_annotator & ~new_item).any():
-        return rows
-    return np.asarray(rows[np.concatenate([[True], new_item | new_label])])
-
-
 def alike_pairs(annotations: Annotations) -> Ints:
     """(pairs, 2): annotators who give nearly all items that they share the same label."""
     from scipy import sparse
 
     N, M, P = annotations.n_annotators, annotations.n_items, annotations.n_classes
     enough = np.flatnonzero(annotations.annotator_load >= LEAST_SHARED)
-    rows = np.flatnonzero(np.isin(annotations.annotator, enough))
-    rows = rows[_first_of_pair(annotations)[rows]]
+    first = np.diff(annotations.pair, prepend=-1) != 0  # of several labels of a pair
+    rows = np.flatnonzero(np.isin(annotations.annotator, enough) & first)
     item, annotator, label = (column[rows].astype(np.int64) for column in annotations.columns)
     if len(enough) < 3 or (np.bincount(item, minlength=M).astype(np.int64) ** 2).sum() > MOST_PAIRS:
         return np.zeros((0, 2), dtype=np.int64)
@@ -170,28 +164,13 @@ def alike_pairs(annotations: Annotations) -> Ints:
     return pairs[agreed >= ALIKE * shared.data[keep]]
 
 
-def _first_of_pair(annotations: Annotations) -> NDArray[np.bool_]:
-    if not annotations.n_labels:
-        return np.zeros(0, dtype=bool)
-    return np.concatenate([[True], np.diff(annotations.pair) != 0])
-
-
-def _answers_of(annotations: Annotations, chosen: Ints) -> dict[int, Codes]:
-    """Of each of some annotators the class given to every item, −1 for none."""
-    given = {int(n): np.full(annotations.n_items, -1, dtype=np.int32) for n in chosen}
-    for n, answers in given.items():
-        rows = np.flatnonzero(annotations.annotator == n)[::-1]  # the first of several labels stays
-        answers[annotations.item[rows]] = annotations.label[rows]
-    return given
-
-
 def _one_voice(first: Codes, second: Codes, others: Ints) -> bool:
     """Whether two say the same where that tells; ``others`` (items, classes) are the others' answers."""
     both = np.flatnonzero((first >= 0) & (second >= 0))
     same_items = len(both) >= SAME_ITEMS * ((first >= 0) | (second >= 0)).sum()
     first, second, others = first[both], second[both], others[both]
-    if min(_varied(first), _varied(second)) < LEAST_VARIED:
-        return False
+    if any(len(both) - int(np.bincount(labels).max()) < LEAST_VARIED for labels in (first, second)):
+        return False  # one of them nearly always says the same
     n = others.sum(axis=1)
     most, decided = others.argmax(axis=1), 2 * others.max(axis=1) > n
     if _kappa(first[decided], most[decided]) < LEAST_KAPPA:
@@ -213,8 +192,3 @@ def _kappa(first: Codes, second: Ints) -> float:
     shares = [np.bincount(row, minlength=P) / len(first) for row in (first, second)]
     by_chance = float(shares[0] @ shares[1])
     return (float((first == second).mean()) - by_chance) / (1 - by_chance) if by_chance < 1 else 0.0
-
-
-def _varied(labels: Codes) -> int:
-    """How many labels are not the most common one."""
-    return len(labels) - int(np.bincount(labels).max())

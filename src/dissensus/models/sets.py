@@ -26,7 +26,7 @@ from scipy.special import betaln
 from dissensus.execution.resources import current, using
 from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.sets import membership
+from dissensus.labels.kinds import membership
 from dissensus.models.base import PIECE, Model
 from dissensus.models.fmm import FMM
 from dissensus.models.ordinal import best_weights

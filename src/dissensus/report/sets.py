@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dissensus.labels.alpha import reading
+from dissensus.labels.agreement import reading
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import describe
 from dissensus.models.sets import LabelSets

@@ -26,8 +26,7 @@ from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.copies import Voices
 from dissensus.labels.features import features_of
-from dissensus.labels.rows import joined, pairs_per_item, rows_of
-from dissensus.labels.side_tables import several, with_values
+from dissensus.labels.rows import joined, pairs_per_item, rows_of, several, with_values
 from dissensus.labels.sources import as_annotations
 from dissensus.models.base import UNKNOWN_WORTH
 from dissensus.models.dirichlet_regression import DirichletRegression
