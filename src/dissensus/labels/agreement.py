@@ -198,22 +198,17 @@ def _gathered(
     _, N, P = sizes
     first, last = int(item.min()), int(item.max())
     local, labels = item.astype(np.intp) - first, label.astype(np.intp)
-    keys, pair = _distinct(local * N + annotator)
+    key = local * N + annotator
+    step = np.diff(key, prepend=key[0] - 1)
+    if (step < 0).any():
+        keys, pair = np.unique(key, return_inverse=True)
+    else:  # sorted already: no need to sort again
+        keys, pair = key[step > 0], np.cumsum(step > 0) - 1
     ones = np.ones(len(item))
     counts = csr_array((ones, (pair, labels)), shape=(len(keys), P))
     by_item = csr_array((ones, (local, labels)), shape=(last - first + 1, P))
     pair_item = keys // N
     return Pairs(first + pair_item, keys % N, counts, by_item[pair_item] - counts, N)
-
-
-def _distinct(keys: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Distinct keys in order, and the place of each key among them; quick where they are sorted already."""
-    step = np.diff(keys, prepend=keys[0] - 1)
-    if (step < 0).any():
-        distinct, places = np.unique(keys, return_inverse=True)
-        return distinct, places
-    new = step > 0
-    return keys[new], np.cumsum(new) - 1
 
 
 def _columns(
@@ -260,13 +255,19 @@ def pairwise_cohen(
     Class shares are those on the shared items. An annotator who labelled an item several times is there with
     each of those labels in equal parts. Work and memory go with the number of pairs that meet.
     """
-    from scipy.sparse import triu
+    from scipy.sparse import csr_array, triu
 
     if min_items < 1:
         raise bad_parameter("pairwise_cohen", "min_items", "an integer >= 1", min_items)
     pairs = gather_pairs(item, annotator, label)
     busy = np.bincount(pairs.annotator, minlength=pairs.n_annotators)[pairs.annotator] >= min_items
-    said = _labels_of_annotators(pairs, busy)
+    shape, own = (pairs.n_annotators, int(pairs.item.max()) + 1), pairs.counts.sum(axis=1)
+    said = []  # for each class, (annotators, items): what part of the annotator's labels on the item is of it
+    for column in range(pairs.counts.shape[1]):
+        labels = pairs.counts[:, [column]].tocoo()
+        rows = labels.row[busy[labels.row]]
+        parts = labels.data[busy[labels.row]] / own[rows]
+        said.append(csr_array((parts, (pairs.annotator[rows], pairs.item[rows])), shape=shape))
     seen = sum(said[1:], start=said[0])
     shared = triu(seen @ seen.T, k=1).tocoo()
     enough = shared.data >= min_items - 1e-6
@@ -281,21 +282,6 @@ def pairwise_cohen(
     left = 1 - chance
     kappa = np.divide(agreement - chance, left, out=np.full(n.size, np.nan), where=left > 1e-12)
     return CohenTable(first.astype(np.intp), second.astype(np.intp), n.astype(np.intp), agreement, kappa)
-
-
-def _labels_of_annotators(pairs: Pairs, chosen: NDArray[np.bool_]) -> list[csr_array[Any]]:
-    """For each class, (annotators, items): what part of an annotator's labels on an item is that class."""
-    from scipy.sparse import csr_array
-
-    shape = pairs.n_annotators, int(pairs.item.max()) + 1
-    own = pairs.counts.sum(axis=1)
-    tables = []
-    for column in range(pairs.counts.shape[1]):
-        labels = pairs.counts[:, [column]].tocoo()
-        rows = labels.row[chosen[labels.row]]
-        parts = labels.data[chosen[labels.row]] / own[rows]
-        tables.append(csr_array((parts, (pairs.annotator[rows], pairs.item[rows])), shape=shape))
-    return tables
 
 
 def agreement_with_others(
@@ -330,9 +316,16 @@ def agreement(annotations: Annotations, size: float = 0.95) -> tuple[float, floa
     """Krippendorff's α at the level of the labels' type, and an interval of this size over items."""
     level = level_of(annotations)
     if level == "interval":
-        without = interval_alphas(annotations.item, annotations.values, annotations.n_items)
+        item, values, M = annotations.item, annotations.values, annotations.n_items
+        group = item_groups(M, len(item))[item]
+        rows = [group != g for g in range(group.max(initial=-1) + 1)]
+        without = np.array([interval_alpha(item[kept], values[kept], M) for kept in rows])
     elif level == "nominal":
-        without = nominal_alphas(annotations.counts.T)
+        by_class = annotations.counts.T
+        group = item_groups(by_class.shape[1], len(by_class))
+        parts = [_nominal_parts(by_class[:, group == g]) for g in range(group.max(initial=-1) + 1)]
+        totals, observed = np.sum([part[0] for part in parts], axis=0), sum(part[1] for part in parts)
+        without = np.array([_nominal(totals - part[0], observed - part[1]) for part in parts])
     elif level in SET_LEVELS:
         fixed = set_distances(annotations.class_vocabulary, level)
         without = grouped_alphas(annotations.counts.T, lambda _: fixed)
@@ -429,38 +422,22 @@ def reading(value: float) -> str:
     return "agreement is little above chance" if value >= 0 else "annotators agree less than by chance"
 
 
-def item_groups(n_items: int, most: int) -> NDArray[np.intp]:
-    """(items,): items dealt at random, always the same way, into at most so many groups of one size."""
+def item_groups(n_items: int, n_cells: int) -> NDArray[np.intp]:
+    """(items,): items dealt at random, always the same way, into at most 200 groups of one size.
+
+    There are fewer groups, but 20 at least, where the tables of ``n_cells`` for all of them would be large.
+    """
+    most = int(np.clip(_MOST_CELLS // max(n_cells, 1), 20, GROUPS))
     return np.random.default_rng(0).permutation(n_items) % max(min(n_items, most), 1)
-
-
-def nominal_alphas(by_class: NDArray[Any]) -> Array:
-    """(groups,): α without one group of items, for every group; classes are equal or not."""
-    group = item_groups(by_class.shape[1], int(np.clip(_MOST_CELLS // len(by_class), 20, GROUPS)))
-    parts = [_nominal_parts(by_class[:, group == g]) for g in range(group.max(initial=-1) + 1)]
-    totals, observed = np.sum([part[0] for part in parts], axis=0), sum(part[1] for part in parts)
-    return np.array([_nominal(totals - part[0], observed - part[1]) for part in parts])
 
 
 def grouped_alphas(by_class: NDArray[Any], distances: Callable[[Array], Array]) -> Array:
     """(groups,): α of a (classes, items) table without one group of items, for every group."""
     P, M = by_class.shape
-    group = item_groups(M, int(np.clip(_MOST_CELLS // P**2, 20, GROUPS)))
+    group = item_groups(M, P**2)
     parts = [coincidences(by_class[:, group == g]) for g in range(group.max(initial=-1) + 1)]
     whole = np.sum(parts, axis=0)
     return np.array([alpha(whole - part, distances((whole - part).sum(axis=1))) for part in parts])
-
-
-def interval_alphas(item: NDArray[Any], value: NDArray[Any], n_items: int) -> Array:
-    """(groups,): α of numbers without one group of items, for every group."""
-    group = item_groups(n_items, int(np.clip(_MOST_CELLS // max(len(item), 1), 20, GROUPS)))[item]
-    values = np.asarray(value, np.float64)
-    return np.array(
-        [
-            interval_alpha(item[group != g], values[group != g], n_items)
-            for g in range(group.max(initial=-1) + 1)
-        ]
-    )
 
 
 def jackknife_interval(value: float, without: Array, size: float = 0.95) -> tuple[float, float]:

@@ -39,17 +39,6 @@ Rows = tuple[Codes, Codes, Codes]  # item, annotator, label
 Coded = tuple[Codes, Vocabulary]  # a column and what its codes stand for
 
 
-def check_lengths(*lengths: int) -> None:
-    """One value of each column per label, and at least one label."""
-    if len(set(lengths)) != 1:
-        raise DataError(
-            f"item, annotator and label columns differ in length ({', '.join(map(str, lengths))}); "
-            "give one value of each per label"
-        )
-    if not lengths[0]:
-        raise DataError("there is no label in the data; give at least one (item, annotator, label) row")
-
-
 def resolved_rows(
     item: Coded, annotator: Coded, label: Coded, duplicates: Duplicates, place: Place
 ) -> tuple[Rows, int]:
@@ -284,15 +273,6 @@ def gold_labels(table: pa.Table, place: Place) -> tuple[pa.Array, pa.Array, NDAr
             "keep one"
         )
     return items.arrow, labels.arrow.take(places(label_codes[first])), rows[first]
-
-
-def gold_codes(item: pa.Array, label: pa.Array, items: Vocabulary, classes: Vocabulary) -> tuple[Codes, int]:
-    """(items,) class code of each item's gold label, −1 where it has none; and how many items are unknown."""
-    codes = items.codes(item)
-    known = codes >= 0
-    gold = np.full(len(items), -1, dtype=np.int32)
-    gold[codes[known]] = classes.codes(label)[known]
-    return gold, int((~known).sum())
 
 
 def column_of(table: pa.Table | None, name: str, what: str) -> NDArray[Any]:
