@@ -45,7 +45,7 @@ from dissensus.evaluate.sides import (
     most_frequent,
     side_of,
 )
-from dissensus.labels.alpha import reading
+from dissensus.labels.agreement import reading
 from dissensus.numerics import Array
 
 NAMED = 5  # annotators named in a sentence

@@ -29,8 +29,7 @@ from dissensus.evaluate.search import fits
 from dissensus.evaluate.sides import shared_errors
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import COLUMN, carries_features
-from dissensus.labels.rows import pairs_per_item
-from dissensus.labels.side_tables import with_values
+from dissensus.labels.rows import pairs_per_item, with_values
 from dissensus.models import build_model, name_of, simplicity, title_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel

@@ -24,8 +24,7 @@ from dissensus.engine import Checkpoint, Engine
 from dissensus.errors import DataError, require
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import features_of
-from dissensus.labels.rows import joined, rows_of
-from dissensus.labels.side_tables import several, with_values
+from dissensus.labels.rows import joined, rows_of, several, with_values
 from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
