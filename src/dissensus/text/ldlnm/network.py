@@ -201,8 +201,8 @@ class Network(nn.Module):
         self.sizes = [size for size, stays in zip(self.sizes, stay, strict=True) if stays]
         for weights in self.parameters():
             weights.data, weights.grad = weights.data[stay], None
-            for moment in ("exp_avg", "exp_avg_sq"):
-                adam.state[weights][moment] = adam.state[weights][moment][stay]
+            state = adam.state[weights]
+            state.update({name: moment[stay] for name, moment in state.items() if moment.dim()})
 
     def rows(self) -> Tensor:
         """(networks, numbers): the weights of each network, block after block."""
