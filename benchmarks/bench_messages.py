@@ -9,14 +9,14 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-
-import dissensus as ds
 from dissensus.execution.run import Run
 from dissensus.execution.threads import executor
+
+import dissensus as ds
 from dissensus.labels.blocks import shards_of
 from dissensus.models.pgm.kernels import PairLayout, messages
-from dissensus.models.pgm.parameters import MaximumPosterior, Priors
-from dissensus.models.pgm.propagation import Graph
+from dissensus.models.pgm.m_step import MaximumPosterior, Priors
+from dissensus.models.pgm.messages import Graph
 from timing import best_seconds, verdict
 
 K = L = 12

@@ -19,14 +19,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
-import dissensus as ds
 from dissensus.execution.run import Run
 from dissensus.execution.threads import executor
+
+import dissensus as ds
 from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import CellLayout, Crowd, _by_cell, _e_step, _log_ratios
-from dissensus.models.pgm.parameters import MaximumPosterior, Priors
-from dissensus.models.pgm.propagation import Graph
+from dissensus.models.pgm.m_step import MaximumPosterior, Priors
+from dissensus.models.pgm.messages import Graph
 from dissensus.numerics import AT_ONCE
 from timing import best_seconds, verdict
 
@@ -134,7 +134,7 @@ def dawid_skene(known: Annotations, numba: Any) -> int:
     for name, way in ways.items():
         for one, other in zip(ours(), way(), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-3 if "single" in name else 1e-9)
-    model = ds.DawidSkene(ITERATIONS, tol=0.0, accelerate=False, n_jobs=1)
+    model = ds.DawidSkene(ITERATIONS, tol=0.0, n_jobs=1)
     return judged("Dawid–Skene", known, ways, lambda: model.fit(known), compiling)
 
 

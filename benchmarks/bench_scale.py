@@ -100,7 +100,7 @@ def built(model: str, iterations: int) -> Any:
     import dissensus as ds
 
     common = {"max_iter": iterations, "tol": 0.0, "n_jobs": 2}
-    return ds.PGM(8, 8, **common) if model.startswith("PGM") else ds.DawidSkene(accelerate=False, **common)
+    return ds.PGM(8, 8, **common) if model.startswith("PGM") else ds.DawidSkene(**common)
 
 
 def fingerprint(fitted: Any) -> str:
@@ -186,10 +186,11 @@ def known_posterior(annotations: Any, annotator: np.ndarray) -> np.ndarray:
 def overhead() -> dict[str, Any]:
     """Seconds that a round of four shards takes on two Dask workers beyond the same round here."""
 
-    import dissensus as ds
     from dissensus.execution import threads as engine
     from dissensus.execution.dask.blocks import Dask
     from dissensus.execution.dask.cluster import connected
+
+    import dissensus as ds
     from dissensus.labels import blocks
     from dissensus.models.pgm.kernels import PairBlock
 

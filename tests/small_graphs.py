@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from dissensus.execution.run import Run
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.execution.run import Run
 from dissensus.labels.vocabulary import Vocabulary
-from dissensus.models.pgm.propagation import Graph, Potentials
+from dissensus.models.pgm.messages import Graph, Potentials
 
 Array = NDArray[np.float64]
 Row = tuple[int, int, int]  # item, annotator, label

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dissensus.execution.run import Run
 from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.special import gammaln
@@ -15,11 +16,10 @@ from scipy.stats import beta
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
-from dissensus.execution.run import Run
 from dissensus.labels import blocks
 from dissensus.models.cbcc import LEAST, MOST, Communities, expected_logs, fixed_point, memberships
 from dissensus.models.confusion import Crowd
-from dissensus.models.pgm.propagation import Graph
+from dissensus.models.pgm.messages import Graph
 from small_graphs import crowd, logs
 
 pytestmark = pytest.mark.no_cover

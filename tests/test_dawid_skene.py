@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dissensus.execution.run import Run
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
 import dissensus as ds
 from dissensus.errors import ParameterError
-from dissensus.execution.run import Run
 from dissensus.labels import blocks
 from dissensus.models import confusion
 from dissensus.models.confusion import Crowd, log_chances, shares, votes
@@ -333,7 +333,7 @@ def test_the_steps_of_the_fit_are_those_of_a_plain_em(anaesthesia: ds.Annotation
         counts = counts_by_hand(anaesthesia, w)
         matrices, psi = counts / counts.sum(axis=2, keepdims=True), w.mean(axis=0)
         w, evidence = posterior_by_hand(anaesthesia, matrices, psi)
-        plain = ds.DawidSkene(smoothing=0.0, tol=0.0, max_iter=iterations, accelerate=False)
+        plain = ds.DawidSkene(smoothing=0.0, tol=0.0, max_iter=iterations)
         model = plain.fit(anaesthesia)
         np.testing.assert_allclose(model.trace_[-1], evidence, rtol=1e-12)
     assert iterations == len(model.trace_)

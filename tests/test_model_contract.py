@@ -7,6 +7,7 @@ for all of them in the same lines is held against a few (``by_the_base``); ``mak
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable
@@ -548,6 +549,18 @@ def test_numbers_in_a_frame_stay_numbers(name: str) -> None:
     assert labels.index.tolist() == list(range(1, M + 1))
 
 
+# ---- the class -------------------------------------------------------------------------------------------
+
+
+def levels(kind: type) -> int:
+    """Classes on the longest way up to ``object``."""
+    return 0 if kind is object else 1 + max(map(levels, kind.__bases__))
+
+
+def test_at_most_two_levels_of_inheritance_stand_above_a_model(name: str) -> None:
+    assert levels(class_of(name)) <= 3
+
+
 # ---- settings ------------------------------------------------------------------------------------------
 
 
@@ -566,8 +579,11 @@ def test_the_repr_rebuilds_the_model(name: str) -> None:
     assert rebuilt.get_params() == built.get_params()
 
 
-def test_every_setting_has_a_rule(name: str) -> None:
-    assert set(class_of(name)._rules) == set(build(name).get_params(deep=False))
+def test_every_setting_has_a_rule_a_meaning_and_its_place_in_the_signature(name: str) -> None:
+    settings = class_of(name)._settings
+    assert list(settings) == list(build(name).get_params(deep=False))
+    assert list(settings) == list(inspect.signature(class_of(name)).parameters)
+    assert all(known.rule.holds(known.default) and known.meaning for known in settings.values())
 
 
 @pytest.mark.parametrize(
@@ -575,8 +591,8 @@ def test_every_setting_has_a_rule(name: str) -> None:
     [
         (name, setting)
         for name in FROM_LABELS_ALONE
-        for setting, rule in class_of(name)._rules.items()
-        if rule is not ANY
+        for setting, known in class_of(name)._settings.items()
+        if known.rule is not ANY
     ],
 )
 def test_a_bad_setting_is_refused_in_the_one_form(name: str, setting: str) -> None:

@@ -17,7 +17,7 @@ from dissensus.errors import ParameterError
 from dissensus.labels import blocks
 from dissensus.labels.simulation import Simulation
 from dissensus.models import fmm
-from dissensus.models.pgm.parameters import (
+from dissensus.models.pgm.m_step import (
     HYPERPRIORS,
     Learned,
     MaximumPosterior,
@@ -28,7 +28,7 @@ from dissensus.models.pgm.parameters import (
     log_joint,
     log_prior,
 )
-from dissensus.models.pgm.propagation import Potentials, Statistics
+from dissensus.models.pgm.messages import Potentials, Statistics
 from sizes import usually
 from small_graphs import (
     crowd,
@@ -634,7 +634,7 @@ def test_damping_ends_where_undamped_messages_end() -> None:
 
 def test_potentials_with_evidence_are_rows_of_items() -> None:
     """What an item prior becomes: log ψ_k + S Σ_p h_mp log Q_kp, worked by hand."""
-    from dissensus.models.pgm.propagation import with_pseudo_labels
+    from dissensus.models.pgm.messages import with_pseudo_labels
 
     theta = np.array([[[0.9, 0.1], [0.5, 0.5]], [[0.2, 0.8], [0.4, 0.6]]])
     potentials = Potentials(np.log(theta), np.log([0.3, 0.7]), np.log([0.5, 0.5]))

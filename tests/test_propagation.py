@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-
-import dissensus as ds
 from dissensus.execution import threads as engine
 from dissensus.execution.messages import InMemory, MemoryState
 from dissensus.execution.run import Run
+from numpy.typing import NDArray
+
+import dissensus as ds
 from dissensus.labels import blocks
 from dissensus.models.pgm.kernels import FURTHEST, FURTHEST_SINGLE
-from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials
+from dissensus.models.pgm.messages import Beliefs, Graph, Potentials
 from sizes import usually
 from small_graphs import (
     Row,

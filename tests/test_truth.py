@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from dissensus.execution.run import Run
 from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
 from scipy.special import gammaln
 
 import dissensus as ds
 from dissensus.errors import DataError, ParameterError
+from dissensus.evaluate.compare import choose_truth, reason
 from dissensus.evaluate.gold import cross_fitted, gold_accuracy, judged_items
 from dissensus.evaluate.sides import shared_errors
-from dissensus.evaluate.truth import choose_truth, reason
-from dissensus.execution.run import Run
 from dissensus.labels.simulation import simulate
 from dissensus.models import MODELS, mace, model_class
 from dissensus.models import log_linear as hll
@@ -31,10 +31,10 @@ from dissensus.models.confusion import Crowd, damping, gold_prior, shares
 from dissensus.models.ibcc import fixed_prior
 from dissensus.models.kos import reliabilities
 from dissensus.models.mmsr import trimmed_means
-from dissensus.paper.datasets import read_dataset
 from dissensus.params import with_settings
 from dissensus.workflow.refine import refine
 from dissensus.workflow.runs import annotator_table, share_right, summary
+from reproduction.datasets import read_dataset
 from sizes import usually
 
 Array = NDArray[np.float64]

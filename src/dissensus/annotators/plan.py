@@ -30,8 +30,8 @@ from dissensus.labels.agreement import krippendorff_alpha
 from dissensus.labels.alpha import agreement
 from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
-from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.model import HPGM
+from dissensus.models.results import make_frame
 from dissensus.numerics import Array
 from dissensus.params import check_rules, integer, real
 

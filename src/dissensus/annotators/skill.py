@@ -34,7 +34,7 @@ from dissensus.errors import ParameterError, bad_parameter
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.sources import as_annotations
 from dissensus.models.confusion import ConfusionModel
-from dissensus.models.frames import make_frame
+from dissensus.models.results import make_frame
 from dissensus.numerics import Array, normalised, ones
 from dissensus.params import real, with_settings
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from dissensus.annotators.evidence import Accounts, informative, weigh
-from dissensus.annotators.kept import COLUMNS
+from dissensus.annotators.saved_verdicts import COLUMNS
 from dissensus.annotators.sentences import (
     Sentence,
     blind_sentence,
@@ -42,11 +42,11 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import class_values
 from dissensus.labels.sources import as_annotations
 from dissensus.models.base import Model
-from dissensus.models.frames import make_frame
-from dissensus.models.hpgm.draws import Draws, annotator_draws
 from dissensus.models.hpgm.model import HPGM
+from dissensus.models.hpgm.posterior import Draws
+from dissensus.models.results import make_frame
 from dissensus.numerics import Array
-from dissensus.params import SEED, check_rules, integer, real
+from dissensus.params import check_rules, integer, real
 
 __all__ = ["AnnotatorVerdicts", "Difference", "View", "annotator_verdicts"]
 
@@ -68,7 +68,7 @@ MOST_ITEMS, FEW_PEOPLE = 0.5, 0.1  # who contradicts on so many items and is of 
 MUCH_WORSE = 0.5  # of the usual accuracy on gold labels
 INTERVAL = 0.9
 FEWEST_DRAWS, MOST_NUMBERS = 12, 1_000_000  # draws that are asked, and numbers of π in them
-RULES = {"seed": SEED, "n_jobs": integer(-1), "interval": real(0.0, 1.0, open_low=True)}
+RULES = {"seed": integer(0), "n_jobs": integer(-1), "interval": real(0.0, 1.0, open_low=True)}
 
 
 @dataclass(frozen=True)
@@ -336,12 +336,12 @@ class _Judge:
         whole = self.model.draws_
         size = max(FEWEST_DRAWS, MOST_NUMBERS // whole.matrices[0].size)
         chosen = np.unique(np.linspace(0, len(whole) - 1, min(size, len(whole))).astype(int))
-        return Draws(*(getattr(whole, name)[chosen] for name in Draws.__dataclass_fields__))
+        return whole.take(chosen)
 
     def verdicts(self) -> AnnotatorVerdicts:
         """Everything together."""
         model, spam = self.model, self.accounts.probability()
-        draws = list(annotator_draws(self.draws, model.seed))
+        draws = list(self.draws.annotator_draws(model.seed))
         agreement = np.mean([draw.agreement for draw in draws], axis=0)
         told = np.stack([draw.information for draw in draws])
         ends = (1 - self.interval) / 2, (1 + self.interval) / 2

@@ -19,7 +19,7 @@ from dissensus.labels.kinds import LabelType
 from dissensus.labels.sources import as_annotations
 from dissensus.models import build_model
 from dissensus.models.base import Model
-from dissensus.models.frames import make_frame
+from dissensus.models.results import make_frame
 from dissensus.params import check_rules, integer, real
 
 MODEL = "fmm"  # of humans alone: a mixture over items takes a second where a sampled model takes minutes

@@ -18,21 +18,21 @@ approximation, the pairs' own effects integrated out).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.errors import DataError
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import WINNERS
 from dissensus.labels.vocabulary import Codes, Vocabulary, encode
-from dissensus.models.base import PIECE, Model
-from dissensus.models.frames import by_id, make_frame
+from dissensus.models.base import Model
+from dissensus.models.results import PIECE, by_id, make_frame
 from dissensus.numerics import Array, normalised, row_shares
-from dissensus.params import SEED, choice, integer, real
+from dissensus.params import MAX_ITER, SEED, TOL, choice, fitted, setting
 from dissensus.tables.arrays import Arrays, Header, pack_ids, unpack_ids
 
 DRAWS = 1_000
@@ -194,62 +194,35 @@ def log_posterior(pairs: Pairs, ways: Ways) -> float:
 
 
 class BradleyTerry(Model):
-    """Scores and ranks of things compared in pairs; annotators differ in reliability, leaning and ties.
+    """Scores and ranks of things compared in pairs; annotators differ in reliability, leaning and ties."""
 
-    Parameters
-    ----------
-    max_iter
-        The most iterations.
-    position
-        Whether annotators may lean to the left or right; give False where sides mean nothing.
-    pair_effects
-        Whether a pair may be unlike what its two scores say.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    """
-
-    _rules = {
-        "max_iter": integer(1),
-        "position": choice(True, False),
-        "pair_effects": choice(True, False),
-        "tol": real(0.0),
-        "seed": SEED,
-    }
-    _arrays = (
-        *("scores_", "covariance_", "effects_", "own_", "own_errors_", "crowd_", "spread_", "sides_"),
-        "comparisons_",
+    max_iter: int = setting(100, *MAX_ITER)
+    _: KW_ONLY
+    position: bool = setting(
+        True,
+        choice(True, False),
+        "Whether annotators may lean to the left or right; give False where sides mean nothing.",
     )
+    pair_effects: bool = setting(
+        True, choice(True, False), "Whether a pair may be unlike what its two scores say."
+    )
+    tol: float = setting(1e-5, *TOL)
+    seed: int = setting(0, *SEED)
+
     _needs_annotators = True
     _label_types = ("pairwise",)
     _reads_as = "pairwise"
 
-    scores_: Array  # (K,): log-odds against a thing of score 0
-    covariance_: Array  # (K, K)
-    effects_: Array  # (M,): δ
-    own_: Array  # (N, 3): reliability, leaning, readiness to tie
-    own_errors_: Array  # (N, 3): posterior standard deviations
-    crowd_: Array  # (3,)
-    spread_: Array  # (5,)
-    sides_: NDArray[np.int64]  # (M, 2): the things on the left and on the right
-    comparisons_: NDArray[np.int64]  # (K,): how many answers there are about each thing
-    thing_vocabulary_: Vocabulary
-
-    def __init__(
-        self,
-        max_iter: int = 100,
-        *,
-        position: bool = True,
-        pair_effects: bool = True,
-        tol: float = 1e-5,
-        seed: int = 0,
-    ) -> None:
-        self.max_iter = max_iter
-        self.position = position
-        self.pair_effects = pair_effects
-        self.tol = tol
-        self.seed = seed
+    scores_: Array = fitted("(K,): log-odds against a thing of score 0")
+    covariance_: Array = fitted("(K, K): posterior covariance of the scores")
+    effects_: Array = fitted("(M,): δ")
+    own_: Array = fitted("(N, 3): reliability, leaning, readiness to tie")
+    own_errors_: Array = fitted("(N, 3): posterior standard deviations")
+    crowd_: Array = fitted("(3,)")
+    spread_: Array = fitted("(5,)")
+    sides_: NDArray[np.int64] = fitted("(M, 2): the things on the left and on the right")
+    comparisons_: NDArray[np.int64] = fitted("(K,): how many answers there are about each thing")
+    thing_vocabulary_: Vocabulary = fitted("the things compared", saved=False)
 
     @property
     def things_(self) -> NDArray[Any]:
@@ -270,22 +243,23 @@ class BradleyTerry(Model):
         order = np.argsort(-self.scores_, kind="stable")
         return by_id({"item": self.things_[order]}, self.scores_[order], "score", {}, self.frame_kind_)
 
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
         self.sides_, self.thing_vocabulary_ = sides_of(annotations)
         pairs = pairs_of(annotations, self.sides_, len(self.thing_vocabulary_))
         K, M, N = pairs.sizes
-        ascent = run.ascent(Ways)
-        ways = ascent.resumed
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
+        ways = monitor.resume(Ways)
         if ways is None:
             crowd, spread = np.array([1.0, 0.0, -1.0]), np.array([1.0, 0.2, 0.1, 0.1, 0.5])
             ways = Ways(np.zeros(K), np.zeros(M), np.tile(crowd, (N, 1)), crowd, spread, np.ones(K))
-        for _ in ascent.iterations(self.max_iter, self.tol):
-            better = scores_given(pairs, ways)
+        for _ in monitor:
+            if monitor.report(log_posterior(pairs, ways), ways):
+                break
+            ways = scores_given(pairs, ways)
             if self.pair_effects:
-                better = pairs_given(pairs, better)
-            better = annotators_given(pairs, better, self.position)
-            ways = ascent.advance(ways, log_posterior(pairs, ways), better)
-        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
+                ways = pairs_given(pairs, ways)
+            ways = annotators_given(pairs, ways, self.position)
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._keep(pairs, ways)
 
     def _keep(self, pairs: Pairs, ways: Ways) -> None:
@@ -391,7 +365,7 @@ class BradleyTerry(Model):
         ends = {"reliability_low": reliability - reach, "reliability_high": reliability + reach}
         return {"reliability": reliability, **ends, "leaning": self.own_[:, 1], "ties": self.own_[:, 2]}
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Scores stay; pairs of things of the fit are answered by them, with effects from their labels."""
         sides, things = sides_of(new)
         code = fitted.thing_vocabulary_.codes(things)

@@ -29,20 +29,20 @@ E[ E[p | labels, x] | x ] = E[p | x].
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import Engine
 from dissensus.errors import DataError
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import as_features, features_of
 from dissensus.models.base import Model
 from dissensus.models.softmax import PATH, PATIENCE, minimise, predict, spread
 from dissensus.numerics import Array, normalised
-from dissensus.params import ANY, NONE, SEED, integer, real
+from dissensus.params import EMBEDDING, NONE, SEED, fitted, integer, real, setting
 
 PRIOR_SHAPE, PRIOR_RATE = 2.0, 1 / 8  # Gamma prior of S: its mode is (shape − 1) / rate
 LEAST, MOST = 1e-2, 1e4  # S stays between these
@@ -137,53 +137,31 @@ class DirichletRegression(Model):
     """Label distributions from features and labels together: Dirichlet scatter around a softmax regression.
 
     Items carry features (:func:`dissensus.with_features`) or a text.
-
-    Parameters
-    ----------
-    concentration
-        How many labels the features of an item are worth (S); None learns it.
-    l2
-        Weight of the L2 penalty of the regression; None learns it.
-    folds
-        Parts of the items over which ``l2`` and ``concentration`` are learned.
-    embedding
-        The sentence encoder for items that have a text and no features: a name or a path, as in
-        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
+    concentration: float | None = setting(
+        None,
+        real(0.0, open_low=True) | NONE,
+        "How many labels the features of an item are worth (S); None learns it.",
+    )
+    _: KW_ONLY
+    l2: float | None = setting(
+        None, real(0.0) | NONE, "Weight of the L2 penalty of the regression; None learns it."
+    )
+    folds: int = setting(
+        10, integer(2), "Parts of the items over which ``l2`` and ``concentration`` are learned."
+    )
+    embedding: str | None = setting(None, *EMBEDDING)
+    seed: int = setting(0, *SEED)
+
     uses_features = True
-    _rules = {
-        "concentration": real(0.0, open_low=True) | NONE,
-        "l2": real(0.0) | NONE,
-        "folds": integer(2),
-        "embedding": ANY,
-        "seed": SEED,
-    }
-    _arrays = ("coef_", "intercept_", "item_means_", "concentration_", "l2_", "l2_tried_")
 
-    coef_: Array  # (features, classes): V
-    intercept_: Array  # (classes,): b
-    item_means_: Array  # (items, classes): what each item's features say, its own labels not seen
-    concentration_: Array  # S in use, as a 0-d array
-    l2_: Array  # the l2 in use, as a 0-d array
-    l2_tried_: Array  # the path tried; trace_ has the value of (3) at each
-
-    def __init__(
-        self,
-        concentration: float | None = None,
-        *,
-        l2: float | None = None,
-        folds: int = 10,
-        embedding: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.concentration = concentration
-        self.l2 = l2
-        self.folds = folds
-        self.embedding = embedding
-        self.seed = seed
+    coef_: Array = fitted("(features, classes): V")
+    intercept_: Array = fitted("(classes,): b")
+    item_means_: Array = fitted("(items, classes): what each item's features say, its own labels not seen")
+    concentration_: Array = fitted("S in use, as a 0-d array")
+    l2_: Array = fitted("the l2 in use, as a 0-d array")
+    l2_tried_: Array = fitted("the path tried; trace_ has the value of (3) at each")
 
     # ---- fitting --------------------------------------------------------------------------------------
 
@@ -195,8 +173,8 @@ class DirichletRegression(Model):
         """
         return self._run_fit(annotations, features=features)
 
-    def _fit(self, annotations: Annotations, run: Run, features: Any = None) -> None:
-        del run
+    def _fit(self, annotations: Annotations, engine: Engine, features: Any = None) -> None:
+        del engine
         X = features_of(annotations, self.embedding, given=features).astype(np.float64)
         labelled = np.flatnonzero(annotations.counts.any(axis=1))
         shares = normalised(annotations.counts[labelled].astype(np.float64))
@@ -265,7 +243,7 @@ class DirichletRegression(Model):
             self.item_means_, annotations.counts, float(self.concentration_)
         )
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Items of the fit keep what their features said there; the others' features are asked."""
         place = fitted.item_vocabulary_.codes(new.item_vocabulary)
         self.item_means_ = fitted.item_means_[place]

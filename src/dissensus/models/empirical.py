@@ -15,11 +15,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.execution.run import Run
+from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.base import Array, Model
-from dissensus.numerics import row_shares
-from dissensus.params import NONE, real
+from dissensus.models.base import Model
+from dissensus.numerics import Array, row_shares
+from dissensus.params import NONE, fitted, real, setting
 
 GRID = np.geomspace(1e-3, 1e2, 101)  # amounts tried; neighbours differ by 12 %
 
@@ -48,24 +48,18 @@ def best_smoothing(counts: NDArray[np.int64]) -> float:
 
 
 class EmpiricalDistribution(Model):
-    """The shares of an item's labels, smoothed: the simplest answer, and what other models are compared with.
+    """The shares of an item's labels, smoothed: the simplest answer, and the one to compare others with."""
 
-    Parameters
-    ----------
-    smoothing
-        What is added to the count of every class; None chooses it by the leave-one-out likelihood of the
-        labels.
-    """
+    smoothing: float | None = setting(
+        None,
+        real(0.0) | NONE,
+        "What is added to the count of every class; None chooses it by the leave-one-out likelihood of the "
+        "labels.",
+    )
 
-    _rules = {"smoothing": real(0.0) | NONE}
-    _arrays = ("smoothing_",)
+    smoothing_: Array = fitted("the smoothing in use, as a 0-d array")
 
-    smoothing_: Array  # the smoothing in use, as a 0-d array
-
-    def __init__(self, smoothing: float | None = None) -> None:
-        self.smoothing = smoothing
-
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
         counts = annotations.counts
         chosen = best_smoothing(counts) if self.smoothing is None else self.smoothing
         self.smoothing_ = np.asarray(float(chosen))
@@ -79,6 +73,6 @@ class EmpiricalDistribution(Model):
         smoothed = np.where(labelled, annotations.counts + self.smoothing_, self.prior_distribution_)
         self.label_distributions_ = row_shares(smoothed)
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         self.smoothing_ = fitted.smoothing_
         self._smooth(new)

@@ -15,17 +15,17 @@ An item with gold sends messages of the size of the others' and of the sign of i
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
 
-from dissensus.execution.memory import Needs
-from dissensus.execution.run import Run
+from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import Crowd, both, gold_signs
-from dissensus.models.weighted import VoteModel
+from dissensus.models.confusion import WEIGHTS, ConfusionModel, ConfusionSteps, gold_signs, times_prior
+from dissensus.models.weighted import keep_votes
 from dissensus.numerics import Array, normalised
-from dissensus.params import SEED, integer
+from dissensus.params import SEED, fitted, integer, setting
 
 
 def scaled(messages: Array) -> Array:
@@ -47,48 +47,17 @@ def reliabilities(annotations: Annotations, sign: Array, start: Array, gold: Arr
     return y
 
 
-class KOS(VoteModel):
-    """Iterative message passing between items and annotators, with a random start.
+class KOS(ConfusionModel):
+    """Iterative message passing between items and annotators, with a random start."""
 
-    Parameters
-    ----------
-    max_iter
-        How many rounds of messages there are.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    max_iter: int = setting(100, integer(1), "How many rounds of messages there are.")
+    _: KW_ONLY
+    seed: int = setting(0, *SEED)
 
-    _rules = {**VoteModel._rules, "max_iter": integer(1), "seed": SEED}
+    weights_: Array = fitted(WEIGHTS)
 
-    def __init__(
-        self,
-        max_iter: int = 100,
-        *,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        seed: int = 0,
-        n_jobs: int = -1,
-    ) -> None:
-        self.max_iter = max_iter
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.seed = seed
-        self.n_jobs = n_jobs
-
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        usual = super()._needs(annotations, itemsize, **given)
-        return Needs(usual.fixed + 8 * 8 * annotations.n_labels, usual.layout_bytes, 0, usual.working)
-
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd, P = Crowd.of(annotations, run), annotations.n_classes
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
         gold = gold_signs(given, annotations)
         start = np.random.default_rng(self.seed).normal(1.0, 1.0, annotations.n_labels)
@@ -99,7 +68,7 @@ class KOS(VoteModel):
                 break
             shares[:, k], skill = self._one_class(annotations, k, start, gold[:, k])
             skills += skill / P
-        self._keep(crowd, annotations, both(normalised(shares), given), skills)
+        keep_votes(self, steps, annotations, times_prior(normalised(shares), given), skills)
         self.trace_, self.stopped_ = np.zeros(0), "max_iter"
 
     def _one_class(self, annotations: Annotations, k: int, start: Array, gold: Array) -> tuple[Array, Array]:

@@ -6,10 +6,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from dissensus.execution.run import Run
+from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
-from dissensus.models.confusion import both, checked_prior
+from dissensus.models.confusion import checked_prior, times_prior
 from dissensus.numerics import winners
 
 
@@ -37,19 +37,19 @@ class MajorityVote(Model):
         """
         return self._run_fit(annotations, item_prior=item_prior)
 
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         self.prior_distribution_ = winners(annotations.counts.sum(axis=0, keepdims=True))[0]
         self._vote(annotations)
         if item_prior is not None:
             given = checked_prior(self, item_prior, annotations)
-            self.label_distributions_ = both(self.label_distributions_, given)
+            self.label_distributions_ = times_prior(self.label_distributions_, given)
         self.trace_, self.stopped_ = np.zeros(0), "closed form"
 
     def _vote(self, annotations: Annotations) -> None:
         labelled = annotations.counts.any(axis=1, keepdims=True)
         self.label_distributions_ = np.where(labelled, winners(annotations.counts), self.prior_distribution_)
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         self._vote(new)
 
     @property

@@ -18,19 +18,19 @@ signs are those of X's leading eigenvector. An item's class is the largest of
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from dissensus.engine import Engine
 from dissensus.errors import DataError
-from dissensus.execution.memory import Needs
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import Crowd, both, gold_signs
-from dissensus.models.weighted import VoteModel, diagonal
+from dissensus.models.confusion import WEIGHTS, ConfusionModel, ConfusionSteps, gold_signs, times_prior
+from dissensus.models.weighted import diagonal, keep_votes
 from dissensus.numerics import Array, ones, softmax_rows
-from dissensus.params import SEED, integer, real
+from dissensus.params import MAX_ITER, SEED, fitted, real, setting
 
 WHOLE = 100  # annotators up to which all eigenvectors are found
 MOST_ANNOTATORS = 20_000  # of which every two are compared
@@ -72,57 +72,27 @@ def _leading(X: Array) -> Array:
     return np.asarray(eigsh(X, k=1, which="LA", v0=np.ones(len(X)))[1][:, 0])
 
 
-class MMSR(VoteModel):
-    """Skills by robust completion of the matrix of agreements between annotators, then a weighted vote.
+class MMSR(ConfusionModel):
+    """Skills by robust completion of the matrix of agreements between annotators, then a weighted vote."""
 
-    Parameters
-    ----------
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the completed matrix changes by less than this (Frobenius norm).
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    max_iter: int = setting(1000, *MAX_ITER)
+    _: KW_ONLY
+    tol: float = setting(
+        1e-10,
+        real(0.0),
+        "The fit stops when the completed matrix changes by less than this (Frobenius norm).",
+    )
+    seed: int = setting(0, *SEED)
 
-    _rules = {**VoteModel._rules, "max_iter": integer(1), "tol": real(0.0), "seed": SEED}
+    weights_: Array = fitted(WEIGHTS)
 
-    def __init__(
-        self,
-        max_iter: int = 1000,
-        *,
-        tol: float = 1e-10,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        seed: int = 0,
-        n_jobs: int = -1,
-    ) -> None:
-        self.max_iter = max_iter
-        self.tol = tol
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.seed = seed
-        self.n_jobs = n_jobs
-
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        usual = super()._needs(annotations, itemsize, **given)
-        return Needs(usual.fixed + 8 * 8 * annotations.n_annotators**2, usual.layout_bytes, 0, usual.working)
-
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         if annotations.n_annotators > MOST_ANNOTATORS:
             raise DataError(
                 f"MMSR compares every two annotators, and {annotations.n_annotators:,} are too many; "
                 "take another model (ibcc, dawid-skene)"
             )
-        crowd, P = Crowd.of(annotations, run), annotations.n_classes
+        steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
         x = self._completed(annotations, gold_signs(given, annotations))
         # p_n = x_n (P − 1)/P + 1/P, kept off 0 and 1 by what so many items can tell
@@ -130,8 +100,8 @@ class MMSR(VoteModel):
         x = np.maximum(np.minimum(x, 1.0 - edge), -1.0 / max(P - 1, 1) + edge)
         chance = np.clip(x * (P - 1) / P + 1.0 / P, 1e-9, 1 - 1e-9)
         skills = np.log(chance * max(P - 1, 1) / (1 - chance))
-        posterior, _ = softmax_rows(crowd.scores(diagonal(skills, P)))
-        self._keep(crowd, annotations, both(posterior, given), skills)
+        posterior, _ = softmax_rows(steps.scores(diagonal(skills, P)))
+        keep_votes(self, steps, annotations, times_prior(posterior, given), skills)
 
     def _completed(self, annotations: Annotations, gold: Array) -> Array:
         """(N,): x, of rank one with the agreements (1)."""

@@ -24,20 +24,21 @@ conditional mean; its variance is that of these means and the mean of the condit
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, ndtri
 
+from dissensus.engine import Checkpoint, Engine
 from dissensus.errors import DataError
-from dissensus.execution.memory import Needs
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
-from dissensus.models.base import PIECE, Model
+from dissensus.models.base import Model
+from dissensus.models.results import PIECE
+from dissensus.models.scoring import codes_of_hidden
 from dissensus.numerics import Array
-from dissensus.params import SEED, choice, integer
+from dissensus.params import SEED, choice, fitted, integer, setting
 
 MOST_WORK, SWEEPS, FEWEST = 30_000_000, 300, 30  # ratings times sweeps, and the bounds of the sweeps
 FORGOTTEN = 1 / 3  # share of the sweeps that are not kept
@@ -254,75 +255,50 @@ class NumericRatings(Model):
     """Numbers rated by many: each item's value, each annotator's bias, scale and noise, outliers tolerated.
 
     Without ``bias``, ``scale`` and ``robust`` it is a shrunken mean.
-
-    Parameters
-    ----------
-    bias
-        Whether annotators may rate higher or lower than others.
-    scale
-        Whether annotators may use more or less of the scale than others.
-    robust
-        Whether outliers are tolerated.
-    n_sweeps
-        Sweeps of the sampler; ``"auto"`` takes as many as suit the data.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
-    _rules = {
-        "bias": choice(True, False),
-        "scale": choice(True, False),
-        "robust": choice(True, False),
-        "n_sweeps": integer(FEWEST) | choice("auto"),
-        "seed": SEED,
-    }
-    _common_arrays = ("estimates_", "n_labels_", "trace_")
-    _arrays = ("errors_", "annotators_told_", "annotator_errors_", "numbers_", "units_")
+    _: KW_ONLY
+    bias: bool = setting(
+        True, choice(True, False), "Whether annotators may rate higher or lower than others."
+    )
+    scale: bool = setting(
+        True, choice(True, False), "Whether annotators may use more or less of the scale than others."
+    )
+    robust: bool = setting(True, choice(True, False), "Whether outliers are tolerated.")
+    n_sweeps: int | str = setting(
+        "auto",
+        integer(FEWEST) | choice("auto"),
+        'Sweeps of the sampler; ``"auto"`` takes as many as suit the data.',
+    )
+    seed: int = setting(0, *SEED)
+
+    _common_arrays = ("n_labels_", "trace_")
     _needs_annotators = True
     _label_types = ("numeric", "ordinal")
     _fitted_by = "estimates_"
 
-    estimates_: Array  # (M,): what the population would rate each item, on average
-    errors_: Array  # (M,): posterior standard deviations
-    annotators_told_: Array  # (3, N): bias, scale, noise (a standard deviation)
-    annotator_errors_: Array  # (3, N)
-    numbers_: Array  # μ, τ², ω², κ², v, c, ν in the ratings' own units
-    units_: Array  # the ratings' mean and standard deviation
+    estimates_: Array = fitted("(M,): what the population would rate each item, on average")
+    errors_: Array = fitted("(M,): posterior standard deviations")
+    annotators_told_: Array = fitted("(3, N): bias, scale, noise (a standard deviation)")
+    annotator_errors_: Array = fitted("(3, N): posterior standard deviations of these")
+    numbers_: Array = fitted("μ, τ², ω², κ², v, c, ν in the ratings' own units")
+    units_: Array = fitted("the ratings' mean and standard deviation")
 
-    def __init__(
-        self,
-        *,
-        bias: bool = True,
-        scale: bool = True,
-        robust: bool = True,
-        n_sweeps: int | str = "auto",
-        seed: int = 0,
-    ) -> None:
-        self.bias = bias
-        self.scale = scale
-        self.robust = robust
-        self.n_sweeps = n_sweeps
-        self.seed = seed
-
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        del itemsize, given
-        own = 8 * (16 * annotations.n_items + 20 * annotations.n_annotators)
-        return Needs(fixed=own, layout_bytes=0, message_bytes=0, working=100 * annotations.n_labels)
-
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
         values = annotations.values
         unit = float(values.std()) or 1.0
         self.units_ = np.array([values.mean(), unit])
         data = ratings_of(annotations, *self.units_)
         uses = self.bias, self.scale, self.robust
         n_sweeps = self._sweeps(len(data.y))
-        ascent = run.ascent(State)
-        state = ascent.resumed or start(data, self.bias)
-        for i in ascent.iterations(n_sweeps, tol=-1.0):
+        reached = engine.resume("sweeps", State)
+        state = start(data, self.bias) if reached is None else reached.state
+        for i in range(0 if reached is None else reached.done, n_sweeps):
             rng = np.random.default_rng([self.seed, i])
             state = sweep(data, state, uses, i >= FORGOTTEN * n_sweeps, rng)
-            state = ascent.advance(state, 0.0, state)
-        self.trace_, self.stopped_ = ascent.trace, "number of sweeps"
+            engine.checkpoint("sweeps", Checkpoint(state, i + 1))
+            engine.step_done(i + 1, n_sweeps)
+        self.trace_, self.stopped_ = np.zeros(n_sweeps), "number of sweeps"
         self._learn(state)
 
     def _sweeps(self, n_labels: int) -> int:
@@ -386,7 +362,7 @@ class NumericRatings(Model):
 
     def log_chances(self, hidden: Any, annotators: bool = True) -> Array:
         """log density of every rating of ``hidden`` given item and annotator, or given the item."""
-        known, item, annotator = self._codes_of_hidden(hidden)
+        known, item, annotator = codes_of_hidden(self, hidden)
         return self._log_rows(known, item, annotator if annotators else None)
 
     def rmse(self, hidden: Any, annotators: bool = True) -> float:
@@ -399,7 +375,7 @@ class NumericRatings(Model):
         annotators
             Whether the annotator is known.
         """
-        known, item, annotator = self._codes_of_hidden(hidden)
+        known, item, annotator = codes_of_hidden(self, hidden)
         mean, _ = self.expected(item, annotator if annotators else None)
         return float(np.sqrt(np.mean((known.values - mean) ** 2)))
 
@@ -426,7 +402,7 @@ class NumericRatings(Model):
 
     # ---- new items ------------------------------------------------------------------------------------
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Annotators keep what is known of them; items are estimated as if that were sure."""
         centre, unit = fitted.units_
         data = ratings_of(new, centre, unit)

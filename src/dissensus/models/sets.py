@@ -16,22 +16,22 @@ w learned from hidden answers. Where classes depend on each other w is large; w 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln
 
-from dissensus.execution.resources import current, using
-from dissensus.execution.run import Run
+from dissensus.engine import Engine, current, using
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.sets import membership
-from dissensus.models.base import PIECE, Model
+from dissensus.models.base import Model
 from dissensus.models.fmm import FMM
 from dissensus.models.ordinal import best_weights
+from dissensus.models.results import PIECE
 from dissensus.numerics import Array, normalised, row_shares
-from dissensus.params import SEED, choice, integer
+from dissensus.params import N_JOBS, SEED, choice, fitted, integer, setting
 
 WORTHS = np.geomspace(0.2, 100, 40)
 HIDDEN, FEWEST_HIDDEN = 0.2, 20
@@ -49,55 +49,38 @@ def best_worth(inside: NDArray[np.int64], n: NDArray[np.int64], mean: float) -> 
 
 
 class LabelSets(Model):
-    """Answers that are sets: the share of the population whose answer has each class, and of each set.
+    """Answers that are sets: the share of the population whose answer has each class, and of each set."""
 
-    Parameters
-    ----------
-    n_item_clusters
-        The most clusters of items of the model behind it.
-    dependence
-        False takes every class by itself; True also learns which classes go together.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    n_item_clusters: int = setting(16, integer(1), "The most clusters of items of the model behind it.")
+    _: KW_ONLY
+    dependence: bool = setting(
+        True,
+        choice(True, False),
+        "False takes every class by itself; True also learns which classes go together.",
+    )
+    seed: int = setting(0, *SEED)
+    n_jobs: int = setting(-1, *N_JOBS)
 
-    _rules = {
-        "n_item_clusters": integer(1),
-        "dependence": choice(True, False),
-        "seed": SEED,
-        "n_jobs": integer(-1),
-    }
-    _arrays = ("class_shares_", "means_", "worths_", "pool_", "clusters_")
     _label_types = ("multi",)
     intervals_are = "none"
 
-    class_shares_: Array  # (M, C): P(class in the answer)
-    means_: Array  # (C,): p̄
-    worths_: Array  # (C,): s
-    pool_: Array  # (1,): w
-    clusters_: Array  # (M, sets): what FMM says
-
-    def __init__(
-        self, n_item_clusters: int = 16, *, dependence: bool = True, seed: int = 0, n_jobs: int = -1
-    ) -> None:
-        self.n_item_clusters = n_item_clusters
-        self.dependence = dependence
-        self.seed = seed
-        self.n_jobs = n_jobs
+    class_shares_: Array = fitted("(M, C): P(class in the answer)")
+    means_: Array = fitted("(C,): p̄")
+    worths_: Array = fitted("(C,): s")
+    pool_: Array = fitted("(1,): w")
+    clusters_: Array = fitted("(M, sets): what FMM says")
 
     @property
     def members_(self) -> list[str]:
         """The classes that sets are made of."""
         return membership(self.class_vocabulary_)[1]
 
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
         table, _ = membership(annotations.class_vocabulary)
         self._apart(annotations, table)
         self.pool_, self.clusters_ = np.zeros(1), np.zeros((annotations.n_items, len(table)))
         if self.dependence:
-            with using(replace(current(), checkpoint=None, progress=False)):
+            with using(current().share(1)):
                 self.pool_ = np.array([self._learned_pool(annotations)])
                 self.clusters_ = self._mixture().fit(annotations).label_distributions_
         self._answer(table)
@@ -153,7 +136,7 @@ class LabelSets(Model):
             chances = {f"p_{name}": self.class_shares_[rows, c] for c, name in enumerate(names)}
             yield {"item": ids[rows], "label": labels[rows], **chances, "n_labels": self.n_labels_[rows]}
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Items are answered from their own sets, shrunk to what the crowd of the fit gives."""
         table, _ = membership(self.class_vocabulary_)
         self._shrink(new.counts @ table, new.counts.sum(axis=1))

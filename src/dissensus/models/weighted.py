@@ -19,18 +19,26 @@ Ties share an item; a gold label takes its place in every comparison.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import KW_ONLY
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.execution.run import Run
+from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import QUESTION, ConfusionModel, Crowd, both, shares, votes
+from dissensus.models.confusion import (
+    SMOOTHING,
+    WEIGHTS,
+    ConfusionModel,
+    ConfusionSteps,
+    shares,
+    times_prior,
+    votes,
+)
 from dissensus.numerics import Array, normalised, winners
-from dissensus.params import choice, integer, real
+from dissensus.params import MAX_ITER, fitted, integer, real, setting
 
-SMOOTHING = 1.0  # labels' worth of the crowd's matrix in each row of an annotator's
 FIRST_SKILL = 1e-5  # above chance, of zero-based skill
 STEPS_AT_A_RATE = 20
 
@@ -45,199 +53,102 @@ def agreement(counts: Array, load: NDArray[Any]) -> Array:
     return np.asarray(np.einsum("nkk->n", counts) / np.maximum(load, 1))
 
 
-class VoteModel(ConfusionModel):
-    """Base of the models that give annotators a weight rather than a confusion matrix.
+def keep_votes(
+    model: ConfusionModel, steps: ConfusionSteps, annotations: Annotations, posterior: Array, skills: Array
+) -> None:
+    """Keep a weighted vote. Matrices are counted afterwards, an item's labels against its answer.
 
-    Matrices, for whoever asks for them, are counted afterwards, an item's labels against its answer.
+    An item without labels is like the others on average.
     """
-
-    _rules = {
-        "estimate": QUESTION,
-        "weight_by": choice("labels", "annotators"),
-        "n_jobs": integer(-1),
-    }
-    _arrays = (*ConfusionModel._arrays, "weights_")
-
-    weights_: Array  # (N,): what each annotator's labels count
-
-    def _keep(self, crowd: Crowd, annotations: Annotations, posterior: Array, skills: Array) -> None:
-        """An item without labels is like the others on average."""
-        labelled = np.diff(annotations.item_pointers) > 0
-        self.psi_ = normalised(posterior[labelled].sum(axis=0))
-        self.posterior_ = np.where(labelled[:, None], posterior, self.psi_)
-        counts = crowd.counts(np.where(labelled[:, None], posterior, 0.0))
-        pooled = normalised(counts.sum(axis=0) + 1.0 / counts.shape[1])
-        self.confusion_ = normalised(SMOOTHING * pooled + counts)
-        self.weights_ = skills
-        self._finish(annotations.annotator_load)
-
-    def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        return normalised(SMOOTHING * fitted.crowd_confusion_ + counts)
-
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
-        super()._transform(new, fitted, run)
-        self.weights_ = self._weights_of(new, fitted)
-
-    def _weights_of(self, new: Annotations, fitted: Self) -> Array:
-        """Known annotators keep their weight, new ones have the average."""
-        place = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
-        return np.asarray(np.append(fitted.weights_, fitted.weights_.mean())[place])
-
-    def _skills(self) -> Array:
-        return self.weights_
-
-    def annotator_frame(self) -> dict[str, Any]:
-        """Columns about annotators: accuracy and weight."""
-        return super().annotator_frame() | {"weight": self.weights_}
+    labelled = np.diff(annotations.item_pointers) > 0
+    model.psi_ = normalised(posterior[labelled].sum(axis=0))
+    model.posterior_ = np.where(labelled[:, None], posterior, model.psi_)
+    counts = steps.counts(np.where(labelled[:, None], posterior, 0.0))
+    pooled = normalised(counts.sum(axis=0) + 1.0 / counts.shape[1])
+    model.confusion_ = normalised(SMOOTHING * pooled + counts)
+    model.weights_ = skills
+    model._finish(annotations.annotator_load)
 
 
-class Wawa(VoteModel):
-    """A vote weighted by each annotator's agreement with the majority.
+class Wawa(ConfusionModel):
+    """A vote weighted by each annotator's agreement with the majority."""
 
-    Parameters
-    ----------
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    weights_: Array = fitted(WEIGHTS)
 
-    def __init__(self, *, estimate: str = "truth", weight_by: str = "labels", n_jobs: int = -1) -> None:
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.n_jobs = n_jobs
-
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd, P = Crowd.of(annotations, run), annotations.n_classes
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
-        skills = agreement(crowd.guessed(votes, given).counts, annotations.annotator_load)
-        posterior = both(normalised(crowd.scores(diagonal(skills, P))), given)
-        self._keep(crowd, annotations, posterior, skills)
+        skills = agreement(steps.initial_counts(votes, given).counts, annotations.annotator_load)
+        posterior = times_prior(normalised(steps.scores(diagonal(skills, P))), given)
+        keep_votes(self, steps, annotations, posterior, skills)
         self.trace_, self.stopped_ = np.zeros(0), "closed form"
 
 
-class ZeroBasedSkill(VoteModel):
-    """A vote weighted by each annotator's agreement with that same vote, found step by step.
+class ZeroBasedSkill(ConfusionModel):
+    """A vote weighted by each annotator's agreement with that same vote, found step by step."""
 
-    Parameters
-    ----------
-    max_iter
-        How many steps are made.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    max_iter: int = setting(100, integer(1), "How many steps are made.")
 
-    _rules = {**VoteModel._rules, "max_iter": integer(1)}
+    weights_: Array = fitted(WEIGHTS)
 
-    def __init__(
-        self, max_iter: int = 100, *, estimate: str = "truth", weight_by: str = "labels", n_jobs: int = -1
-    ) -> None:
-        self.max_iter = max_iter
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.n_jobs = n_jobs
-
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd, P = Crowd.of(annotations, run), annotations.n_classes
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
         skills, rate = np.full(annotations.n_annotators, 1.0 / P + FIRST_SKILL), 1.0
         for iteration in range(1, self.max_iter + 1):
             rate *= 0.5 if iteration % STEPS_AT_A_RATE == 0 else 1.0
-            answer = winners(crowd.scores(diagonal(skills, P)) * given)
-            agreed = agreement(crowd.counts(answer), annotations.annotator_load)
+            answer = winners(steps.scores(diagonal(skills, P)) * given)
+            agreed = agreement(steps.counts(answer), annotations.annotator_load)
             skills = skills + rate * (agreed - skills)
-        posterior = both(normalised(crowd.scores(diagonal(skills, P))), given)
-        self._keep(crowd, annotations, posterior, skills)
+        posterior = times_prior(normalised(steps.scores(diagonal(skills, P))), given)
+        keep_votes(self, steps, annotations, posterior, skills)
         self.trace_, self.stopped_ = np.zeros(0), "max_iter"
 
 
-class BWA(VoteModel):
-    """The Bayesian weighted average: annotators measure each class with a precision of their own.
+class BWA(ConfusionModel):
+    """The Bayesian weighted average: annotators measure each class with a precision of their own."""
 
-    Parameters
-    ----------
-    strength
-        How many labels the prior of a precision is worth (a).
-    shrinkage
-        How many labels of precision one the average over items is worth (λ).
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when no share of an item changes by more than this part of itself.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    _: KW_ONLY
+    strength: float = setting(
+        15.0, real(0.0, open_low=True), "How many labels the prior of a precision is worth (a)."
+    )
+    shrinkage: float = setting(
+        1.0, real(0.0, open_low=True), "How many labels of precision one the average over items is worth (λ)."
+    )
+    max_iter: int = setting(500, *MAX_ITER)
+    tol: float = setting(
+        1e-3, real(0.0), "The fit stops when no share of an item changes by more than this part of itself."
+    )
 
-    _rules = {
-        **VoteModel._rules,
-        "strength": real(0.0, open_low=True),
-        "shrinkage": real(0.0, open_low=True),
-        "max_iter": integer(1),
-        "tol": real(0.0),
-    }
+    weights_: Array = fitted(WEIGHTS)
 
-    def __init__(
-        self,
-        *,
-        strength: float = 15.0,
-        shrinkage: float = 1.0,
-        max_iter: int = 500,
-        tol: float = 1e-3,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        n_jobs: int = -1,
-    ) -> None:
-        self.strength = strength
-        self.shrinkage = shrinkage
-        self.max_iter = max_iter
-        self.tol = tol
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.n_jobs = n_jobs
-
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd, P = Crowd.of(annotations, run), annotations.n_classes
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
         load, labels = annotations.annotator_load, np.diff(annotations.item_pointers)
-        z, self.stopped_ = crowd.guess(shares, given), "max_iter"
+        z, self.stopped_ = steps.initial_posterior(shares, given), "max_iter"
         # b_k = 4 a (1 − 1/P) Σ_m N_m z_mk (1 − z_mk) / Σ_m N_m                                        (3)
         b = 4 * self.strength * (1 - 1 / P) * (labels @ (z * (1 - z))) / labels.sum()
         for _ in range(self.max_iter):
-            precision = (self.strength + load)[:, None] / (np.maximum(b, TINY) + self._errors(crowd, z))
-            before, z = z, both(self._measured(crowd, z, precision), given)
+            precision = (self.strength + load)[:, None] / (np.maximum(b, TINY) + self._errors(steps, z))
+            before, z = z, times_prior(self._measured(steps, z, precision), given)
             if np.allclose(before, z, rtol=self.tol):
                 self.stopped_ = "tolerance"
                 break
-        self._keep(crowd, annotations, normalised(z), precision.mean(axis=1))
+        keep_votes(self, steps, annotations, normalised(z), precision.mean(axis=1))
         self.trace_ = np.zeros(0)
 
-    def _errors(self, crowd: Crowd, z: Array) -> Array:
+    def _errors(self, steps: ConfusionSteps, z: Array) -> Array:
         """(N, P): Σ_m (z_mk − [y_mn = k])² = Σ_m z_mk² − 2 Σ_(y = k) z_mk + Σ_m [y_mn = k]."""
-        squares, own = crowd.counts(z**2).sum(axis=2), np.einsum("nkk->nk", crowd.counts(z))
-        given = np.einsum("nkk->nk", crowd.counts(np.ones_like(z)))
+        squares, own = steps.counts(z**2).sum(axis=2), np.einsum("nkk->nk", steps.counts(z))
+        given = np.einsum("nkk->nk", steps.counts(np.ones_like(z)))
         return np.asarray(np.maximum(squares - 2 * own + given, 0.0))
 
-    def _measured(self, crowd: Crowd, z: Array, precision: Array) -> Array:
+    def _measured(self, steps: ConfusionSteps, z: Array, precision: Array) -> Array:
         """(M, P): z (2)."""
         P = z.shape[1]
-        said = crowd.scores(diagonal(precision, P))
-        all_of_them = crowd.scores(np.repeat(precision[:, :, None], P, axis=2))
+        said = steps.scores(diagonal(precision, P))
+        all_of_them = steps.scores(np.repeat(precision[:, :, None], P, axis=2))
         # μ_k is the mean over the items                                                                (2)
         return np.asarray((self.shrinkage * z.mean(axis=0) + said) / (self.shrinkage + all_of_them))
 

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import threads
 from dissensus.errors import DataError, bad_parameter
-from dissensus.execution.threads import executor
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import as_features, is_text, texts_of_column
 from dissensus.numerics import Array
@@ -100,7 +100,7 @@ class WeightedAdapter:
         """Fit it to the targets as weighted rows; it chooses nothing, so dev is not needed."""
         del y, dev
         item, label, weight = weighted_rows(targets)
-        with executor() as _:
+        with threads() as _:
             self.learner.fit(take(self._inputs(X), item), label, **{self.weights: weight})
 
     def label_distributions(self, X: Any, n_classes: int) -> Array:

@@ -11,20 +11,25 @@ Each of the three can be left out, and what is chosen is chosen by the dev items
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import KW_ONLY
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus import params
 from dissensus.errors import DataError, ParameterError, bad_parameter, require
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import as_features, with_features
 from dissensus.labels.vocabulary import Vocabulary
 from dissensus.metrics import kl
-from dissensus.models.base import Model, in_classes
+from dissensus.models.base import Model
+from dissensus.models.scoring import in_classes
 from dissensus.numerics import Array, row_shares
-from dissensus.params import ANY, NONE, SEED, choice, real
-from dissensus.tables.arrays import Arrays, Header, Savable, pack_ids, unpack_ids
+from dissensus.params import ANY, NONE, Setting, choice, declare, fitted, integer, real, setting
+from dissensus.tables import arrays
+from dissensus.tables.arrays import Arrays, Header, pack_ids, unpack_ids
 from dissensus.text.guided.adapters import adapter, n_rows, take
 from dissensus.text.guided.files import pack_parts, unpack_part
 from dissensus.text.guided.guides import ItemClusters, Projection
@@ -34,7 +39,8 @@ from dissensus.text.learners.base import Dev, hold_out
 PRIOR_LABELS: Array = np.exp2(np.arange(9.0))  # S tried: 1, 2, 4, …, 256 labels
 
 
-class GuidedClassifier(Savable):
+@declare
+class GuidedClassifier:
     """A learner whose training labels are refined, and whose predictions are projected, by a guide.
 
     ``refine="none", project="none"`` is the learner on raw labels. A guide without item clusters refines by
@@ -44,69 +50,66 @@ class GuidedClassifier(Savable):
     Series or frame whose index names the items is put in their order, and must name them where y is a frame
     or a file. y is :class:`Annotations`, a file or a frame of
     labels by annotators, or one label for each item.
-
-    Parameters
-    ----------
-    guide
-        A model of this library; None is DirichletRegression(), which reads the features too.
-    learner
-        Anything that :mod:`dissensus.text.guided.adapters` can adapt; None is SoftmaxRegression().
-    refine
-        How training labels are refined: ``"none"``, ``"hard"`` (the most likely cluster) or ``"soft"``
-        (averaged over the clusters).
-    project
-        How predictions are projected onto the clusters: ``"none"``, ``"hard"`` or ``"soft"``.
-    annotator_sum
-        Where the projection sums over annotators: ``"inside"`` the likelihood of a label, or
-        ``"outside"``, as the paper prints it.
-    prior_labels
-        How many labels a prediction stands for (S). None chooses it on dev or, where none is given, by
-        running the workflow once without a tenth of the items.
-    seed
-        Seed of the random choice of that tenth.
     """
 
-    _rules = {
-        "guide": ANY,
-        "learner": ANY,
-        "refine": choice("none", "hard", "soft"),
-        "project": choice("none", "hard", "soft"),
-        "annotator_sum": choice("inside", "outside"),
-        "prior_labels": real(0.0, open_low=True) | NONE,
-        "seed": SEED,
-    }
-    _arrays = ("refined_", "prior_labels_tried_", "path_kl_", "_annotator_load")
+    guide: Any = setting(
+        None, ANY, "A model of this library; None is DirichletRegression(), which reads the features too."
+    )
+    learner: Any = setting(
+        None,
+        ANY,
+        "Anything that :mod:`dissensus.text.guided.adapters` can adapt; None is SoftmaxRegression().",
+    )
+    _: KW_ONLY
+    refine: str = setting(
+        "soft",
+        choice("none", "hard", "soft"),
+        'How training labels are refined: ``"none"``, ``"hard"`` (the most likely cluster) or ``"soft"`` '
+        "(averaged over the clusters).",
+    )
+    project: str = setting(
+        "none",
+        choice("none", "hard", "soft"),
+        'How predictions are projected onto the clusters: ``"none"``, ``"hard"`` or ``"soft"``.',
+    )
+    annotator_sum: str = setting(
+        "inside",
+        choice("inside", "outside"),
+        'Where the projection sums over annotators: ``"inside"`` the likelihood of a label, or '
+        '``"outside"``, as the paper prints it.',
+    )
+    prior_labels: float | None = setting(
+        None,
+        real(0.0, open_low=True) | NONE,
+        "How many labels a prediction stands for (S). None chooses it on dev or, where none is given, by "
+        "running the workflow once without a tenth of the items.",
+    )
+    seed: int = setting(0, integer(0), "Seed of the random choice of that tenth.")
+
     _fitted_by = "learner_"
+    _settings: ClassVar[Mapping[str, Setting]]
+    _arrays: ClassVar[tuple[str, ...]]
 
-    guide_: Any  # the fitted guide; None where nothing asks for it
-    learner_: Any  # the fitted learner
-    refined_: Array  # (train items, classes): what the learner learns; NaN for items without labels, left out
-    prior_labels_: float | None  # S in use; None where nothing is projected
-    prior_labels_tried_: Array  # the S tried, and …
-    path_kl_: Array  # … the KL each reached on the items it was chosen on
-    class_vocabulary_: Vocabulary
-    n_features_in_: int  # columns of X, where it has any
-    _projection: Projection | None
-    _annotator_load: NDArray[Any]  # (annotators,): labels each gave
+    guide_: Any = fitted("the fitted guide; None where nothing asks for it", saved=False)
+    learner_: Any = fitted("the fitted learner", saved=False)
+    refined_: Array = fitted(
+        "(train items, classes): what the learner learns; NaN for items without labels, left out"
+    )
+    prior_labels_: float | None = fitted("S in use; None where nothing is projected", saved=False)
+    prior_labels_tried_: Array = fitted("the S tried")
+    path_kl_: Array = fitted("the KL that each S tried reached on the items it was chosen on")
+    class_vocabulary_: Vocabulary = fitted("the classes of y", saved=False)
+    n_features_in_: int = fitted("columns of X, where it has any", saved=False)
+    _projection: Projection | None = fitted("what projects, where project asks for it", saved=False)
+    _annotator_load: NDArray[Any] = fitted("(annotators,): labels each gave")
 
-    def __init__(
-        self,
-        guide: Any = None,
-        learner: Any = None,
-        *,
-        refine: str = "soft",
-        project: str = "none",
-        annotator_sum: str = "inside",
-        prior_labels: float | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.guide = guide
-        self.learner = learner
-        self.refine = refine
-        self.project = project
-        self.annotator_sum = annotator_sum
-        self.prior_labels = prior_labels
-        self.seed = seed
+    get_params = params.get_params
+    set_params = params.set_params
+    __repr__ = params.representation
+    __sklearn_is_fitted__ = params.is_fitted
+    _check_fitted = params.check_fitted
+    _twin = params.twin
+    save = arrays.save
 
     # ---- fitting --------------------------------------------------------------------------------------
 
@@ -137,7 +140,7 @@ class GuidedClassifier(Savable):
 
     def check_params(self) -> None:
         """The rules, and that guide and learner can do what is asked of them."""
-        super().check_params()
+        params.check_params(self)
         require("sklearn", "guided")
         adapter(self._learner())
         if not isinstance(_thawed(self.guide), Model | None):
@@ -312,10 +315,6 @@ class GuidedClassifier(Savable):
         return adapter(self.learner_).label_distributions(X, len(self.class_vocabulary_))
 
     # ---- keeping it: guide and learner inside the same file -------------------------------------------
-
-    def _saved_settings(self) -> Header:
-        settings = self.get_params(deep=False)
-        return {name: settings[name] for name in settings if name not in ("guide", "learner")}
 
     def _state(self) -> tuple[Header, Arrays]:
         arrays = {name: getattr(self, name) for name in self._arrays}

@@ -12,7 +12,7 @@ from typing import Any
 from dissensus.errors import DataError, ModelFileError, ParameterError
 from dissensus.models import model_class
 from dissensus.models.base import Model
-from dissensus.tables.arrays import Arrays, Header, Savable, pack, read_whole, refusing_damage, unpack
+from dissensus.tables.arrays import Arrays, Header, pack, read_whole, refusing_damage, unpack
 from dissensus.text.learners import LEARNERS, learner_class
 
 
@@ -38,7 +38,7 @@ def load_model(path: str | Path) -> Model:
     return found
 
 
-def estimator_class(name: str) -> type[Savable]:
+def estimator_class(name: str) -> type[Any]:
     """The class of that name that a file can hold."""
     if name == "GuidedClassifier":
         from dissensus.text.guided.classifier import GuidedClassifier

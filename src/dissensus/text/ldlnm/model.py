@@ -14,31 +14,38 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import Engine
 from dissensus.errors import DataError, ParameterError, bad_parameter, require
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import as_features, carries_features, features_of
 from dissensus.labels.vocabulary import Codes
 from dissensus.metrics import check_distributions, kl
-from dissensus.models.base import Model, in_classes
+from dissensus.models.base import Model
+from dissensus.models.scoring import in_classes
 from dissensus.numerics import Array, row_shares
 from dissensus.params import (
-    ANY,
+    DEVICE,
+    EMBEDDING,
+    N_THREADS,
     NONE,
+    PATIENCE,
     SEED,
+    WEIGHT_BY,
     Rule,
     check_rules,
     choice,
+    fitted,
     integer,
     key_of,
     real,
+    setting,
     with_settings,
 )
 from dissensus.text.learners.base import hold_out
@@ -62,7 +69,7 @@ INFERENCE = {
     "n_starts": integer(1),
     "backtracking": choice(True, False),
     "tol": real(0.0),
-    "seed": SEED,
+    "seed": integer(0),
 }
 
 
@@ -70,106 +77,69 @@ class LDLNM(Model):
     """The paper's neural model of items, annotators and labels.
 
     ``LDLNM(**LDLNM.PAPER)`` is the paper's network; what is beyond it is said at the head of the file.
-
-    Parameters
-    ----------
-    item_size
-        Size of the projection of an item's features.
-    annotator_size
-        Size of an annotator's embedding.
-    latent_size
-        Size of the code that item and annotator are fused into.
-    fusion
-        How they are fused: ``"concat"``, or ``"sum"``, where both have one size.
-    annotators
-        False leaves the annotator side out.
-    direct
-        Whether a direct path leads from the features to the heads.
-    n_networks
-        Networks that are trained side by side and averaged.
-    dropout
-        Share of the latent code that is dropped at random in training.
-    feature_dropout
-        Share of the features that is dropped at random in training.
-    rescale
-        Whether features are brought to a mean squared length of one.
-    loss_weights
-        Weights of the losses of label, item distribution and annotator distribution.
-    epochs
-        Passes over the labels, at most.
-    patience
-        Training ends after so many epochs without a better one on dev; None makes all epochs.
-    batch_size
-        Labels in a batch.
-    batch_by
-        ``"items"`` keeps the labels of an item together; ``"labels"`` draws batches as the paper does.
-    learning_rate
-        Step size of the optimiser.
-    weight_decay
-        Weight decay of the optimiser.
-    dev_size
-        Share of the items that serves as dev where none is given; 0: none, and the last epoch is kept.
-    head
-        Where distributions come from: the ``"item"`` head (ŷ_I) or the ``"label"`` head (ŷ) of all stored
-        annotators.
-    reduce
-        ``"expectation"`` takes the mean over annotators, ``"mode"`` the votes of their best guesses.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    embedding
-        The sentence encoder for items that have a text and no features: a name or a path, as in
-        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
-    device
-        Where PyTorch computes, such as ``"cpu"`` or ``"cuda"``; None takes a graphics card where there is
-        one.
-    n_threads
-        Threads of PyTorch; None leaves its own number. The same seed and number of threads give the same
-        result.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
-    _rules = {
-        "item_size": integer(1),
-        "annotator_size": integer(1),
-        "latent_size": integer(1),
-        "fusion": choice("concat", "sum"),
-        "annotators": choice(True, False),
-        "direct": choice(True, False),
-        "n_networks": integer(1),
-        "dropout": real(0.0, 0.99),
-        "feature_dropout": real(0.0, 0.99),
-        "rescale": choice(True, False),
-        "loss_weights": LOSS_WEIGHTS,
-        "epochs": integer(1),
-        "patience": integer(1) | NONE,
-        "batch_size": integer(1),
-        "batch_by": choice("items", "labels"),
-        "learning_rate": real(0.0, open_low=True),
-        "weight_decay": real(0.0),
-        "dev_size": real(0.0, 0.9),
-        "head": choice("item", "label"),
-        "reduce": choice("expectation", "mode"),
-        "weight_by": choice("annotators", "labels"),
-        "embedding": ANY,
-        "device": ANY,
-        "n_threads": integer(1) | NONE,
-        "seed": SEED,
-    }
-    _arrays = (
-        "weights_",
-        "features_",
-        "feature_scale_",
-        "annotator_load_",
-        "annotator_embeddings_",
-        "known_annotators_",
-        "epoch_",
-        "n_threads_",
+    item_size: int = setting(128, integer(1), "Size of the projection of an item's features.")
+    annotator_size: int = setting(16, integer(1), "Size of an annotator's embedding.")
+    _: KW_ONLY
+    latent_size: int = setting(64, integer(1), "Size of the code that item and annotator are fused into.")
+    fusion: str = setting(
+        "concat",
+        choice("concat", "sum"),
+        'How they are fused: ``"concat"``, or ``"sum"``, where both have one size.',
     )
-    _needs_annotators = True
-    uses_features = True
+    annotators: bool = setting(True, choice(True, False), "False leaves the annotator side out.")
+    direct: bool = setting(
+        True, choice(True, False), "Whether a direct path leads from the features to the heads."
+    )
+    n_networks: int = setting(3, integer(1), "Networks that are trained side by side and averaged.")
+    dropout: float = setting(
+        0.2, real(0.0, 0.99), "Share of the latent code that is dropped at random in training."
+    )
+    feature_dropout: float = setting(
+        0.3, real(0.0, 0.99), "Share of the features that is dropped at random in training."
+    )
+    rescale: bool = setting(
+        True, choice(True, False), "Whether features are brought to a mean squared length of one."
+    )
+    loss_weights: tuple[float, float, float] = setting(
+        (1.0, 1.0, 1.0),
+        LOSS_WEIGHTS,
+        "Weights of the losses of label, item distribution and annotator distribution.",
+    )
+    epochs: int = setting(200, integer(1), "Passes over the labels, at most.")
+    patience: int | None = setting(25, *PATIENCE)
+    batch_size: int = setting(256, integer(1), "Labels in a batch.")
+    batch_by: str = setting(
+        "items",
+        choice("items", "labels"),
+        '``"items"`` keeps the labels of an item together; ``"labels"`` draws batches as the paper does.',
+    )
+    learning_rate: float = setting(5e-4, real(0.0, open_low=True), "Step size of the optimiser.")
+    weight_decay: float = setting(1e-4, real(0.0), "Weight decay of the optimiser.")
+    dev_size: float = setting(
+        0.1,
+        real(0.0, 0.9),
+        "Share of the items that serves as dev where none is given; 0: none, and the last epoch is kept.",
+    )
+    head: str = setting(
+        "item",
+        choice("item", "label"),
+        'Where distributions come from: the ``"item"`` head (ŷ_I) or the ``"label"`` head (ŷ) of all stored '
+        "annotators.",
+    )
+    reduce: str = setting(
+        "expectation",
+        choice("expectation", "mode"),
+        '``"expectation"`` takes the mean over annotators, ``"mode"`` the votes of their best guesses.',
+    )
+    weight_by: str = setting("annotators", *WEIGHT_BY)
+    embedding: str | None = setting(None, *EMBEDDING)
+    device: str | None = setting(None, *DEVICE)
+    n_threads: int | None = setting(1, *N_THREADS)
+    seed: int = setting(0, *SEED)
 
+    uses_features = True
     # The paper's settings; its sizes were searched in {3, …, 20}.
     PAPER: ClassVar[Mapping[str, Any]] = MappingProxyType(
         {
@@ -187,69 +157,16 @@ class LDLNM(Model):
         }
     )
 
-    weights_: NDArray[np.float32]  # (numbers,)
-    features_: NDArray[np.float32]  # (items, features)
-    feature_scale_: Array  # what features are multiplied by, as a 0-d array
-    annotator_load_: NDArray[np.int64]  # (stored annotators,): labels each gave in training
-    annotator_embeddings_: NDArray[np.float32]  # (annotators, networks · annotator size): z_A
-    known_annotators_: NDArray[np.bool_]  # (annotators,): whether z_A was learned from labels
-    epoch_: NDArray[np.int64]  # (networks,): the epoch kept, from 0; −1 without a dev part
-    n_threads_: NDArray[np.int64]  # the thread count at which the seed replays this fit, as a 0-d array
-
-    def __init__(
-        self,
-        item_size: int = 128,
-        annotator_size: int = 16,
-        *,
-        latent_size: int = 64,
-        fusion: str = "concat",
-        annotators: bool = True,
-        direct: bool = True,
-        n_networks: int = 3,
-        dropout: float = 0.2,
-        feature_dropout: float = 0.3,
-        rescale: bool = True,
-        loss_weights: tuple[float, float, float] = (1.0, 1.0, 1.0),
-        epochs: int = 200,
-        patience: int | None = 25,
-        batch_size: int = 256,
-        batch_by: str = "items",
-        learning_rate: float = 5e-4,
-        weight_decay: float = 1e-4,
-        dev_size: float = 0.1,
-        head: str = "item",
-        reduce: str = "expectation",
-        weight_by: str = "annotators",
-        embedding: str | None = None,
-        device: str | None = None,
-        n_threads: int | None = 1,
-        seed: int = 0,
-    ) -> None:
-        self.item_size = item_size
-        self.annotator_size = annotator_size
-        self.latent_size = latent_size
-        self.fusion = fusion
-        self.annotators = annotators
-        self.direct = direct
-        self.n_networks = n_networks
-        self.dropout = dropout
-        self.feature_dropout = feature_dropout
-        self.rescale = rescale
-        self.loss_weights = loss_weights
-        self.epochs = epochs
-        self.patience = patience
-        self.batch_size = batch_size
-        self.batch_by = batch_by
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.dev_size = dev_size
-        self.head = head
-        self.reduce = reduce
-        self.weight_by = weight_by
-        self.embedding = embedding
-        self.device = device
-        self.n_threads = n_threads
-        self.seed = seed
+    weights_: NDArray[np.float32] = fitted("(numbers,): network by network in each block")
+    features_: NDArray[np.float32] = fitted("(items, features)")
+    feature_scale_: Array = fitted("what features are multiplied by, as a 0-d array")
+    annotator_load_: NDArray[np.int64] = fitted("(stored annotators,): labels each gave in training")
+    annotator_embeddings_: NDArray[np.float32] = fitted("(annotators, networks · annotator size): z_A")
+    known_annotators_: NDArray[np.bool_] = fitted("(annotators,): whether z_A was learned from labels")
+    epoch_: NDArray[np.int64] = fitted("(networks,): the epoch kept, from 0; −1 without a dev part")
+    n_threads_: NDArray[np.int64] = fitted(
+        "the thread count at which the seed replays this fit, as a 0-d array"
+    )
 
     # ---- fitting --------------------------------------------------------------------------------------
 
@@ -270,12 +187,12 @@ class LDLNM(Model):
     def _fit(
         self,
         annotations: Annotations,
-        run: Run,
+        engine: Engine,
         features: Any = None,
         dev: Any = None,
         item_distributions: Any = None,
     ) -> None:
-        del run
+        del engine
         require("torch", "text")
         from dissensus.text.ldlnm.network import fit_networks
 
@@ -297,11 +214,12 @@ class LDLNM(Model):
                 f"got item_size={self.item_size} and annotator_size={self.annotator_size}"
             )
 
-    def _check_annotators(self, known: Annotations) -> None:
-        if self.annotators:
-            super()._check_annotators(known)
+    @property
+    def _needs_annotators(self) -> bool:  # type: ignore[override]
+        """Whether class counts, which name no annotators, are refused."""
+        return self.annotators
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         from dissensus.text.ldlnm.inference import embed_new_annotators
         from dissensus.text.learners.torch_tools import threads
 
@@ -348,8 +266,9 @@ class LDLNM(Model):
                 rule = "None with projected=False, where no z_P is"
                 raise bad_parameter(owner, "dropout_seed", rule, dropout_seed)
         replaced = {"head": head, "reduce": reduce, "weight_by": weight_by}
-        given = {name: value for name, value in replaced.items() if value is not None}
-        check_rules(owner, {**self._rules, "dropout_seed": SEED | NONE}, **given, dropout_seed=dropout_seed)
+        given: dict[str, Any] = {name: value for name, value in replaced.items() if value is not None}
+        rules = {name: self._settings[name].rule for name in replaced} | {"dropout_seed": integer(0) | NONE}
+        check_rules(owner, rules, **given, dropout_seed=dropout_seed)
         head, reduce, weight_by = (given.get(name, getattr(self, name)) for name in replaced)
         import torch
 
@@ -546,7 +465,7 @@ class DevDistributions:
             models = [model.fit(annotations, dev=self.dev) for model in models]
         else:
             for model in models:
-                model._remember(model._checked(annotations))
+                model._remember(model._checked(annotations, {}))
                 model._check_fusion()
             x = features_of(annotations, models[0].embedding)
             fit_networks(models, annotations, x, None, self.dev, seed)

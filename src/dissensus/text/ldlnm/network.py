@@ -40,6 +40,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import as_features, features_of
 from dissensus.labels.sources import as_annotations
 from dissensus.metrics import check_distributions
+from dissensus.models.scoring import in_classes
 from dissensus.numerics import Array, row_shares
 from dissensus.text.learners.base import as_pair, check_rows
 from dissensus.text.learners.torch_tools import pick_device, seeded, threads, to_numpy
@@ -429,7 +430,7 @@ def dev_loss(model: LDLNM, dev: Any, seed: int) -> DevLoss:
                 f"dev has {gold.shape[1]} classes and the training part {P}; give a column to each"
             )
     else:
-        held = model._in_own_classes(as_annotations(dev))
+        held = in_classes(as_annotations(dev), model.class_vocabulary_)
         codes = model.item_vocabulary_.codes(held.item_vocabulary)
         labelled = np.unique(held.item)
         if (codes[labelled] >= 0).all():

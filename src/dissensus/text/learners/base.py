@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar, Self
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus import params
 from dissensus.errors import DataError, ModelFileError
 from dissensus.metrics import check_distributions, kl
 from dissensus.numerics import Array
-from dissensus.tables.arrays import Arrays, Header, Savable
+from dissensus.params import Setting, declare, fitted
+from dissensus.tables import arrays
+from dissensus.tables.arrays import Arrays, Header
 
 Dev = tuple[Any, Any]  # X and distributions of the part that choices are made on
 
 DEV_SHARE = 0.1  # of the items, where a learner needs a dev part and got none
 
 
-class Learner(Savable):
+@dataclass_transform(eq_default=False, field_specifiers=(fitted,))
+class Learner:
     """Base of every learner.
 
-    A learner file gives ``_inputs``, ``_fit`` and ``_predict``, and the names of the arrays it saves.
+    A learner file declares its settings and the arrays it saves, and gives ``_inputs``, ``_fit`` and
+    ``_predict``.
     """
 
+    _settings: ClassVar[Mapping[str, Setting]] = {}
     _arrays: ClassVar[tuple[str, ...]] = ()
     _fitted_by = "n_classes_"
 
     n_classes_: int
+
+    def __init_subclass__(cls) -> None:
+        declare(cls)
+
+    get_params = params.get_params
+    set_params = params.set_params
+    check_params = params.check_params
+    __repr__ = params.representation
+    __sklearn_tags__ = params.sklearn_tags
+    __sklearn_is_fitted__ = params.is_fitted
+    _check_fitted = params.check_fitted
+    _twin = params.twin
+    save = arrays.save
 
     def fit(self, X: Any, distributions: Any, dev: Dev | None = None) -> Self:
         """Learn from one label distribution for each item; ``dev`` is a pair (X, distributions) to choose on.

@@ -12,17 +12,18 @@ part, or by cross-validation without one, along a path from strong to weak, each
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
 
+from dissensus.engine import threads
 from dissensus.errors import DataError
-from dissensus.execution.threads import executor
 from dissensus.labels.features import as_features
 from dissensus.metrics import kl
 from dissensus.models.softmax import PATH, PATIENCE, minimise, predict, spread
 from dissensus.numerics import Array
-from dissensus.params import ANY, NONE, SEED, integer, real
+from dissensus.params import EMBEDDING, MAX_ITER, NONE, SEED, fitted, integer, real, setting
 from dissensus.tables.arrays import Arrays, Header
 from dissensus.text.learners.base import Dev, Learner, check_head
 
@@ -31,62 +32,33 @@ class SoftmaxRegression(Learner):
     """L2-regularised softmax regression on label distributions.
 
     X is an (items, features) array, or texts, which are then embedded.
-
-    Parameters
-    ----------
-    l2
-        Weight of the L2 penalty; None chooses it on dev, or by ``cv`` folds where there is no dev part.
-    cv
-        Folds by which ``l2`` is chosen.
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the gradient is at most this large.
-    embedding
-        The sentence encoder for items that have a text and no features: a name or a path, as in
-        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
-    _rules = {
-        "l2": real(0.0) | NONE,
-        "cv": integer(2),
-        "max_iter": integer(1),
-        "tol": real(0.0, open_low=True),
-        "embedding": ANY,
-        "seed": SEED,
-    }
-    _arrays = ("coef_", "intercept_", "l2_", "l2_tried_", "path_kl_")
+    l2: float | None = setting(
+        None,
+        real(0.0) | NONE,
+        "Weight of the L2 penalty; None chooses it on dev, or by ``cv`` folds where there is no dev part.",
+    )
+    _: KW_ONLY
+    cv: int = setting(5, integer(2), "Folds by which ``l2`` is chosen.")
+    max_iter: int = setting(1000, *MAX_ITER)
+    tol: float = setting(
+        1e-6, real(0.0, open_low=True), "The fit stops when the gradient is at most this large."
+    )
+    embedding: str | None = setting(None, *EMBEDDING)
+    seed: int = setting(0, *SEED)
 
-    coef_: Array  # (features, classes)
-    intercept_: Array  # (classes,)
-    l2_: Array  # the l2 in use, as a 0-d array
-    l2_tried_: Array  # the path tried …
-    path_kl_: Array  # … and the KL each reached on dev, or the folds' mean
-
-    def __init__(
-        self,
-        l2: float | None = None,
-        *,
-        cv: int = 5,
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        embedding: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.l2 = l2
-        self.cv = cv
-        self.max_iter = max_iter
-        self.tol = tol
-        self.embedding = embedding
-        self.seed = seed
+    coef_: Array = fitted("(features, classes)")
+    intercept_: Array = fitted("(classes,)")
+    l2_: Array = fitted("the l2 in use, as a 0-d array")
+    l2_tried_: Array = fitted("the path tried")
+    path_kl_: Array = fitted("the KL that each l2 tried reached on dev, or the folds' mean")
 
     def _inputs(self, X: Any) -> Array:
         return as_features(X, self.embedding).astype(np.float64)
 
     def _fit(self, X: Array, targets: Array, dev: Dev | None) -> None:
-        with executor() as _:
+        with threads() as _:
             self._choose(X, targets, dev)
             weights = self._weights_at(X, targets, float(self.l2_))
         self.coef_, self.intercept_ = weights[:-1], weights[-1]
