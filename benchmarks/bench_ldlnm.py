@@ -24,9 +24,8 @@ from torch import nn
 
 import dissensus as ds
 from dissensus.labels.features import features_of
-from dissensus.paper.datasets import read_dataset
 from dissensus.text.ldlnm.model import DevDistributions
-from timing import data_option, verdict
+from timing import data_option, read_dataset, verdict
 
 LEAST_RATIO, MOST_MINUTES = 3.0, 10.0
 SIZES = range(3, 21)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-
-import dissensus as ds
 from dissensus.execution.run import Run
 from dissensus.execution.threads import executor
+
+import dissensus as ds
 from dissensus.labels.blocks import shards_of
 from dissensus.models.pgm.kernels import PairLayout, messages
 from dissensus.models.pgm.m_step import MaximumPosterior, Priors

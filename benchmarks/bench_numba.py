@@ -19,10 +19,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
-import dissensus as ds
 from dissensus.execution.run import Run
 from dissensus.execution.threads import executor
+
+import dissensus as ds
 from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import CellLayout, Crowd, _by_cell, _e_step, _log_ratios
 from dissensus.models.pgm.m_step import MaximumPosterior, Priors

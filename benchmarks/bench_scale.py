@@ -186,10 +186,11 @@ def known_posterior(annotations: Any, annotator: np.ndarray) -> np.ndarray:
 def overhead() -> dict[str, Any]:
     """Seconds that a round of four shards takes on two Dask workers beyond the same round here."""
 
-    import dissensus as ds
     from dissensus.execution import threads as engine
     from dissensus.execution.dask.blocks import Dask
     from dissensus.execution.dask.cluster import connected
+
+    import dissensus as ds
     from dissensus.labels import blocks
     from dissensus.models.pgm.kernels import PairBlock
 

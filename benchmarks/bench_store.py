@@ -68,7 +68,7 @@ def measure(what: str, file: str, store: str, memory: str) -> dict[str, Any]:
         "load": lambda: ds.read_annotations(file).n_labels,
     }
     if what != "pyarrow":
-        importlib.import_module("dissensus.large.store.packing")  # imports are not the matter
+        importlib.import_module("dissensus.large.packing")  # imports are not the matter
     start, cpu = time.perf_counter(), time.process_time()
     with OwnMemory() as memory_seen:
         tasks[what]()

@@ -22,10 +22,10 @@ from dissensus.models.empirical import GRID
 from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
 from dissensus.numerics import Array
-from dissensus.paper.datasets import shares
 from dissensus.text.guided.classifier import GuidedClassifier
 from dissensus.text.learners.softmax import SoftmaxRegression
 from experiments.common import Values
+from reproduction.datasets import shares
 
 # Guides that do not see the text: those that teach, and all sizes from which the best is taken in hindsight.
 BLIND = {"FMM": FMM(12), "PGM": PGM(12, 8, inference="vb")}

@@ -25,8 +25,8 @@ from dissensus.labels.annotations import Annotations
 from dissensus.metrics import log_probability_rows, ranked_probability_of_labels
 from dissensus.models.base import Model
 from dissensus.numerics import Array
-from dissensus.paper.tables import line
 from experiments.common import Finished, Values, command_line, write_files
+from reproduction.tables import line
 
 COMMAND = "python -m experiments.kinds"
 SPLITS = 5

@@ -30,6 +30,7 @@ from experiments.common import Finished, Values, write_files
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "dissensus"
+REPRODUCTION = "reproduction"  # a package beside the source, some of whose lines are changed too
 PATIENCE = 300  # processor seconds; a fault may turn a loop endless, and that is noticed too
 
 
@@ -102,14 +103,14 @@ AUDITED = [
     ),
     Mutant(
         "reproduce: the annotator sum stands inside",
-        "paper/measures.py",
+        "reproduction/measures.py",
         'annotator_sum="outside",',
         'annotator_sum="inside",',
         "test_reproduction.py -k guided_cell",
     ),
     Mutant(
         "reproduce: annotators count by their labels",
-        "paper/measures.py",
+        "reproduction/measures.py",
         'guide.set_params(weight_by="annotators") if known else guide',
         "guide",
         "test_reproduction.py -k guided_cell",
@@ -428,14 +429,14 @@ OURS = [
     ),
     Mutant(
         "reproduce: the blend's weights exchanged",
-        "paper/findings.py",
+        "reproduction/findings.py",
         "kl(gold, weight * first + (1 - weight) * second) for",
         "kl(gold, weight * second + (1 - weight) * first) for",
         "test_reproduction.py -k blended",
     ),
     Mutant(
         "reproduce: better and worse exchanged",
-        "paper/answers.py",
+        "reproduction/answers.py",
         'return "better" if self.difference.value < 0 else "worse"',
         'return "better" if self.difference.value > 0 else "worse"',
         "test_reproduction.py -k tie",
@@ -537,6 +538,7 @@ def outcome(tree: Path, tests: str) -> Values:
     """What these tests say of a source tree: "pass", "fail" or "endless"."""
     files, _, words = tests.partition(" -k ")
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not verify"]
+    command += ["-o", f"pythonpath={tree}"]  # before the packages of the repository
     command += [f"tests/{file}" for file in files.split()] + (["-k", words] if words else [])
     environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
@@ -556,13 +558,18 @@ def outcome(tree: Path, tests: str) -> Values:
 
 def trial(mutant: Mutant, tree: Path) -> Values:
     """Change the line in the tree, run the tests, change it back."""
-    path = tree / "dissensus" / mutant.file
+    path = file_of(mutant, tree, tree / "dissensus")
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
     try:
         return outcome(tree, mutant.tests)
     finally:
         path.write_text(text, encoding="utf-8")
+
+
+def file_of(mutant: Mutant, root: Path = ROOT, source: Path = SOURCE) -> Path:
+    """Give the file whose line is changed."""
+    return (root if mutant.file.startswith(f"{REPRODUCTION}/") else source) / mutant.file
 
 
 def files_of(tests: str) -> list[Path]:
@@ -579,7 +586,7 @@ def key(what: object, tests: str, source: Sequence[Path]) -> str:
 def check_places(mutants: Sequence[Mutant]) -> None:
     """Every line to be changed must stand in its file once."""
     for mutant in mutants:
-        found = (SOURCE / mutant.file).read_text(encoding="utf-8").count(mutant.old)
+        found = file_of(mutant).read_text(encoding="utf-8").count(mutant.old)
         if found != 1:
             raise SystemExit(f"{mutant.name}: its line stands {found} times in {mutant.file}")
 
@@ -587,7 +594,7 @@ def check_places(mutants: Sequence[Mutant]) -> None:
 def check_unchanged(mutants: Sequence[Mutant], tree: Path, finished: Finished) -> None:
     """Tests that fail on the source as it is say nothing about a fault."""
     for tests in dict.fromkeys(mutant.tests for mutant in mutants):
-        source = sorted({SOURCE / mutant.file for mutant in mutants if mutant.tests == tests})
+        source = sorted({file_of(mutant) for mutant in mutants if mutant.tests == tests})
         found = finished.measured(key("unchanged", tests, source), partial(outcome, tree, tests))
         if found["outcome"] != "pass":
             raise SystemExit(f"{tests}: {found['outcome']} on the unchanged source")
@@ -642,11 +649,12 @@ def main() -> None:
     rows, finished = [], Finished(given.finished)
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
-        shutil.copytree(SOURCE, tree / "dissensus", ignore=shutil.ignore_patterns("__pycache__"))
+        for package in (SOURCE, ROOT / REPRODUCTION):
+            shutil.copytree(package, tree / package.name, ignore=shutil.ignore_patterns("__pycache__"))
         if not given.as_it_stands:
             check_unchanged(chosen, tree, finished)
         for mutant in chosen:
-            place = key((mutant.old, mutant.new), mutant.tests, [SOURCE / mutant.file])
+            place = key((mutant.old, mutant.new), mutant.tests, [file_of(mutant)])
             if given.as_it_stands:
                 found = finished.done.get(place, {"outcome": ""})["outcome"]
             else:

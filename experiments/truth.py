@@ -20,10 +20,10 @@ from dissensus.evaluate.compare import TIED, UNSEEN, choose_truth, compare
 from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows
 from dissensus.metrics import accuracy_rows
 from dissensus.models.confusion import gold_prior
-from dissensus.paper.datasets import read_dataset
-from dissensus.paper.tables import line, table
 from dissensus.params import with_settings
 from experiments.common import Finished, Values, command_line, write_files
+from reproduction.datasets import read_dataset
+from reproduction.tables import line, table
 
 # What the default was chosen among, the simplest first; of several with the same mean the first is taken.
 CANDIDATES: dict[str, Any] = {

@@ -13,9 +13,8 @@ import pytest
 from pyarrow import parquet
 
 from dissensus import Annotations
-from dissensus.labels import blocks
-from dissensus.large.store import files, packing
-from dissensus.large.store.inputs import Budget
+from dissensus.large import packing
+from dissensus.large.label_files import Budget
 from dissensus.tables import delimited, json_lines, tables
 
 Row = tuple[str, str, str]
@@ -62,10 +61,8 @@ def same(a: Annotations, b: Annotations) -> None:
 
 @pytest.fixture
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are read a few rows at a time, memory holds a dozen, and shards have some fifty labels."""
+    """Files are read a few rows at a time, and a dozen rows at a time are coded."""
     monkeypatch.setattr(packing.Budget, "of", lambda memory: Budget(10**12, 12, 600))
     monkeypatch.setattr(tables, "_BATCH", 5)
     monkeypatch.setattr(json_lines, "_BATCH", 5)
     monkeypatch.setattr(delimited, "_BLOCK", 256)
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 12)
-    monkeypatch.setattr(files, "SHARD_TIMES", 4)

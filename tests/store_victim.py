@@ -19,8 +19,8 @@ from typing import Any
 import pandas  # noqa: F401  Arrow loads it at times; once is enough for all children
 
 import dissensus as ds
-from dissensus.large.store import packing
-from dissensus.large.store.inputs import Budget
+from dissensus.large import packing
+from dissensus.large.label_files import Budget
 
 
 def die() -> None:

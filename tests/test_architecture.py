@@ -39,7 +39,6 @@ ROOMS = [
     "report",
     "workflow",
     "integrations",
-    "paper",
     "cli",
     "__init__",
     "__main__",
@@ -124,13 +123,21 @@ def test_the_reader_of_imports_sees_every_kind() -> None:
         "from dissensus.models.base import Model",
         "from dissensus import cli, load",
         "import numpy, dissensus",
-        "def later():\n    from dissensus.paper import plan",
+        "def later():\n    from dissensus.report import page",
         "if TYPE_CHECKING:\n    from .plan import cells",
         "from ..errors import DataError",
     ]
-    file = SOURCE / "paper" / "never_written.py"
+    file = SOURCE / "report" / "never_written.py"
     seen = [[there for _, there in imports_in(ast.parse(line), file)] for line in lines]
-    assert seen == [["io"], ["models"], ["cli", "__init__"], ["__init__"], ["paper"], ["paper"], ["errors"]]
+    assert seen == [
+        ["importers"],
+        ["models"],
+        ["cli", "__init__"],
+        ["__init__"],
+        ["report"],
+        ["report"],
+        ["errors"],
+    ]
 
 
 def test_the_page_draws_every_room_from_the_top_down() -> None:

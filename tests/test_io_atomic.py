@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import signal
 import stat
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dissensus.errors import DataError
-from dissensus.tables import atomic
 from dissensus.tables.atomic import atomic_directory, atomic_path, atomic_paths, is_left_over, telling
-from dissensus.tables.results import claimed, output_directory, read_summary, write_summary
+from dissensus.tables.results import (
+    check_output,
+    claimed,
+    is_ours,
+    output_directory,
+    read_summary,
+    write_summary,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -171,46 +181,129 @@ def write_result(directory: Path, text: str, *names: str) -> None:
         write_summary(folder, {})
 
 
-def test_a_result_is_exchanged_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_is_replaced_whole(tmp_path: Path) -> None:
     target = tmp_path / "out"
     write_result(target, "old", "a.csv", "b.csv")
     (target / "notes").mkdir()
     (target / "notes" / "mine.txt").write_text("mine")
-    real, seen = atomic._exchange, list[list[str]]()
-
-    def exchange(one: Path, other: Path) -> None:
-        seen.append([(other / "a.csv").read_text(), (one / "a.csv").read_text()])
-        real(one, other)
-
-    monkeypatch.setattr(atomic, "_exchange", exchange)
     write_result(target, "new", "a.csv")
-    assert seen == [["old", "new"]]
     assert names(target) == ["a.csv", "notes", "summary.json"]
+    assert (target / "a.csv").read_text() == "new"
     assert (target / "notes" / "mine.txt").read_text() == "mine"
     assert names(tmp_path) == ["out"]
 
 
-@pytest.mark.parametrize("where", ["no exchange", "inside"])
-def test_where_folders_cannot_be_exchanged_files_are_replaced(
-    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of a fork where there are threads
+def test_a_directory_moved_aside_by_a_killed_process_is_put_back(tmp_path: Path) -> None:
+    def kill_between() -> None:
+        """Leave what a process leaves that is killed when the old result is aside, and no new one there."""
+        process = os.fork()
+        if not process:
+            real = Path.rename
+
+            def rename(self: Path, place: Path) -> Path:
+                if self.name == "new":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return real(self, place)
+
+            Path.rename = rename  # type: ignore[method-assign, assignment]
+            write_result(target, "new", "a.csv")
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
+        assert not target.exists()
+
+    target = tmp_path / "out"
+    write_result(target, "old", "a.csv")
+    (target / "mine.txt").write_text("mine")
+    readers: list[Callable[[], object]] = [
+        lambda: read_summary(target),
+        lambda: check_output(target),
+        lambda: is_ours(target),
+        lambda: write_result(tmp_path / "other", "x", "a.csv"),
+        lambda: atomic_path(tmp_path / "other.csv").__enter__(),
+    ]
+    for read in readers:
+        kill_between()
+        read()
+        assert names(target) == ["a.csv", "mine.txt", "summary.json"]
+        assert (target / "a.csv").read_text() == "old"
+        read_summary(target)
+    kill_between()
+    write_result(target, "newer", "a.csv")
+    assert (target / "a.csv").read_text() == "newer"
+    assert (target / "mine.txt").read_text() == "mine"
+    # A directory that was removed afterwards stays removed.
+    shutil.rmtree(target)
+    assert not is_ours(target)
+    assert not target.exists()
+
+
+def test_readers_wait_while_a_directory_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "out"
+    write_result(target, "old", "a.csv")
+    real, reading, seen = Path.rename, threading.Event(), list[str]()
+
+    def rename(self: Path, place: Path) -> Path:
+        if self.name == "new":
+            assert not target.exists()
+            reading.set()
+            time.sleep(0.2)
+        return real(self, place)
+
+    def read() -> None:
+        reading.wait(10)
+        read_summary(target)
+        seen.append((target / "a.csv").read_text())
+
+    monkeypatch.setattr(Path, "rename", rename)
+    reader = threading.Thread(target=read)
+    reader.start()
+    write_result(target, "new", "a.csv")
+    reader.join(timeout=10)
+    assert seen == ["new"]
+
+
+@pytest.mark.parametrize("fails", [1, 2])
+@pytest.mark.parametrize("where", ["cannot be moved", "inside"])
+def test_where_directories_cannot_be_moved_files_are_replaced(
+    where: str, fails: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "out"
     write_result(target, "old", "a.csv", "b.csv")
     (target / "mine.txt").write_text("mine")
+    real, left = Path.rename, [fails]
 
-    def refuse(one: Path, other: Path) -> None:
-        raise OSError(errno.EBUSY, "busy")
+    def refuse(self: Path, place: Path) -> Path:
+        left[0] -= 1
+        if not left[0]:
+            raise OSError(errno.EBUSY, "busy")
+        return real(self, place)
 
     if where == "inside":
         monkeypatch.chdir(target)
     else:
-        monkeypatch.setattr(atomic, "_exchange", refuse)
+        monkeypatch.setattr(Path, "rename", refuse)
     inode = target.stat().st_ino
     write_result(target, "new", "a.csv")
     assert target.stat().st_ino == inode
     assert names(target) == ["a.csv", "mine.txt", "summary.json"]
     assert (target / "a.csv").read_text() == "new"
     read_summary(target)
+
+
+def test_two_writers_of_one_directory_leave_one_whole_result(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    write_result(target, "old", "a.csv", "b.csv")
+    writers = [
+        threading.Thread(target=write_result, args=(target, str(number), "a.csv", "b.csv"))
+        for number in range(8)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(timeout=30)
+    read_summary(target)
+    assert (target / "a.csv").read_text() == (target / "b.csv").read_text() != "old"
+    assert names(tmp_path) == ["out"]
 
 
 def test_a_mixture_of_two_results_is_refused(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-import dissensus as ds
 from dissensus.execution.checkpoints import Checkpoints
 from dissensus.execution.leaps import LEFT, LONGEST, NEAR, leap
 from dissensus.execution.run import Ascent, Pause
-from dissensus.paper.datasets import read_dataset
+
+import dissensus as ds
+from reproduction.datasets import read_dataset
 from sizes import usually
 
 MODELS = {"fmm": ds.FMM, "dawid-skene": ds.DawidSkene, "one-coin": ds.OneCoin, "mace": ds.MACE}

@@ -549,6 +549,18 @@ def test_numbers_in_a_frame_stay_numbers(name: str) -> None:
     assert labels.index.tolist() == list(range(1, M + 1))
 
 
+# ---- the class -------------------------------------------------------------------------------------------
+
+
+def levels(kind: type) -> int:
+    """Classes on the longest way up to ``object``."""
+    return 0 if kind is object else 1 + max(map(levels, kind.__bases__))
+
+
+def test_at_most_two_levels_of_inheritance_stand_above_a_model(name: str) -> None:
+    assert levels(class_of(name)) <= 3
+
+
 # ---- settings ------------------------------------------------------------------------------------------
 
 

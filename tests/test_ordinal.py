@@ -37,11 +37,11 @@ def scale(
     return Annotations.from_arrays(item, who, label, label_type="ordinal"), planted
 
 
-def ways(grid: code.Grid, P: int = 4, N: int = 3) -> code.Ways:
+def ways(grid: code.Grid, P: int = 4, N: int = 3) -> code.AnnotatorParameters:
     rng = np.random.default_rng(0)
     D = grid.x.shape[1]
     own = np.column_stack([np.sort(rng.normal(0, 2, (N, P - 1)), axis=1), rng.uniform(0.5, 2, (N, D))])
-    return code.Ways(
+    return code.AnnotatorParameters(
         own, np.array([0.1, 0.02, 0.3])[:N], own.mean(axis=0), np.ones(2 + D), grid.normal[::-1].copy()
     )
 
@@ -165,7 +165,7 @@ def test_how_annotators_part_is_an_eigenvector() -> None:
     together = left @ left.T
     np.fill_diagonal(together, 0)
     _, vectors = np.linalg.eigh(together)
-    found = code.parting(labels)
+    found = code.leading_disagreement(labels)
     assert float((found**2).mean()) == pytest.approx(1)
     assert abs(float(found @ vectors[:, -1])) / np.linalg.norm(found) == pytest.approx(1, abs=1e-3)
 

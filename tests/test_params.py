@@ -84,6 +84,17 @@ class Derived(Outer):
             raise ParameterError("too many")
 
 
+@declare
+class Drawn:
+    """A mixin with an array of its own."""
+
+    draws_: list[float] = fitted("what was drawn")
+
+
+class Mixed(Drawn, Outer):
+    """An estimator with a mixin."""
+
+
 class Plain(Root):
     """No settings at all."""
 
@@ -228,6 +239,12 @@ def test_a_fitted_attribute_is_no_setting_and_not_there_before_the_fit() -> None
         assert not model.__sklearn_is_fitted__()
     model._check_fitted()
     assert vars(model) == {"inner": None, "mode": "slow", "seed": 0, "mean_": 1.0}
+
+
+def test_a_mixin_brings_its_arrays_and_takes_no_setting_away() -> None:
+    assert Mixed._arrays == ("mean_", "draws_")
+    assert Mixed(mode="slow").get_params() == {"inner": None, "mode": "slow", "seed": 0}
+    assert not hasattr(Mixed, "draws_")
 
 
 def test_the_documentation_is_numpydocs() -> None:

@@ -460,7 +460,7 @@ def test_pages_without_names_or_single_labels_are_whole(
 ) -> None:
     known = canteen(n_items=60)
     nobody = ds.Annotations.from_counts(known.counts, classes=known.classes)
-    monkeypatch.setattr("dissensus.report.page.MOST_ROWS", 10)
+    monkeypatch.setattr("dissensus.report.annotators.MOST_ROWS", 10)
     for place, labels in enumerate((known, nobody)):
         path = ds.write_report(ds.FMM(3).fit(labels), labels, tmp_path / f"{place}.html", held_out=[])
         opened = Visit(browser, path)

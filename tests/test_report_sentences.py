@@ -15,9 +15,9 @@ from dissensus.annotators import sentences
 from dissensus.annotators.findings import findings
 from dissensus.annotators.sentences import Sentence
 from dissensus.evaluate.sides import Votes, agreement_gap, clash, leaning, most_frequent, side_of, standing
-from dissensus.report.gold import gold_decides
 from dissensus.report.items import overturned, texts_of
 from dissensus.report.page import Request, gather
+from dissensus.report.quality import gold_decides
 from report_sample import canteen
 from sentence_checker import Checker, sentences_in
 from sizes import VERIFY, usually
@@ -35,10 +35,7 @@ def datasets() -> list[str]:
 
 
 def content_of(labels: ds.Annotations, model: Any, **settings: Any) -> dict[str, Any]:
-    request = Request(
-        model, labels, "page", texts_of(labels), False, [], None, None, "", "auto", 0.2, 0, **settings
-    )
-    return gather(request)
+    return gather(Request(model, labels, "page", texts=texts_of(labels), held_out=[], **settings))
 
 
 def read(folder: Path) -> ds.Annotations:

@@ -18,7 +18,7 @@ from dissensus.errors import DataError
 from dissensus.evaluate.tasks import workers
 from dissensus.execution.dask.tasks import OnCluster
 from dissensus.labels.annotations import Annotations
-from dissensus.large.store.opening import StoreOrigin
+from dissensus.large.store import StoreOrigin
 
 pytestmark = pytest.mark.cluster
 

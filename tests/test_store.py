@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import re
@@ -19,10 +18,8 @@ import dissensus as ds
 from cli_help import failure, run, tree, write_votes
 from dissensus.errors import DataError, ParameterError
 from dissensus.labels import blocks, vocabulary
-from dissensus.large.store import files
-from dissensus.large.store.files import MANIFEST
-from dissensus.large.store.inputs import Budget, list_files
-from dissensus.large.store.sorting import partitions
+from dissensus.large.label_files import Budget, list_files
+from dissensus.large.store import MANIFEST
 from dissensus.params import PROCESS_BYTES, size_words
 from dissensus.tables.results import label_table
 from dissensus.tables.write import write_table
@@ -79,7 +76,7 @@ def test_neither_order_nor_memory_reaches_the_store(tmp_path: Path, monkeypatch:
     file = write_rows(tmp_path / "b.csv", rows)
     for number, limit in enumerate((5, 40, 1000)):
         limits = Budget(10**12, limit, 10**6)
-        monkeypatch.setattr("dissensus.large.store.packing.Budget.of", lambda _, limits=limits: limits)
+        monkeypatch.setattr("dissensus.large.packing.Budget.of", lambda _, limits=limits: limits)
         ds.pack(file, tmp_path / f"other-{number}")
         # The manifest names its inputs; the labels are the same to the last byte.
         manifest, other = tree(tmp_path / "one"), tree(tmp_path / f"other-{number}")
@@ -168,8 +165,7 @@ def test_declared_classes_keep_their_order_and_their_rule(tmp_path: Path) -> Non
 def test_ids_beyond_two_gigabytes_have_wide_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = random_rows(5)
     expected = whole(tmp_path, rows)
-    for module in (files, vocabulary):
-        monkeypatch.setattr(module, "MOST_TEXT", 100)
+    monkeypatch.setattr(vocabulary, "MOST_TEXT", 100)
     ds.pack(tmp_path / "whole.csv", tmp_path / "store")
     packed = ds.open_annotations(tmp_path / "store")
     assert packed.item_vocabulary.arrow.type == pa.large_string()
@@ -197,17 +193,6 @@ def test_a_model_learns_the_same_bits(model: Any, tmp_path: Path, monkeypatch: p
     in_memory = model.fit(tmp_path / "votes.parquet").label_distributions_
     on_store = model.fit(tmp_path / "store").label_distributions_
     assert in_memory.tobytes() == on_store.tobytes()
-
-
-def test_the_engines_shards_lie_within_the_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 12)
-    monkeypatch.setattr(files, "SHARD_TIMES", 4)
-    manifest = ds.pack(write_rows(tmp_path / "votes.csv", random_rows(4, 400)), tmp_path / "store")
-    packed = ds.open_annotations(tmp_path / "store")
-    starts = [shard.first_item for shard in manifest.shards]
-    assert len(starts) > 3
-    assert set(starts) <= {shard.first_item for shard in blocks.shards_of(packed)}
-    assert [s.first_row for s in manifest.shards] == packed.item_pointers[starts].tolist()
 
 
 def test_side_tables_are_joined_at_opening(tmp_path: Path) -> None:
@@ -279,18 +264,55 @@ def test_sizes_are_rounded_up() -> None:
 def test_what_cannot_be_cut_says_what_memory_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "dissensus.large.store.packing.Budget.of", lambda _: Budget(PROCESS_BYTES + 1000, 10, 600)
-    )
+    monkeypatch.setattr("dissensus.large.packing.Budget.of", lambda _: Budget(PROCESS_BYTES + 1000, 10, 600))
     # Arrow cannot cut a file where quotes hide carriage returns.
     broken = write_votes(tmp_path / "votes.csv", 'a,b,"y\r\nes"\n')
     with pytest.raises(
         DataError, match=r"votes\.csv: reading it whole.* needs 25\d\.\dMB of memory, and 250\.1MB"
     ):
         ds.pack(broken, tmp_path / "store")
-    one = write_votes(tmp_path / "one.csv", "".join(f"a,{i},yes\n" for i in range(300)))
-    with pytest.raises(DataError, match=r"the 300 labels of one item needs 250\.2MB"):
-        ds.pack(one, tmp_path / "store")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FORMATS if kind != "json"])
+@pytest.mark.parametrize(("duplicates", "n_bytes"), [("keep", 24), ("last", 60)])
+def test_labels_that_do_not_fit_are_refused_before_they_are_read(
+    kind: str, duplicates: Any, n_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [write_rows(tmp_path / f"{i}.{kind}", random_rows(i, 20_000)) for i in range(3)]
+    told: list[str] = []
+
+    def pack(n_labels: float) -> None:
+        limits = Budget(PROCESS_BYTES + int(n_bytes * n_labels), 10**6, 10**9)
+        monkeypatch.setattr("dissensus.large.packing.Budget.of", lambda _: limits)
+        ds.pack(
+            files, tmp_path / "store", duplicates=duplicates, progress=lambda what, share: told.append(what)
+        )
+
+    # The beginnings of the files tell the number of labels, to a few in a hundred.
+    with pytest.raises(
+        DataError,
+        match=r"^packing about [56]\d,\d{3} labels needs 25[1-4]\.?\d?MB of memory, and .* are allowed; "
+        "give memory=, or pack the files into several stores$",
+    ):
+        pack(50_000)
+    assert told == []
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(file.name for file in files)
+    pack(66_000)
+    assert ds.open_annotations(tmp_path / "store").n_labels == (60_000 if duplicates == "keep" else 462)
+
+
+@small
+def test_ids_that_do_not_fit_are_refused_while_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [(f"{number:0100}", "w", "yes") for number in range(300)]
+    file = write_rows(tmp_path / "votes.csv", rows)
+    monkeypatch.setattr(
+        "dissensus.large.packing.Budget.of", lambda _: Budget(PROCESS_BYTES + 100_000, 12, 600)
+    )
+    with pytest.raises(DataError, match=r"packing about 3\d\d labels needs 250\.[12]MB of memory"):
+        ds.pack(file, tmp_path / "store")
+    assert not (tmp_path / "store").exists()
 
 
 def test_files_that_are_no_rows_of_labels_are_refused(tmp_path: Path) -> None:
@@ -331,25 +353,6 @@ def test_progress_tells_labels_a_second(tmp_path: Path) -> None:
     assert 0 <= shares[0] < shares[-1] <= 1
 
 
-# ---- merging ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("most", [1, 7, 50, 10_000])
-def test_partitions_keep_equal_keys_together_and_stay_small(seed: int, most: int) -> None:
-    rng = np.random.default_rng(seed)
-    lists = [np.unique(rng.integers(0, 300, size)) for size in rng.integers(1, 80, 6)]
-    values = np.concatenate(lists)
-    ends = np.cumsum([0, *map(len, lists)]).tolist()
-    ranges = [range(a, b) for a, b in itertools.pairwise(ends)]
-    parts = list(partitions(ranges, lambda place: int(values[place]), most))
-    assert sorted(place for part in parts for places in part for place in places) == list(range(len(values)))
-    spans = [(min(v), max(v)) for v in ([values[i] for r in part for i in r] for part in parts)]
-    assert all(a[1] < b[0] for a, b in itertools.pairwise(spans))
-    # 6 lists: a key may stand in each of them
-    assert max(sum(map(len, part)) for part in parts) <= max(1.5 * most, 2 * 6)
-
-
 # ---- the command --------------------------------------------------------------------------------------
 
 
@@ -362,7 +365,7 @@ def test_the_command_packs_adds_and_is_read_by_others(
     made = run("pack", "one.csv", "-o", "votes.store")
     assert made.stdout.splitlines() == [
         "2 labels by 1 annotator on 2 items, 2 classes",
-        "Wrote votes.store/: 1 shard, 0.0 MB",
+        "Wrote votes.store/: 0.0 MB",
     ]
     added = run("pack", "two.csv", "-o", "votes.store", "--json")
     assert json.loads(added.stdout)["n_labels"] == 4

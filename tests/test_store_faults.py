@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -15,18 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dissensus as ds
 from cli_help import tree
 from dissensus.errors import DataError
-from dissensus.large.store.files import COLUMNS, MANIFEST
-from dissensus.large.store.packing import workspace
-from store_help import few_rows, random_rows, write_rows
+from dissensus.large.packing import workspace
+from dissensus.large.store import MANIFEST
+from store_help import random_rows, write_rows
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["few_rows"]
 VICTIM = Path(__file__).with_name("store_victim.py")
 KILLED = "-9"
 
@@ -65,20 +66,20 @@ def test_a_killed_packing_leaves_the_store_as_it_was(
 ) -> None:
     first, second = two_files
     # Moments of the work, not of the clock: a quick machine has finished after a tenth of a second.
-    moments = ["progress=1", "progress=3", "progress=9", "sync=1", "sync=4"]
+    moments = ["progress=1", "progress=3", "progress=5", "sync=1", "sync=4"]
     said = stopped(tmp_path, first, *moments)
     assert said[1::2] == ["found None"] * len(moments)
     assert {line.split()[-1] for line in said[:-4:2]} == {KILLED}
     assert left(tmp_path) == [".store.packing"]
     ds.pack(first, tmp_path / "store")
     assert left(tmp_path) == []
-    # Killed while adding: before the new manifest is there (9 files and the folder are synced first), or
+    # Killed while adding: before the new manifest is there (7 files and the folder are synced first), or
     # after.
-    said = stopped(tmp_path, second, "progress=2", "progress=30", "sync=3", "sync=10")
+    said = stopped(tmp_path, second, "progress=2", "progress=5", "sync=3", "sync=8")
     assert said[1::2] == ["found 400"] * 4
     assert {line.split()[-1] for line in said[::2]} == {KILLED}
-    said = stopped(tmp_path, second, "sync=11")
-    assert said == [f"sync=11 {KILLED}", "found 800"]
+    said = stopped(tmp_path, second, "sync=9")
+    assert said == [f"sync=9 {KILLED}", "found 800"]
     # The old files are still there, though nobody names them; the next packing tidies up.
     assert set(expected) < set(tree(tmp_path / "store"))
     ds.pack(first, tmp_path / "store")
@@ -124,35 +125,33 @@ def test_two_packings_at_once_are_refused(two_files: list[Path], tmp_path: Path)
     os.close(handle)
 
 
-@pytest.mark.usefixtures("few_rows")
-def test_a_flipped_byte_is_refused_by_name(two_files: list[Path], tmp_path: Path) -> None:
+def test_a_flipped_byte_is_refused_by_name_and_nothing_is_added_to_it(
+    two_files: list[Path], tmp_path: Path
+) -> None:
     store = tmp_path / "store"
-    manifest = ds.pack(two_files, store)
-    assert len(manifest.shards) > 10
+    ds.pack(two_files[0], store)
     for file in sorted(store.iterdir()):
         content = file.read_bytes()
         for place in {0, len(content) // 3, len(content) // 2, len(content) - 1}:
             file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-            with pytest.raises(DataError, match=f"{file.name} is damaged; pack the files again"):
+            told = f"{file.name} is damaged; pack the files again"
+            with pytest.raises(DataError, match=told):
                 ds.open_annotations(store)
+            with pytest.raises(DataError, match=told):
+                ds.pack(two_files[1], store)
         file.write_bytes(content)
-    assert ds.open_annotations(store).n_labels == 800
+    assert ds.open_annotations(store).n_labels == 400
 
 
-@pytest.mark.usefixtures("few_rows")
-def test_the_damaged_shard_is_named_and_nothing_is_added_to_it(two_files: list[Path], tmp_path: Path) -> None:
+def test_checksums_can_be_left_aside(two_files: list[Path], tmp_path: Path) -> None:
     store = tmp_path / "store"
-    manifest = ds.pack(two_files[0], store)
-    column = store / manifest.files["annotator-codes"].name
+    column = store / ds.pack(two_files, store).files["annotator-codes"].name
     content = bytearray(column.read_bytes())
-    content[4 * manifest.shards[2].first_row] ^= 1
+    content[-4] = 0 if content[-4] else 1
     column.write_bytes(content)
-    told = rf"shard 3 of {len(manifest.shards)} in annotator-codes-\w+\.int32 is damaged"
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=r"annotator-codes-\w+\.npy is damaged"):
         ds.open_annotations(store)
-    with pytest.raises(DataError, match=told):
-        ds.pack(two_files[1], store)
-    assert ds.open_annotations(store, verify=False).n_labels == 400
+    assert ds.open_annotations(store, verify=False).n_labels == 800
 
 
 def test_every_byte_of_the_manifest_counts(two_files: list[Path], tmp_path: Path) -> None:
@@ -185,22 +184,13 @@ def test_a_missing_or_shortened_file_is_noticed_even_unverified(
         (store / file.name).write_bytes(content)
 
 
-def test_a_code_beyond_its_vocabulary_is_refused(
-    two_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from dissensus.large.store.files import LabelFiles
-
-    real = LabelFiles.append
-    monkeypatch.setattr(LabelFiles, "append", lambda self, rows: real(self, (rows[0], rows[1] - 1, rows[2])))
-    ds.pack(two_files, tmp_path / "store")
-    with pytest.raises(DataError, match="shard 1 of 1 in annotator-codes"):
-        ds.open_annotations(tmp_path / "store")
-
-
 # ---- a store that somebody forged: every checksum fits, and the content does not -----------------------
 
 
-def forge(store: Path, change: Callable[[dict[str, Any], dict[str, bytearray]], None]) -> None:
+Change = Callable[[dict[str, Any], dict[str, bytearray]], None]
+
+
+def forge(store: Path, change: Change) -> None:
     """Change a store's manifest and bytes, and compute every checksum anew."""
     manifest = json.loads((store / MANIFEST).read_bytes())
     manifest.pop("seal")
@@ -208,43 +198,66 @@ def forge(store: Path, change: Callable[[dict[str, Any], dict[str, bytearray]], 
     content = {what: bytearray((store / name).read_bytes()) for what, name in names.items()}
     change(manifest, content)
     for what, data in content.items():
-        name = names[what]
-        (store / name).write_bytes(data)
+        (store / names[what]).write_bytes(data)
         manifest["files"][what] |= {"bytes": len(data), "crc32": zlib.crc32(data)}
-    for shard in manifest["shards"]:
-        part = slice(4 * shard["first_row"], 4 * (shard["first_row"] + shard["n_rows"]))
-        shard["crc32"] = [zlib.crc32(content[f"{what}-codes"][part]) for what in COLUMNS]
     text = json.dumps(manifest, sort_keys=True)
     (store / MANIFEST).write_text(json.dumps(manifest | {"seal": hashlib.sha256(text.encode()).hexdigest()}))
 
 
-def put(what: str, row: int, value: int, kind: str = "<i4") -> Callable[[Any, dict[str, bytearray]], None]:
+def put(what: str, row: int, value: int) -> Change:
     """Another number at a place of a file."""
 
     def change(_: Any, content: dict[str, bytearray]) -> None:
-        np.frombuffer(content[what], kind)[row] = value
+        numbers = np.load(io.BytesIO(content[what]))
+        numbers[row] = value
+        write(what, numbers)(_, content)
 
     return change
 
 
-def shards(*rows: tuple[int, int, int]) -> Callable[[dict[str, Any], Any], None]:
-    """Another list of shards."""
+def write(what: str, numbers: Any) -> Change:
+    """Other numbers in a file."""
 
-    def change(manifest: dict[str, Any], _: Any) -> None:
-        names = ("first_item", "first_row", "n_rows")
-        manifest["shards"] = [dict(zip(names, row, strict=True)) for row in rows]
+    def change(_: Any, content: dict[str, bytearray]) -> None:
+        file = io.BytesIO()
+        np.save(file, numbers)
+        content[what] = bytearray(file.getvalue())
 
     return change
 
 
-def resize(what: str, n: int) -> Callable[[dict[str, Any], dict[str, bytearray]], None]:
+def put_in_ids(what: str, buffer: int, at: int, value: bytes) -> Change:
+    """Other bytes in where the ids begin (1) or in their text (2)."""
+
+    def change(_: Any, content: dict[str, bytearray]) -> None:
+        raw = pa.py_buffer(bytes(content[what]))
+        ids = pa.ipc.open_file(pa.BufferReader(raw)).read_all().column(0).chunk(0)
+        start = ids.buffers()[buffer].address - raw.address + at
+        content[what][start : start + len(value)] = value
+
+    return change
+
+
+def write_ids(what: str, table: pa.Table) -> Change:
+    """Another table of ids."""
+
+    def change(_: Any, content: dict[str, bytearray]) -> None:
+        sink = io.BytesIO()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        content[what] = bytearray(sink.getvalue())
+
+    return change
+
+
+def resize(what: str, n: int) -> Change:
     def change(manifest: dict[str, Any], content: dict[str, bytearray]) -> None:
         content[what].extend(bytes(n)) if n > 0 else content[what].__delitem__(slice(n, None))
 
     return change
 
 
-def say(name: str, value: Any) -> Callable[[dict[str, Any], Any], None]:
+def say(name: str, value: Any) -> Change:
     return lambda manifest, _: manifest.update({name: value})
 
 
@@ -253,20 +266,28 @@ FORGERIES = {
     "a huge label": put("label-codes", 0, 2**31 - 1),
     "a negative item": put("item-codes", 5, -1),
     "an item that is not at its place": put("item-codes", 0, 7),
-    "a shard that leaves rows out": shards((0, 0, 100), (20, 200, 200)),
-    "shards that overlap": shards((0, 0, 300), (20, 100, 100)),
-    "a shard beyond the end": shards((0, 0, 4000)),
-    "no shard": shards(),
-    "a negative shard": shards((0, 0, 500), (3, 500, -100)),
-    "a shard of an item that is not there": shards((0, 0, 200), (4000, 200, 200)),
-    "rows that go backwards": put("item-rows", 2, 300, "<i8"),
-    "rows that begin later": put("item-rows", 0, 1, "<i8"),
-    "rows that end later": put("item-rows", -1, 10**9, "<i8"),
+    "the last item's row as another's": put("item-codes", -1, 0),
+    "rows that go backwards": put("item-rows", 2, 300),
+    "rows that begin later": put("item-rows", 0, 1),
+    "rows that end later": put("item-rows", -1, 10**9),
+    "an item's rows that begin elsewhere": put("item-rows", 1, 1),
     "a column too short": resize("label-codes", -4),
-    "a column too long": resize("annotator-codes", 40),
-    "ids that lead out of their text": put("item-starts", -1, 10**6),
-    "ids that go backwards": put("annotator-starts", 2, 0),
-    "ids that are no text": put("item-text", 0, 0xFF, "u1"),
+    "a column too long": write("annotator-codes", np.zeros(500, np.int32)),
+    "a column of wider numbers": write("annotator-codes", np.zeros(400, np.int64)),
+    "a column of columns": write("annotator-codes", np.zeros((400, 1), np.int32)),
+    "a column without a header": lambda _, content: content["label-codes"].__setitem__(
+        slice(0, 6), b"nopnpy"
+    ),
+    "a header that is no Python": lambda _, content: content["item-rows"].__setitem__(
+        slice(10, 20), b"((((((((("
+    ),
+    "ids that lead out of their text": put_in_ids("item-ids", 1, 80, (10**6).to_bytes(4, "little")),
+    "ids that go backwards": put_in_ids("annotator-ids", 1, 8, bytes(4)),
+    "ids that are no text": put_in_ids("item-ids", 2, 0, b"\xff"),
+    "ids that are numbers": write_ids("annotator-ids", pa.table({"annotator": range(11)})),
+    "ids that are missing": write_ids("annotator-ids", pa.table({"annotator": pa.nulls(11, pa.string())})),
+    "ids of another kind": write_ids("annotator-ids", pa.table({"item": list("abcdefghijk")})),
+    "no file of ids": resize("item-ids", -8),
     "fewer items than rows": say("n_items", 3),
     "more annotators": say("n_annotators", 10**6),
     "more labels": say("n_labels", 10**12),

@@ -31,10 +31,10 @@ from dissensus.models.confusion import Crowd, damping, gold_prior, shares
 from dissensus.models.ibcc import fixed_prior
 from dissensus.models.kos import reliabilities
 from dissensus.models.mmsr import trimmed_means
-from dissensus.paper.datasets import read_dataset
 from dissensus.params import with_settings
 from dissensus.workflow.refine import refine
 from dissensus.workflow.runs import annotator_table, share_right, summary
+from reproduction.datasets import read_dataset
 from sizes import usually
 
 Array = NDArray[np.float64]

@@ -15,7 +15,7 @@ from dissensus.annotators import evidence, verdicts
 from dissensus.annotators.evidence import _Draw, informative, log_spam, mutual_information, shared
 from dissensus.annotators.verdicts import decided, sides_of, spiked_quantile
 from dissensus.errors import DataError, ParameterError
-from dissensus.models.hpgm.draws import Draws
+from dissensus.models.hpgm.posterior import Draws
 from experiments.planted_crowds import SPAM, planted
 from sizes import usually
 

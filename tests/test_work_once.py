@@ -55,7 +55,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _few_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dissensus.models.hpgm.model, "LONG", 20)
+    monkeypatch.setattr(dissensus.models.hpgm.model, "SWEEPS", 20)
 
 
 def given_words(given: Any) -> str:

@@ -3,7 +3,7 @@
 The loop of a model stands in the model's own file and reads downward::
 
     blocks = engine.blocks(labels, layout)                    # consecutive items, laid out for the steps
-    restarts = engine.restarts(n_restarts, seed, max_iter, tol)
+    restarts = Restarts(engine, n_restarts, seed, max_iter, tol)
     for monitor in restarts:
         state = monitor.resume(State) or start(monitor.rng)
         for _ in monitor:
@@ -30,9 +30,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,16 +83,8 @@ class Block:
     labels: Any  # Annotations, or what has their columns and sizes
     item_ends: tuple[int, ...]
     row_ends: tuple[int, ...]
-
-    @property
-    def items(self) -> slice:
-        """Rows of this block in a table of all items."""
-        return slice(self.item_ends[0], self.item_ends[-1])
-
-    @property
-    def rows(self) -> slice:
-        """Rows of this block in a table of all labels."""
-        return slice(self.row_ends[0], self.row_ends[-1])
+    items: slice  # rows of this block in a table of all items
+    rows: slice  # and in a table of all labels
 
     def shard(self, first: int = 0, last: int = -1) -> Shard:
         """The labels between two of the ends as one shard; all of the block by default."""
@@ -101,10 +93,6 @@ class Block:
         item = self.labels.item[rows] - np.int32(start)
         annotator, label = self.labels.annotator[rows], self.labels.label[rows]
         return Shard(start, stop - start, self.labels.n_classes, item, annotator, label)
-
-    def shards(self) -> list[Shard]:
-        """The block's shards."""
-        return [self.shard(n, n + 1) for n in range(len(self.item_ends) - 1)]
 
 
 def cut_blocks(labels: Annotations) -> list[Block]:
@@ -115,8 +103,10 @@ def cut_blocks(labels: Annotations) -> list[Block]:
     size = min(max(n_shards // MIN_BLOCKS, 1), MAX_SHARDS_PER_BLOCK)
     blocks = []
     for first in range(0, n_shards, size):
-        ends = slice(first, first + size + 1)
-        blocks.append(Block(labels, tuple(items[ends].tolist()), tuple(rows[ends].tolist())))
+        item_ends = items[first : first + size + 1].tolist()
+        row_ends = rows[first : first + size + 1].tolist()
+        own_items, own_rows = slice(item_ends[0], item_ends[-1]), slice(row_ends[0], row_ends[-1])
+        blocks.append(Block(labels, tuple(item_ends), tuple(row_ends), own_items, own_rows))
     return blocks
 
 
@@ -143,14 +133,14 @@ def total(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     return tuple(sums)
 
 
+@dataclass(eq=False)
 class Blocks:
     """The blocks of some labels, laid out for a model's steps."""
 
-    def __init__(self, engine: Engine, labels: Annotations, layout: Callable[[Block], Any]) -> None:
-        self.blocks = cut_blocks(labels)
-        self._engine = engine
-        self._layout = layout
-        self._layouts: dict[int, Any] = {}
+    engine: Engine
+    blocks: list[Block]
+    lay_out: Callable[[Block], Any]
+    layouts: dict[int, Any] = field(default_factory=dict)  # by number of the block, built when first needed
 
     def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
         """Yield ``step(layout, own, **common)`` of every block, in order; ``each`` has one ``own`` per block.
@@ -165,35 +155,34 @@ class Blocks:
         def run(number: int) -> Result:
             return step(self.layout(number), *own[number : number + 1], **common)
 
-        return self._engine.map_lazily(run, range(len(self.blocks)))
+        return self.engine.map_lazily(run, range(len(self.blocks)))
 
     def layout(self, number: int) -> Any:
-        """The layout of a block, built when it is first needed."""
-        layout = self._layouts.get(number)
+        """The layout of a block."""
+        layout = self.layouts.get(number)
         if layout is None:
-            layout = self._layouts[number] = self._layout(self.blocks[number])
+            layout = self.layouts[number] = self.lay_out(self.blocks[number])
         return layout
 
 
 # ---- the engine ---------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
 class Engine:
     """Threads of this process, and everything in memory."""
 
+    n_threads: int = 1
+    pool: ThreadPoolExecutor | None = None
+    n_labels: int = 1
     dtype: Any = np.float64  # precision of messages
     progress: Progress | None = None
-    keeps_checkpoints = False  # large/engine.py may keep some
+    keeps_checkpoints: ClassVar[bool] = False  # large/engine.py may keep some
+    started: tuple[float, int] | None = None  # time and number of the first iteration that was shown
 
-    def __init__(self, n_threads: int = 1, pool: ThreadPoolExecutor | None = None, n_labels: int = 1) -> None:
-        self.n_threads = n_threads
-        self.n_labels = max(n_labels, 1)
-        self.pool = pool
-        self._started: tuple[float, int] | None = None  # time and number of the first iteration shown
-
-    def blocks(self, labels: Annotations, layout: Callable[[Block], Any]) -> Blocks:
-        """Lay labels out for steps."""
-        return Blocks(self, labels, layout)
+    def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
+        """Cut labels into blocks, each laid out for a model's steps by ``lay_out``."""
+        return Blocks(self, cut_blocks(labels), lay_out)
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
         """An array for a step to fill; an engine with a memory limit may map it from a file."""
@@ -205,7 +194,6 @@ class Engine:
 
     def map_lazily(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
         """Lazy `map`; at most 2 × n_threads results are pending."""
-        raise_if_cancelled()
         if self.pool is None or len(over) < 2:
             return map(step, over)
         return self._map_on_threads(self.pool, step, over)
@@ -226,20 +214,13 @@ class Engine:
             for future in pending:
                 future.cancel()
 
-    def restarts(self, n_restarts: int, seed: int, max_iter: int, tol: float) -> Restarts:
-        """Monitors of several fits from different random starts, one after the other."""
-        return Restarts(self, n_restarts, seed, max_iter, tol)
-
-    def monitor(self, max_iter: int, tol: float, name: str = "fit", seed: Any = 0) -> ConvergenceMonitor:
-        """A monitor of one fit."""
-        return ConvergenceMonitor(self, name, np.random.default_rng(seed), max_iter, tol)
-
-    def show(self, done: int, of: int) -> None:
-        """Show how many iterations are done, of how many at most, and how fast."""
+    def step_done(self, done: int, of: int) -> None:
+        """Show how many iterations are done, of how many at most; end here if the caller was interrupted."""
+        raise_if_cancelled()
         if self.progress is None:
             return
         now = time.monotonic()
-        since, first = self._started = self._started or (now, done)
+        since, first = self.started = self.started or (now, done)
         words = f"iteration {done} of at most {of}"
         if done > first:
             seconds = (now - since) / (done - first)
@@ -257,6 +238,10 @@ class Engine:
         """Keep a state, after every few iterations and at the end."""
 
 
+# set in the context of work whose caller waits for it, so that an interrupted caller can end it
+_cancelled: ContextVar[threading.Event | None] = ContextVar("cancelled", default=None)
+
+
 # ---- convergence --------------------------------------------------------------------------------------
 
 
@@ -270,74 +255,67 @@ class Checkpoint(Generic[State]):
     stopped: str = ""
 
 
+@dataclass
 class ConvergenceMonitor:
     """Iterations of one fit until its objective settles: ``for _ in monitor: … monitor.report(…)``."""
 
-    state: Any  # the state whose objective is the last of the trace
-
-    def __init__(
-        self, engine: Engine, name: str, rng: np.random.Generator, max_iter: int, tol: float
-    ) -> None:
-        self.rng = rng
-        self.stopped = ""  # "tolerance" or "max_iter"
-        self._engine = engine
-        self._name = name
-        self._max_iter = max_iter
-        self._tol = tol * engine.n_labels
-        self._trace: list[float] = []
-
-    @property
-    def trace(self) -> Array:
-        """The objective at every iteration."""
-        return np.array(self._trace)
+    engine: Engine
+    max_iter: int
+    tol: float  # nats per label
+    name: str = "fit"
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)
+    trace: list[float] = field(default_factory=list)  # the objective at every iteration
+    stopped: str = ""  # "tolerance" or "max_iter" once the fit has stopped
+    state: Any = None  # the state whose objective is the last of the trace
 
     def resume(self, kind: type[State]) -> State | None:
         """The state of a checkpoint, or None. The iteration that ended there is done again."""
-        reached = self._engine.resume(self._name, kind) if self._engine.keeps_checkpoints else None
+        reached = self.engine.resume(self.name, kind) if self.engine.keeps_checkpoints else None
         if reached is None:
             return None
         self.state, self.stopped = reached.state, reached.stopped
-        self._trace = list(reached.trace if reached.stopped else reached.trace[:-1])
+        self.trace = list(reached.trace if reached.stopped else reached.trace[:-1])
         return reached.state
 
     def __iter__(self) -> Iterator[int]:
         while not self.stopped:
-            yield len(self._trace)
+            yield len(self.trace)
 
     def report(self, objective: float, state: Any) -> bool:
         """Note the objective of a state; return whether the fit should stop with this state.
 
         It stops where the objective per label changed by at most ``tol``, or after ``max_iter`` iterations.
         """
-        raise_if_cancelled()
         self.state = state
-        self._trace.append(objective)
-        done = len(self._trace)
-        if done > 1 and abs(objective - self._trace[-2]) <= self._tol:
+        self.trace.append(objective)
+        done = len(self.trace)
+        if done > 1 and abs(objective - self.trace[-2]) <= self.tol * self.engine.n_labels:
             self.stopped = "tolerance"
-        elif done == self._max_iter:
+        elif done == self.max_iter:
             self.stopped = "max_iter"
-        if self._engine.keeps_checkpoints:
-            self._engine.checkpoint(self._name, Checkpoint(state, done, tuple(self._trace), self.stopped))
-        if self._engine.progress is not None:
-            self._engine.show(done, self._max_iter)
+        if self.engine.keeps_checkpoints:
+            self.engine.checkpoint(self.name, Checkpoint(state, done, tuple(self.trace), self.stopped))
+        cancelled = _cancelled.get()
+        if self.engine.progress is not None or (cancelled is not None and cancelled.is_set()):
+            self.engine.step_done(done, self.max_iter)
         return bool(self.stopped)
 
 
+@dataclass
 class Restarts:
     """Monitors of fits from several starts. Restart r draws from its own stream of random numbers."""
 
-    best: ConvergenceMonitor  # the one that ended highest, the first of several
-
-    def __init__(self, engine: Engine, n_restarts: int, seed: int, max_iter: int, tol: float) -> None:
-        self._engine = engine
-        self._n_restarts = n_restarts
-        self._seed = seed
-        self._stopping = max_iter, tol
+    engine: Engine
+    n_restarts: int
+    seed: int
+    max_iter: int
+    tol: float
+    best: ConvergenceMonitor = field(init=False)  # the one that ended highest, the first of several
 
     def __iter__(self) -> Iterator[ConvergenceMonitor]:
-        for number in range(self._n_restarts):
-            monitor = self._engine.monitor(*self._stopping, f"restart-{number}", [self._seed, number])
+        for number in range(self.n_restarts):
+            rng = np.random.default_rng([self.seed, number])
+            monitor = ConvergenceMonitor(self.engine, self.max_iter, self.tol, f"restart-{number}", rng)
             yield monitor
             if number == 0 or monitor.trace[-1] > self.best.trace[-1]:
                 self.best = monitor
@@ -356,13 +334,11 @@ class Resources:
     n_cluster_threads: int = 0  # tasks that a cluster runs at once; 0 without a cluster
 
     @contextmanager
-    def engine(
-        self, model: Any, labels: Annotations, given: Mapping[str, Any], n_jobs: int
-    ) -> Iterator[Engine]:
+    def engine(self, model: Any, labels: Annotations, given: Mapping[str, Any]) -> Iterator[Engine]:
         """Yield what one fit runs on; ``given`` is what ``fit`` was given beside the labels."""
-        del model, given
+        del given
         progress = nullcontext() if self.progress is False else shown(self.progress)
-        with threads(n_jobs, len(labels.label)) as engine, progress as engine.progress:
+        with threads(vars(model).get("n_jobs", 1), labels.n_labels) as engine, progress as engine.progress:
             yield engine
 
     def share(self, n_at_once: int) -> Resources:
@@ -392,9 +368,6 @@ def using(resources: Resources) -> Iterator[Resources]:
         yield resources
     finally:
         _current.reset(token)
-
-
-_cancelled: ContextVar[threading.Event | None] = ContextVar("cancelled", default=None)
 
 
 def raise_if_cancelled() -> None:

@@ -177,8 +177,10 @@ def declare(cls: type[T]) -> type[T]:
     ``_: KW_ONLY`` are taken by name alone. Inherited settings follow the class's own, and those that are
     declared again are replaced.
     """
-    inherited: dict[str, Setting] = getattr(cls, "_settings", {})
-    attributes: dict[str, Fitted] = dict(getattr(cls, "_attributes", {}))
+    inherited, attributes = dict[str, Setting](), dict[str, Fitted]()
+    for base in reversed(cls.__mro__[1:]):
+        inherited |= vars(base).get("_settings", {})
+        attributes |= vars(base).get("_attributes", {})
     own, keyword_only = dict[str, Setting](), False
     for name, annotation in cls.__annotations__.items():
         value = vars(cls).get(name)
@@ -205,8 +207,16 @@ def declare(cls: type[T]) -> type[T]:
 
 def _constructor(settings: Mapping[str, Setting]) -> Callable[..., None]:
     """An ``__init__`` that stores settings; other libraries' names for them are known to it."""
-    positional = [name for name, known in settings.items() if not known.keyword_only]
-    defaults = {name: known.default for name, known in settings.items()}
+    positional, defaults = [], {}
+    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    for name, known in settings.items():
+        if known.keyword_only:
+            kind: Any = inspect.Parameter.KEYWORD_ONLY
+        else:
+            kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+            positional.append(name)
+        defaults[name] = known.default
+        parameters.append(inspect.Parameter(name, kind, default=known.default, annotation=known.annotation))
 
     def initialise(self: object, *args: Any, **given: Any) -> None:
         title, own = type(self).__name__, dict(zip(positional, args, strict=False))
@@ -228,10 +238,6 @@ def _constructor(settings: Mapping[str, Setting]) -> Callable[..., None]:
             own[known] = value
         vars(self).update(defaults | own)
 
-    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    for name, known in settings.items():
-        kind = parameters[0].KEYWORD_ONLY if known.keyword_only else parameters[0].POSITIONAL_OR_KEYWORD
-        parameters.append(inspect.Parameter(name, kind, default=known.default, annotation=known.annotation))
     vars(initialise)["__signature__"] = inspect.Signature(parameters, return_annotation=None)
     initialise.__name__ = "__init__"
     return initialise
@@ -239,20 +245,19 @@ def _constructor(settings: Mapping[str, Setting]) -> Callable[..., None]:
 
 def _with_sections(story: str, settings: Mapping[str, Setting], attributes: Mapping[str, Fitted]) -> str:
     """Documentation in numpydoc's form: the story, then ``Parameters`` and ``Attributes``."""
-    sections = {
-        "Parameters": {
-            f"{name} : {known.rule.words}, default {known.default!r}": known.meaning
-            for name, known in settings.items()
-        },
-        "Attributes": {name: known.meaning for name, known in attributes.items() if not name.startswith("_")},
-    }
-    parts = [inspect.cleandoc(story)]
-    for title, entries in sections.items():
-        lines = [
-            f"{name}\n{textwrap.indent(textwrap.fill(said, 96), '    ')}" for name, said in entries.items()
-        ]
-        parts += ["\n".join([title, "-" * len(title), *lines])] if lines else []
-    return "\n\n".join(parts)
+    parameters, public = ["Parameters", "----------"], ["Attributes", "----------"]
+    for name, known in settings.items():
+        parameters.append(f"{name} : {known.rule.words}, default {known.default!r}")
+        parameters.append(textwrap.indent(textwrap.fill(known.meaning, 96), "    "))
+    for name, attribute in attributes.items():
+        if not name.startswith("_"):
+            public.append(name)
+            public.append(textwrap.indent(textwrap.fill(attribute.meaning, 96), "    "))
+    text = inspect.cleandoc(story)
+    for section in (parameters, public):
+        if len(section) > 2:
+            text += "\n\n" + "\n".join(section)
+    return text
 
 
 # ---- methods of an estimator ----------------------------------------------------------------------------
@@ -288,10 +293,11 @@ def set_params(self: T, **params: Any) -> T:
 
 
 def check_params(self: Any) -> None:
-    """Hold every setting against its rule."""
+    """Hold every setting that is not at its default against its rule."""
     for name, known in self._settings.items():
-        if not known.rule.holds(getattr(self, name)):
-            raise bad_parameter(self, name, known.rule.words, getattr(self, name))
+        value = getattr(self, name)
+        if value is not known.default and not known.rule.holds(value):
+            raise bad_parameter(self, name, known.rule.words, value)
 
 
 def representation(self: Any) -> str:
@@ -368,6 +374,7 @@ def physical_memory() -> int:
         return 8 * 10**9
 
 
+@functools.cache
 def n_cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 import dissensus as ds
-from dissensus.large.store.files import COLUMNS, MANIFEST
+from dissensus.large.store import MANIFEST
 from dissensus.tables.arrays import read_arrays, write_arrays
 from dissensus.workflow.refine import refine
 from dissensus.workflow.runs import open_run, write_run
@@ -93,7 +93,7 @@ def forge_store(store: Path, chance: random.Random) -> None:
     files = {what: bytearray((store / file["name"]).read_bytes()) for what, file in manifest["files"].items()}
     what = chance.choice([*files, "manifest"])
     if what == "manifest":
-        name = chance.choice(["n_labels", "n_items", "n_annotators", "left_out", "shards", "classes"])
+        name = chance.choice(["n_labels", "n_items", "n_annotators", "left_out", "classes"])
         manifest[name] = chance.choice([0, 1, -1, 10**12, [], None, manifest[name], ["x", "x"], 2.5])
     elif files[what]:
         at = chance.randrange(len(files[what]))
@@ -101,10 +101,6 @@ def forge_store(store: Path, chance: random.Random) -> None:
     for name, content in files.items():
         (store / manifest["files"][name]["name"]).write_bytes(content)
         manifest["files"][name] |= {"bytes": len(content), "crc32": zlib.crc32(content)}
-    shards = manifest["shards"] if isinstance(manifest["shards"], list) else []
-    for shard in filter(lambda shard: isinstance(shard, dict), shards):
-        part = slice(4 * shard["first_row"], 4 * (shard["first_row"] + shard["n_rows"]))
-        shard["crc32"] = [zlib.crc32(files[f"{name}-codes"][part]) for name in COLUMNS]
     seal = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
     (store / MANIFEST).write_text(json.dumps(manifest | {"seal": seal}))
 

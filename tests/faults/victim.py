@@ -4,9 +4,8 @@
 
 A plan is one line of JSON: ``words`` of the command line, the folder (``cwd``) to run it in, the ``signal``
 to send, and ``at`` which of the child's file operations (0: never; none: not in a child, to load what
-commands need). A child counts what Python does to files: opening, naming, linking, removing, the call that
-lets two folders change places. Standard output has one line of JSON for each: the exit code, how many
-operations there were, and what the child printed.
+commands need). A child counts what Python does to files: opening, naming, linking, removing. Standard output
+has one line of JSON for each: the exit code, how many operations there were, and what the child printed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import dissensus.cli
 
 EVENTS = {
     "open", "os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.truncate",
-    "shutil.rmtree", "ctypes.dlsym",
+    "shutil.rmtree",
 }  # fmt: skip
 
 

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import gammaln, logsumexp, xlogy
 
-from dissensus.models.hpgm.draws import Draws
+from dissensus.models.hpgm.posterior import Draws
 from dissensus.numerics import Array
 
 LEAST_DRAWS, MOST_DRAWS = 6, 12  # whole draws that are asked

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from dissensus.annotators.evidence import Accounts, informative, weigh
-from dissensus.annotators.kept import COLUMNS
+from dissensus.annotators.saved_verdicts import COLUMNS
 from dissensus.annotators.sentences import (
     Sentence,
     blind_sentence,
@@ -42,8 +42,8 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import class_values
 from dissensus.labels.sources import as_annotations
 from dissensus.models.base import Model
-from dissensus.models.hpgm.draws import Draws, annotator_draws
 from dissensus.models.hpgm.model import HPGM
+from dissensus.models.hpgm.posterior import Draws
 from dissensus.models.results import make_frame
 from dissensus.numerics import Array
 from dissensus.params import check_rules, integer, real
@@ -336,12 +336,12 @@ class _Judge:
         whole = self.model.draws_
         size = max(FEWEST_DRAWS, MOST_NUMBERS // whole.matrices[0].size)
         chosen = np.unique(np.linspace(0, len(whole) - 1, min(size, len(whole))).astype(int))
-        return Draws(*(getattr(whole, name)[chosen] for name in Draws.__dataclass_fields__))
+        return whole.take(chosen)
 
     def verdicts(self) -> AnnotatorVerdicts:
         """Everything together."""
         model, spam = self.model, self.accounts.probability()
-        draws = list(annotator_draws(self.draws, model.seed))
+        draws = list(self.draws.annotator_draws(model.seed))
         agreement = np.mean([draw.agreement for draw in draws], axis=0)
         told = np.stack([draw.information for draw in draws])
         ends = (1 - self.interval) / 2, (1 + self.interval) / 2

@@ -23,7 +23,7 @@ def describe(place: LabelsOrRun, reading: Reading, as_json: Json = False) -> Non
     from dissensus.labels.description import describe as describe_annotations
     from dissensus.tables.results import is_ours
 
-    if place.suffix == ".safetensors" or (place.is_dir() and is_ours(place)):
+    if place.suffix == ".safetensors" or is_ours(place):
         from dissensus.workflow.runs import labels_of
 
         annotations = labels_of(place, reading.read, reading.items, reading.annotators)

@@ -56,46 +56,28 @@ class Grid:
     model: Annotated[
         str,
         _search(
-            "--model",
-            "-m",
-            metavar="NAME",
-            help="The model whose settings are searched.",
-            autocompletion=model_names,
+            "NAME", "The model whose settings are searched.", "--model", "-m", autocompletion=model_names
         ),
     ] = "pgm"
     item_clusters: Annotated[
-        str | None, _search("--item-clusters", "-k", metavar="3:20", help="Numbers of item clusters to try.")
+        str | None, _search("3:20", "Numbers of item clusters to try.", "--item-clusters", "-k")
     ] = None
     annotator_clusters: Annotated[
-        str | None,
-        _search("--annotator-clusters", "-l", metavar="3:20", help="Numbers of annotator clusters to try."),
+        str | None, _search("3:20", "Numbers of annotator clusters to try.", "--annotator-clusters", "-l")
     ] = None
     grid: Annotated[
-        list[str],
-        _search("--grid", "-g", metavar="NAME=VALUES", help="Values to try of another setting; repeatable."),
+        list[str], _search("NAME=VALUES", "Values to try of another setting; repeatable.", "--grid", "-g")
     ] = field(default_factory=list)
-    criterion: Annotated[
-        str, _search("--criterion", metavar="NAME", help="held-out, dev, bic, icl, evidence, …")
-    ] = "held-out"
-    dev: Annotated[
-        Path | None,
-        _search("--dev", metavar="FILE", help="Labels of other items, by which settings are judged."),
-    ] = None
+    criterion: Annotated[str, _search("NAME", "held-out, dev, bic, icl, evidence, …")] = "held-out"
+    dev: Annotated[Path | None, _search("FILE", "Labels of other items, by which settings are judged.")] = (
+        None
+    )
     test_size: Annotated[
         float,
-        _search(
-            "--test-size",
-            metavar="SHARE",
-            help="Share of the labels that are hidden (or of the items, with --criterion dev).",
-        ),
+        _search("SHARE", "Share of the labels that are hidden (or of the items, with --criterion dev)."),
     ] = 0.2
-    repeats: Annotated[
-        int, _search("--repeats", metavar="N", help="Number of splits on which the best settings are tried.")
-    ] = 5
-    finalists: Annotated[
-        int,
-        _search("--finalists", metavar="N", help="Number of the best settings that are tried on all splits."),
-    ] = 10
+    repeats: Annotated[int, _search("N", "Number of splits on which the best settings are tried.")] = 5
+    finalists: Annotated[int, _search("N", "Number of the best settings that are tried on all splits.")] = 10
     inference: Inference = None
     restarts: Restarts = None
     seed: Seed = 0

@@ -55,11 +55,19 @@ def bootstrap_interval(
     rows = rows_of(metric)
     if rows is not None:
         return bootstrap_mean(rows(*arrays, **settings), items=items, level=level, n_boot=n_boot, seed=seed)
-
-    def score(*resampled: NDArray[Any]) -> float:
-        return metric(*resampled, **settings)
-
-    return _bootstrap(score, [np.asarray(array) for array in arrays], items, level, n_boot, seed)
+    known = [np.asarray(array) for array in arrays]
+    if len({len(array) for array in known}) != 1:
+        raise DataError(
+            f"the arrays must have one row each per item, got {[len(array) for array in known]} rows"
+        )
+    groups = _check(len(known[0]), items, level, n_boot)
+    members = np.split(np.argsort(groups, kind="stable"), np.bincount(groups).cumsum()[:-1])
+    rng = np.random.default_rng(seed)
+    scores = np.empty(n_boot)
+    for draw in range(n_boot):
+        drawn = np.concatenate([members[item] for item in rng.integers(len(members), size=len(members))])
+        scores[draw] = metric(*(array[drawn] for array in known), **settings)
+    return _interval(metric(*known, **settings), scores, level)
 
 
 def bootstrap_mean(
@@ -76,34 +84,12 @@ def bootstrap_mean(
     sums, sizes = np.bincount(groups, values), np.bincount(groups)
     rng = np.random.default_rng(seed)
     means: list[Array] = []
-    for draws in _blocks(n_boot, len(sums)):
-        drawn = rng.integers(len(sums), size=(draws, len(sums)))
+    at_once = max(1, _BLOCK // len(sums))
+    for start in range(0, n_boot, at_once):
+        drawn = rng.integers(len(sums), size=(min(at_once, n_boot - start), len(sums)))
         # mean of a resample = Σ of its items' sums / Σ of its items' sizes
         means.append(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1))
     return _interval(float(values.mean()), np.concatenate(means), level)
-
-
-def _bootstrap(
-    score: Callable[..., float],
-    arrays: list[NDArray[Any]],
-    items: ArrayLike | None,
-    level: float,
-    n_boot: int,
-    seed: int,
-) -> Interval:
-    """The interval of any score, called on every resample."""
-    if len({len(array) for array in arrays}) != 1:
-        raise DataError(
-            f"the arrays must have one row each per item, got {[len(array) for array in arrays]} rows"
-        )
-    groups = _check(len(arrays[0]), items, level, n_boot)
-    members = np.split(np.argsort(groups, kind="stable"), np.bincount(groups).cumsum()[:-1])
-    rng = np.random.default_rng(seed)
-    scores = np.empty(n_boot)
-    for draw in range(n_boot):
-        drawn = np.concatenate([members[item] for item in rng.integers(len(members), size=len(members))])
-        scores[draw] = score(*(array[drawn] for array in arrays))
-    return _interval(score(*arrays), scores, level)
 
 
 def _check(n_rows: int, items: ArrayLike | None, level: float, n_boot: int) -> NDArray[np.intp]:
@@ -122,13 +108,6 @@ def _check_settings(level: float, n_boot: int) -> None:
         raise bad_parameter("a bootstrap interval", "level", "a float between 0 and 1", level)
     if n_boot < 1:
         raise bad_parameter("a bootstrap interval", "n_boot", "an int >= 1", n_boot)
-
-
-def _blocks(n_boot: int, n_items: int) -> list[int]:
-    """n_boot cut into pieces small enough for one array of draws each."""
-    size = max(1, _BLOCK // n_items)
-    whole, rest = divmod(n_boot, size)
-    return [size] * whole + [rest] * bool(rest)
 
 
 def _interval(value: float, scores: Array, level: float) -> Interval:

@@ -34,7 +34,7 @@ from dissensus.labels.side_tables import with_values
 from dissensus.models import build_model, name_of, simplicity, title_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel
-from dissensus.models.results import LEAST_SHARE, UNANIMOUS, contradicted
+from dissensus.models.hpgm.adjustments import UNANIMOUS_LABELS, UNANIMOUS_SHARE, contradicted
 from dissensus.numerics import Array
 from dissensus.params import Rule, check_rules, choice, n_cores, physical_memory, size_words, with_settings
 from dissensus.progress import Progress, ShowProgress, shown
@@ -323,8 +323,8 @@ def passed_over(names: Sequence[str]) -> str:
     one = len(names) == 1
     gives = "it gives" if one else "they give"
     return (
-        f"{', '.join(names)} {'was' if one else 'were'} passed over: on some items with {UNANIMOUS} labels "
-        f"or more that all agree, {gives} the common answer less than {LEAST_SHARE:.0%}"
+        f"{', '.join(names)} {'was' if one else 'were'} passed over: on some items with {UNANIMOUS_LABELS} "
+        f"labels or more that all agree, {gives} the common answer less than {UNANIMOUS_SHARE:.0%}"
     )
 
 

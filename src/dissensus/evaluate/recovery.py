@@ -34,6 +34,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.rows import pairs_per_item, random_places, take_pairs
 from dissensus.labels.sources import as_annotations
 from dissensus.metrics import kl_rows, sampling_floor
+from dissensus.models import build_model
 from dissensus.models.empirical import GRID
 from dissensus.numerics import Array, row_shares
 from dissensus.params import stream_seed, trial_copy, with_settings
@@ -314,7 +315,8 @@ class Recovery:
         """
         group = [one for one in self.results if (one.name, one.labels_shown) == (name, labels_shown)]
         if not group:
-            raise DataError(f"{name!r} was not shown {labels_shown} labels; recover did {self._done()}")
+            done = dict.fromkeys(f"{one.name} with {one.labels_shown}" for one in self.results)
+            raise DataError(f"{name!r} was not shown {labels_shown} labels; recover did {', '.join(done)}")
         return min(group, key=lambda one: one.kl.value)
 
     def difference(self, first: str, second: str, labels_shown: int) -> Interval:
@@ -335,9 +337,6 @@ class Recovery:
         if name == COUNTS and not any(one.name == COUNTS for one in self.results):
             return self.counts[labels_shown - 1].rows
         return self.best(name, labels_shown).rows
-
-    def _done(self) -> str:
-        return ", ".join(dict.fromkeys(f"{one.name} with {one.labels_shown}" for one in self.results))
 
     def rows(self, every: bool = False) -> list[dict[str, Any]]:
         """One row per number of labels and group (its best model), or every model with ``every``."""
@@ -498,24 +497,18 @@ def _groups(models: Models, weight_by: str | None) -> dict[str, list[Any]]:
         models = {one if isinstance(one, str) else repr(one): one for one in models}
     if not models:
         raise bad_parameter("recover", "models", "at least one model", models)
-    return {
-        name: [
-            _prepared(one, weight_by) for one in (several if isinstance(several, list | tuple) else [several])
-        ]
-        for name, several in models.items()
-    }
-
-
-def _prepared(model: Any, weight_by: str | None) -> Any:
-    if isinstance(model, str):
-        from dissensus.models import build_model
-
-        model = build_model(model, {})
-    wanted = {"estimate": "population"} | ({} if weight_by is None else {"weight_by": weight_by})
-    prepared = with_settings(model, {k: v for k, v in wanted.items() if k in model.get_params(deep=False)})
-    if hasattr(prepared, "check_params"):
-        prepared.check_params()
-    return prepared
+    groups: dict[str, list[Any]] = {}
+    for name, several in models.items():
+        groups[name] = []
+        for model in several if isinstance(several, list | tuple) else [several]:
+            known = build_model(model, {}) if isinstance(model, str) else model
+            wanted = {"estimate": "population"} | ({} if weight_by is None else {"weight_by": weight_by})
+            has = known.get_params(deep=False)
+            prepared = with_settings(known, {k: v for k, v in wanted.items() if k in has})
+            if hasattr(prepared, "check_params"):
+                prepared.check_params()
+            groups[name].append(prepared)
+    return groups
 
 
 def _run(

@@ -109,7 +109,7 @@ def read_annotations(
     if format in ("wide", "counts"):
         layout, format = _layout_of_format(layout, format), None
     if _is_store(source):
-        from dissensus.large.store.opening import open_annotations
+        from dissensus.large.store import open_annotations
 
         _refuse_rules(source, columns, classes, duplicates, layout, format)
         return open_annotations(source, items=items, annotators=annotators, gold=gold, label_type=label_type)
@@ -199,7 +199,7 @@ def _read_export(
 def _is_store(source: Any) -> bool:
     if not isinstance(source, str | os.PathLike) or not Path(source).is_dir():
         return False
-    from dissensus.large.store.files import is_store
+    from dissensus.large.store import is_store
 
     return is_store(Path(source))
 

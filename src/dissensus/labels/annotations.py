@@ -27,9 +27,7 @@ from dissensus.labels.rows import (
     Duplicates,
     check_lengths,
     checked_counts,
-    pointers,
     resolved_rows,
-    tally,
 )
 from dissensus.labels.side_tables import (
     aligned,
@@ -52,6 +50,7 @@ from dissensus.labels.vocabulary import (
     places,
     quoted,
 )
+from dissensus.numerics import pointers, tally
 
 PIECE = 1 << 18  # labels, about, that are counted at a time
 PRIOR_STRENGTHS = np.geomspace(0.1, 300, 33)  # labels that the crowd's shares may be worth
@@ -480,12 +479,18 @@ class Annotations:
         """Item, annotator and label of every row."""
         return self.item, self.annotator, self.label
 
+    @property
+    def vocabularies(self) -> tuple[Vocabulary, Vocabulary, Vocabulary]:
+        """What the codes of items, annotators and labels stand for."""
+        return self.item_vocabulary, self.annotator_vocabulary, self.class_vocabulary
+
     def pieces(self) -> Iterator[slice]:
         """All rows, some whole items at a time: what is computed by them takes no memory for every label."""
         starts = self.item_pointers
         marks = starts[np.searchsorted(starts, np.arange(PIECE, self.n_labels, PIECE))]
         cuts = np.unique(np.concatenate([[0], marks, [self.n_labels]])).tolist()
-        return (slice(first, stop) for first, stop in itertools.pairwise(cuts))
+        for first, stop in itertools.pairwise(cuts):
+            yield slice(first, stop)
 
     @property
     def origin(self) -> Origin | None:
@@ -543,12 +548,7 @@ class Annotations:
         digest = hashlib.sha256(self.label_type.encode())
         for codes in self.columns:
             digest.update(codes.astype("<i4").tobytes())
-        ids = {
-            "item": self.item_vocabulary,
-            "annotator": self.annotator_vocabulary,
-            "class": self.class_vocabulary,
-        }
-        for name, vocabulary in ids.items():
+        for name, vocabulary in zip(("item", "annotator", "class"), self.vocabularies, strict=True):
             digest.update(_bytes_of(pa.table({name: vocabulary.arrow})))
         for table in (self.item_table, self.annotator_table):
             digest.update(b"" if table is None else _bytes_of(table))

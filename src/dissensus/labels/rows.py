@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from dissensus.errors import DataError
 from dissensus.labels.vocabulary import Codes, Place, Vocabulary, quoted
+from dissensus.numerics import pointers
 
 if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
-
-TALLIED = 1 << 24  # codes counted at a time
 
 Duplicates = Literal["keep", "first", "last", "error"]
 DUPLICATE_POLICIES: tuple[Duplicates, ...] = ("keep", "first", "last", "error")
@@ -116,19 +115,6 @@ def checked_counts(counts: Any, place: Place) -> NDArray[np.int64]:
             f"the class counts add up to {table.sum():.3g} labels, more than 2 billion; scale them down"
         )
     return table.astype(np.int64)
-
-
-def pointers(sorted_codes: NDArray[Any], n: int) -> NDArray[np.int64]:
-    """(n + 1,): the rows of code c are ``pointers[c]:pointers[c + 1]``."""
-    return np.concatenate([[0], np.cumsum(tally(sorted_codes, n))])
-
-
-def tally(codes: Codes, n: int) -> NDArray[np.int64]:
-    """(n,): how often each code occurs, a part at a time: bincount takes a wider copy of what it counts."""
-    counts = np.zeros(n, np.int64)
-    for at in range(0, len(codes), TALLIED):
-        counts += np.bincount(codes[at : at + TALLIED], minlength=n)
-    return counts
 
 
 # ---- (item, annotator) pairs, in a random order within their items ------------------------------------

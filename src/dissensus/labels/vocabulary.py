@@ -15,6 +15,7 @@ from dissensus.errors import DataError
 
 Codes = NDArray[np.int32]
 _LONGEST_SHOWN = 60
+_BATCH = 1 << 18  # ids that are Python's strings at once
 _SHORTEST_NAME = 3  # letters from which on one wrong letter looks like a slip
 MOST_TEXT = (1 << 31) - 1  # bytes that Arrow's plain strings can count
 _SPACE, _BEYOND_ASCII = 32, 128  # bytes up to the first are blank or control, from the second on Unicode
@@ -111,7 +112,7 @@ def encode(
     Labels that are all numbers are sorted by value even where they are text, as from a file, if ``by_value``.
     ``place`` says where a row stands in the source, for the error that names it.
     """
-    indices, distinct = _dictionary(values, what, place)
+    indices, distinct = dictionary(values, what, place)
     if order is None:
         by_rank = sorted_order(distinct, what if by_value else "")
         vocabulary = Vocabulary(distinct.take(places(by_rank)), what)
@@ -145,10 +146,14 @@ def quoted(value: Any) -> str:
 def lookalikes(vocabulary: Vocabulary) -> list[list[str]]:
     """Groups of ids that differ only by white space or case."""
     ids = vocabulary.arrow
-    if not is_text(ids.type) or not may_look_alike(ids):
+    if not is_text(ids.type) or not _may_look_alike(ids):
         return []
+    # One number an id first: many ids take much memory as Python's strings.
+    batches = (ids.slice(at, _BATCH).to_pylist() for at in range(0, len(ids), _BATCH))
+    keys = np.fromiter((hash(folded(name)) for batch in batches for name in batch), np.int64, len(ids))
+    _, key, n_ids = np.unique(keys, return_inverse=True, return_counts=True)
     groups: dict[str, list[str]] = {}
-    for name in ids.to_pylist():
+    for name in ids.take(places(np.flatnonzero(n_ids[key] > 1))).to_pylist():
         groups.setdefault(folded(name), []).append(name)
     return [group for group in groups.values() if len(group) > 1]
 
@@ -184,7 +189,7 @@ def _same_start(a: str, b: str) -> int:
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-def may_look_alike(ids: pa.Array) -> bool:
+def _may_look_alike(ids: pa.Array) -> bool:
     """False where the bytes alone tell: no white space, no capital letter, nothing beyond ASCII."""
     _, text = text_of(ids)
     return bool(
@@ -302,7 +307,7 @@ def _cast(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
         ) from None
 
 
-def _dictionary(values: Any, what: str, place: Place) -> tuple[Codes, pa.Array]:
+def dictionary(values: Any, what: str, place: Place) -> tuple[Codes, pa.Array]:
     """Dictionary codes and the distinct ids, once blanks have been refused."""
     values = _any_arrow(values.arrow if isinstance(values, Vocabulary) else values, what)
     _plain(pa.nulls(0, values.type), what)  # refuses a type that holds no ids
@@ -321,7 +326,7 @@ def _dictionary(values: Any, what: str, place: Place) -> tuple[Codes, pa.Array]:
 
 def _trimmed(labels: pa.Array) -> pa.Array:
     """Labels without the white space around them, which nobody means; itself where there is none."""
-    if not is_text(labels.type) or not may_look_alike(labels):
+    if not is_text(labels.type) or not _may_look_alike(labels):
         return labels
     names = labels.to_pylist()
     tidy = [name.strip() for name in names]

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.engine import Block, Blocks, Resources, Result, one_blas_thread, using
+from dissensus.engine import Block, Blocks, Resources, Result, cut_blocks, one_blas_thread, using
 from dissensus.errors import ClusterError, DataError, bad_parameter, require
 from dissensus.labels.annotations import Annotations
 from dissensus.large.engine import LargeEngine, n_bytes
@@ -247,10 +247,10 @@ class Columns:
 class DaskBlocks(Blocks):
     """Blocks that workers lay out and keep, a few consecutive ones in each task."""
 
-    _engine: DaskEngine
+    engine: DaskEngine
 
     def __init__(self, engine: DaskEngine, labels: Annotations, layout: Callable[[Block], Any]) -> None:
-        super().__init__(engine, labels, layout)
+        super().__init__(engine, cut_blocks(labels), layout)
         columns = [as_file_array(column, engine.scratch()) for column in labels.columns]
         filed = Columns(*columns, labels.n_annotators, labels.n_classes)
         self.blocks = [replace(block, labels=filed) for block in self.blocks]
@@ -264,7 +264,7 @@ class DaskBlocks(Blocks):
 
     def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
         """Yield ``step(layout, own, **common)`` of every block, in order."""
-        client, own = self._engine.client, [(value,) for value in each] or [()] * len(self.blocks)
+        client, own = self.engine.client, [(value,) for value in each] or [()] * len(self.blocks)
         for name, value in common.items():
             if isinstance(value, np.ndarray):
                 common[name] = np.ascontiguousarray(value)
@@ -291,14 +291,14 @@ class DaskBlocks(Blocks):
         for number in range(n_parts):
             part = slice(n * number // n_parts, n * (number + 1) // n_parts)
             checked = list(zip(self.blocks[part], self._checksums[part], strict=True))
-            layouts: Any = self._layout, self._pickled(checked)[0]
+            content, _ = self._pickled((self.lay_out, checked))
             if self._keeps_layouts:
-                layouts = self._engine.client.submit(_laid_out, *layouts, pure=False)
-            self._parts.append((part, layouts))
+                layouts = self.engine.client.submit(_laid_out, content, pure=False)
+            self._parts.append((part, layouts if self._keeps_layouts else content))
         self._workers = workers
 
     def _pickled(self, value: Any) -> tuple[bytes, list[NDArray[Any]]]:
-        return pickled_places(value, self._engine.scratch(), SMALL_BYTES)
+        return pickled_places(value, self.engine.scratch(), SMALL_BYTES)
 
     def release(self) -> None:
         """Let workers forget the layouts."""
@@ -318,22 +318,24 @@ def _checksum(block: Block) -> int:
 # Arguments are pickled here and unpickled inside the tasks, where a file that is missing is the task's error.
 
 
-def _laid_out(layout: Callable[[Block], Any], blocks: bytes) -> list[Any]:
-    return list(_layouts(layout, blocks))
+def _laid_out(content: bytes) -> list[Any]:
+    return list(_layouts(content))
 
 
-def _layouts(layout: Callable[[Block], Any], blocks: bytes) -> Iterator[Any]:
-    for block, checksum in pickle.loads(blocks):
+def _layouts(content: bytes) -> Iterator[Any]:
+    lay_out, blocks = pickle.loads(content)
+    for block, checksum in blocks:
         if _checksum(block) != checksum:
+            place = place_in_file(block.labels.label)
             raise DataError(
-                f"{place_in_file(block.labels.label)[0]}: holds other labels on {socket.gethostname()} than on the driver; "
-                "copy the store there again"
+                f"{place and Path(place.path).parent}: holds other labels on this worker's machine than on the "
+                "driver's; copy the store there again"
             )
-        yield layout(block)
+        yield lay_out(block)
 
 
 def _stepped(step: Callable[..., Any], layouts: Any, own: bytes, common: bytes) -> list[Any]:
-    laid_out = layouts if isinstance(layouts, list) else _layouts(*layouts)
+    laid_out = _layouts(layouts) if isinstance(layouts, bytes) else layouts
     with one_blas_thread():
         given = pickle.loads(common)
         return [step(layout, *mine, **given) for layout, mine in zip(laid_out, pickle.loads(own), strict=True)]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.engine import Block, Blocks, Checkpoint, Engine, State
+from dissensus.engine import Block, Blocks, Checkpoint, Engine, State, cut_blocks
 from dissensus.labels.annotations import Annotations
 from dissensus.large.checkpoints import Checkpoints
 from dissensus.large.file_arrays import new_file_array
@@ -66,13 +66,17 @@ class LargeEngine(Engine):
         super().__init__(n_threads, pool, n_labels)
         self.budget = budget
         self.scratch = scratch
-        self.keeps_checkpoints = checkpoints is not None
         self.dtype = dtype
         self._checkpoints = checkpoints
 
+    @property
+    def keeps_checkpoints(self) -> bool:  # type: ignore[override]
+        """Whether states are kept."""
+        return self._checkpoints is not None
+
     def blocks(self, labels: Annotations, layout: Callable[[Block], Any]) -> Blocks:
         """Lay labels out for steps."""
-        return BudgetedBlocks(self, labels, layout)
+        return BudgetedBlocks(self, cut_blocks(labels), layout)
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
         """An array for a step to fill, in memory if it fits there."""
@@ -96,17 +100,17 @@ class LargeEngine(Engine):
 class BudgetedBlocks(Blocks):
     """Blocks of which some layouts stay in memory."""
 
-    _engine: LargeEngine
+    engine: LargeEngine
 
     def layout(self, number: int) -> Any:
         """The layout of a block, kept if it fits into the budget."""
-        layout = self._layouts.get(number)
+        layout = self.layouts.get(number)
         if layout is None:
-            layout = self._layout(self.blocks[number])
+            layout = self.lay_out(self.blocks[number])
             size = n_bytes(layout)
-            if self._engine.budget.take(size):
-                self._layouts[number] = layout
-                weakref.finalize(self, self._engine.budget.give_back, size)
+            if self.engine.budget.take(size):
+                self.layouts[number] = layout
+                weakref.finalize(self, self.engine.budget.give_back, size)
         return layout
 
 

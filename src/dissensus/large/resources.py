@@ -50,9 +50,10 @@ class Resources(plain.Resources):
     at_once: int = 1  # tasks that share the memory that was allowed; ``memory`` is the part of each
 
     @contextmanager
-    def engine(self, model: Any, labels: Any, given: Mapping[str, Any], n_jobs: int) -> Iterator[Engine]:
+    def engine(self, model: Any, labels: Any, given: Mapping[str, Any]) -> Iterator[Engine]:
         """Yield what one fit runs on; ``given`` is what ``fit`` was given beside the labels."""
-        room, n_threads = None, n_cores() if n_jobs == -1 else n_jobs
+        room, n_jobs = None, vars(model).get("n_jobs", 1)
+        n_threads = n_cores() if n_jobs == -1 else n_jobs
         if self.memory is not None:
             room = self.memory - model.memory_needed(labels)
             per_thread = model.memory_needed(labels, n_threads=2) - model.memory_needed(labels)

@@ -52,7 +52,7 @@ MODELS = {
     # everything sampled, then several models in one
     "hpgm": "dissensus.models.hpgm.model:HPGM",
     "ordinal": "dissensus.models.ordinal:OrdinalHPGM",
-    "latent": "dissensus.models.latent.model:LatentPositions",
+    "latent": "dissensus.models.latent:LatentPositions",
 }
 
 RUN_SETTINGS = ("seed", "n_jobs", "estimate")  # settings of a run rather than of a model

@@ -52,11 +52,10 @@ class Model:
     _reads_as: ClassVar[LabelType | None] = None  # what a frame's labels are, where one kind alone will do
     _label_types: ClassVar[tuple[LabelType, ...]] = ("nominal", "ordinal", "multi", "pairwise")
     intervals_are: ClassVar[str] = "approximate"  # or "sampled"; "none" where it makes no claim
-    _tables: ClassVar[
+    _memory_tables: ClassVar[
         tuple[str, ...]
     ] = ()  # tables beside (M, P), for memory_needed: "MK" is items × clusters
     _sizes_are_bounds: ClassVar[bool] = False  # clusters that are not needed stay empty
-    _threads_from: ClassVar[int] = 0  # labels: of fewer, threads gain a fit nothing worth their cost
     _fitted_by = "label_distributions_"
     finds_truth: ClassVar[bool] = False  # whether it can say which class is right, and learn from gold labels
     uses_features: ClassVar[bool] = False  # whether it also learns from features of the items
@@ -100,9 +99,11 @@ class Model:
     def _run_fit(self, annotations: Any, **given: Any) -> Self:
         """Fit a copy on ``n_jobs`` threads, and become the copy: an interrupted fit changes nothing."""
         labels = self._checked(annotations, given)
-        fitted = type(self)(**self.get_params(deep=False))
+        fitted = object.__new__(type(self))
+        for name in self._settings:
+            setattr(fitted, name, getattr(self, name))
         fitted._remember(labels)
-        with current().engine(fitted, labels, given, self._n_threads(labels.n_labels)) as engine:
+        with current().engine(fitted, labels, given) as engine:
             fitted._fit(labels, engine, **given)
         if "prior_worth_" in self._common_arrays:
             fitted.prior_worth_ = np.asarray(labels.prior_strength)
@@ -116,11 +117,6 @@ class Model:
 
     def _fit(self, annotations: Annotations, engine: Engine) -> None:
         raise NotImplementedError
-
-    def _n_threads(self, n_labels: int) -> int:
-        """Number of threads for so many labels, −1 standing for one per core."""
-        n_jobs: int = vars(self).get("n_jobs", 1)
-        return 1 if n_jobs == -1 and n_labels < self._threads_from else n_jobs
 
     def _checked(self, annotations: Any, given: dict[str, Any]) -> Annotations:
         """Check settings, labels and memory before work begins."""
@@ -138,7 +134,8 @@ class Model:
             labels = as_annotations(annotations, self._reads_as)
         if not labels.n_labels:
             raise DataError("there is no label to learn from; give at least one")
-        self._check_annotators(labels)
+        if self._needs_annotators and labels.anonymous:
+            raise self._unknown_annotators()
         if labels.label_type not in self._label_types:
             raise self._wrong_label_type(labels)
         needed, allowed = self.memory_needed(labels), current().memory or physical_memory()
@@ -157,8 +154,9 @@ class Model:
     def memory_needed(self, labels: Annotations, n_threads: int = 1) -> int:
         """Bytes that a fit takes at least, estimated: the process, tables, and blocks in work.
 
-        The table of items and classes and those of ``_tables`` are counted four times, for the new value, its
-        logarithm and what they come from. Messages and layouts of blocks may be on disk and are not counted.
+        The table of items and classes and those of ``_memory_tables`` are counted four times, for the new
+        value, its logarithm and what they come from. Messages and layouts of blocks may be on disk and are
+        not counted.
         """
         settings = vars(self)
         sizes: dict[str, int] = {
@@ -170,7 +168,7 @@ class Model:
             "L": settings.get("n_annotator_clusters", 1),
         }
         numbers = 0
-        for table in ("MP", *self._tables):
+        for table in ("MP", *self._memory_tables):
             size = 1
             for axis in table:
                 size *= sizes[axis]
@@ -189,12 +187,11 @@ class Model:
             f"{labels.label_type}; take another model, or say label_type={self._label_types[0]!r}"
         )
 
-    def _check_annotators(self, labels: Annotations) -> None:
-        if self._needs_annotators and labels.anonymous:
-            raise DataError(
-                f"{type(self).__name__} needs to know who gave each label, and class counts do not say; "
-                "use an item-side model (majority, empirical, fmm)"
-            )
+    def _unknown_annotators(self) -> DataError:
+        return DataError(
+            f"{type(self).__name__} needs to know who gave each label, and class counts do not say; "
+            "use an item-side model (majority, empirical, fmm)"
+        )
 
     def _remember(self, annotations: Annotations) -> None:
         """Vocabularies and label counts, so that the fitted model speaks in the user's ids."""
@@ -216,12 +213,13 @@ class Model:
         """
         self._check_fitted()
         labels = as_annotations(new)
-        self._check_annotators(labels)
+        if self._needs_annotators and labels.anonymous:
+            raise self._unknown_annotators()
         moved = copy.copy(self)
         moved._remember(labels)
         moved.class_vocabulary_ = self.class_vocabulary_
         labels = in_classes(labels, self.class_vocabulary_)
-        with current().engine(self, labels, {"new": True}, self._n_threads(labels.n_labels)) as engine:
+        with current().engine(self, labels, {"new": True}) as engine:
             moved._transform(labels, self, engine)
         return moved
 

@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.engine import Engine
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import WINNERS
@@ -247,7 +247,7 @@ class BradleyTerry(Model):
         self.sides_, self.thing_vocabulary_ = sides_of(annotations)
         pairs = pairs_of(annotations, self.sides_, len(self.thing_vocabulary_))
         K, M, N = pairs.sizes
-        monitor = engine.monitor(self.max_iter, self.tol)
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         ways = monitor.resume(Ways)
         if ways is None:
             crowd, spread = np.array([1.0, 0.0, -1.0]), np.array([1.0, 0.2, 0.1, 0.1, 0.5])
@@ -259,7 +259,7 @@ class BradleyTerry(Model):
             if self.pair_effects:
                 ways = pairs_given(pairs, ways)
             ways = annotators_given(pairs, ways, self.position)
-        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._keep(pairs, ways)
 
     def _keep(self, pairs: Pairs, ways: Ways) -> None:

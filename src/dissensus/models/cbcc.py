@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
-from dissensus.engine import Engine
+from dissensus.engine import Engine, Restarts
 from dissensus.labels.annotations import Annotations
 from dissensus.models.clusters import ClusterView
 from dissensus.models.confusion import ConfusionModel, ConfusionSteps, Expected, log_chances, votes
@@ -114,7 +114,7 @@ class CBCC(ConfusionModel):
         steps = ConfusionSteps(annotations, engine)
         given = self._known_before(item_prior, annotations)
         log_given = log_chances(given)
-        restarts = engine.restarts(self.n_restarts, self.seed, self.max_iter, self.tol)
+        restarts = Restarts(engine, self.n_restarts, self.seed, self.max_iter, self.tol)
         for monitor in restarts:
             state = monitor.resume(State)
             if state is None:
@@ -143,7 +143,7 @@ class CBCC(ConfusionModel):
         else:
             self.posterior_ = steps.initial_posterior(votes, given)
         self._keep(found.expected.counts, found.communities)
-        self.trace_, self.stopped_ = best.trace, best.stopped
+        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
         self._finish(annotations.annotator_load)
 
     def _own_terms(self, expected: Expected, communities: Communities) -> float:

@@ -134,7 +134,7 @@ def _initial_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) 
 
 
 def _initial_counts_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> ExpectedPart:
-    return _counts_step(layout, (_initial_step(layout, prior, start, crowd), prior))
+    return _counts_step(layout, (times_prior(start(layout.counts(), crowd), prior), prior))
 
 
 def times_prior(labels: Array, prior: Array) -> Array:
@@ -170,8 +170,10 @@ class ConfusionSteps:
         Classes are compared with the first, so that its logarithms must be finite: `safe_log` ends at −708.
         """
         rows, ratios = self._rows(log_given), _log_ratios(_by_cell(log_matrices))
-        parts = self.blocks.map(_posterior_step, rows, log_psi=log_psi, ratios=ratios)
-        return np.concatenate([w for w, _ in parts])
+        posteriors, _ = zip(
+            *self.blocks.map(_posterior_step, rows, log_psi=log_psi, ratios=ratios), strict=True
+        )
+        return np.concatenate(posteriors)
 
     def e_step(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Expected:
         """Expected counts under the posterior (1)."""
@@ -209,7 +211,9 @@ class ConfusionSteps:
 
     def _rows(self, table: Array) -> list[Array]:
         """Each block's rows of a table of all items; one row for all goes to every block."""
-        return [table if table.ndim == 1 else table[block.items] for block in self.blocks.blocks]
+        if table.ndim == 1:
+            return [table] * len(self.blocks.blocks)
+        return [table[block.items] for block in self.blocks.blocks]
 
     def _sum(self, parts: Iterable[ExpectedPart]) -> Expected:
         """Add the blocks up, in their order."""
@@ -316,6 +320,10 @@ UNSEEN = (
 )
 
 
+SMOOTHING = 1.0  # labels' worth of the crowd's matrix in each row of an annotator's
+WEIGHTS = "(N,): what each annotator's labels count"
+
+
 class ConfusionModel(Model):
     """Base of the models with one true class an item and a confusion matrix an annotator."""
 
@@ -330,10 +338,11 @@ class ConfusionModel(Model):
     n_jobs: int = setting(-1, *N_JOBS)
 
     _needs_annotators = True
-    _tables = ("NPP",)
+    _memory_tables = ("NPP",)
     finds_truth = True
     unseen = 1.0  # no setting of every model: see UNSEEN
 
+    weights_: Array = fitted("of weighted votes, (N,): what each annotator's labels count", saved=False)
     posterior_: Array = fitted("(M, P): P(true class | labels)")
     psi_: Array = fitted("(P,): shares of the true classes")
     confusion_: Array = fitted("(N, P, P): P(answer | true class) of each annotator")
@@ -366,22 +375,17 @@ class ConfusionModel(Model):
             given = checked_prior(self, item_prior, annotations)
         return given if self.unseen == 1.0 else normalised(given * damping(annotations.counts, self.unseen))
 
-    def _finish(self, load: NDArray[Any]) -> None:
-        """The population's matrix, and the answer to the question asked about each item."""
-        self.crowd_confusion_ = self._crowd(self.confusion_, load)
-        self.prior_distribution_, self.label_distributions_ = self._answers()
-
-    def _crowd(self, matrices: Array, load: NDArray[Any]) -> Array:
-        """(K, P): C_kp = Σ_n load_n π_nkp / Σ_n load_n."""
-        weights = load if self.weight_by == "labels" else np.ones(len(load))
-        return normalised(np.tensordot(weights, matrices, axes=1))
-
-    def _answers(self) -> tuple[Array, Array]:
-        """What is asked for of an item never seen, and of the items: the true class, or a crowd's answers."""
+    def _finish(self, load: NDArray[Any] | None = None) -> None:
+        """The answer to the question asked about each item; with ``load``, the population's matrix first."""
+        if load is not None:
+            # C_kp = Σ_n load_n π_nkp / Σ_n load_n
+            weights = load if self.weight_by == "labels" else np.ones(len(load))
+            self.crowd_confusion_ = normalised(np.tensordot(weights, self.confusion_, axes=1))
         if self.estimate == "truth":
-            return self.psi_, self.posterior_
-        w, psi, _, crowd = self._states()
-        return psi @ crowd, w @ crowd
+            self.prior_distribution_, self.label_distributions_ = self.psi_, self.posterior_
+        else:
+            w, psi, _, crowd = self._states()
+            self.prior_distribution_, self.label_distributions_ = psi @ crowd, w @ crowd
 
     # What decides about a label: the true class here, in other models also an item's kind within its class.
 
@@ -430,15 +434,13 @@ class ConfusionModel(Model):
         return normalised(np.asarray(load, np.float64) if by_labels else np.ones(len(self.confusion_)))
 
     def annotator_frame(self) -> dict[str, Any]:
-        """Columns about annotators: chance of the right answer on an item drawn at random."""
-        return {"accuracy": self._accuracy()}
+        """Columns about annotators: chance of the right answer on an item drawn at random, and weights."""
+        weights = {"weight": self.weights_} if "weights_" in vars(self) else {}
+        return {"accuracy": self._accuracy()} | weights
 
     def _accuracy(self) -> Array:
         """(N,): Σ_k ψ_k π_nkk."""
         return np.asarray(np.einsum("k,nkk->n", self.psi_, self.confusion_))
-
-    def _skills(self) -> Array:
-        return self._accuracy()
 
     @property
     def skills_(self) -> Any:
@@ -450,7 +452,8 @@ class ConfusionModel(Model):
         """
         self._check_fitted()
         ids = {"annotator": self.annotators_}
-        return by_id(ids, self._skills(), "skill", self.columns_, self.frame_kind_)
+        skills = self.weights_ if "weights_" in vars(self) else self._accuracy()
+        return by_id(ids, skills, "skill", self.columns_, self.frame_kind_)
 
     @property
     def errors_(self) -> Any:
@@ -480,11 +483,13 @@ class ConfusionModel(Model):
             learned = self._matrices_of_new(steps.counts(w), fitted)
             matrices = np.where((annotator < 0)[:, None, None], learned, matrices)
         self._set_states(w, matrices)
-        self.label_distributions_ = self._answers()[1]
+        if "weights_" in vars(fitted):  # new annotators have the average weight
+            self.weights_ = np.append(fitted.weights_, fitted.weights_.mean())[annotator]
+        self._finish()
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         """(annotators, K, P) from counts, with the population's rows as prior."""
-        raise NotImplementedError
+        return normalised(SMOOTHING * fitted.crowd_confusion_ + counts)
 
 
 TRANSFORM_ROUNDS = 20

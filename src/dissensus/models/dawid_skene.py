@@ -21,12 +21,11 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import xlogy
 
-from dissensus.engine import Engine
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import (
     ConfusionModel,
     ConfusionSteps,
-    Expected,
     log_chances,
     shares,
     votes,
@@ -43,6 +42,34 @@ class Skills:
     annotators: Array  # their matrices (N, P, P), or one coin's two sides (N, 2)
 
 
+def _fit_by_em(
+    self: DawidSkene | OneCoin, annotations: Annotations, engine: Engine, item_prior: Any = None
+) -> None:
+    """EM on the log-posterior (1)."""
+    steps = ConfusionSteps(annotations, engine)
+    prior = self._known_before(item_prior, annotations)
+    log_prior = log_chances(prior)
+    anchor = self._anchor(steps.initial_counts(votes).counts.sum(axis=0))
+    monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
+    skills = monitor.resume(Skills)
+    if skills is None:
+        start = steps.initial_counts(shares, prior)
+        skills = Skills(normalised(start.item_mass), self._learn(start.counts, anchor))
+    for _ in monitor:
+        # E: every item's true class, and the expected counts
+        logs = safe_log(self._matrices(skills.annotators))
+        expected = steps.e_step(logs, log_chances(skills.psi), log_prior)
+        if monitor.report(expected.evidence + self._log_prior(skills.annotators, anchor), skills):
+            break
+        # M: the class shares and annotators that maximise the expected log-posterior
+        skills = Skills(normalised(expected.item_mass), self._learn(expected.counts, anchor))
+    self.psi_ = skills.psi
+    self.confusion_ = self._matrices(skills.annotators)
+    self.posterior_ = steps.posterior(safe_log(self.confusion_), log_chances(self.psi_), log_prior)
+    self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
+    self._finish(annotations.annotator_load)
+
+
 class DawidSkene(ConfusionModel):
     """Every annotator has a confusion matrix, drawn towards that of the crowd."""
 
@@ -56,33 +83,7 @@ class DawidSkene(ConfusionModel):
     )
     tol: float = setting(1e-6, *TOL)
 
-    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
-        steps = ConfusionSteps(annotations, engine)
-        prior = self._known_before(item_prior, annotations)
-        log_prior = log_chances(prior)
-        anchor = self._anchor(steps.initial_counts(votes).counts.sum(axis=0))
-        monitor = engine.monitor(self.max_iter, self.tol)
-        skills = monitor.resume(Skills)
-        if skills is None:
-            skills = self._m_step(steps.initial_counts(shares, prior), anchor)
-        for _ in monitor:
-            # E: every item's true class, and the expected counts
-            logs = safe_log(self._matrices(skills.annotators))
-            expected = steps.e_step(logs, log_chances(skills.psi), log_prior)
-            if monitor.report(expected.evidence + self._log_prior(skills.annotators, anchor), skills):
-                break
-            # M: the class shares and annotators that maximise the expected log-posterior
-            skills = self._m_step(expected, anchor)
-        self.psi_ = skills.psi
-        self.confusion_ = self._matrices(skills.annotators)
-        self.posterior_ = steps.posterior(safe_log(self.confusion_), log_chances(self.psi_), log_prior)
-        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
-        self._finish(annotations.annotator_load)
-
-    def _m_step(self, expected: Expected, anchor: Array) -> Skills:
-        return Skills(normalised(expected.item_mass), self._learn(expected.counts, anchor))
-
-    # ---- how annotators are parametrised --------------------------------------------------------------
+    _fit = _fit_by_em
 
     def _anchor(self, counts: Array) -> Array:
         """C: the crowd's matrix under the majority vote, one pseudo-label spread over each row."""
@@ -103,13 +104,18 @@ class DawidSkene(ConfusionModel):
         return self._matrices(self._learn(counts, fitted.crowd_confusion_))
 
 
-class OneCoin(DawidSkene):
+class OneCoin(ConfusionModel):
     """Every annotator has one chance of being right, whatever the class, drawn towards that of the crowd."""
 
+    max_iter: int = setting(200, *MAX_ITER)
     _: KW_ONLY
     smoothing: float = setting(
         4.0, real(0.0), "How many labels the crowd's chance is worth; 0 is maximum likelihood."
     )
+
+    tol: float = setting(1e-6, *TOL)
+
+    _fit = _fit_by_em
 
     def _anchor(self, counts: Array) -> Array:
         """(2,): the crowd's share of right and of wrong answers under the majority vote."""
@@ -128,6 +134,10 @@ class OneCoin(DawidSkene):
         wrong = np.broadcast_to((learned[:, 1] / max(P - 1, 1))[:, None, None], (len(learned), P, P)).copy()
         wrong[:, np.arange(P), np.arange(P)] = learned[:, :1]
         return normalised(wrong)
+
+    def _log_prior(self, learned: Array, anchor: Array) -> float:
+        """s Σ_n (q log q_n + (1 − q) log (1 − q_n))."""
+        return float(xlogy(self.smoothing * anchor, learned).sum())
 
     @property
     def class_count_(self) -> int:

@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dissensus.engine import Engine
+from dissensus.engine import Engine, Restarts
 from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import (
     UNSEEN,
@@ -71,7 +71,7 @@ class EBCC(ConfusionModel):
         known = self._of_states(given)
         log_known = log_chances(known)
         prior = self._prior(annotations.n_classes)
-        restarts = engine.restarts(self.n_restarts, self.seed, self.max_iter, self.tol)
+        restarts = Restarts(engine, self.n_restarts, self.seed, self.max_iter, self.tol)
         for monitor in restarts:
             expected = monitor.resume(Expected)
             if expected is None:
@@ -87,9 +87,11 @@ class EBCC(ConfusionModel):
         self.subtype_shares_ = normalised(np.exp(log_shares))
         self.psi_ = self._of_classes(self.subtype_shares_)
         rows = normalised(prior + best.state.counts)
-        self.subtype_crowd_confusion_ = self._crowd(rows, annotations.annotator_load)
+        load = annotations.annotator_load
+        weights = load if self.weight_by == "labels" else np.ones(len(load))
+        self.subtype_crowd_confusion_ = normalised(np.tensordot(weights, rows, axes=1))
         self._set_states(steps.posterior(logs, log_shares, log_known), rows)
-        self.trace_, self.stopped_ = best.trace, best.stopped
+        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
         self._finish(annotations.annotator_load)
 
     def _prior(self, n_classes: int) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from dissensus.engine import Block, Blocks, Engine, total
+from dissensus.engine import Block, Blocks, Engine, Restarts, total
 from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.models.clusters import ClusterView
@@ -99,20 +99,16 @@ def initial_theta(annotations: Annotations, K: int, alpha: Concentration, rng: n
     overall = annotations.class_counts / annotations.n_labels
     # A little noise keeps two clusters that started at the same counts from staying one.
     noise = rng.dirichlet(np.ones(annotations.n_classes), size=K)
-    return normalised(_item_counts(annotations, chosen) + np.maximum(alpha - 1, 0.1) * (overall + noise))
+    counts = np.empty((K, annotations.n_classes))
+    for k, item in enumerate(chosen):
+        rows = slice(*annotations.item_pointers[item : item + 2])
+        counts[k] = np.bincount(annotations.label[rows], minlength=annotations.n_classes)
+    return normalised(counts + np.maximum(alpha - 1, 0.1) * (overall + noise))
 
 
 def random_clusters(n: int, n_clusters: int, rng: np.random.Generator) -> Array:
     """(n, clusters): whatever is clustered, at random, mostly in one cluster."""
     return normalised(rng.dirichlet(np.full(n_clusters, 0.3), size=n))
-
-
-def _item_counts(annotations: Annotations, items: NDArray[np.intp]) -> Array:
-    """(items, classes): label counts of a few items."""
-    starts, stops = annotations.item_pointers[items], annotations.item_pointers[items + 1]
-    rows = zip(starts, stops, strict=True)
-    P = annotations.n_classes
-    return np.array([np.bincount(annotations.label[a:b], minlength=P) for a, b in rows], np.float64)
 
 
 class FMM(Model):
@@ -152,7 +148,7 @@ class FMM(Model):
     seed: int = setting(0, *SEED)
     n_jobs: int = setting(-1, *N_JOBS)
 
-    _tables = ("MK",)
+    _memory_tables = ("MK",)
 
     theta_: Array = fitted("(K, P): label distribution of each item cluster")
     psi_: Array = fitted("(K,): share of each item cluster")
@@ -162,7 +158,7 @@ class FMM(Model):
         blocks, K = engine.blocks(annotations, counts_of), self.n_item_clusters
         alpha = concentration(self, "alpha", self.alpha, annotations.n_classes)
         gamma = concentration(self, "gamma", self.gamma, K)
-        restarts = engine.restarts(self.n_restarts, self.seed, self.max_iter, self.tol)
+        restarts = Restarts(engine, self.n_restarts, self.seed, self.max_iter, self.tol)
         for monitor in restarts:
             mixture = monitor.resume(Mixture)
             if mixture is None:
@@ -178,7 +174,7 @@ class FMM(Model):
                 mixture = Mixture(*m_step(label_mass, item_mass, alpha, gamma))
         best = restarts.best
         self.theta_, self.psi_ = best.state.theta, best.state.psi
-        self.trace_, self.stopped_ = best.trace, best.stopped
+        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
         self._assign(blocks)
 
     def _first_mixture(

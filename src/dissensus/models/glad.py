@@ -23,7 +23,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import expit, log_expit
 
-from dissensus.engine import Block, Blocks, Engine, Shard
+from dissensus.engine import Block, Blocks, ConvergenceMonitor, Engine, Shard
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.confusion import ConfusionModel, log_chances
@@ -112,7 +112,7 @@ class GLAD(ConfusionModel):
         blocks, P = engine.blocks(annotations, Block.shard), annotations.n_classes
         given = np.broadcast_to(self._known_before(item_prior, annotations), (annotations.n_items, P))
         log_given = log_chances(given)
-        monitor = engine.monitor(self.max_iter, self.tol)
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         state = monitor.resume(State)
         if state is None:
             state = State(np.full(annotations.n_annotators, FIRST), np.full(annotations.n_items, FIRST))
@@ -128,7 +128,7 @@ class GLAD(ConfusionModel):
         parts = [w for w, _ in blocks.map(posterior_step, own, ability=state.ability)]
         self.posterior_, self.psi_ = np.concatenate(parts), np.full(P, 1.0 / P)
         self.confusion_ = self._on_average(state.ability, state.ease)
-        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._finish(annotations.annotator_load)
 
     def _own(self, blocks: Blocks, *tables: Array) -> list[tuple[Array, ...]]:

@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from dissensus.execution.memory import Needs
-from dissensus.execution.run import Run
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
@@ -73,8 +72,8 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Ways:
-    """What is learned."""
+class AnnotatorParameters:
+    """What is learned: of annotators, of the crowd they are of, and of the places of items at large."""
 
     own: Array  # (N, P − 1 + D): thresholds, then slopes
     guesses: Array  # (N,)
@@ -83,7 +82,7 @@ class Ways:
     psi: Array  # (Q,)
 
 
-def start(annotations: Annotations, shares: Array, grid: Grid) -> Ways:
+def start(annotations: Annotations, shares: Array, grid: Grid) -> AnnotatorParameters:
     """Everyone's thresholds give the crowd's shares, ψ normal; slopes to the sides as annotators part."""
     N, P, D = annotations.n_annotators, len(shares), grid.x.shape[1]
     below = np.clip(np.cumsum(shares)[:-1], 0.01, 0.99)
@@ -91,11 +90,13 @@ def start(annotations: Annotations, shares: Array, grid: Grid) -> Ways:
     crowd = np.concatenate([thresholds - 0.15 * max(P - 2, 0), [1.5, 0.0][:D]])
     own = np.tile(crowd, (N, 1))
     if D > 1:
-        own[:, -1] = 0.7 * parting(annotations)
-    return Ways(own, np.full(N, GUESSES), crowd, np.array([0.5, 0.2, 0.2, 0.5])[: 2 + D], grid.normal)
+        own[:, -1] = 0.7 * leading_disagreement(annotations)
+    return AnnotatorParameters(
+        own, np.full(N, GUESSES), crowd, np.array([0.5, 0.2, 0.2, 0.5])[: 2 + D], grid.normal
+    )
 
 
-def parting(annotations: Annotations) -> Array:
+def leading_disagreement(annotations: Annotations) -> Array:
     """(N,): how annotators part: the leading eigenvector of their correlations, of mean square 1.
 
     R (annotators, items) has what is left of labels without the means of items and annotators, each row of
@@ -166,15 +167,17 @@ def _pieces(annotations: Annotations) -> Iterator[slice]:
     return (slice(at, at + ROWS) for at in range(0, annotations.n_labels, ROWS))
 
 
-def improved(ways: Ways, counts: Array, places: Array, shares: Array, grid: Grid) -> Ways:
+def m_step(
+    parameters: AnnotatorParameters, counts: Array, places: Array, shares: Array, grid: Grid
+) -> AnnotatorParameters:
     """M: what the expected counts (N, Q, P) say of annotators, of the crowd, and of the places of items."""
-    D, width = grid.x.shape[1], ways.own.shape[1]
-    precision: Array = np.asarray(np.linalg.inv(covariance(ways.spread, width)), np.float64)
-    own, guesses = np.empty_like(ways.own), np.empty_like(ways.guesses)
+    D, width = grid.x.shape[1], parameters.own.shape[1]
+    precision: Array = np.asarray(np.linalg.inv(covariance(parameters.spread, width)), np.float64)
+    own, guesses = np.empty_like(parameters.own), np.empty_like(parameters.guesses)
     varying = np.zeros_like(precision)
     for at in range(0, len(own), PEOPLE):
         people = slice(at, at + PEOPLE)
-        part = replace(ways, own=ways.own[people], guesses=ways.guesses[people])
+        part = replace(parameters, own=parameters.own[people], guesses=parameters.guesses[people])
         own[people], guesses[people], left = _scored(part, counts[people], precision, shares, grid)
         varying += left
     load = counts.sum(axis=(1, 2))
@@ -183,7 +186,7 @@ def improved(ways: Ways, counts: Array, places: Array, shares: Array, grid: Grid
     off = own - crowd
     spread = _spread_of((off.T @ off + varying) / len(own), D)
     psi = normalised(places.sum(axis=0) + SMOOTH * grid.normal)
-    return Ways(own, guesses, crowd, spread, psi)
+    return AnnotatorParameters(own, guesses, crowd, spread, psi)
 
 
 def covariance(spread: Array, width: int) -> Array:
@@ -204,18 +207,18 @@ def _spread_of(second: Array, D: int) -> Array:
 
 
 def _scored(
-    ways: Ways, counts: Array, precision: Array, shares: Array, grid: Grid
+    parameters: AnnotatorParameters, counts: Array, precision: Array, shares: Array, grid: Grid
 ) -> tuple[Array, Array, Array]:
     """One step of Fisher scoring for some annotators, how often they guess, and Σ_n of their variances."""
-    steps, below = graded(ways.own, grid)
-    guess = ways.guesses[:, None, None]
+    steps, below = graded(parameters.own, grid)
+    guess = parameters.guesses[:, None, None]
     meant = counts * (1 - guess) * steps / ((1 - guess) * steps + guess * shares)
     guesses = ((counts - meant).sum(axis=(1, 2)) + GUESSES * WORTH) / (counts.sum(axis=(1, 2)) + WORTH)
     gradient, information = _derivatives(meant, steps, below, grid)
     curvature = information + precision
-    slope = gradient - (ways.own - ways.crowd) @ precision
+    slope = gradient - (parameters.own - parameters.crowd) @ precision
     step = np.asarray(np.linalg.solve(curvature, slope[:, :, None])[:, :, 0], np.float64)
-    own = _ordered_step(ways.own, step, grid.x.shape[1])
+    own = _ordered_step(parameters.own, step, grid.x.shape[1])
     return own, guesses, np.linalg.inv(curvature).sum(axis=0)
 
 
@@ -281,36 +284,31 @@ class GradedResponse(Model):
     class_shares_: Array = fitted("(P,): shares of the classes among the labels")
     weights_: Array = fitted("(N,): what each annotator counts in the population")
 
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        del itemsize, given
-        M, N, P, Q = annotations.n_items, annotations.n_annotators, annotations.n_classes, len(self._grid.d)
-        tables = 8 * Q * (3 * M + 4 * N * P)
-        return Needs(fixed=tables, layout_bytes=0, message_bytes=0, working=24 * ROWS * Q)
-
     @property
     def _grid(self) -> Grid:
         return Grid.of(self.sides)
 
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
         grid = self._grid
         shares = normalised(annotations.class_counts.astype(np.float64) + 1)
-        ascent = run.ascent(Ways)
-        ways = ascent.resumed or start(annotations, shares, grid)
-        for _ in ascent.iterations(self.max_iter, self.tol):
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
+        parameters = monitor.resume(AnnotatorParameters) or start(annotations, shares, grid)
+        for _ in monitor:
             # E: where every item lies
-            logs = np.log(table_of(ways.own, ways.guesses, shares, grid))
-            places, evidence = places_of(annotations, logs, np.log(ways.psi))
+            logs = np.log(table_of(parameters.own, parameters.guesses, shares, grid))
+            places, evidence = places_of(annotations, logs, np.log(parameters.psi))
+            if monitor.report(evidence, parameters):
+                break
             # M: annotators, the crowd they are of, and the places of items at large
             counts = expected_counts(annotations, places)
-            ways = ascent.advance(ways, evidence, improved(ways, counts, places, shares, grid))
-        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
-        self._keep(ways, shares, annotations.annotator_load)
-        self._locate(annotations)
-
-    def _keep(self, ways: Ways, shares: Array, load: NDArray[np.int64]) -> None:
-        self.own_, self.guesses_, self.crowd_, self.spread_ = ways.own, ways.guesses, ways.crowd, ways.spread
-        self.psi_, self.class_shares_ = ways.psi, shares
+            parameters = m_step(parameters, counts, places, shares, grid)
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
+        self.own_, self.guesses_ = parameters.own, parameters.guesses
+        self.crowd_, self.spread_ = parameters.crowd, parameters.spread
+        self.psi_, self.class_shares_ = parameters.psi, shares
+        load = annotations.annotator_load
         self.weights_ = normalised((load if self.weight_by == "labels" else load > 0).astype(np.float64))
+        self._locate(annotations)
 
     @property
     def population_(self) -> Array:
@@ -352,8 +350,8 @@ class GradedResponse(Model):
         lenient = (self.crowd_[thresholds] - self.own_[:, thresholds]).mean(axis=1)
         return {"leniency": lenient, "slope": self.own_[:, thresholds.stop], "guesses": self.guesses_}
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
-        """Known annotators keep their ways, others are as the crowd; items are placed by their labels."""
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+        """Known annotators stay as they are, others are as the crowd; items are placed by their labels."""
         self._locate(new, fitted.annotator_vocabulary_.codes(new.annotator_vocabulary))
         code = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
         self.own_ = np.vstack([fitted.own_, fitted.crowd_])[code]

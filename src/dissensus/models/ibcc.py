@@ -25,7 +25,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from dissensus.engine import Engine
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.models.cbcc import fixed_point
 from dissensus.models.confusion import (
@@ -97,7 +97,7 @@ class IBCC(ConfusionModel):
         steps = ConfusionSteps(annotations, engine)
         given = self._known_before(item_prior, annotations)
         log_given = log_chances(given)
-        monitor = engine.monitor(self.max_iter, self.tol)
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         state = monitor.resume(State)
         if state is None:
             expected = steps.initial_counts(shares, given)
@@ -116,7 +116,7 @@ class IBCC(ConfusionModel):
         self.posterior_ = steps.posterior(expected_log(state.a + counts), log_psi, log_given)
         self.psi_ = normalised(np.exp(log_psi))
         self.confusion_ = normalised(state.a + counts)
-        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._finish(annotations.annotator_load)
 
     def _first_prior(self, crowd: Array) -> Array:

@@ -22,10 +22,10 @@ import numpy as np
 
 from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import ConfusionSteps, gold_signs, times_prior
-from dissensus.models.weighted import VoteModel
+from dissensus.models.confusion import WEIGHTS, ConfusionModel, ConfusionSteps, gold_signs, times_prior
+from dissensus.models.weighted import keep_votes
 from dissensus.numerics import Array, normalised
-from dissensus.params import SEED, integer, setting
+from dissensus.params import SEED, fitted, integer, setting
 
 
 def scaled(messages: Array) -> Array:
@@ -47,12 +47,14 @@ def reliabilities(annotations: Annotations, sign: Array, start: Array, gold: Arr
     return y
 
 
-class KOS(VoteModel):
+class KOS(ConfusionModel):
     """Iterative message passing between items and annotators, with a random start."""
 
     max_iter: int = setting(100, integer(1), "How many rounds of messages there are.")
     _: KW_ONLY
     seed: int = setting(0, *SEED)
+
+    weights_: Array = fitted(WEIGHTS)
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
@@ -66,7 +68,7 @@ class KOS(VoteModel):
                 break
             shares[:, k], skill = self._one_class(annotations, k, start, gold[:, k])
             skills += skill / P
-        self._keep(steps, annotations, times_prior(normalised(shares), given), skills)
+        keep_votes(self, steps, annotations, times_prior(normalised(shares), given), skills)
         self.trace_, self.stopped_ = np.zeros(0), "max_iter"
 
     def _one_class(self, annotations: Annotations, k: int, start: Array, gold: Array) -> tuple[Array, Array]:

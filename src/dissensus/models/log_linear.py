@@ -62,7 +62,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.engine import Engine
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import (
     UNSEEN,
@@ -276,7 +276,7 @@ class LogLinear(ConfusionModel):
             matrix = with_gold(matrix, annotations.counts, gold)
             class_prior += (worth(steps.initial_posterior(votes), gold) - 1.0) * gold.sum(axis=0)
         anchor = anchored(matrix)
-        monitor = engine.monitor(self.max_iter, self.tol)
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         state = monitor.resume(State)
         if state is None:
             expected = steps.initial_counts(shares, given)
@@ -298,7 +298,7 @@ class LogLinear(ConfusionModel):
         self.confusion_ = np.exp(log_matrices(own))
         self.crowd_logits_, self.decidedness_, self.likings_ = own.C, own.u, own.b
         self.precisions_ = own.precisions
-        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._finish(annotations.annotator_load)
 
     def _start(self, counts: Array, crowd: Array, precisions: Array = FIRST_DEVIATIONS**-2.0) -> Answering:

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dissensus.engine import Engine
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import ConfusionModel, ConfusionSteps, log_chances, shares
 from dissensus.models.ibcc import expected_log, log_beta
@@ -82,7 +82,7 @@ class MACE(ConfusionModel):
         steps = ConfusionSteps(annotations, engine)
         given = self._known_before(item_prior, annotations)
         log_given, flat = log_chances(given), np.full(annotations.n_classes, -np.log(annotations.n_classes))
-        monitor = engine.monitor(self.max_iter, self.tol)
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         own = monitor.resume(Spammers)
         if own is None:
             own = self._start(steps.initial_counts(shares, given).counts)
@@ -96,7 +96,7 @@ class MACE(ConfusionModel):
         self.posterior_ = steps.posterior(np.log(matrices(*parts(own))), flat, log_given)
         self.psi_ = np.exp(flat)
         self._keep(own)
-        self.trace_, self.stopped_ = monitor.trace, monitor.stopped
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._finish(annotations.annotator_load)
 
     def _start(self, counts: Array) -> Spammers:

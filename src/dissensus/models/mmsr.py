@@ -27,10 +27,10 @@ from scipy import sparse
 from dissensus.engine import Engine
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import ConfusionSteps, gold_signs, times_prior
-from dissensus.models.weighted import VoteModel, diagonal
+from dissensus.models.confusion import WEIGHTS, ConfusionModel, ConfusionSteps, gold_signs, times_prior
+from dissensus.models.weighted import diagonal, keep_votes
 from dissensus.numerics import Array, ones, softmax_rows
-from dissensus.params import MAX_ITER, SEED, real, setting
+from dissensus.params import MAX_ITER, SEED, fitted, real, setting
 
 WHOLE = 100  # annotators up to which all eigenvectors are found
 MOST_ANNOTATORS = 20_000  # of which every two are compared
@@ -72,7 +72,7 @@ def _leading(X: Array) -> Array:
     return np.asarray(eigsh(X, k=1, which="LA", v0=np.ones(len(X)))[1][:, 0])
 
 
-class MMSR(VoteModel):
+class MMSR(ConfusionModel):
     """Skills by robust completion of the matrix of agreements between annotators, then a weighted vote."""
 
     max_iter: int = setting(1000, *MAX_ITER)
@@ -83,6 +83,8 @@ class MMSR(VoteModel):
         "The fit stops when the completed matrix changes by less than this (Frobenius norm).",
     )
     seed: int = setting(0, *SEED)
+
+    weights_: Array = fitted(WEIGHTS)
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         if annotations.n_annotators > MOST_ANNOTATORS:
@@ -99,7 +101,7 @@ class MMSR(VoteModel):
         chance = np.clip(x * (P - 1) / P + 1.0 / P, 1e-9, 1 - 1e-9)
         skills = np.log(chance * max(P - 1, 1) / (1 - chance))
         posterior, _ = softmax_rows(steps.scores(diagonal(skills, P)))
-        self._keep(steps, annotations, times_prior(posterior, given), skills)
+        keep_votes(self, steps, annotations, times_prior(posterior, given), skills)
 
     def _completed(self, annotations: Annotations, gold: Array) -> Array:
         """(N,): x, of rank one with the agreements (1)."""

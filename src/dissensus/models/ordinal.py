@@ -17,19 +17,17 @@ answers at a place drawn from the item's posterior on the scale.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
-from dissensus.execution.memory import Needs
-from dissensus.execution.resources import current, using
-from dissensus.execution.run import Run
+from dissensus.engine import Engine, current, using
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.copies import Voices
 from dissensus.labels.vocabulary import Codes
-from dissensus.models.base import VOCABULARIES, Model
+from dissensus.models.base import Model
+from dissensus.models.files import VOCABULARIES
 from dissensus.models.graded import GradedResponse
+from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
 from dissensus.params import fitted
@@ -54,36 +52,27 @@ class OrdinalHPGM(HPGM):
     pool_: Array = fitted("(2, 3): weights of HPGM, graded response and the one with sides; items and pairs")
     graded_: tuple[GradedResponse, GradedResponse] = fitted("with clarity, and with sides", saved=False)
 
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        own = super()._needs(annotations, itemsize, **given)
-        beside = sum(one._needs(annotations, itemsize).fixed for one in self._graders())
-        return replace(own, fixed=own.fixed + beside)
-
     def _graders(self) -> tuple[GradedResponse, GradedResponse]:
         clear, sides = (GradedResponse(sides=sides, weight_by=self.weight_by) for sides in (False, True))
         return clear, sides
 
-    def _fit(self, annotations: Annotations, run: Run, last: Any = (), features: Any = None) -> None:
-        super()._fit(annotations, run, last, features)
-        voices = Voices.of(annotations)
-        with using(replace(current(), checkpoint=None, progress=False)):
-            self.pool_ = self._learned_pool(voices.annotations)
-            clear, sides = (one.fit(voices.annotations) for one in self._graders())
+    def _fit(self, annotations: Annotations, engine: Engine, last: Any = (), features: Any = None) -> None:
+        super()._fit(annotations, engine, last, features)
+        aliases = Aliases.of(annotations) if self.adjust else Aliases.none(annotations)
+        with using(current().share(1)):
+            self.pool_ = self._learned_pool(aliases.annotations)
+            clear, sides = (grader.fit(aliases.annotations) for grader in self._graders())
         self.graded_ = clear, sides
-        for one in self.graded_:
-            self._name_voices(one, annotations, voices)
+        for grader in self.graded_:  # every alias as their annotator is; the population is that of HPGM
+            grader.own_, grader.guesses_ = grader.own_[aliases.code], grader.guesses_[aliases.code]
+            grader.annotator_vocabulary_ = annotations.annotator_vocabulary
+            grader.weights_ = self.annotator_weights_
+            grader._answer()
         self._pool_items(np.ones(annotations.n_items, dtype=bool))
-        self._heed(annotations.counts)
+        self._floor_unanimous(annotations.counts)
         self.prior_distribution_ = self._pooled(
-            0, self.prior_distribution_, *(one.prior_distribution_ for one in self.graded_)
+            0, self.prior_distribution_, *(grader.prior_distribution_ for grader in self.graded_)
         )
-
-    def _name_voices(self, model: GradedResponse, annotations: Annotations, voices: Voices) -> None:
-        """What is known of a voice, said of all its names; the population is that of HPGM."""
-        model.own_, model.guesses_ = model.own_[voices.voice], model.guesses_[voices.voice]
-        model.annotator_vocabulary_ = annotations.annotator_vocabulary
-        model.weights_ = self.annotator_weights_
-        model._answer()
 
     def _learned_pool(self, annotations: Annotations) -> Array:
         """(2, 3): w of items and of pairs, from labels that no model has seen."""
@@ -104,6 +93,7 @@ class OrdinalHPGM(HPGM):
             n_sweeps=min(self.n_sweeps or SHORT, SHORT),
             weight_by=self.weight_by,
             item_kinds=self.item_kinds,
+            adjust=self.adjust,
             seed=self.seed,
             n_jobs=self.n_jobs,
         )
@@ -139,8 +129,8 @@ class OrdinalHPGM(HPGM):
         """HPGM's columns about annotators, and leniency, slope and guesses on the scale."""
         return super().annotator_frame(interval) | self.graded_[0].annotator_frame()
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
-        super()._transform(new, fitted, run)
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+        super()._transform(new, fitted, engine)
         clear, sides = (one.transform(new) for one in fitted.graded_)
         self.graded_ = clear, sides
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)

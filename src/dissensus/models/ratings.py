@@ -297,7 +297,7 @@ class NumericRatings(Model):
             rng = np.random.default_rng([self.seed, i])
             state = sweep(data, state, uses, i >= FORGOTTEN * n_sweeps, rng)
             engine.checkpoint("sweeps", Checkpoint(state, i + 1))
-            engine.show(i + 1, n_sweeps)
+            engine.step_done(i + 1, n_sweeps)
         self.trace_, self.stopped_ = np.zeros(n_sweeps), "number of sweeps"
         self._learn(state)
 

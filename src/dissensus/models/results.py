@@ -26,10 +26,6 @@ PIECE = 1 << 16  # items whose refined labels are put together at a time,
 PIECE_CELLS = 1 << 21  # and cells of theirs (one for each item and class)
 
 
-UNANIMOUS, LEAST_SHARE = 5, 0.6  # labels of an item that agree, and the share their class should then have
-SETTLED = 1.1  # split-R̂ up to which chains are said to agree
-
-
 # ---- intervals ----------------------------------------------------------------------------------------
 
 
@@ -80,13 +76,6 @@ def middle_of_largest(chances: Array) -> NDArray[np.intp]:
     median = (np.cumsum(chances, axis=1) < 0.5 - 1e-12).sum(axis=1, keepdims=True)
     off = np.abs(np.arange(chances.shape[1]) - median)
     return np.asarray(np.where(largest, off, chances.shape[1] + 1).argmin(axis=1))
-
-
-def contradicted(chances: Array, counts: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Items of five or more labels, all the same, whose class gets a share below ``LEAST_SHARE``."""
-    sizes, said = counts.sum(axis=1), counts.argmax(axis=1)
-    unanimous = (counts.max(axis=1) == sizes) & (sizes >= UNANIMOUS)
-    return np.flatnonzero(unanimous & (chances[np.arange(len(said)), said] < LEAST_SHARE))
 
 
 # ---- frames ------------------------------------------------------------------------------------------

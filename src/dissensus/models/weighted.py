@@ -20,18 +20,25 @@ Ties share an item; a gold label takes its place in every comparison.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import ConfusionModel, ConfusionSteps, shares, times_prior, votes
+from dissensus.models.confusion import (
+    SMOOTHING,
+    WEIGHTS,
+    ConfusionModel,
+    ConfusionSteps,
+    shares,
+    times_prior,
+    votes,
+)
 from dissensus.numerics import Array, normalised, winners
 from dissensus.params import MAX_ITER, fitted, integer, real, setting
 
-SMOOTHING = 1.0  # labels' worth of the crowd's matrix in each row of an annotator's
 FIRST_SKILL = 1e-5  # above chance, of zero-based skill
 STEPS_AT_A_RATE = 20
 
@@ -46,61 +53,43 @@ def agreement(counts: Array, load: NDArray[Any]) -> Array:
     return np.asarray(np.einsum("nkk->n", counts) / np.maximum(load, 1))
 
 
-class VoteModel(ConfusionModel):
-    """Base of the models that give annotators a weight rather than a confusion matrix.
+def keep_votes(
+    model: ConfusionModel, steps: ConfusionSteps, annotations: Annotations, posterior: Array, skills: Array
+) -> None:
+    """Keep a weighted vote. Matrices are counted afterwards, an item's labels against its answer.
 
-    Matrices, for whoever asks for them, are counted afterwards, an item's labels against its answer.
+    An item without labels is like the others on average.
     """
-
-    weights_: Array = fitted("(N,): what each annotator's labels count")
-
-    def _keep(self, steps: ConfusionSteps, annotations: Annotations, posterior: Array, skills: Array) -> None:
-        """An item without labels is like the others on average."""
-        labelled = np.diff(annotations.item_pointers) > 0
-        self.psi_ = normalised(posterior[labelled].sum(axis=0))
-        self.posterior_ = np.where(labelled[:, None], posterior, self.psi_)
-        counts = steps.counts(np.where(labelled[:, None], posterior, 0.0))
-        pooled = normalised(counts.sum(axis=0) + 1.0 / counts.shape[1])
-        self.confusion_ = normalised(SMOOTHING * pooled + counts)
-        self.weights_ = skills
-        self._finish(annotations.annotator_load)
-
-    def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        return normalised(SMOOTHING * fitted.crowd_confusion_ + counts)
-
-    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
-        super()._transform(new, fitted, engine)
-        self.weights_ = self._weights_of(new, fitted)
-
-    def _weights_of(self, new: Annotations, fitted: Self) -> Array:
-        """Known annotators keep their weight, new ones have the average."""
-        place = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
-        return np.asarray(np.append(fitted.weights_, fitted.weights_.mean())[place])
-
-    def _skills(self) -> Array:
-        return self.weights_
-
-    def annotator_frame(self) -> dict[str, Any]:
-        """Columns about annotators: accuracy and weight."""
-        return super().annotator_frame() | {"weight": self.weights_}
+    labelled = np.diff(annotations.item_pointers) > 0
+    model.psi_ = normalised(posterior[labelled].sum(axis=0))
+    model.posterior_ = np.where(labelled[:, None], posterior, model.psi_)
+    counts = steps.counts(np.where(labelled[:, None], posterior, 0.0))
+    pooled = normalised(counts.sum(axis=0) + 1.0 / counts.shape[1])
+    model.confusion_ = normalised(SMOOTHING * pooled + counts)
+    model.weights_ = skills
+    model._finish(annotations.annotator_load)
 
 
-class Wawa(VoteModel):
+class Wawa(ConfusionModel):
     """A vote weighted by each annotator's agreement with the majority."""
+
+    weights_: Array = fitted(WEIGHTS)
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
         skills = agreement(steps.initial_counts(votes, given).counts, annotations.annotator_load)
         posterior = times_prior(normalised(steps.scores(diagonal(skills, P))), given)
-        self._keep(steps, annotations, posterior, skills)
+        keep_votes(self, steps, annotations, posterior, skills)
         self.trace_, self.stopped_ = np.zeros(0), "closed form"
 
 
-class ZeroBasedSkill(VoteModel):
+class ZeroBasedSkill(ConfusionModel):
     """A vote weighted by each annotator's agreement with that same vote, found step by step."""
 
     max_iter: int = setting(100, integer(1), "How many steps are made.")
+
+    weights_: Array = fitted(WEIGHTS)
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
@@ -112,11 +101,11 @@ class ZeroBasedSkill(VoteModel):
             agreed = agreement(steps.counts(answer), annotations.annotator_load)
             skills = skills + rate * (agreed - skills)
         posterior = times_prior(normalised(steps.scores(diagonal(skills, P))), given)
-        self._keep(steps, annotations, posterior, skills)
+        keep_votes(self, steps, annotations, posterior, skills)
         self.trace_, self.stopped_ = np.zeros(0), "max_iter"
 
 
-class BWA(VoteModel):
+class BWA(ConfusionModel):
     """The Bayesian weighted average: annotators measure each class with a precision of their own."""
 
     _: KW_ONLY
@@ -131,6 +120,8 @@ class BWA(VoteModel):
         1e-3, real(0.0), "The fit stops when no share of an item changes by more than this part of itself."
     )
 
+    weights_: Array = fitted(WEIGHTS)
+
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
@@ -144,7 +135,7 @@ class BWA(VoteModel):
             if np.allclose(before, z, rtol=self.tol):
                 self.stopped_ = "tolerance"
                 break
-        self._keep(steps, annotations, normalised(z), precision.mean(axis=1))
+        keep_votes(self, steps, annotations, normalised(z), precision.mean(axis=1))
         self.trace_ = np.zeros(0)
 
     def _errors(self, steps: ConfusionSteps, z: Array) -> Array:

@@ -234,7 +234,7 @@ def save_apart(self: Any, path: Path) -> None:
     """
     self._check_fitted()
     header, arrays = pack(self)
-    drawn = {name: arrays.pop(name) for name in self._drawn}
+    drawn = {name: arrays.pop(name) for name in [*arrays] if name.split(".")[0] in self._drawn}
     if drawn:
         header["draws"] = _digest("", drawn)
         write_arrays(path.with_name(DRAWS), {"draws": header["draws"]}, drawn)

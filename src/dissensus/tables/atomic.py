@@ -1,8 +1,11 @@
 """Outputs that are whole or absent.
 
 A writer fills a temporary sibling of the place asked for; only when it has finished, and the bytes are on the
-disk, does the result take its name. A crash, a full disk or Ctrl-C leaves what was there before. Where a
-directory stands already, the new one changes places with it in a single step.
+disk, does the result take its name. A crash, a full disk or Ctrl-C leaves what was there before.
+
+A file takes its place by ``os.replace``. A directory that is there already is moved aside and the new one
+takes its name: two renames, under a lock on the folder above. Between the two no reader of ours looks, and
+where a process is killed there, the next one that reads or writes puts the old directory back.
 
 Temporary files lie in a hidden folder beside the target, held by a lock that ends with the process; what
 killed runs left there is removed by the next one that writes beside it.
@@ -13,13 +16,11 @@ killed runs left there is removed by the next one that writes beside it.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import re
 import shutil
 import stat
-import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -32,7 +33,7 @@ from dissensus.errors import DataError, system_words
 # What a disk says when it cannot take more: the writer's own errors pass through unchanged.
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 _HIDDEN = ".dissensus-"  # and eight digits: a folder for what is being written
-_LEFT = re.compile(r"\.dissensus-[0-9a-f]{8}")
+_NEW, _OLD, _GONE = "new", "old", "gone"  # in it: a directory in the making, one moved aside, one replaced
 
 Place = str | os.PathLike[str]
 
@@ -51,37 +52,30 @@ def atomic_path(path: Place) -> Iterator[Path]:
 
 @contextmanager
 def atomic_paths(paths: Sequence[Place]) -> Iterator[list[Path]]:
-    """The same of several files: all are whole before the first of them takes its name."""
+    """Yield a temporary file for each path; all are whole before the first of them takes its name."""
     with publication() as tell, ExitStack() as stack:
-        both = [stack.enter_context(_file_for(path)) for path in paths]
-        yield [temporary for temporary, _ in both]
-        for temporary, target in both:
+        moves: list[tuple[Path, Path, bool]] = []
+        for path in paths:
+            pipe = Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir())
+            target = Path(path) if pipe else Path(os.path.realpath(path))
+            if target.is_dir():
+                raise DataError(f"{path}: is a directory; name a file to write")
+            parent = Path(tempfile.gettempdir()) if pipe else target.parent
+            temporary = stack.enter_context(_hidden_folder(path, parent)) / target.name
+            temporary.touch()
+            moves.append((temporary, target, pipe))
+        yield [temporary for temporary, *_ in moves]
+        for temporary, target, _ in moves:
             _keep_mode(target, temporary)
             sync(temporary)
         tell()
-        for temporary, target in both:
-            _put(temporary, target)
-
-
-@contextmanager
-def _file_for(path: Place) -> Iterator[tuple[Path, Path]]:
-    """A temporary file and the place that it is for."""
-    special = Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir())
-    target = Path(path) if special else _real(path)
-    if target.is_dir():
-        raise DataError(f"{path}: is a directory; name a file to write")
-    with _hidden_folder(path, Path(tempfile.gettempdir()) if special else target.parent) as folder:
-        temporary = folder / target.name
-        temporary.touch()
-        yield temporary, target
-
-
-def _put(temporary: Path, target: Path) -> None:
-    if target.exists() and not target.is_file():
-        _copy_bytes(temporary, target)
-    else:
-        temporary.replace(target)
-        sync(target.parent)
+        for temporary, target, pipe in moves:
+            if pipe:
+                with temporary.open("rb") as reader, target.open("wb") as writer:
+                    shutil.copyfileobj(reader, writer)
+            else:
+                temporary.replace(target)
+                sync(target.parent)
 
 
 @contextmanager
@@ -91,39 +85,109 @@ def atomic_directory(
     """Yield an empty temporary folder that becomes ``path`` when the block ends well.
 
     Where ``path`` already holds files, those of the same name are replaced and any other is kept, except
-    those that ``without`` names (it is given the finished folder). The new folder and the old one change
-    places in one step. Where that cannot be done (a mounted folder, the one we are in, another system), files
-    are replaced one after another, those in the folder itself last.
+    those that ``without`` names (it is given the finished folder). Where a directory cannot be moved (a
+    mounted folder, the one we are in), files are replaced one after another, those in the folder itself last.
     """
-    target = _real(path)
+    target = Path(os.path.realpath(path))
     if target.exists() and not target.is_dir():
         raise DataError(f"{path}: is a file; name a directory to write into")
     with publication() as tell, _hidden_folder(path, target.parent) as folder:
-        temporary = folder / "new"
-        temporary.mkdir()
-        yield temporary
-        _check_no_clash(temporary, target, path)
-        for file in _files(temporary):
-            _keep_mode(target / file.relative_to(temporary), file)
+        new = folder / _NEW
+        new.mkdir()
+        yield new
+        for file in _files(new):
+            name = file.relative_to(new)
+            if (target / name).is_dir():
+                raise DataError(f"{path}: holds a folder called {name} where a file should go; remove it")
+            _keep_mode(target / name, file)
             sync(file)
+        removed = without(new)
         tell()
-        _take_place(temporary, target, without(temporary))
+        with held(target.parent, wait=True):
+            if not target.exists():
+                new.rename(target)
+            elif not _swapped(folder, target, removed):
+                _replace_files(new, target, removed)
         sync(target.parent)
 
 
-def _real(path: Place) -> Path:
-    """The place itself: absolute, symbolic links followed."""
-    return Path(os.path.realpath(path))
+def _files(folder: Path) -> list[Path]:
+    """All files below, those in the folder itself last: the one that names the others is among them."""
+    found = [file for file in folder.rglob("*") if not file.is_dir() or file.is_symlink()]
+    return sorted(found, key=lambda file: (file.parent == folder, file))
+
+
+def _keep_mode(old: Path, new: Path) -> None:
+    """Give a file or folder the mode of the one that it replaces."""
+    with suppress(OSError):
+        new.chmod(stat.S_IMODE(old.stat().st_mode))
+
+
+# ---- one directory in the place of another ------------------------------------------------------------
+
+
+def _swapped(folder: Path, target: Path, without: Collection[str]) -> bool:
+    """Complete the new directory with what is kept of the old one, and move both; False where that fails."""
+    new, old = folder / _NEW, folder / _OLD / target.name
+    removed = {target / name for name in without}
+
+    def link(source: str, copy: str) -> None:
+        if not Path(copy).exists():
+            os.link(source, copy, follow_symlinks=False)
+
+    def unwanted(inside: str, names: list[str]) -> list[str]:
+        return [name for name in names if is_left_over(name) or Path(inside, name) in removed]
+
+    try:
+        if target in (Path.cwd(), *Path.cwd().parents):
+            return False  # whoever works there would find themselves in a folder that is gone
+        shutil.copytree(target, new, True, unwanted, link, dirs_exist_ok=True)
+        old.parent.mkdir()
+        for part in (folder, new, *(part for part in new.rglob("*") if part.is_dir())):
+            sync(part)
+        try:
+            target.rename(old)
+            new.rename(target)
+        finally:
+            _put_back(folder)
+        old.parent.rename(folder / _GONE)
+    except OSError as error:
+        if error.errno in _DISK_ERRORS:
+            raise
+        return False
+    return True
+
+
+def _replace_files(new: Path, target: Path, without: Collection[str]) -> None:
+    for file in _files(new):
+        place = target / file.relative_to(new)
+        if place.exists() and place.samefile(file):
+            continue  # linked here from the old folder
+        place.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(place)
+    for name in without:
+        (target / name).unlink(missing_ok=True)
+    sync(target)
+
+
+def restore(path: Place) -> None:
+    """Put back a directory that a killed process had moved aside; wait for one that is being replaced."""
+    target = Path(os.path.realpath(path))
+    if not target.exists() and target.parent.is_dir():
+        with suppress(OSError), held(target.parent, wait=True):
+            for folder in _hidden_folders(target.parent):
+                _put_back(folder)
+
+
+def _put_back(folder: Path) -> None:
+    for old in (folder / _OLD).glob("*"):
+        if not (folder.parent / old.name).exists():
+            old.rename(folder.parent / old.name)
 
 
 # ---- the moment of publication ------------------------------------------------------------------------
 
-
-def _nobody() -> None:
-    return
-
-
-_BEFORE: ContextVar[Callable[[], None]] = ContextVar("before", default=_nobody)
+_BEFORE: ContextVar[Callable[[], None]] = ContextVar("before", default=lambda: None)
 
 
 @contextmanager
@@ -140,7 +204,7 @@ def telling(before: Callable[[], None]) -> Iterator[None]:
 def publication() -> Iterator[Callable[[], None]]:
     """What a writer calls before its result takes its name; what it writes inside, as parts, tells nobody."""
     before = _BEFORE.get()
-    with telling(_nobody):
+    with telling(lambda: None):
         yield before
 
 
@@ -150,50 +214,27 @@ def publication() -> Iterator[Callable[[], None]]:
 @contextmanager
 def _hidden_folder(path: Place, parent: Path) -> Iterator[Path]:
     """A folder of our own below ``parent`` for what is to become ``path``; gone afterwards."""
-    with gone_afterwards(path, parent / _HIDDEN):
+    folder = parent / f"{_HIDDEN}{uuid.uuid4().hex[:8]}"
+    with gone_afterwards(path, folder), ExitStack() as stack:
         parent.mkdir(parents=True, exist_ok=True)
-        _remove_left(parent)
-        folder, handle = _held_folder(parent)
-    try:
-        with gone_afterwards(path, folder):
-            yield folder
-    finally:
-        if handle is not None:
-            os.close(handle)
+        with held(parent, wait=True):  # nobody takes the folder for abandoned before we hold it
+            for left in _hidden_folders(parent):
+                with suppress(OSError), held(left, where_there_are_none=False) as free:
+                    if free:
+                        _put_back(left)
+                        shutil.rmtree(left, ignore_errors=True)
+            folder.mkdir()
+            stack.enter_context(held(folder))
+        yield folder
 
 
-def _held_folder(parent: Path) -> tuple[Path, int | None]:
-    """A new folder, held by a lock for as long as its handle is open (None: the system opens no folders)."""
-    while True:
-        folder = parent / f"{_HIDDEN}{uuid.uuid4().hex[:8]}"
-        folder.mkdir()
-        try:
-            handle = os.open(folder, os.O_RDONLY)
-        except FileNotFoundError:
-            continue
-        except PermissionError:  # Windows
-            return folder, None
-        # Before we held it, another run may have taken it for abandoned.
-        if take_lock(handle) and folder.exists():
-            return folder, handle
-        os.close(handle)
+def _hidden_folders(parent: Path) -> list[Path]:
+    return [Path(entry.path) for entry in os.scandir(parent) if is_left_over(entry.name)]
 
 
 def is_left_over(name: str) -> bool:
     """Whether a file's name is that of a temporary folder, of a run at work or of one that was killed."""
-    return _LEFT.fullmatch(name) is not None
-
-
-def _remove_left(parent: Path) -> None:
-    """Remove what killed runs left: folders of ours that nobody holds."""
-    for left in [entry for entry in os.scandir(parent) if is_left_over(entry.name)]:
-        with suppress(OSError):
-            handle = os.open(left.path, os.O_RDONLY)
-            try:
-                if take_lock(handle, where_there_are_none=False):
-                    shutil.rmtree(left.path, ignore_errors=True)
-            finally:
-                os.close(handle)
+    return re.fullmatch(rf"{re.escape(_HIDDEN)}[0-9a-f]{{8}}", name) is not None
 
 
 @contextmanager
@@ -216,11 +257,6 @@ def cannot_be_written(path: Place, error: OSError) -> DataError:
     return DataError(f"{path}: cannot be written ({system_words(error)}); choose another place to write")
 
 
-def _copy_bytes(source: Path, target: Path) -> None:
-    with source.open("rb") as reader, target.open("wb") as writer:
-        shutil.copyfileobj(reader, writer)
-
-
 def sync(path: Path) -> None:
     """Put a file's bytes, or a folder's names, on the disk (where the system lets a folder be opened)."""
     try:
@@ -236,99 +272,24 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-# ---- one directory in the place of another ------------------------------------------------------------
+# ---- locks --------------------------------------------------------------------------------------------
 
 
-def _files(folder: Path) -> list[Path]:
-    """All files below, those in the folder itself last: the one that names the others is among them."""
-    found = [file for file in folder.rglob("*") if not file.is_dir() or file.is_symlink()]
-    return sorted(found, key=lambda file: (file.parent == folder, file))
-
-
-def _check_no_clash(temporary: Path, target: Path, path: Place) -> None:
-    """Refuse before anything moves what cannot be: a folder where a file should go."""
-    for file in _files(temporary):
-        name = file.relative_to(temporary)
-        if (target / name).is_dir():
-            raise DataError(f"{path}: holds a folder called {name} where a file should go; remove it")
-
-
-def _keep_mode(old: Path, new: Path) -> None:
-    """Give a file or folder the mode of the one that it replaces."""
-    with suppress(OSError):
-        new.chmod(stat.S_IMODE(old.stat().st_mode))
-
-
-def _take_place(temporary: Path, target: Path, without: Collection[str]) -> None:
-    if not target.exists():
-        temporary.rename(target)
-    elif _is_inside(Path.cwd(), target) or not _exchanged(temporary, target, without):
-        _replace_files(temporary, target, without)
-
-
-def _is_inside(place: Path, folder: Path) -> bool:
-    """Whoever works there would find themselves in a folder that is gone."""
-    return place == folder or folder in place.parents
-
-
-def _exchanged(temporary: Path, target: Path, without: Collection[str]) -> bool:
-    """Complete the new folder with what is kept of the old one, and let them change places; False: cannot."""
+@contextmanager
+def held(folder: Path, *, wait: bool = False, where_there_are_none: bool = True) -> Iterator[bool]:
+    """Hold a folder's lock inside the block; yield False where another process does, unless we ``wait``."""
     try:
-        _link_rest(target, temporary, {target / name for name in without})
-        _keep_mode(target, temporary)
-        for folder in (temporary, *(part for part in temporary.rglob("*") if part.is_dir())):
-            sync(folder)
-        _exchange(temporary, target)
-    except OSError as error:
-        if error.errno in _DISK_ERRORS:
-            raise
-        return False
-    return True
+        handle = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows opens no folders
+        yield where_there_are_none
+        return
+    try:
+        yield take_lock(handle, wait=wait, where_there_are_none=where_there_are_none)
+    finally:
+        os.close(handle)
 
 
-def _link_rest(old: Path, new: Path, without: Collection[Path]) -> None:
-    """Give every file of the old folder that the new one lacks a second name there."""
-    for entry in old.iterdir():
-        twin = new / entry.name
-        if entry in without or is_left_over(entry.name):
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            twin.mkdir(exist_ok=True)
-            _keep_mode(entry, twin)
-            _link_rest(entry, twin, without)
-        elif not twin.exists():
-            os.link(entry, twin, follow_symlinks=False)
-
-
-def _exchange(one: Path, other: Path) -> None:
-    """Let two names change places, in one step of the file system."""
-    library = ctypes.CDLL(None, use_errno=True)
-    here, swap = -100, 2  # AT_FDCWD, and RENAME_EXCHANGE or RENAME_SWAP
-    names = os.fsencode(one), os.fsencode(other)
-    if sys.platform.startswith("linux") and hasattr(library, "renameat2"):
-        failed = library.renameat2(here, names[0], here, names[1], swap)
-    elif sys.platform == "darwin":
-        failed = library.renamex_np(names[0], names[1], swap)
-    else:
-        raise OSError(errno.ENOSYS, "no exchange of names")
-    if failed:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-
-def _replace_files(temporary: Path, target: Path, without: Collection[str]) -> None:
-    for file in _files(temporary):
-        name = file.relative_to(temporary)
-        # What was linked here from the old folder is there already.
-        if (target / name).exists() and (target / name).samefile(file):
-            continue
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        file.replace(target / name)
-    for gone in without:
-        (target / gone).unlink(missing_ok=True)
-    sync(target)
-
-
-def take_lock(handle: int, *, where_there_are_none: bool = True) -> bool:
+def take_lock(handle: int, *, wait: bool = False, where_there_are_none: bool = True) -> bool:
     """Hold an open file for ourselves, if it is free; the lock is gone with the process, however it ends.
 
     Where the system or the disk knows no locks, two runs in one place are the user's to avoid.
@@ -336,7 +297,7 @@ def take_lock(handle: int, *, where_there_are_none: bool = True) -> bool:
     try:
         import fcntl
 
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
     except (ImportError, OSError):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dissensus._version import __version__
 from dissensus.errors import DataError
-from dissensus.tables.atomic import atomic_directory, atomic_path, is_left_over
+from dissensus.tables.atomic import atomic_directory, atomic_path, is_left_over, restore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +40,7 @@ _FOR_SPREADSHEETS: ContextVar[bool] = ContextVar("for_spreadsheets", default=Fal
 
 def check_output(directory: Path, force: bool = False) -> None:
     """Refuse, before any work is done, a place that holds something else than an earlier result of ours."""
+    restore(directory)
     if directory.exists() and not directory.is_dir():
         raise DataError(f"{directory}: is a file; name a directory to write into")
     if force or not directory.exists() or is_ours(directory):
@@ -53,6 +54,7 @@ def check_output(directory: Path, force: bool = False) -> None:
 
 def is_ours(directory: Path) -> bool:
     """True if the directory holds a summary that dissensus wrote."""
+    restore(directory)
     try:
         content = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -24,10 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dissensus.annotators.kept import ANNOTATORS
 from dissensus.annotators.pseudonyms import pseudonymous
+from dissensus.annotators.saved_verdicts import ANNOTATORS
 from dissensus.engine import current
 from dissensus.errors import DataError
 from dissensus.evaluate.gold import judged_items, right_rows
@@ -40,6 +39,7 @@ from dissensus.models.confusion import ConfusionModel, gold_prior
 from dissensus.models.hpgm.model import HPGM
 from dissensus.params import PROCESS_BYTES, size_words
 from dissensus.progress import Progress, ShowProgress, shown
+from dissensus.tables.atomic import restore
 from dissensus.tables.labels_file import LABELS_FILE
 from dissensus.tables.plain_tables import with_side_tables
 from dissensus.tables.results import (
@@ -132,7 +132,11 @@ def _write_fit(
     seconds, missing = dict(run.seconds), None
     tell("writing labels, annotators and the model", FITTED)
     with timed("write", seconds):
-        found, described = verdicts_of(run), describe(run.annotations)
+        found, described = None, describe(run.annotations)
+        if isinstance(run.model, HPGM) and not run.annotations.anonymous:  # its draws know the annotators
+            from dissensus.annotators.verdicts import annotator_verdicts
+
+            found = annotator_verdicts(run.annotations, run.model)
         write_pieces(map(arrow_table, run.model.label_pieces()), folder / LABELS)
         if not run.annotations.anonymous:
             write_pieces([annotator_table(run, found)], folder / ANNOTATORS)
@@ -141,29 +145,23 @@ def _write_fit(
         with timed("report", seconds):
             known = {"verdicts": found, "description": described}
             shown = {"command": notice["command"], "progress": tell, **known, **looks}
-            missing = _too_large_for_a_page(run.annotations) or _try_page(run, folder / REPORT, shown)
+            missing = _write_page(run, folder / REPORT, shown)
     views = None if found is None else found.in_words()
     later = {"views": views, "seconds": seconds, "report_missing": missing}
     content = summary(run, described) | {**notice, **later}
     return write_summary(folder, content)
 
 
-def _too_large_for_a_page(annotations: Annotations) -> str | None:
-    """Why there is no page, where it would break the limit of memory."""
-    allowed, needed = current().memory, PROCESS_BYTES + PAGE_BYTES * annotations.n_labels
-    if allowed is None or needed <= allowed:
-        return None
-    return f"it takes some {size_words(needed)} of memory, and {size_words(allowed)} are allowed"
-
-
-def _try_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> str | None:
+def _write_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> str | None:
     """The run as one page; why there is none, where it cannot be made: that must not cost the fit."""
     from dissensus.report.page import write_report
 
+    allowed, needed = current().memory, PROCESS_BYTES + PAGE_BYTES * run.annotations.n_labels
+    if allowed is not None and needed > allowed:
+        return f"it takes some {size_words(needed)} of memory, and {size_words(allowed)} are allowed"
+    settings = {"seed": run.seed, "test_size": run.test_size, **settings}
     try:
-        write_report(
-            run.model, run.annotations, path, **{"seed": run.seed, "test_size": run.test_size, **settings}
-        )
+        write_report(run.model, run.annotations, path, **settings)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
@@ -172,17 +170,10 @@ def _try_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> str |
 # ---- what is written ----------------------------------------------------------------------------------
 
 
-def verdicts_of(run: Refinement) -> AnnotatorVerdicts | None:
-    """Verdicts on the annotators, of a model whose draws know them."""
-    if run.annotations.anonymous or not isinstance(run.model, HPGM):
-        return None
-    from dissensus.annotators.verdicts import annotator_verdicts
-
-    return annotator_verdicts(run.annotations, run.model)
-
-
 def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> pa.Table:
     """One row for each annotator: labels, agreement, what the model knows of them, verdicts."""
+    from dissensus.annotators.skill import annotator_skills
+    from dissensus.annotators.verdicts import bias_columns
     from dissensus.labels.agreement import agreement_with_others
 
     annotations = run.annotations
@@ -192,31 +183,19 @@ def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> 
     }
     if annotations.label_type != "numeric":
         columns["agreement"] = agreement_with_others(annotations)
-        columns |= _bias_columns(annotations, found)
+        # which answer each gives more or less often than the others, or how much higher grades
+        if found is not None:
+            columns |= {name: getattr(found, name) for name in ("bias_of", "bias", "bias_error")}
+        else:
+            columns |= bias_columns(annotations)
     if run.estimate == "truth" and isinstance(run.model, ConfusionModel):
-        columns |= _skill_columns(run)
+        prior = gold_prior(annotations) if run.gold is not None else None
+        columns |= annotator_skills(run.model, annotations, item_prior=prior, seed=run.seed).columns()
     known: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
     if found is not None:  # its information allows for spam, the model's own does not
         known = {name: values for name, values in known.items() if not name.startswith("model_information")}
         known |= {name: values for name, values in found.columns().items() if name not in columns | known}
     return arrow_table(known | columns).select(list(dict.fromkeys([*columns, *known])))
-
-
-def _bias_columns(annotations: Annotations, found: AnnotatorVerdicts | None) -> dict[str, Any]:
-    """Which answer each gives more or less often than the others, or how much higher grades."""
-    if found is not None:
-        return {name: getattr(found, name) for name in ("bias_of", "bias", "bias_error")}
-    from dissensus.annotators.verdicts import bias_columns
-
-    return bias_columns(annotations)
-
-
-def _skill_columns(run: Refinement) -> dict[str, Any]:
-    """How right each annotator is, with intervals; systematic errors, and what they stand for."""
-    from dissensus.annotators.skill import annotator_skills
-
-    prior = gold_prior(run.annotations) if run.gold is not None else None
-    return annotator_skills(run.model, run.annotations, item_prior=prior, seed=run.seed).columns()
 
 
 def share_right(run: Refinement) -> float | None:
@@ -234,11 +213,13 @@ def share_right(run: Refinement) -> float | None:
 
 def summary(run: Refinement, described: Description) -> dict[str, Any]:
     """Everything needed to know what was done, as plain values."""
-    found = run.model.convergence()
+    found, chosen_by = run.model.convergence(), "represent" if run.reason else "name"
+    if run.chosen:
+        chosen_by = "bounds" if run.estimate == "truth" else "held-out likelihood"
     return {
         "model": name_of(run.model),
         "estimate": run.estimate,
-        "chosen_by": _chosen_by(run),
+        "chosen_by": chosen_by,
         "reason": run.reason or None,
         "settings": run.model.get_params(deep=False),
         "seed": run.seed,
@@ -256,12 +237,6 @@ def summary(run: Refinement, described: Description) -> dict[str, Any]:
         "data": described.to_dict(),
         "seconds": run.seconds,
     }
-
-
-def _chosen_by(run: Refinement) -> str:
-    if not run.chosen:
-        return "represent" if run.reason else "name"
-    return "bounds" if run.estimate == "truth" else "held-out likelihood"
 
 
 # ---- reading back -------------------------------------------------------------------------------------
@@ -286,21 +261,25 @@ def open_run(place: Path) -> SavedRun:
     """A run's directory, or a model file, read back."""
     from dissensus.text.guided.files import load_model
 
+    restore(place)
     if not place.is_dir():
         return SavedRun(load_model(place), {}, None)
-    known = read_summary(place)
-    return SavedRun(load_model(place / MODEL), known, _rows(place / CELLS))
+    known, cells = read_summary(place), None
+    if (place / CELLS).is_file():
+        with (place / CELLS).open(newline="", encoding="utf-8") as file:
+            cells = list(csv.DictReader(file))
+    return SavedRun(load_model(place / MODEL), known, cells)
 
 
 def reading_of(place: Path) -> dict[str, Any]:
     """How the labels of a run were read, by the names of options; empty where nothing was said of it."""
-    kept = read_summary(place).get("reading") if place.is_dir() and is_ours(place) else None
+    kept = read_summary(place).get("reading") if is_ours(place) else None
     return kept if isinstance(kept, dict) else {}
 
 
 def is_run(place: Path) -> bool:
     """Is it a finished run's directory or a saved model, and no file of labels?"""
-    return place.suffix == ".safetensors" or (place.is_dir() and is_ours(place))
+    return place.suffix == ".safetensors" or is_ours(place)
 
 
 def posterior_of(
@@ -403,25 +382,13 @@ def _refuse_update(place: Path, learned: Annotations, new: Annotations) -> None:
             f"{place}: its annotators have numbers for names, so that new labels of theirs would count as "
             "others'; fit the old and the new labels together"
         )
-    again = _rows_in(learned, new)
+    # (new labels,): whether the run has one of the same item, annotator and class
+    item = learned.item_vocabulary.codes(new.item_vocabulary)[new.item].astype(np.int64)
+    annotator = learned.annotator_vocabulary.codes(new.annotator_vocabulary)[new.annotator]
+    label = learned.class_vocabulary.codes(new.class_vocabulary)[new.label]
+    N, P = learned.n_annotators, learned.n_classes
+    known = (learned.item.astype(np.int64) * N + learned.annotator) * P + learned.label
+    met = (item >= 0) & (annotator >= 0) & (label >= 0)
+    again = met & np.isin((item * N + annotator) * P + label, known)
     if len(again) and again.all():
         raise DataError(f"{place}: has all {len(again):,} labels already; there is nothing to add")
-
-
-def _rows_in(labels: Annotations, others: Annotations) -> NDArray[np.bool_]:
-    """(others' labels,): whether the labels have one of the same item, annotator and class."""
-    item = labels.item_vocabulary.codes(others.item_vocabulary)[others.item].astype(np.int64)
-    annotator = labels.annotator_vocabulary.codes(others.annotator_vocabulary)[others.annotator]
-    label = labels.class_vocabulary.codes(others.class_vocabulary)[others.label]
-    N, P = labels.n_annotators, labels.n_classes
-    known = (labels.item.astype(np.int64) * N + labels.annotator) * P + labels.label
-    met = (item >= 0) & (annotator >= 0) & (label >= 0)
-    return np.asarray(met & np.isin((item * N + annotator) * P + label, known))
-
-
-def _rows(table: Path) -> list[dict[str, str]] | None:
-    """A CSV file's rows; None where it is not there."""
-    if not table.is_file():
-        return None
-    with table.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))

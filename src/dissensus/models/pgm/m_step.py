@@ -151,11 +151,6 @@ class Learned:
     gamma: Array
     tau: Array
 
-    @property
-    def priors(self) -> tuple[Array, Array, Array]:
-        """α, γ and τ."""
-        return self.alpha, self.gamma, self.tau
-
 
 class MStep(Protocol):
     """Parameters from statistics; ``before`` is what was learned last."""

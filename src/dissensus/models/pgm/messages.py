@@ -262,8 +262,10 @@ def _pair_terms_step(block: PairBlock, nu: Array, z: Array) -> tuple[float]:
 
 def _product_counts_step(block: PairBlock, w: Array, z: Array) -> tuple[Array]:
     """Σ w_mk z_nl over the labels of each class."""
-    shards = zip(block.layouts, block.items, strict=True)
-    return total([(layout.same.counts(w[items], z),) for layout, items in shards])
+    parts = []
+    for layout, items in zip(block.layouts, block.items, strict=True):
+        parts.append((layout.same.counts(w[items], z),))
+    return total(parts)
 
 
 def _pairwise_counts_step(

@@ -18,15 +18,15 @@ One model, three ways to learn it:
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.engine import Engine, current, using
+from dissensus.engine import Engine, Restarts, current, using
 from dissensus.errors import bad_parameter
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
@@ -62,7 +62,6 @@ from dissensus.params import (
     SEED,
     TOL,
     WEIGHT_BY,
-    check_rules,
     choice,
     dirichlet,
     fitted,
@@ -95,9 +94,9 @@ def swings(objectives: Sequence[float]) -> bool:
     """Has the objective turned at every step of late, without the turns getting smaller?"""
     if len(objectives) <= SWINGS + 1:
         return False
-    changes = [after - before for before, after in itertools.pairwise(objectives)]
-    turned = all(after * before < 0 for before, after in itertools.pairwise(changes))
-    return turned and abs(changes[-1]) > 0.5 * abs(changes[0])
+    changes = np.diff(objectives)
+    turned = (changes[1:] * changes[:-1] < 0).all()
+    return bool(turned and abs(changes[-1]) > 0.5 * abs(changes[0]))
 
 
 class PGM(Model):
@@ -182,7 +181,7 @@ class PGM(Model):
     n_jobs: int = setting(-1, *N_JOBS)
 
     _needs_annotators = True
-    _tables = ("MK", "NL")
+    _memory_tables = ("MK", "NL")
 
     theta_: Array = fitted("(K, L, P): label distribution between item cluster and annotator cluster")
     psi_: Array = fitted("(K,): shares of the item clusters")
@@ -236,28 +235,27 @@ class PGM(Model):
         return self._run_fit(annotations, pseudo_labels=_pseudo_labels(pseudo_labels, prior_labels))
 
     def _fit(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None = None) -> None:
-        shape = (annotations.n_items, annotations.n_classes)
-        if pseudo_labels is not None and pseudo_labels.shape != shape:
-            raise bad_parameter(self, "pseudo_labels", f"of shape {shape}", pseudo_labels.shape)
-        learn = self._fit_annealing if self.inference == "annealing" else self._fit_messages
-        learn(annotations, engine, pseudo_labels)
-        self.population_weights_ = self._weights(annotations.annotator_load)
-        self.prior_distribution_ = self.psi_ @ self._cluster_distributions()
-        self._describe_items()
-
-    def _fit_messages(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None) -> None:
         """EM with its E-step by messages (Algorithm 3): maximum posterior, or variational Bayes.
 
         The objective is Bethe's log-evidence plus what the priors add; under mean field, and with pairwise
         counts and settled messages on a tree, it is a bound or the evidence itself and never falls. Elsewhere
         it is neither, and may swing: when it keeps swinging without calming down, messages are damped.
         """
+        shape = (annotations.n_items, annotations.n_classes)
+        if pseudo_labels is not None and pseudo_labels.shape != shape:
+            raise bad_parameter(self, "pseudo_labels", f"of shape {shape}", pseudo_labels.shape)
+        if self.inference == "annealing":
+            self._fit_annealing(annotations, engine, pseudo_labels)
+            return
         pairwise = self.m_step == "pairwise"
         graph = Graph(annotations, engine, mean_field=self.messages == "mean-field", keep_cavities=pairwise)
-        m_step, load = self._m_step(annotations.n_classes), annotations.annotator_load.astype(np.float64)
+        m_step: MStep = MaximumPosterior(self._priors(annotations.n_classes))
+        if self.inference == "vb":
+            m_step = VariationalBayes(*self._concentrations(annotations.n_classes))
+        load = annotations.annotator_load.astype(np.float64)
         rounds, bp_tol = self.bp_rounds, BP_TOL if self.bp_tol is None else self.bp_tol
         max_iter = self.max_iter or DEFAULT_ITERATIONS[self.inference]
-        restarts = engine.restarts(self.n_restarts, self.seed, max_iter, self.tol)
+        restarts = Restarts(engine, self.n_restarts, self.seed, max_iter, self.tol)
         for monitor in restarts:
             state = monitor.resume(State)
             if state is None:
@@ -285,10 +283,11 @@ class PGM(Model):
                     break
                 state = State(settled, learned, (*state.objectives, objective)[-(SWINGS + 2) :], damping)
         best = restarts.best
-        self._keep(best.state.learned.parameters, best.state.beliefs.w, best.state.beliefs.z)
-        self.alpha_, self.gamma_, self.tau_ = best.state.learned.priors
+        beliefs, learned = best.state.beliefs, best.state.learned
+        self._keep(learned.parameters, np.array(beliefs.w), beliefs.z, annotations.annotator_load)
+        self.alpha_, self.gamma_, self.tau_ = learned.alpha, learned.gamma, learned.tau
         self.damping_ = np.asarray(best.state.damping)
-        self.trace_, self.stopped_ = best.trace, best.stopped
+        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
 
     def _fit_annealing(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None) -> None:
         """Simulated annealing on the complete state (Algorithm 2)."""
@@ -316,11 +315,12 @@ class PGM(Model):
         best = max(engine.map(annealed, streams), key=lambda found: found.best[0][0])
         _, state = best.best[0]
         items, annotators = annealing.conditionals(annotations, state, pseudo_labels)
-        self._keep(state.parameters, softmax_rows(items)[0], softmax_rows(annotators)[0])
+        w, z = softmax_rows(items)[0], softmax_rows(annotators)[0]
+        self._keep(state.parameters, w, z, annotations.annotator_load)
         self.alpha_, self.gamma_, self.tau_ = map(np.atleast_1d, (priors.alpha, priors.gamma, priors.tau))
         self.damping_ = np.asarray(0.0)
         self.best_states_ = best.best
-        self.trace_, self.stopped_ = best.trace, best.stopped
+        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
 
     def _first_beliefs(self, graph: Graph, annotations: Annotations, rng: np.random.Generator) -> Beliefs:
         if self.start == "random":
@@ -363,34 +363,32 @@ class PGM(Model):
         w = random_clusters(annotations.n_items, self.n_item_clusters, rng)
         return w, random_clusters(annotations.n_annotators, self.n_annotator_clusters, rng)
 
-    def _concentrations(self, n_classes: int) -> Iterator[Concentration | None]:
+    def _concentrations(self, n_classes: int) -> list[Concentration | None]:
         """α, γ and τ as they are computed with; None where none is given."""
         sizes = {"alpha": n_classes, "gamma": self.n_item_clusters, "tau": self.n_annotator_clusters}
+        concentrations: list[Concentration | None] = []
         for name, size in sizes.items():
-            given = getattr(self, name)
-            yield None if given is None else concentration(self, name, given, size)
+            value = getattr(self, name)
+            concentrations.append(None if value is None else concentration(self, name, value, size))
+        return concentrations
 
     def _priors(self, n_classes: int) -> Priors:
-        given = self._concentrations(n_classes)
-        return Priors(*(PAPER_PRIOR if value is None else value for value in given))
+        alpha, gamma, tau = self._concentrations(n_classes)
+        return Priors(
+            PAPER_PRIOR if alpha is None else alpha,
+            PAPER_PRIOR if gamma is None else gamma,
+            PAPER_PRIOR if tau is None else tau,
+        )
 
-    def _m_step(self, n_classes: int) -> MStep:
-        if self.inference == "vb":
-            return VariationalBayes(*self._concentrations(n_classes))
-        return MaximumPosterior(self._priors(n_classes))
-
-    def _keep(self, parameters: Parameters, w: Array, z: Array) -> None:
+    def _keep(self, parameters: Parameters, w: Array, z: Array, load: NDArray[Any]) -> None:
         self.theta_, self.psi_, self.omega_ = parameters.theta, parameters.psi, parameters.omega
         self.item_clusters_, self.annotator_clusters_ = w, z
+        # π_l ∝ Σ_n load_n z_nl, or every annotator alike: Ω
+        self.population_weights_ = self.omega_ if self.weight_by == "annotators" else normalised(load @ z)
+        self.prior_distribution_ = self.psi_ @ self._cluster_distributions()
+        self._describe_items()
 
     # ---- what it knows --------------------------------------------------------------------------------
-
-    def _weights(self, load: NDArray[Any]) -> Array:
-        """π: by how much each annotator cluster labels, or Ω."""
-        if self.weight_by == "annotators":
-            return self.omega_
-        # π_l ∝ Σ_n load_n z_nl
-        return normalised(load @ self.annotator_clusters_)
 
     def _cluster_distributions(self) -> Array:
         """(K, P): Σ_l π_l Θ_kl."""
@@ -462,7 +460,8 @@ class PGM(Model):
 
 def _pseudo_labels(distributions: Any, prior_labels: float) -> Array | None:
     """(items, classes): every row of probabilities as so many labels."""
-    check_rules("PGM", {"prior_labels": real(0.0)}, prior_labels=prior_labels)
+    if not (math.isfinite(prior_labels) and prior_labels >= 0):
+        raise bad_parameter("PGM", "prior_labels", "a float >= 0", prior_labels)
     if distributions is None:
         return None
     table = np.asarray(distributions, dtype=np.float64, order="C")

@@ -12,6 +12,7 @@ features are dropped at random, and a direct path leads from the features to the
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
@@ -20,13 +21,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import Engine
 from dissensus.errors import DataError, ParameterError, bad_parameter, require
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.features import carries_features, features_of
+from dissensus.labels.features import as_features, carries_features, features_of
 from dissensus.labels.vocabulary import Codes
 from dissensus.metrics import check_distributions, kl
-from dissensus.models.base import Model, in_classes
+from dissensus.models.base import Model
+from dissensus.models.scoring import in_classes
 from dissensus.numerics import Array, row_shares
 from dissensus.params import (
     DEVICE,
@@ -41,12 +43,18 @@ from dissensus.params import (
     choice,
     fitted,
     integer,
+    key_of,
     real,
     setting,
+    with_settings,
 )
+from dissensus.text.learners.base import hold_out
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from dissensus.text.ldlnm.inference import Inferred
+    from dissensus.text.ldlnm.network import Network
 
 LOSS_WEIGHTS = Rule(
     "three numbers >= 0, the first or the second above 0",
@@ -132,7 +140,6 @@ class LDLNM(Model):
     n_threads: int | None = setting(1, *N_THREADS)
     seed: int = setting(0, *SEED)
 
-    _needs_annotators = True
     uses_features = True
     # The paper's settings; its sizes were searched in {3, …, 20}.
     PAPER: ClassVar[Mapping[str, Any]] = MappingProxyType(
@@ -181,23 +188,34 @@ class LDLNM(Model):
     def _fit(
         self,
         annotations: Annotations,
-        run: Run,
+        engine: Engine,
         features: Any = None,
         dev: Any = None,
         item_distributions: Any = None,
     ) -> None:
-        del run
+        del engine
         require("torch", "text")
-        from dissensus.text.ldlnm.training import fit_network
+        from dissensus.text.ldlnm.network import dev_loss, new_network, train, training_set
         from dissensus.text.learners.torch_tools import threads
 
         self._check_fusion()
         x = features_of(annotations, self.embedding, given=features)
-        targets = None if item_distributions is None else check_distributions(item_distributions, "targets")
+        y_I = None if item_distributions is None else check_distributions(item_distributions, "targets")
+        kept = annotations
+        if dev is None and self.dev_size:
+            kept, dev = self._hold_out_items(annotations, x)
         with threads(self.n_threads) as n_threads:
-            self.n_threads_ = np.asarray(n_threads)
-            fit_network(self, annotations, x, dev, targets)
-            self._settle_items()
+            self._describe(kept, x, n_threads)
+            trained = train(
+                new_network([self]),
+                training_set(self, kept, x, y_I),
+                self,
+                None if dev is None else dev_loss(self, dev, annotations, self.seed),
+                self.seed,
+            )
+            self._keep(trained.network, trained.epoch)
+            self.trace_, self.stopped_ = trained.trace.mean(axis=1), trained.stopped
+            self.label_distributions_ = self.label_distributions(self.features_)
 
     def _check_fusion(self) -> None:
         if self.fusion == "sum" and self.annotators and self.item_size != self.annotator_size:
@@ -206,27 +224,49 @@ class LDLNM(Model):
                 f"got item_size={self.item_size} and annotator_size={self.annotator_size}"
             )
 
-    def _begin(self, annotations: Annotations) -> None:
-        """Checks, and whose labels they are, where the network is trained beside those of other models."""
-        self._remember(self._checked(annotations))
-        self._check_fusion()
+    def _hold_out_items(
+        self, annotations: Annotations, x: NDArray[np.float32]
+    ) -> tuple[Annotations, tuple[NDArray[np.float32], Array] | None]:
+        """The labels of most items, and the features and distributions of a seeded share of them."""
+        labelled = np.flatnonzero(annotations.counts.sum(axis=1))
+        if len(labelled) < 2:
+            return annotations, None
+        held = labelled[hold_out(len(labelled), self.seed, self.dev_size)[1]]
+        kept = annotations.take_rows(~np.isin(annotations.item, held))
+        return kept, (x[held], row_shares(annotations.counts[held]))
 
-    def _check_annotators(self, known: Annotations) -> None:
-        if self.annotators:
-            super()._check_annotators(known)
+    def _describe(self, annotations: Annotations, x: NDArray[np.float32], n_threads: int) -> None:
+        """Set what is known of the data before training."""
+        mean_square = float(np.square(x, dtype=np.float64).sum(axis=1).mean())
+        # A mean squared length of one is that of sentence embeddings.
+        scale = mean_square**-0.5 if self.rescale and mean_square else 1.0
+        self.features_, self.feature_scale_ = x, np.asarray(scale)
+        self.annotator_load_ = np.asarray(annotations.annotator_load)
+        self.prior_distribution_ = annotations.counts.sum(axis=0) / annotations.n_labels
+        self.n_threads_ = np.asarray(n_threads)
 
-    def _settle_items(self) -> None:
-        """Distributions of the items at hand, and of one never seen."""
-        self.label_distributions_ = self.label_distributions(self.features_)
+    def _keep(self, network: Network, epoch: NDArray[np.int64]) -> None:
+        """Set what was learned."""
+        from dissensus.text.ldlnm.inference import side_by_side
+        from dissensus.text.learners.torch_tools import to_numpy
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+        self.weights_, self.epoch_ = to_numpy(network.rows()), epoch
+        self.annotator_embeddings_ = side_by_side(network.W_A)
+        self.known_annotators_ = self.annotator_load_ > 0
+
+    @property
+    def _needs_annotators(self) -> bool:  # type: ignore[override]
+        """Whether class counts, which name no annotators, are refused."""
+        return self.annotators
+
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         from dissensus.text.ldlnm.inference import embed_new_annotators
         from dissensus.text.learners.torch_tools import threads
 
         with threads(self.n_threads):
             self.features_ = _features_by_id(new, fitted)
             embed_new_annotators(self, new, fitted)
-            self._settle_items()
+            self.label_distributions_ = self.label_distributions(self.features_)
 
     # ---- asking ---------------------------------------------------------------------------------------
 
@@ -248,42 +288,39 @@ class LDLNM(Model):
         annotator and latent size must be one.
         """
         self._check_weights()
-        self._check_projected(projected, dropout_seed)
+        owner, sizes = "LDLNM.label_distributions", (self.item_size, self.annotator_size, self.latent_size)
+        if not projected:
+            if not self.annotators or len(set(sizes)) > 1:
+                rule = "True unless item_size, annotator_size and latent_size are one"
+                raise bad_parameter(owner, "projected", rule, projected)
+            if dropout_seed is not None:
+                rule = "None with projected=False, where no z_P is"
+                raise bad_parameter(owner, "dropout_seed", rule, dropout_seed)
         head, reduce = self._own_unless("head", head), self._own_unless("reduce", reduce)
         weight_by = self._own_unless("weight_by", weight_by)
-        check_rules(
-            "LDLNM.label_distributions", {"dropout_seed": integer(0) | NONE}, dropout_seed=dropout_seed
-        )
-        from dissensus.text.ldlnm import inference
-        from dissensus.text.learners.torch_tools import seeded, threads
+        check_rules(owner, {"dropout_seed": integer(0) | NONE}, dropout_seed=dropout_seed)
+        import torch
 
-        w, x = inference.weights_of(self), inference.inputs(self, features)
+        from dissensus.text.ldlnm.inference import ensemble
+        from dissensus.text.ldlnm.network import fitted_network
+        from dissensus.text.learners.torch_tools import seeded, threads, to_numpy
+
+        network, x = fitted_network(self), self._inputs(features)
+        stored = np.flatnonzero(self.annotator_load_) if self.annotators else np.zeros(1, np.int64)
+        by_labels = self.annotators and weight_by == "labels"
+        mass = self.annotator_load_[stored] if by_labels else np.ones(len(stored))
         with threads(self.n_threads):
-            chances = inference.ensemble(
-                w,
+            rows = ensemble(
+                network,
                 x,
-                inference.stored_embeddings(self, w),
-                inference.annotator_shares(self, weight_by),
+                network.W_A[:, torch.from_numpy(stored)],
+                torch.tensor(mass / mass.sum(), dtype=torch.float32, device=x.device),
                 head=head,
                 reduce=reduce,
                 projected=projected,
-                dropout=self.dropout,
                 noise=None if dropout_seed is None else seeded(dropout_seed, x.device),
             )
-        return inference.as_rows(chances)
-
-    def _check_projected(self, projected: bool, dropout_seed: int | None) -> None:
-        """z_I + z_A goes straight into W_E only where all three are of one size."""
-        owner, sizes = "LDLNM.label_distributions", (self.item_size, self.annotator_size, self.latent_size)
-        if projected:
-            return
-        if not self.annotators or len(set(sizes)) > 1:
-            rule = "True unless item_size, annotator_size and latent_size are one"
-            raise bad_parameter(owner, "projected", rule, projected)
-        if dropout_seed is not None:
-            raise bad_parameter(
-                owner, "dropout_seed", "None with projected=False, where no z_P is", dropout_seed
-            )
+        return row_shares(to_numpy(rows).astype(np.float64))
 
     def _own_unless(self, name: str, given: str | None) -> str:
         """The model's own setting, or what is given in its place if it keeps that setting's rule."""
@@ -308,16 +345,19 @@ class LDLNM(Model):
     def _known_pairs(self, item: Codes, annotator: Codes) -> Array:
         import torch
 
-        from dissensus.text.ldlnm import inference
-        from dissensus.text.learners.torch_tools import threads
+        from dissensus.text.ldlnm.inference import pair_distributions
+        from dissensus.text.ldlnm.network import fitted_network
+        from dissensus.text.learners.torch_tools import threads, to_numpy
 
         items, i = np.unique(item, return_inverse=True)
         annotators, a = np.unique(annotator, return_inverse=True)
-        w, x = inference.weights_of(self), inference.inputs(self, self.features_[items])
-        z_A = inference.embeddings_of(self, annotators)
-        places = torch.from_numpy(np.stack([i, a])).to(x.device)
+        x = self._inputs(self.features_[items])
+        embeddings = self.annotator_embeddings_[annotators].reshape(len(annotators), self.n_networks, -1)
+        arrays = embeddings.swapaxes(0, 1), i, a
+        z_A, of_item, of_annotator = (torch.from_numpy(array).to(x.device) for array in arrays)
         with threads(self.n_threads):
-            return inference.as_rows(inference.distributions_by_place(w, x, z_A, places, "label"))
+            rows = pair_distributions(fitted_network(self), x, z_A, of_item, of_annotator, "label")
+        return row_shares(to_numpy(rows).astype(np.float64))
 
     def _label_distributions_of(self, item: Codes) -> Array:
         """The crowd's label-head distribution of each row's item, every item asked once."""
@@ -372,7 +412,7 @@ class LDLNM(Model):
             Seed of the random numbers. The same seed gives the same result, to the last bit.
         """
         self._check_weights()
-        from dissensus.text.ldlnm.inference import infer, inputs
+        from dissensus.text.ldlnm.inference import Descent, infer
         from dissensus.text.learners.torch_tools import threads
 
         if not self.annotators:
@@ -382,8 +422,9 @@ class LDLNM(Model):
         targets = check_distributions(distributions, "distributions")
         settings = (rate, decay, max_steps, sigma, n_starts, backtracking, tol, seed)
         check_rules("LDLNM.infer_annotators", INFERENCE, **dict(zip(INFERENCE, settings, strict=True)))
+        how = Descent(rate, max_steps, tol, backtracking)
         with threads(self.n_threads):
-            return infer(self, inputs(self, features), targets, *settings)
+            return infer(self, self._inputs(features), targets, decay, sigma, n_starts, seed, how)
 
     @property
     def item_embeddings_(self) -> NDArray[np.float32]:
@@ -399,10 +440,19 @@ class LDLNM(Model):
             (items, features).
         """
         self._check_weights()
-        from dissensus.text.ldlnm.inference import inputs, weights_of
-        from dissensus.text.ldlnm.network import item_embedding, side_by_side
+        from dissensus.text.ldlnm.inference import side_by_side
+        from dissensus.text.ldlnm.network import fitted_network
 
-        return side_by_side(item_embedding(weights_of(self), inputs(self, features)))
+        return side_by_side(fitted_network(self).embed_items(self._inputs(features)))
+
+    def _inputs(self, features: Any) -> Tensor:
+        """Features (or texts) as the networks take them."""
+        from dissensus.text.ldlnm.network import scaled
+
+        rows, J = as_features(features, self.embedding), self.features_.shape[1]
+        if rows.shape[1] != J:
+            raise DataError(f"{rows.shape[1]} features came and LDLNM was fitted on {J}")
+        return scaled(self, rows)
 
     def _check_weights(self) -> None:
         if not hasattr(self, "weights_"):
@@ -426,12 +476,8 @@ def _features_by_id(new: Annotations, fitted: LDLNM) -> NDArray[np.float32]:
 # ---- what a search over network sizes is judged by -------------------------------------------------------
 
 
-TOGETHER = 18  # networks in one program: more gain little, and outgrow the processor's cache
-
-
-def _tile(model: LDLNM) -> tuple[int, ...]:
-    """Sorts a grid so that neighbours are near in both sizes: three of the one, six of the other."""
-    return model.latent_size, model.item_size // 3, model.annotator_size, model.item_size
+SIZES = ("item_size", "annotator_size", "latent_size")
+NETWORKS_TOGETHER = 18  # more gain little, and outgrow the processor's cache
 
 
 @dataclass(frozen=True)
@@ -451,18 +497,56 @@ class DevDistributions:
         return self.scores([estimator], annotations, seed)[0]
 
     def groups(self, estimators: Sequence[Any]) -> list[list[int]]:
-        """Which of the estimators are judged at a time: those of like sizes, so that little is padded."""
-        places = range(len(estimators))
-        order = sorted(places, key=lambda place: _tile(estimators[place]))
-        return [order[start : start + TOGETHER] for start in places[::TOGETHER]]
+        """Estimators that are trained in one program: alike in all but sizes and seed, and near in sizes."""
+        alike: dict[str, list[int]] = defaultdict(list)
+        for place, model in enumerate(estimators):
+            # An ensemble's networks have dropout of their own: it is trained by itself.
+            own = place if model.n_networks > 1 else None
+            alike[key_of([own, {**model.get_params(), **dict.fromkeys((*SIZES, "seed"))}])].append(place)
+
+        def tile(place: int) -> tuple[int, ...]:
+            """Three item sizes by six annotator sizes to a group, so that little is padded."""
+            model = estimators[place]
+            return model.latent_size, model.item_size // 3, model.annotator_size, model.item_size
+
+        return [
+            sorted(places, key=tile)[start : start + NETWORKS_TOGETHER]
+            for places in alike.values()
+            for start in range(0, len(places), NETWORKS_TOGETHER)
+        ]
 
     def scores(self, estimators: Sequence[Any], annotations: Annotations, seed: int) -> list[float]:
-        """What each of the estimators is worth, judged at a time."""
+        """The score of each estimator of a group."""
         require("torch", "text")
-        from dissensus.text.ldlnm.together import fit_all
+        models = [with_settings(model, {}) for model in estimators]
+        if models[0].n_networks > 1:
+            models = [model.fit(annotations, dev=self.dev) for model in models]
+        else:
+            self._fit_together(models, annotations, seed)
+        return [-divergence(model, self.dev) for model in models]
 
-        fitted = fit_all(estimators, annotations, self.dev, seed)
-        return [-divergence(model, self.dev) for model in fitted]
+    def _fit_together(self, models: Sequence[LDLNM], annotations: Annotations, seed: int) -> None:
+        """Train the models' networks in one program; they then answer questions about features."""
+        from dissensus.text.ldlnm.network import blank_network, dev_loss, new_network, train, training_set
+        from dissensus.text.learners.torch_tools import threads
+
+        first, x = models[0], features_of(annotations, models[0].embedding)
+        with threads(first.n_threads) as n_threads:
+            for model in models:
+                model._remember(model._checked(annotations, {}))
+                model._check_fusion()
+                model._describe(annotations, x, n_threads)
+            trained = train(
+                new_network(models, same_dropout=True),
+                training_set(first, annotations, x, None),
+                first,
+                dev_loss(first, self.dev, annotations, seed),
+                seed,
+                leave=True,
+            )
+        for row, model in enumerate(models):
+            alone = blank_network([model]).copy_from(trained.network, row)
+            model._keep(alone, trained.epoch[row : row + 1])
 
 
 def divergence(model: Any, part: Annotations) -> float:
