@@ -17,6 +17,7 @@ from dissensus.errors import DataError, DissensusError, ModelFileError
 from dissensus.metrics import kl
 from dissensus.models.hpgm.sampler import hinted, sweep
 from dissensus.models.sampled import spaced, split_rhats
+from dissensus.models.scoring import in_classes
 from sizes import usually
 
 pytestmark = pytest.mark.slow
@@ -116,11 +117,10 @@ def test_of_few_labels_chains_run_one_after_the_other_unless_threads_are_asked_f
         return sweep(*given)
 
     monkeypatch.setattr("dissensus.models.hpgm.model.sweep", watched)
-    monkeypatch.setattr("dissensus.execution.threads.n_cores", lambda: 2)
-    monkeypatch.setattr(ds.HPGM, "_threads_from", LABELS.n_labels + more)
-    model = ds.HPGM(n_jobs=n_jobs, **SHORT).fit(LABELS)
+    monkeypatch.setattr("dissensus.engine.n_cores", lambda: 2)
+    monkeypatch.setattr("dissensus.models.hpgm.model.LABELS_FOR_THREADS", LABELS.n_labels + more)
+    ds.HPGM(n_jobs=n_jobs, **SHORT).fit(LABELS)
     assert len(seen) == threads
-    assert (model._n_threads(LABELS.n_labels) == 1) == (threads == 1)  # of a transform, too
 
 
 @pytest.mark.parametrize("stop", [3, 25])
@@ -265,7 +265,7 @@ def test_an_update_meets_new_items_and_annotators() -> None:
 def test_an_update_keeps_own_labels_where_they_belong(brief: ds.HPGM) -> None:
     model = brief
     extra = ds.Annotations.from_arrays(["i000a"], ["a01"], ["c1"])
-    merged, last = model._with_labels(model._in_own_classes(extra))
+    merged, last = model._with_labels(in_classes(extra, model.class_vocabulary_))
     at = (merged.item_vocabulary.ids[merged.item] != "i000a").nonzero()[0]
     for number, state in enumerate(last):
         np.testing.assert_array_equal(state.own[at], model.last_states_[number].own)

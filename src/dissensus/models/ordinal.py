@@ -46,7 +46,6 @@ class OrdinalHPGM(HPGM):
     """HPGM pooled with graded response, for classes with an order; hidden labels teach the weights."""
 
     _label_types = ("ordinal",)
-    _arrays = (*HPGM._arrays, "pool_")
     _graded_arrays = ("label_distributions_", "prior_distribution_", *GradedResponse._arrays)
 
     pool_: Array = fitted("(2, 3): weights of HPGM, graded response and the one with sides; items and pairs")

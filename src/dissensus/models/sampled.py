@@ -24,9 +24,9 @@ class SampledMixin:
     intervals_are = "sampled"
     quantities_: ClassVar[tuple[str, ...]]  # quantities that the chains are compared by
 
-    label_distributions_: Array = fitted("(M, P): mean of the draws, or what was made of it", saved=False)
-    trace_: Array = fitted("first of ``quantities_``, chain after chain", saved=False)
-    stopped_: str = fitted("whether the chains agree", saved=False)
+    label_distributions_: Array = fitted("(M, P): the population's answers, in the mean", saved=False)
+    trace_: Array = fitted("the first of ``quantities_`` in every draw, chain after chain", saved=False)
+    stopped_: str = fitted("``agreement of chains`` or ``number of sweeps``", saved=False)
     share_draws_: NDArray[np.float32] = fitted("(D, M, P): the population's answers, chain after chain")
     trace_draws_: Array = fitted("(chains, draws, quantities): each of ``quantities_`` in every draw")
     rhat_: Array = fitted("split-R̂ of each of ``quantities_``")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,24 +147,12 @@ class HPGM(SampledMixin, Model):
     )
 
     _drawn = ("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_")
-    _arrays: ClassVar[tuple[str, ...]] = (
-        "share_draws_",
-        "trace_draws_",
-        "learned_rows_",
-        "rhat_",
-        "share_rhat_",
-        "effective_draws_",
-        "annotator_weights_",
-        "hint_weights_",
-        "hint_usual_",
-    )
     _needs_annotators = True
     _sizes_are_bounds = True
-    _memory_tables = ("MK", "NKP")
-
+    _memory_tables = ("MP", "MK", "NKP")
     quantities_ = QUANTITIES
 
-    draws_: Draws = fitted("the whole draws that were kept, chain after chain", saved=False)
+    draws_: Draws = fitted("whole draws that were kept, chain after chain", saved=False)
     last_states_: tuple[State, ...] = fitted("of every chain; none where chains cannot go on", saved=False)
     annotator_weights_: Array = fitted("(N,): what each annotator counts in the population")
     learned_rows_: NDArray[np.int32] = fitted("(3, labels): codes of item, annotator, class")
@@ -234,21 +222,19 @@ class HPGM(SampledMixin, Model):
             n_sweeps = max(n_sweeps // UPDATE, MIN_UPDATE_SWEEPS)
             n_burn = n_sweeps // 4
         priors = MANY_KINDS if self._has_many_kinds(data.M) else PRIORS
-        reached = engine.resume(f"chain-{number}", Chain)
-        if reached is None:
-            n_kept = -(-(n_sweeps - n_burn) // THIN)
-            chain = self._start_chain(data, last[number] if last else None, n_kept, number)
-        else:
-            chain = reached.state
-        for i in range(chain.n_done, n_sweeps):
+        name, n_kept = f"chain-{number}", -(-(n_sweeps - n_burn) // THIN)
+        state = last[number] if last else None
+        reached = engine.resume(name, Chain) or Checkpoint(self._start_chain(data, state, n_kept, number))
+        chain = reached.state
+        for i in range(reached.done, n_sweeps):
             rng = np.random.default_rng([self.seed, number, i])
             chain.state = sweep(chain.state, data, rng, priors)
             kept, rest = divmod(i - n_burn, THIN)
             if kept >= 0 and not rest:
                 chain.gather(kept, data, weights, rng)
-            chain.n_done = i + 1
-            engine.checkpoint(f"chain-{number}", Checkpoint(chain, chain.n_done))
-            engine.step_done(chain.n_done, n_sweeps)
+            engine.step_done(i + 1, n_sweeps)
+            stopped = "number of sweeps" if i + 1 == n_sweeps else ""
+            engine.checkpoint(name, Checkpoint(chain, i + 1, stopped=stopped))
         return chain
 
     def _start_chain(self, data: Data, state: State | None, n_kept: int, number: int) -> Chain:
@@ -268,7 +254,6 @@ class HPGM(SampledMixin, Model):
         numbers = M * (K + P) + N * (P * K + K + 1) + K * L * P + 3 * K * P  # of a whole draw
         n_whole = min(n_kept, max(least, min(usual, MAX_DRAW_NUMBERS // (numbers * self.n_chains))))
         return Chain(
-            0,
             state,
             answers=np.zeros((M, P)),
             prior=np.zeros(P),

@@ -369,9 +369,8 @@ class Extension:
 
 @dataclass
 class Chain:
-    """Where a chain is: its sweeps so far, the sampler's state, and what was gathered from its states."""
+    """Where a chain is: the sampler's state, and what was gathered from the states so far."""
 
-    n_done: int  # sweeps
     state: State
     answers: Array  # (M, P): sum of the population's answers over the draws kept
     prior: Array  # (P,): the same about an item never seen
