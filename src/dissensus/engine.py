@@ -293,11 +293,11 @@ class ConvergenceMonitor:
             self.stopped = "tolerance"
         elif done == self.max_iter:
             self.stopped = "max_iter"
+        if self.engine.keeps_checkpoints:
+            self.engine.checkpoint(self.name, Checkpoint(state, done, tuple(self.trace), self.stopped))
         cancelled = _cancelled.get()
         if self.engine.progress is not None or (cancelled is not None and cancelled.is_set()):
             self.engine.step_done(done, self.max_iter)
-        if self.engine.keeps_checkpoints:
-            self.engine.checkpoint(self.name, Checkpoint(state, done, tuple(self.trace), self.stopped))
         return bool(self.stopped)
 
 

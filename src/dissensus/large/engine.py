@@ -28,6 +28,7 @@ class Budget:
     """Bytes that layouts and messages may take; None is no limit."""
 
     def __init__(self, n_bytes: int | None) -> None:
+        self.unlimited = n_bytes is None
         self._left = n_bytes
         self._changing = threading.Lock()
 

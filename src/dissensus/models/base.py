@@ -136,16 +136,12 @@ class Model:
             raise self._unknown_annotators()
         if labels.label_type not in self._label_types:
             raise self._wrong_label_type(labels)
-        needed, allowed = self.memory_needed(labels), current().memory or physical_memory()
-        if needed > allowed:
-            limit = (
-                f"this machine has {size_words(allowed)}; use"
-                if current().memory is None
-                else (f"{size_words(allowed)} are allowed; allow as much with memory=, or use")
-            )
+        needed, machine = self.memory_needed(labels), physical_memory()
+        if needed > machine and current().memory is None:
             raise DataError(
-                f"{type(self).__name__} on {labels.n_labels:,} labels needs {size_words(needed)} of memory "
-                f"at least, and {limit} fewer clusters, classes or threads, or a simpler model"
+                f"{type(self).__name__} on {labels.n_labels:,} labels needs {size_words(needed)} of memory at "
+                f"least, and this machine has {size_words(machine)}; use fewer clusters or classes, or a "
+                "simpler model"
             )
         return labels
 
