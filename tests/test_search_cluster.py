@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dissensus.execution.dask.tasks import OnCluster
 
 import dissensus as ds
 from dissensus.errors import DataError
 from dissensus.evaluate.tasks import workers
-from dissensus.execution.dask.tasks import OnCluster
 from dissensus.labels.annotations import Annotations
 from dissensus.large.store import StoreOrigin
 
