@@ -14,8 +14,14 @@ import pytest
 
 import dissensus as ds
 from conftest import find_data
-from dissensus.labels.agreement import krippendorff_alpha
-from dissensus.labels.alpha import agreement, item_groups, jackknife_interval, reading, table_alpha
+from dissensus.labels.agreement import (
+    agreement,
+    item_groups,
+    jackknife_interval,
+    krippendorff_alpha,
+    reading,
+    table_alpha,
+)
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Spread
 

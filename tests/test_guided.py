@@ -418,7 +418,7 @@ def test_texts_for_those_who_read_and_embeddings_for_the_others(monkeypatch: pyt
     texts = texts_of(features)
     place = {text: row for row, text in enumerate(texts)}
     monkeypatch.setattr(
-        "dissensus.labels.features.embed",
+        "dissensus.text.embedding.embed",
         lambda some, model=None: features[[place[text] for text in some]].astype(np.float32),
     )
     as_embedded = features[[place[text] for text in texts]].astype(np.float32)

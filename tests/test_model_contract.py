@@ -421,7 +421,7 @@ def test_score_is_the_mean_log_of_predict_proba(name: str) -> None:
 @by_the_base
 def test_score_in_batches_is_score(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = model.score(CROWD), model.score_items(CROWD)
-    monkeypatch.setattr("dissensus.models.base.SCORE_ROWS", 7)
+    monkeypatch.setattr("dissensus.models.scoring.ROWS_AT_A_TIME", 7)
     np.testing.assert_allclose((model.score(CROWD), model.score_items(CROWD)), whole, rtol=1e-12)
 
 

@@ -393,13 +393,6 @@ def test_a_share_is_said_without_pretending(share: float, said: str) -> None:
     assert sentences.percent(share) == said.replace(" %", f"{NB}%")
 
 
-def test_an_excerpt_is_one_line_and_short() -> None:
-    assert sentences.excerpt("two\n lines") == "“two lines”"
-    long = sentences.excerpt("word " * 50)
-    assert long.endswith("…”")
-    assert len(long) <= sentences.EXCERPT + 2
-
-
 def test_many_names_are_counted() -> None:
     assert sentences.some_of(["a", "b"]) == "a and b"
     assert sentences.some_of([str(n) for n in range(9)]) == "0, 1, 2, 3, 4 and 4 more"

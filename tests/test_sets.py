@@ -14,7 +14,7 @@ from scipy.special import beta as beta_function
 import dissensus as ds
 from cli_help import run
 from dissensus.labels.agreement import krippendorff_alpha
-from dissensus.labels.sets import jaccard_distances, masi_distances, membership
+from dissensus.labels.kinds import jaccard_distances, masi_distances, membership
 from dissensus.models.sets import WORTHS, best_worth
 
 ROWS = [

@@ -45,10 +45,9 @@ from dissensus.evaluate.sides import (
     most_frequent,
     side_of,
 )
-from dissensus.labels.alpha import reading
+from dissensus.labels.agreement import reading
 from dissensus.numerics import Array
 
-EXCERPT = 100  # letters of a text that a sentence quotes
 NAMED = 5  # annotators named in a sentence
 NOTABLE = 0.03  # a difference of shares worth a word
 LEAST_GAP = 0.1  # between two groups' shares of a class, to be called a contrast
@@ -89,12 +88,6 @@ def count(n: int, one: str, many: str = "") -> str:
 def quoted(name: str) -> str:
     """A class or a value."""
     return f"‘{name}’"
-
-
-def excerpt(text: str) -> str:
-    """The beginning of a text, on one line, in quotation marks."""
-    line = " ".join(text.split())
-    return f"“{line if len(line) <= EXCERPT else line[: EXCERPT - 1].rstrip() + '…'}”"
 
 
 def listed(parts: Sequence[str]) -> str:
@@ -301,8 +294,11 @@ def group_sentence(side: Side, names: Sequence[str], members: NDArray[np.intp]) 
     order = [int(p) for p in np.argsort(-np.abs(change), kind="stable") if sure[p]]
     more = [p for p in order if change[p] > 0][:2]
     less = [p for p in order if change[p] < 0][: 0 if more and len(names) == 2 else 1]
+    own, usual = (list(map(percent, map(float, shares))) for shares in (side.own, side.usual))
     parts = [
-        f"{word} often: {_uses(side, some, names)}" for word, some in (("more", more), ("less", less)) if some
+        f"{word} often: {listed([f'{quoted(names[p])} ({own[p]} against {usual[p]})' for p in some])}"
+        for word, some in (("more", more), ("less", less))
+        if some
     ]
     habits = f"On the same items as the others it says {'; '.join(parts)}. " if parts else ""
     text = (
@@ -310,15 +306,6 @@ def group_sentence(side: Side, names: Sequence[str], members: NDArray[np.intp]) 
         f"{percent(side.between)}."
     )
     return Sentence(text, "group", members=members)
-
-
-def _uses(side: Side, classes: Sequence[int], names: Sequence[str]) -> str:
-    """``‘hate’ (31 % against 12 %)``."""
-    shares = [
-        f"{quoted(names[p])} ({percent(float(side.own[p]))} against {percent(float(side.usual[p]))})"
-        for p in classes
-    ]
-    return listed(shares)
 
 
 def contrast_sentence(

@@ -206,7 +206,9 @@ def _counted(annotations: Annotations, w: Array) -> _Sums:
     who, label, load = annotations.annotator, annotations.label, annotations.annotator_load
     counts, products, halves = np.zeros((N, P, P)), np.zeros((N, P, P)), np.zeros((2, N, P, P))
     for rows in annotations.pieces():
-        by, own = _grouping(who[rows], N), w[annotations.item[rows]]
+        n = who[rows]
+        by = sparse.csr_array((ones(len(n)), (n, np.arange(len(n)))), shape=(N, len(n)))
+        own = w[annotations.item[rows]]
         said, odd = np.eye(P)[label[rows]], (annotations.item[rows] % 2)[:, None]
         counts += _outer_sums(by, own, said)
         products += _outer_sums(by, own, own)
@@ -236,10 +238,6 @@ def _by_others(
             parts.append(_counted(annotations.take_rows(mine & heard), fitted.posterior_))
     none = annotations.take_rows(np.zeros(annotations.n_labels, bool))
     return sum(parts, _counted(none, model.posterior_))
-
-
-def _grouping(who: NDArray[Any], N: int) -> Any:
-    return sparse.csr_array((ones(len(who)), (who, np.arange(len(who)))), shape=(N, len(who)))
 
 
 def _outer_sums(by: Any, left: Array, right: Array) -> Array:

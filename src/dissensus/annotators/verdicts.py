@@ -255,16 +255,15 @@ class Sides:
 
     def minority(self) -> NDArray[np.bool_]:
         """(N,): of a smaller view that has two members or more and does not err by rule."""
-        return np.asarray(self._small()[self.view] & ~self.error() & (self.view >= 0))
+        small = self.weight < EQUAL * self.weight[0]
+        return np.asarray(small[self.view] & ~self.error() & (self.view >= 0))
 
     def error(self) -> NDArray[np.bool_]:
         """(N,): alone with a view, or of a few who contradict the crowd on most items."""
         size = np.bincount(self.view[self.view >= 0], minlength=len(self.weight))
         rule = (size == 1) | ((self.differ > MOST_ITEMS) & (self.weight <= FEW_PEOPLE))
-        return np.asarray((self._small() & rule)[self.view] & (self.view >= 0))
-
-    def _small(self) -> NDArray[np.bool_]:
-        return np.asarray(self.weight < EQUAL * self.weight[0])
+        small = self.weight < EQUAL * self.weight[0]
+        return np.asarray((small & rule)[self.view] & (self.view >= 0))
 
 
 def sides_of(draws: Draws, t: int, weights: Array, load: NDArray[np.intp]) -> Sides:
@@ -370,7 +369,12 @@ class _Judge:
             n_equal=min(typical.n_equal, len(views)),
             frame_kind=model.frame_kind_,
         )
-        found.evidence[:] = _in_words(found, self.votes, self.names)
+        known = standing(self.votes)
+        usual, excess = median(known.agreement), median(known.agreement - known.chance)
+        for n in range(len(found)):
+            reason = _reason(found, n, self.votes, self.names, known, excess)
+            parts = [part for part in (reason, standing_sentence(n, known, usual)) if part]
+            found.evidence[n] = Sentence("; ".join(parts), "evidence", parts=parts)
         return found
 
     @cached_property
@@ -462,18 +466,6 @@ def spiked_quantile(drawn: Array, zero: Array, end: float) -> Array:
 
 
 # ---- in words -----------------------------------------------------------------------------------------
-
-
-def _in_words(found: AnnotatorVerdicts, votes: Votes, names: list[str]) -> list[Sentence]:
-    """The reasons for each annotator's verdict, as far as the raw labels bear them out."""
-    known = standing(votes)
-    usual = median(known.agreement), median(known.agreement - known.chance)
-    said = []
-    for n in range(len(found)):
-        parts = [_reason(found, n, votes, names, known, usual[1]), standing_sentence(n, known, usual[0])]
-        kept = [part for part in parts if part]
-        said.append(Sentence("; ".join(kept), "evidence", parts=kept))
-    return said
 
 
 def _reason(

@@ -54,7 +54,19 @@ def read(path: Path, gather: Gatherer) -> None:
         if member == "all":
             raise DataError(f"{name}: {_LOST}")
         n_members += 1
-        _read_member(member, opened(), gather)
+        source = opened()
+        for place, record in records(source):
+            where = f"({PurePosixPath(source.name).name} {place})"
+            text = {key: value for key, value in record.items() if key not in ("id", "label", "Comments")}
+            key = gather.options.item_column or "id"
+            gather.takes(item=key, annotator="name of the file")
+            item = gather.item(where, record.get(key), gather.text_of(text))
+            labels = record.get("label")
+            if labels is None:
+                marked = "marks spans, parts of a text" if "entities" in record else "has no 'label'"
+                raise gather.error(where, f"{marked}; only classification projects can be read")
+            if gather.wants("label"):
+                gather.label(where, item, member, gather.parsed(where, as_labels, labels))
     if not n_members:
         raise DataError(f"{path}: holds no .jsonl file of a member; export from doccano as JSONL")
 
@@ -118,18 +130,3 @@ def _archive_errors(path: Path) -> Iterator[None]:
 def _is_member(name: str) -> bool:
     file = PurePosixPath(name)
     return file.suffix in _SUFFIXES and not file.name.startswith(".") and "__MACOSX" not in file.parts
-
-
-def _read_member(member: str, source: Source, gather: Gatherer) -> None:
-    for place, record in records(source):
-        where = f"({PurePosixPath(source.name).name} {place})"
-        text = {key: value for key, value in record.items() if key not in ("id", "label", "Comments")}
-        key = gather.options.item_column or "id"
-        gather.takes(item=key, annotator="name of the file")
-        item = gather.item(where, record.get(key), gather.text_of(text))
-        labels = record.get("label")
-        if labels is None:
-            marked = "marks spans, parts of a text" if "entities" in record else "has no 'label'"
-            raise gather.error(where, f"{marked}; only classification projects can be read")
-        if gather.wants("label"):
-            gather.label(where, item, member, gather.parsed(where, as_labels, labels))

@@ -109,7 +109,9 @@ class Gatherer:
         if text:
             self.describe(code, text)
         for key, value in side.items():
-            self._note_side(key, code, whole_text(as_id(value) or "") or None)
+            column = self._side.setdefault(key, [])
+            column.extend([None] * (code + 1 - len(column)))
+            column[code] = column[code] or whole_text(as_id(value) or "") or None
         return code
 
     def side(self, key: str, item: int) -> str | None:
@@ -203,7 +205,10 @@ class Gatherer:
         self._settle()
         self._refuse_regions()
         if not self._codes[0]:
-            raise DataError(f"{self.path}: no label is left{self._why_none()}; check the export")
+            why = f" ({listed(_counted(self.left_out))} left out)" if self.left_out else ""
+            raise DataError(f"{self.path}: no label is left{why}; check the export")
+        columns = self._columns | {"label": self.question or "label"}
+        roles = [role for role in ("item", "annotator", "label", "text") if role in columns]
         return Imported(
             labels=pa.table(
                 dict(zip(("item", "annotator", "label"), map(self._column, range(3)), strict=True))
@@ -213,13 +218,8 @@ class Gatherer:
             questions=tuple(self._questions),
             format=self.format,
             question=self.question or "label",
-            columns=self._roles(),
+            columns={role: columns[role] for role in roles},
         )
-
-    def _roles(self) -> dict[str, str]:
-        """The columns taken, in the order of roles."""
-        known = self._columns | {"label": self.question or "label"}
-        return {role: known[role] for role in ("item", "annotator", "label", "text") if role in known}
 
     def _refuse_regions(self) -> None:
         """A question that marks parts of items has no class labels: that is said, not counted as empty."""
@@ -241,11 +241,6 @@ class Gatherer:
             code = vocabulary[value] = len(vocabulary)
         return code
 
-    def _note_side(self, key: str, code: int, value: str | None) -> None:
-        column = self._side.setdefault(key, [])
-        column.extend([None] * (code + 1 - len(column)))
-        column[code] = value if column[code] is None else column[code]
-
     def _settle(self) -> None:
         """Refuse several questions unasked, and a question that is not there."""
         if self.options.question is None and len(self._questions) > 1:
@@ -259,9 +254,6 @@ class Gatherer:
 
     def _unknown(self, names: list[str]) -> DataError:
         return DataError(f"{self.path}: has no question {self.question!r}{_near(str(self.question), names)}")
-
-    def _why_none(self) -> str:
-        return f" ({listed(_counted(self.left_out))} left out)" if self.left_out else ""
 
     def _column(self, column: int) -> pa.ChunkedArray:
         """A column of labels in pieces, since one Arrow string array holds at most 2 GB."""

@@ -90,8 +90,10 @@ def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
     """A function that reads one row, once the columns it needs are found."""
     names, options = schema.names, gather.options
     where = str(gather.path)
-    by_split, wanted = _by_split(options.item_column)
-    item_column = find_column(names, "item", wanted, where)
+    # ``split:id`` names items by split and id.
+    wanted = options.item_column
+    by_split = wanted is not None and wanted.startswith(_SPLIT)
+    item_column = find_column(names, "item", wanted and wanted.removeprefix(_SPLIT), where)
     annotator_column = find_column(names, "annotator", options.annotator_column, where, taken=[item_column])
     others = [name for name in names if name not in (item_column, annotator_column)]
     questions = [name for name in others if {name.lower(), name.lower().removesuffix("s")} & _LABELS]
@@ -108,26 +110,17 @@ def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
         item = gather.item(place, identifier, text, **side)
         other = gather.side("split", item)
         if guessed and split and other != split:
-            raise gather.error(place, _in_two_splits(identifier, item_column, other, split))
+            raise gather.error(
+                place,
+                f"item {identifier!r} is in split {other!r} and in {split!r}; where ids begin anew in each "
+                f"split, name items by both with item='{_SPLIT}{item_column}', where they do not, say "
+                f"item='{item_column}'",
+            )
         for annotator, value in _pairs(place, row[annotator_column], row[label_column], gather):
             label = _named(place, value, names_of_classes, gather)
             gather.label(place, item, annotator, gather.parsed(place, as_labels, label))
 
     return read_row
-
-
-def _in_two_splits(item: Any, column: str, first: str | None, second: str) -> str:
-    return (
-        f"item {item!r} is in split {first!r} and in {second!r}; where ids begin anew in each split, name "
-        f"items by both with item='{_SPLIT}{column}', where they do not, say item='{column}'"
-    )
-
-
-def _by_split(wanted: str | None) -> tuple[bool, str | None]:
-    """Whether items are named by split and id, as in ``split:id``, and the column of ids, if one is named."""
-    if wanted is None or not wanted.startswith(_SPLIT):
-        return False, wanted
-    return True, wanted.removeprefix(_SPLIT)
 
 
 def _pairs(place: str, annotator: Any, label: Any, gather: Gatherer) -> list[tuple[Any, Any]]:

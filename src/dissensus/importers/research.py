@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from dissensus.tables.json_lines import JsonStream
 from dissensus.tables.source import Source, open_source
 
 _SPLIT_COLUMNS = ("message_id", "worker_id", "label")
-_UNLABELLED = "items without annotations"
 
 
 def is_lewidi(entry: Any) -> bool:
@@ -43,24 +42,16 @@ def read_lewidi(path: Path, gather: Gatherer) -> None:
                 raise gather.error(place, "has no 'annotations' and 'annotators'; use the file as published")
             side = {name: entry[name] for name in ("split", "lang") if name in entry}
             gather.takes(item="key of the object", annotator="annotators")
-            item = gather.item(place, key, _lewidi_text(entry, gather), **side)
-            _read_entry(place, item, entry, gather)
-
-
-def _lewidi_text(entry: Mapping[str, Any], gather: Gatherer) -> str | None:
-    if gather.options.text_column:
-        return gather.text_of(entry)
-    gather.takes(text="text")
-    return as_text(entry.get("text"))
-
-
-def _read_entry(place: str, item: int, entry: Mapping[str, Any], gather: Gatherer) -> None:
-    if not entry["annotations"]:
-        gather.leave_out(_UNLABELLED)
-    elif gather.wants("annotations"):
-        for annotator, answer in _by_annotator(place, entry, gather):
-            labels = split_labels(answer, ",") if isinstance(answer, str) else None
-            gather.label(place, item, annotator, labels or gather.parsed(place, as_labels, answer))
+            if not gather.options.text_column:
+                gather.takes(text="text")
+            shown = gather.text_of(entry) if gather.options.text_column else as_text(entry.get("text"))
+            item = gather.item(place, key, shown, **side)
+            if not entry["annotations"]:
+                gather.leave_out("items without annotations")
+            elif gather.wants("annotations"):
+                for annotator, answer in _by_annotator(place, entry, gather):
+                    labels = split_labels(answer, ",") if isinstance(answer, str) else None
+                    gather.label(place, item, annotator, labels or gather.parsed(place, as_labels, answer))
 
 
 def _by_annotator(place: str, entry: Mapping[str, Any], gather: Gatherer) -> Iterator[tuple[str, Any]]:
@@ -98,18 +89,15 @@ def read_split(path: Path, gather: Gatherer) -> None:
     gather.takes(item=item_column, annotator="worker_id")
     names = [str(name) for name in columns if name not in _SPLIT_COLUMNS[:2]]
     question = places[gather.choose(names, [name for name in names if name == "label"])]
+    text = gather.options.text_column or "message"
+    if text in places:
+        gather.takes(text=text)
     for place, row in _split_rows(source):
         if not isinstance(row, list) or len(row) != len(columns):
             raise gather.error(place, f"is not a list of {len(columns)} values; export it again")
-        item = gather.item(place, row[places[item_column]], _split_text(places, row, gather))
+        shown = as_text(row[places[text]]) if text in places else None
+        item = gather.item(place, row[places[item_column]], shown)
         gather.label(place, item, row[places["worker_id"]], gather.parsed(place, as_labels, row[question]))
-
-
-def _split_text(places: Mapping[str, int], row: Sequence[Any], gather: Gatherer) -> str | None:
-    wanted = gather.options.text_column or "message"
-    if wanted in places:
-        gather.takes(text=wanted)
-    return as_text(row[places[wanted]]) if wanted in places else None
 
 
 def _split_columns(source: Source) -> list[Any]:

@@ -165,7 +165,11 @@ def too_few(Y: Array, F: Array, is_share: bool) -> str:
 def prediction_powered(Y: Array, f: Array, F: Array, level: float) -> tuple[Estimate, float]:
     """PPI++ of a mean, and its weight λ; without further items, the mean of Y."""
     n, N = len(Y), len(F)
-    tuning = _tuning(Y, f, F)
+    # λ = cov_n(Y, f) / ((1 + n/N) var(f)), within [0, 1]; 0 without further items
+    tuning, spread = 0.0, np.concatenate([f, F]).var(ddof=1) if n + N > 1 else 0.0
+    if N and spread > 0:
+        covariance = ((Y - Y.mean()) * (f - f.mean())).mean()
+        tuning = float(np.clip(covariance / ((1 + n / N) * spread), 0.0, 1.0))
     rest = Y - tuning * f
     value = float(rest.mean()) + (tuning * float(F.mean()) if N else 0.0)
     # var θ = var_n(Y − λ f) / n + λ² var_N(f) / N
@@ -177,16 +181,6 @@ def prediction_powered(Y: Array, f: Array, F: Array, level: float) -> tuple[Esti
     third = (centred**3).sum() / n**3 + ((far**3).sum() / N**3 if N else 0.0)
     shift = (1 + 2 * z**2) * third / (6 * variance) if variance > 0 else 0.0
     return Estimate(value, min(value, value + shift - half), max(value, value + shift + half)), tuning
-
-
-def _tuning(Y: Array, f: Array, F: Array) -> float:
-    """λ = cov_n(Y, f) / ((1 + n/N) var(f)), within [0, 1]; 0 without further items."""
-    n, N = len(Y), len(F)
-    spread = np.concatenate([f, F]).var(ddof=1) if n + N > 1 else 0.0
-    if not N or spread <= 0:
-        return 0.0
-    covariance = ((Y - Y.mean()) * (f - f.mean())).mean()
-    return float(np.clip(covariance / ((1 + n / N) * spread), 0.0, 1.0))
 
 
 def rogan_gladen(Y: Array, f: Array, F: Array, level: float) -> Estimate:

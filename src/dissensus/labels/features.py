@@ -146,7 +146,11 @@ def read_features(path: str | Path, items: Any = None) -> Features:
     vocabulary = wanted if isinstance(wanted, Vocabulary) else Vocabulary(wanted, "item")
     if ids is None:
         return check_features(rows, len(vocabulary), str(file))
-    return check_features(_in_order(rows, ids, vocabulary, file), len(vocabulary), str(file))
+    place = Vocabulary(ids, "item").codes(vocabulary)
+    if (place < 0).any():
+        absent = vocabulary[int(np.flatnonzero(place < 0)[0])]
+        raise DataError(f"{file}: has no row for item {absent!r} ({int((place < 0).sum())} missing); add it")
+    return check_features(np.asarray(rows)[place], len(vocabulary), str(file))
 
 
 def as_features(X: Any, model: str | None = None) -> Features:
@@ -179,8 +183,14 @@ def check_features(features: Any, n_items: int | None, where: str = "features") 
 
     Without ``n_items`` any number of rows will do.
     """
-    if hasattr(features, "tocsr"):
-        features = _dense(features, where)
+    if hasattr(features, "tocsr"):  # a sparse matrix
+        size = 4 * int(np.prod(features.shape))
+        if size > DENSE_BYTES:
+            raise DataError(
+                f"{where}: a sparse matrix of shape {features.shape} would take {size / 1e9:.0f} GB as an "
+                "array; keep fewer features, or reduce them (TruncatedSVD)"
+            )
+        features = features.astype(np.float32).toarray()
     try:
         rows = np.ascontiguousarray(features, dtype=np.float32)
     except (TypeError, ValueError):
@@ -192,17 +202,6 @@ def check_features(features: Any, n_items: int | None, where: str = "features") 
     if not finite.all():
         raise DataError(f"{where}: row {int(np.flatnonzero(~finite)[0])} has NaN or infinity; correct it")
     return rows
-
-
-def _dense(features: Any, where: str) -> Any:
-    """A sparse matrix as an array, where that is not too large."""
-    size = 4 * int(np.prod(features.shape))
-    if size > DENSE_BYTES:
-        raise DataError(
-            f"{where}: a sparse matrix of shape {features.shape} would take {size / 1e9:.0f} GB as an array; "
-            "keep fewer features, or reduce them (TruncatedSVD)"
-        )
-    return features.astype(np.float32).toarray()
 
 
 def _read_numpy(file: Path) -> tuple[Any, Any]:
@@ -257,11 +256,3 @@ def _rows_of_lists(column: Any, where: str) -> Any:
             f"{where}: row {row} has {lengths[row]} features and row 0 has {width}; give each row the same"
         )
     return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), width)
-
-
-def _in_order(rows: Any, ids: Any, wanted: Vocabulary, file: Path) -> Any:
-    place = Vocabulary(ids, "item").codes(wanted)
-    if (place < 0).any():
-        absent = wanted[int(np.flatnonzero(place < 0)[0])]
-        raise DataError(f"{file}: has no row for item {absent!r} ({int((place < 0).sum())} missing); add it")
-    return np.asarray(rows)[place]

@@ -51,8 +51,10 @@ class Vocabulary(Sequence[Any]):
         A number and its text name the same id, so that ids from a frame find those from a file.
         """
         wanted, known = to_arrow(ids, self.what), self.arrow
-        if wanted.type != known.type:
-            common = _common_type(wanted.type, known.type)
+        kinds = wanted.type, known.type
+        if kinds[0] != kinds[1]:
+            text = pa.large_string() if pa.large_string() in kinds else pa.string()
+            common = text if any(map(is_text, kinds)) else pa.float64()
             wanted, known = wanted.cast(common, safe=False), known.cast(common, safe=False)
         found = pc.index_in(wanted, value_set=known)
         codes: Codes = numbers(pc.fill_null(found, -1))
@@ -121,7 +123,9 @@ def encode(
     else:
         vocabulary = ordered_vocabulary(order, what, distinct.type)
         rank = vocabulary.codes(distinct)
-        _refuse_strangers(rank, indices, distinct, vocabulary, place)
+        if (rank < 0).any():
+            row = int(np.flatnonzero(rank[indices] < 0)[0])
+            raise _stranger(distinct[int(indices[row])].as_py(), vocabulary, place(row))
     return rank[indices], vocabulary
 
 
@@ -175,17 +179,18 @@ def one_slip_away(name: Any, names: Iterable[Any]) -> Any:
 
 
 def _one_slip(a: str, b: str) -> bool:
-    start = _same_start(a, b)
-    a, b, whole = a[start:], b[start:], max(len(a), len(b))
-    end = _same_start(a[::-1], b[::-1])
+    """Whether two texts differ by one letter too many, too few, wrong or swapped with the next."""
+    start, whole = _common_start(a, b), max(len(a), len(b))
+    a, b = a[start:], b[start:]
+    end = _common_start(a[::-1], b[::-1])
     a, b = a[: len(a) - end], b[: len(b) - end]
     if whole < _SHORTEST_NAME or any(map(str.isdigit, a + b)):
         return not a + b
     return max(len(a), len(b)) <= 1 or (len(a) == 2 and a == b[::-1])
 
 
-def _same_start(a: str, b: str) -> int:
-    """How many letters both begin with."""
+def _common_start(a: Sequence[Any], b: Sequence[Any]) -> int:
+    """How many letters or bytes both begin with."""
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
@@ -225,25 +230,18 @@ def _sorted(ids: pa.Array) -> NDArray[np.int64]:
     numbers sort several times faster than strings.
     """
     if is_text(ids.type) and len(ids) > 1:
-        key = _eight_bytes(ids)
+        common = _common_start(*(name.encode() for name in pc.min_max(ids).as_py().values()))
+        starts, text = text_of(ids)
+        at, stop = starts[:-1].astype(np.int64) + common, starts[1:]
+        key = np.zeros(len(ids), dtype=np.uint64)  # eight bytes as one number; beyond a string's end, zeros
+        for _ in range(8):
+            key <<= np.uint64(8)
+            key |= np.where(at < stop, text[np.minimum(at, len(text) - 1)], 0).astype(np.uint64)
+            at += 1
         order = np.argsort(key)
         if np.all(key[order[1:]] > key[order[:-1]]):
             return order
     return numbers(pc.sort_indices(ids)).astype(np.int64)
-
-
-def _eight_bytes(ids: pa.Array) -> NDArray[np.uint64]:
-    """The bytes after the common beginning as one number a string; a shorter string is filled with zeros."""
-    extremes = [name.encode() for name in pc.min_max(ids).as_py().values()]
-    common = next((i for i, (a, b) in enumerate(zip(*extremes, strict=False)) if a != b), len(extremes[0]))
-    starts, text = text_of(ids)
-    at, stop = starts[:-1].astype(np.int64) + common, starts[1:]
-    key = np.zeros(len(ids), dtype=np.uint64)
-    for _ in range(8):
-        key <<= np.uint64(8)
-        key |= np.where(at < stop, text[np.minimum(at, len(text) - 1)], 0).astype(np.uint64)
-        at += 1
-    return key
 
 
 def text_of(ids: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:
@@ -275,7 +273,7 @@ def _plain(array: pa.Array, what: str) -> pa.Array:
         return _plain(array.dictionary_decode(), what)
     if pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_float64(kind):
         return array
-    if pa.types.is_large_string(kind) and _n_bytes(array) > MOST_TEXT:
+    if pa.types.is_large_string(kind) and np.ptp(text_of(array)[0]) > MOST_TEXT:
         return array
     if is_text(kind) or pa.types.is_string_view(kind) or pa.types.is_null(kind):
         return _cast(array, pa.string(), what)
@@ -284,18 +282,6 @@ def _plain(array: pa.Array, what: str) -> pa.Array:
     if pa.types.is_floating(kind):
         return _cast(array, pa.float64(), what)
     raise DataError(f"the {what}s are of type {kind}; give strings or numbers")
-
-
-def _n_bytes(text: pa.Array) -> int:
-    starts, _ = text_of(text)
-    return int(starts[-1] - starts[0])
-
-
-def _common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """What two types of ids are compared as."""
-    if pa.types.is_large_string(a) or pa.types.is_large_string(b):
-        return pa.large_string()
-    return pa.string() if is_text(a) or is_text(b) else pa.float64()
 
 
 def _cast(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
@@ -319,9 +305,18 @@ def dictionary(values: Any, what: str, place: Place) -> tuple[Codes, pa.Array]:
         row = int(np.flatnonzero(marks(indices.is_null()))[0])
         raise blank_error(row, what, place)
     codes = numbers(indices).astype(np.int32, copy=False)
-    _refuse_blanks(codes, distinct, what, place)
+    blank = blank_ids(distinct)
+    if blank.any() and blank[codes].any():
+        raise blank_error(int(blank[codes].argmax()), what, place)
     tidy = _trimmed(distinct) if what == "label" else distinct
-    return _compact(codes, tidy) if ready or tidy is not distinct else (codes, distinct)
+    if not ready and tidy is distinct:
+        return codes, distinct
+    # A dictionary from elsewhere may repeat values or hold unused ones: one entry for each used id.
+    merged = tidy.dictionary_encode()
+    codes = numbers(merged.indices)[codes]
+    used = np.bincount(codes, minlength=len(merged.dictionary)) > 0
+    compact = (np.cumsum(used) - 1).astype(np.int32)
+    return compact[codes], merged.dictionary.take(places(np.flatnonzero(used)))
 
 
 def _trimmed(labels: pa.Array) -> pa.Array:
@@ -331,15 +326,6 @@ def _trimmed(labels: pa.Array) -> pa.Array:
     names = labels.to_pylist()
     tidy = [name.strip() for name in names]
     return labels if tidy == names else pa.array(tidy, labels.type)
-
-
-def _compact(codes: Codes, distinct: pa.Array) -> tuple[Codes, pa.Array]:
-    """A dictionary from elsewhere may repeat values or hold unused ones: one entry for each used id."""
-    merged = distinct.dictionary_encode()
-    codes = numbers(merged.indices)[codes]
-    used = np.bincount(codes, minlength=len(merged.dictionary)) > 0
-    compact = (np.cumsum(used) - 1).astype(np.int32)
-    return compact[codes], merged.dictionary.take(places(np.flatnonzero(used)))
 
 
 def blank_ids(ids: pa.Array) -> NDArray[np.bool_]:
@@ -357,33 +343,19 @@ def blank_ids(ids: pa.Array) -> NDArray[np.bool_]:
     return blank
 
 
-def _refuse_blanks(codes: Codes, distinct: pa.Array, what: str, place: Place) -> None:
-    rows = _rows_with(codes, blank_ids(distinct))
-    if len(rows):
-        raise blank_error(int(rows[0]), what, place)
-
-
 def blank_error(row: int, what: str, place: Place) -> DataError:
     """What is said of a row without an id or label."""
     return DataError(f"{place(row)}: the {what} is blank; fill it in or remove the row")
 
 
-def _refuse_strangers(rank: Codes, codes: Codes, distinct: pa.Array, known: Vocabulary, place: Place) -> None:
-    rows = _rows_with(codes, rank < 0)
-    if len(rows):
-        row, what = int(rows[0]), known.what
-        value = distinct[int(codes[row])].as_py()
-        meant = one_slip_away(value, known)
-        hint = "" if meant is None else f"did you mean {quoted(meant)}? If not, "
-        remedy = "classes=" if what == "label" else f"{what}s="
-        raise DataError(
-            f"{place(row)}: {what} {quoted(value)} is not in the {what} set; {hint}add it with {remedy} or "
-            "correct the row"
-        )
-
-
-def _rows_with(codes: Codes, marked: NDArray[np.bool_]) -> NDArray[np.intp]:
-    return np.flatnonzero(marked[codes]) if marked.any() else np.zeros(0, np.intp)
+def _stranger(value: Any, known: Vocabulary, place: str) -> DataError:
+    meant, what = one_slip_away(value, known), known.what
+    hint = "" if meant is None else f"did you mean {quoted(meant)}? If not, "
+    remedy = "classes=" if what == "label" else f"{what}s="
+    return DataError(
+        f"{place}: {what} {quoted(value)} is not in the {what} set; {hint}add it with {remedy} or "
+        "correct the row"
+    )
 
 
 # ---- Arrow to NumPy and back, without pandas ----------------------------------------------------------
@@ -409,16 +381,16 @@ def places(rows: NDArray[Any]) -> pa.Array:
 
 def arrow_table(columns: Mapping[str, Any]) -> pa.Table:
     """Columns of NumPy values, lists or Arrow's own as a table."""
-    return pa.table({name: _column(values) for name, values in columns.items()})
-
-
-def _column(values: Any) -> Any:
-    if not isinstance(values, np.ndarray):
-        return values
-    if values.dtype.kind in "iuf":
-        return column(values)
-    known = values.tolist()
-    return texts(known) if all(isinstance(value, str) for value in known) else pa.array(known)
+    arrays: dict[str, Any] = {}
+    for name, values in columns.items():
+        if not isinstance(values, np.ndarray):
+            arrays[name] = values
+        elif values.dtype.kind in "iuf":
+            arrays[name] = column(values)
+        else:
+            known = values.tolist()
+            arrays[name] = texts(known) if all(isinstance(v, str) for v in known) else pa.array(known)
+    return pa.table(arrays)
 
 
 def column(values: NDArray[Any], known: NDArray[np.bool_] | None = None) -> pa.Array:

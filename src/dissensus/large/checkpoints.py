@@ -23,7 +23,6 @@ import numpy as np
 
 from dissensus.engine import Checkpoint, State
 from dissensus.errors import DataError, ModelFileError, system_words
-from dissensus.large.file_arrays import FileArray, open_file_array
 from dissensus.tables.arrays import read_arrays, write_arrays
 from dissensus.tables.atomic import sync
 
@@ -97,7 +96,7 @@ def _write(folder: Path, reached: Checkpoint[Any]) -> None:
     arrays: dict[str, Any] = {"trace": np.array(reached.trace, np.float64)}
     _take_apart(reached.state, "state", arrays)
     files = {}
-    for number, name in enumerate([name for name, array in arrays.items() if isinstance(array, FileArray)]):
+    for number, name in enumerate([name for name, array in arrays.items() if isinstance(array, np.memmap)]):
         array, file = arrays.pop(name), folder / f"array-{number}"
         try:
             os.link(array.filename, file)
@@ -127,7 +126,7 @@ def _read(folder: Path, kind: type[State]) -> Checkpoint[State]:
         for name, (file, dtype, shape, checksum) in facts["files"].items():
             if _checksum(folder / file) != checksum:
                 raise ValueError(file)
-            arrays[name] = open_file_array(str(folder / file), dtype, 0, tuple(shape))
+            arrays[name] = np.memmap(folder / file, dtype, "r", 0, tuple(shape))
     except (OSError, ValueError, ModelFileError):
         raise DataError(
             f"{folder}: the checkpoint is damaged; remove {folder.parent} and run again"

@@ -28,6 +28,7 @@ class Budget:
     """Bytes that layouts and messages may take; None is no limit."""
 
     def __init__(self, n_bytes: int | None) -> None:
+        self.unlimited = n_bytes is None
         self._left = n_bytes
         self._changing = threading.Lock()
 
@@ -82,7 +83,7 @@ class LargeEngine(Engine):
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         if not self.budget.take(size):
             return new_file_array(self.scratch(), shape, dtype)
-        array = np.empty(shape, dtype)
+        array = super().empty(shape, dtype)
         weakref.finalize(array, self.budget.give_back, size)
         return array
 

@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LABEL_TYPES, LabelType
-from dissensus.labels.rows import DUPLICATE_POLICIES, Duplicates
-from dissensus.labels.side_tables import repeats_note
+from dissensus.labels.rows import DUPLICATE_POLICIES, Duplicates, repeats_note
 from dissensus.labels.vocabulary import Vocabulary, is_text, texts
 from dissensus.params import n_cores
 from dissensus.tables.plain_tables import one_only, with_kind, with_side_tables

@@ -52,9 +52,7 @@ class Model:
     _reads_as: ClassVar[LabelType | None] = None  # what a frame's labels are, where one kind alone will do
     _label_types: ClassVar[tuple[LabelType, ...]] = ("nominal", "ordinal", "multi", "pairwise")
     intervals_are: ClassVar[str] = "approximate"  # or "sampled"; "none" where it makes no claim
-    _memory_tables: ClassVar[
-        tuple[str, ...]
-    ] = ()  # tables beside (M, P), for memory_needed: "MK" is items × clusters
+    _memory_tables: ClassVar[tuple[str, ...]] = ("MP",)  # for memory_needed: "MP" is items × classes
     _sizes_are_bounds: ClassVar[bool] = False  # clusters that are not needed stay empty
     _fitted_by = "label_distributions_"
     finds_truth: ClassVar[bool] = False  # whether it can say which class is right, and learn from gold labels
@@ -138,25 +136,27 @@ class Model:
             raise self._unknown_annotators()
         if labels.label_type not in self._label_types:
             raise self._wrong_label_type(labels)
-        needed, allowed = self.memory_needed(labels), current().memory or physical_memory()
-        if needed > allowed:
-            limit = (
-                f"this machine has {size_words(allowed)}; use"
-                if current().memory is None
-                else (f"{size_words(allowed)} are allowed; allow as much with memory=, or use")
-            )
+        needed, machine = self.memory_needed(labels), physical_memory()
+        if needed > machine and current().memory is None:
             raise DataError(
-                f"{type(self).__name__} on {labels.n_labels:,} labels needs {size_words(needed)} of memory "
-                f"at least, and {limit} fewer clusters, classes or threads, or a simpler model"
+                f"{type(self).__name__} on {labels.n_labels:,} labels needs {size_words(needed)} of memory at "
+                f"least, and this machine has {size_words(machine)}; use fewer clusters or classes, or a "
+                "simpler model"
             )
         return labels
 
     def memory_needed(self, labels: Annotations, n_threads: int = 1) -> int:
         """Bytes that a fit takes at least, estimated: the process, tables, and blocks in work.
 
-        The table of items and classes and those of ``_memory_tables`` are counted four times, for the new
-        value, its logarithm and what they come from. Messages and layouts of blocks may be on disk and are
-        not counted.
+        Each of ``_memory_tables`` is counted four times, for the new value, its logarithm and what they come
+        from. Messages and layouts of blocks may be on disk and are not counted.
+
+        Parameters
+        ----------
+        labels
+            Labels to fit.
+        n_threads
+            Threads that work on blocks at once.
         """
         settings = vars(self)
         sizes: dict[str, int] = {
@@ -168,7 +168,7 @@ class Model:
             "L": settings.get("n_annotator_clusters", 1),
         }
         numbers = 0
-        for table in ("MP", *self._memory_tables):
+        for table in self._memory_tables:
             size = 1
             for axis in table:
                 size *= sizes[axis]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -338,7 +338,7 @@ class ConfusionModel(Model):
     n_jobs: int = setting(-1, *N_JOBS)
 
     _needs_annotators = True
-    _memory_tables = ("NPP",)
+    _memory_tables: ClassVar[tuple[str, ...]] = ("MP", "NPP")
     finds_truth = True
     unseen = 1.0  # no setting of every model: see UNSEEN
 

@@ -54,6 +54,8 @@ class KOS(ConfusionModel):
     _: KW_ONLY
     seed: int = setting(0, *SEED)
 
+    _memory_tables = ("MP", "NPP", "E", "E")
+
     weights_: Array = fitted(WEIGHTS)
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:

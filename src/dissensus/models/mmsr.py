@@ -84,6 +84,8 @@ class MMSR(ConfusionModel):
     )
     seed: int = setting(0, *SEED)
 
+    _memory_tables = ("MP", "NPP", "NN", "NN")
+
     weights_: Array = fitted(WEIGHTS)
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:

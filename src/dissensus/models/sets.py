@@ -25,7 +25,7 @@ from scipy.special import betaln
 
 from dissensus.engine import Engine, current, using
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.sets import membership
+from dissensus.labels.kinds import membership
 from dissensus.models.base import Model
 from dissensus.models.fmm import FMM
 from dissensus.models.ordinal import best_weights

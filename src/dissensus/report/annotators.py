@@ -55,7 +55,7 @@ def page_order(annotations: Annotations, anonymise: bool) -> tuple[NDArray[np.in
 def people_content(
     found: Findings,
     group: NDArray[Any] | None,
-    letters: list[str],
+    clusters: dict[str, Any] | None,
     order: NDArray[np.intp],
     names: list[str],
     anonymise: bool,
@@ -69,6 +69,7 @@ def people_content(
         rows = {"size": size, "who": place[annotations.annotator], "label": annotations.label}
     if found.votes is None:
         return {"annotators": None, "columns": [], "rows": rows, "views": [], "heat": None, "time": None}
+    letters = [one["name"] for one in clusters["groups"]] if clusters else []
     time = None if times is None else time_content(found, times, order)
     return {
         "annotators": annotator_columns(found, group, order, names) | (time or {}).pop("people", {}),

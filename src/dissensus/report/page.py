@@ -190,12 +190,10 @@ def gather(request: Request) -> dict[str, Any]:
     request.progress("gathering", 0.4)
     order, named = page_order(annotations, request.anonymise)
     gold = gold_content(model, annotations, request.seed)
-    letters = [one["name"] for one in clusters["groups"]] if clusters else []
-    people = people_content(found, group, letters, order, named, request.anonymise, request.times)
+    people = people_content(found, group, clusters, order, named, request.anonymise, request.times)
     request.progress("comparing on hidden labels", 0.5)
     # scores that a run has are of the labels that its own seed hides, and rivals are scored on the same
     split = request.seed + FRESH_SPLIT * (request.selection is not None and request.held_out is None)
-    recovery = request.recovery
     return head | {
         "run": request.run,
         "model": title_of(model),
@@ -208,7 +206,7 @@ def gather(request: Request) -> dict[str, Any]:
         "data": data_content(described),
         "quality": {
             "held_out": held_out_table(model, annotations, request.held_out, request.test_size, split),
-            "worth": None if recovery is None else worth(model, recovery),
+            "worth": None if request.recovery is None else worth(model, request.recovery),
         },
         "items": item_columns(found, grouping, request.texts),
         "overturned": overturned(found, own),

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_parameter
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.rows import Duplicates
-from dissensus.labels.side_tables import counted
+from dissensus.labels.rows import Duplicates, counted
 from dissensus.labels.vocabulary import (
     as_values,
     blank_ids,

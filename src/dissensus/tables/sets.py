@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.kinds import members_of, written
 from dissensus.labels.rows import Duplicates
-from dissensus.labels.sets import members_of, written
 from dissensus.labels.vocabulary import blank_error, places, to_arrow
 from dissensus.tables.columns import find_column, has_column
 from dissensus.tables.json_lines import JsonTable

@@ -24,8 +24,7 @@ from dissensus.engine import Checkpoint, Engine
 from dissensus.errors import DataError, require
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import features_of
-from dissensus.labels.rows import joined, rows_of
-from dissensus.labels.side_tables import several, with_values
+from dissensus.labels.rows import joined, rows_of, several, with_values
 from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
@@ -149,7 +148,7 @@ class HPGM(SampledMixin, Model):
     _drawn = ("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_")
     _needs_annotators = True
     _sizes_are_bounds = True
-    _memory_tables = ("MK", "NKP")
+    _memory_tables = ("MP", "MK", "NKP")
     quantities_ = QUANTITIES
 
     draws_: Draws = fitted("whole draws that were kept, chain after chain", saved=False)
@@ -182,6 +181,7 @@ class HPGM(SampledMixin, Model):
         self.hint_weights_, self.hint_usual_ = np.zeros((0, 0)), np.zeros(0)
         hints = self._learn_hints(labels, features) if self.use_features else None
         weights = self.annotator_weights_ = self._annotator_weights(labels)
+        # sample the posterior: all items, or a part of very many
         if labels.n_labels <= self.max_sampled:
             sampled, data = None, Data.of_labels(labels, hints)
             last = [replace(state, z=state.z[aliases.named], own=state.own[aliases.rows]) for state in last]
@@ -193,6 +193,7 @@ class HPGM(SampledMixin, Model):
         on_threads = self.n_jobs != -1 or labels.n_labels >= LABELS_FOR_THREADS
         numbers = range(self.n_chains)
         chains = engine.map(sample, numbers) if on_threads else [*map(sample, numbers)]
+        # the posterior mean, and draws
         n_draws = self.n_chains * len(chains[0].trace)
         self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_draws
         self.prior_distribution_ = np.sum([chain.prior for chain in chains], axis=0) / n_draws
@@ -203,6 +204,7 @@ class HPGM(SampledMixin, Model):
         self._judge_chains(np.stack([chain.trace for chain in chains]))
         if sampled is not None:
             self._extend_to_unsampled(labels, sampled, hints, engine)
+        # what moves the answers away from the posterior mean (adjustments.py)
         if self.adjust and not shares_items(labels.item, labels.annotator):
             shrink_single_labels(self, labels.counts)
         self._floor_unanimous(labels.counts)
