@@ -521,9 +521,9 @@ OURS = [
     ),
     Mutant(
         "HPGM's chains of few labels run on threads",
-        "models/base.py",
-        "n_labels < self._threads_from",
-        "n_labels <= self._threads_from - 2",
+        "models/hpgm/model.py",
+        "labels.n_labels >= LABELS_FOR_THREADS",
+        "labels.n_labels >= LABELS_FOR_THREADS - 2",
         "test_hpgm.py -k one_after_the_other",
     ),
 ]
