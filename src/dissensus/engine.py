@@ -25,6 +25,7 @@ import itertools
 import sys
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -179,14 +180,23 @@ class Engine:
     progress: Progress | None = None
     keeps_checkpoints: ClassVar[bool] = False  # large/engine.py may keep some
     started: tuple[float, int] | None = None  # time and number of the first iteration that was shown
+    unused: dict[Any, list[NDArray[Any]]] = field(default_factory=dict)  # memory of arrays, by shape and type
 
     def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
         """Cut labels into blocks, each laid out for a model's steps by ``lay_out``."""
         return Blocks(self, cut_blocks(labels), lay_out)
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
-        """An array for a step to fill; an engine with a memory limit may map it from a file."""
-        return np.empty(shape, dtype)
+        """An array for steps to fill, in the memory of one of this shape that is no longer used.
+
+        Fresh pages for every round would cost a tenth of it. The array itself must be kept, not only a slice
+        of it. An engine with a memory limit may map it from a file.
+        """
+        unused = self.unused.setdefault((shape, np.dtype(dtype)), [])
+        memory = unused.pop() if unused else np.empty(shape, dtype)
+        array = memory[:]
+        weakref.finalize(array, unused.append, memory).atexit = False
+        return array
 
     def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
         """The step's result for every element, in order."""

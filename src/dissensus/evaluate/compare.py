@@ -311,20 +311,15 @@ def _reason(taken: HeldOut, tied: list[HeldOut], estimate: str, usual: bool) -> 
     if taken is best:
         return f"{name} predicts hidden labels best; tied with {', '.join(others)}"
     skipped = [title_of(row.model) for row in tied if row.contradicted and row is not taken]
-    truth = f"; {passed_over(skipped)}" if skipped else ""
     gap = f"{behind.mean:.4f} ± {behind.error:.4f} nats"
     why = "is the default" if usual else "is the simplest" + (" of the others" if skipped else "")
-    return f"{name} is tied with {title_of(best.model)} ({gap} behind) and {why}{truth}"
-
-
-def passed_over(names: Sequence[str]) -> str:
-    """Why models that are tied with the best are not taken."""
-    one = len(names) == 1
-    gives = "it gives" if one else "they give"
-    return (
-        f"{', '.join(names)} {'was' if one else 'were'} passed over: on some items with {UNANIMOUS_LABELS} "
-        f"labels or more that all agree, {gives} the common answer less than {UNANIMOUS_SHARE:.0%}"
-    )
+    if skipped:
+        was, gives = ("was", "it gives") if len(skipped) == 1 else ("were", "they give")
+        why += (
+            f"; {', '.join(skipped)} {was} passed over: on some items with {UNANIMOUS_LABELS} labels or more "
+            f"that all agree, {gives} the common answer less than {UNANIMOUS_SHARE:.0%}"
+        )
+    return f"{name} is tied with {title_of(best.model)} ({gap} behind) and {why}"
 
 
 def compare(

@@ -210,11 +210,10 @@ class Search:
         n_tasks = len(self._groups(self.candidates))
         with workers(self.data, n_tasks, n_jobs=self.n_jobs, executor=self.executor) as pool:
             self._run(first, pool, clock, journal)
-            finalists = [
-                candidate
-                for group in groups.values()
-                for candidate in sorted(group, key=self._first_rank)[: self.finalists]
-            ]
+            finalists: list[Candidate] = []
+            for group in groups.values():
+                best = sorted(group, key=lambda one: rank(self.done[one.key][0].score, one.settings))
+                finalists += best[: self.finalists]
             final = self._missing(finalists, range(1, self.repeats))
             clock.expect(self._weight(final))
             self._run(final, pool, clock, journal)
@@ -265,9 +264,6 @@ class Search:
             return [[candidate] for candidate in candidates]
         places = self.data.criterion.groups([candidate.estimator for candidate in candidates])
         return [[candidates[place] for place in group] for group in places]
-
-    def _first_rank(self, candidate: Candidate) -> tuple[bool, float, int]:
-        return rank(self.done[candidate.key][0].score, candidate.settings)
 
     def _weight(self, groups: Iterable[Group]) -> float:
         """Expected cost: half of an average fit's is the same for all sizes, the rest grows with the size."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import socket
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence

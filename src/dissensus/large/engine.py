@@ -83,7 +83,7 @@ class LargeEngine(Engine):
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         if not self.budget.take(size):
             return new_file_array(self.scratch(), shape, dtype)
-        array = np.empty(shape, dtype)
+        array = super().empty(shape, dtype)
         weakref.finalize(array, self.budget.give_back, size)
         return array
 
