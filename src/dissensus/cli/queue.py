@@ -96,8 +96,7 @@ def _write(
 ) -> None:
     from dissensus.models.frames import make_frame
     from dissensus.report.items import texts_of
-    from dissensus.tables.tasks import write_tasks
-    from dissensus.tables.write import write_table
+    from dissensus.tables.write import write_table, write_tasks
 
     texts = texts_of(annotations, text_column)
     columns = found.columns() | ({} if texts is None else {"text": [texts[m] for m in found.code]})

@@ -52,8 +52,8 @@ def report(
 ) -> None:
     """Write a fitted model as one page to look at: items, annotators, clusters, quality."""
     from dissensus.report.page import write_report
+    from dissensus.tables.plain_tables import read_times
     from dissensus.tables.results import changed_file
-    from dissensus.tables.times import read_times
     from dissensus.workflow.runs import REPORT, opened
 
     tables = (reading.items, reading.annotators, reading.gold)

@@ -20,7 +20,7 @@ from dissensus.tables.layouts import (
     Missing,
     one_column,
 )
-from dissensus.tables.pairwise import read_pairs
+from dissensus.tables.pairs_and_sets import read_pairs, read_sets
 from dissensus.tables.plain_tables import (
     declared_classes,
     kind_of_rows,
@@ -29,7 +29,6 @@ from dissensus.tables.plain_tables import (
     with_side_tables,
     worth_a_word,
 )
-from dissensus.tables.sets import read_sets
 from dissensus.tables.tables import TABLE_FORMATS, open_table
 
 Several = Literal["keep", "error"]

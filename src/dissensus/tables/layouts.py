@@ -44,6 +44,7 @@ from dissensus.tables.columns import (
     listed,
     only_column_left,
     other_item_columns,
+    refuse_one_for_two,
 )
 from dissensus.tables.tables import Table
 
@@ -111,8 +112,11 @@ def is_wide(first: Sequence[Mapping[str, str]]) -> bool:
     Numbers alone do not tell ratings from counts, so such a table is recognised by its column names only.
     """
     columns = list(first[0]) if first else []
-    if len(columns) < 3 or not _holds_items(first, columns[0]):
+    if len(columns) < 3:
         return False
+    ids = {row[columns[0]] for row in first}
+    if not has_column(columns[:1], "item") and ("" in ids or not len(ids) == len(first) > 1):
+        return False  # neither the name says so, nor has each of several rows a value of its own
     texts = text_columns(first, columns[1:])
     annotators = [name for name in columns[1:] if name.lower() not in ITEM_SIDE and name not in texts]
     if len(annotators) < 2:
@@ -125,12 +129,6 @@ def is_wide(first: Sequence[Mapping[str, str]]) -> bool:
     n_columns = Counter(value for own in values for value in own)
     shared = all(not own or any(n_columns[value] > 1 for value in own) for own in values)
     return named or (shared and not any(map(_is_number, distinct)))
-
-
-def _holds_items(first: Sequence[Mapping[str, str]], column: str) -> bool:
-    """Whether the name says so, or each of several rows has a value of its own."""
-    ids = {row[column] for row in first}
-    return has_column([column], "item") or (len(ids) == len(first) > 1 and "" not in ids)
 
 
 def text_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> set[str]:
@@ -213,7 +211,7 @@ def read_long(
     label = find_column(
         table.columns, "label", one_column(columns.label), table.name, taken=[item, annotator]
     )
-    _refuse_one_for_two(table, item, annotator, label)
+    refuse_one_for_two([item, annotator, label], table.columns, table.name)
     if columns.item is None:
         _ask_where_ids_count_rows(table, item)
     order = table.order(label)
@@ -270,14 +268,6 @@ def one_column(name: str | Sequence[str] | None) -> str | None:
     raise DataError(f"a long table has one column for each role, got {list(name)}; name one, or say layout=")
 
 
-def _refuse_one_for_two(table: Table, *columns: str) -> None:
-    if len(set(columns)) < len(columns):
-        raise DataError(
-            f"{table.name}: item, annotator and label must be three columns, got {', '.join(columns)}; "
-            f"it has {listed(table.columns)}"
-        )
-
-
 # ---- wide ---------------------------------------------------------------------------------------------
 
 
@@ -290,8 +280,7 @@ def read_wide(
 ) -> Annotations:
     """One column per annotator; blank cells carry no label, nor do words for none."""
     item = item_column(table, columns, "wide")
-    text = _text_column(table, columns)
-    annotators = _value_columns(table, item, columns.annotator, "annotator", text)
+    text, annotators = _value_columns(table, item, columns.annotator, "annotator", columns.text)
     ids, *cells = table.ids([item, *annotators])
     labels = [_whole_numbers(to_arrow(column, "label")) for column in cells]
     given = [np.flatnonzero(~missing.among(column)) for column in labels]
@@ -319,10 +308,6 @@ def read_wide(
     return replace(annotations, columns_read=read).with_tables(items=side, places={"items": table.place})
 
 
-def _text_column(table: Table, columns: Columns) -> str | None:
-    return None if columns.text is None else find_column(table.columns, "text", columns.text, table.name)
-
-
 def _item_side(table: Table, item: str, values: Sequence[str], text: str | None) -> pa.Table:
     """The item column and those beside the values, so that none is lost; a named text is called so."""
     taken = {item, *values}
@@ -335,24 +320,25 @@ def _item_side(table: Table, item: str, values: Sequence[str], text: str | None)
 
 def _value_columns(
     table: Table, item: str, given: str | Sequence[str] | None, what: str, text: str | None
-) -> list[str]:
-    """The columns of annotators or classes: those given, or all that do not describe the item."""
+) -> tuple[str | None, list[str]]:
+    """The column of texts, if one is named, and those of annotators or classes.
+
+    They are the ones given, or all that do not describe the item.
+    """
+    if text is not None:
+        text = find_column(table.columns, "text", text, table.name)
     if given is not None:
         wanted = [given] if isinstance(given, str) else list(given)
-        return [find_column(table.columns, what, name, table.name) for name in wanted]
-    beside = [
-        name
-        for name in table.columns
-        if name not in (item, text) and name.strip().casefold() not in ITEM_SIDE
-    ]
-    named = [name for name in beside if name.strip()]
+        return text, [find_column(table.columns, what, name, table.name) for name in wanted]
+    beside = [name for name in table.columns if name not in (item, text) and name.strip()]
+    named = [name for name in beside if name.strip().casefold() not in ITEM_SIDE]
     texts = text_columns(_first_rows(table), named)
     found = [name for name in named if name not in texts]
     if not found:
         raise DataError(
             f"{table.name}: there is no {what} column beside {quoted(item)}; give one column a {what}"
         )
-    return found
+    return text, found
 
 
 def _blank(column: pa.Array) -> NDArray[np.bool_]:
@@ -386,8 +372,9 @@ def _joined(pieces: Sequence[pa.Array], table: Table) -> pa.Array:
 
 def read_counts(table: Table, columns: Columns, classes: Sequence[Any] | None) -> Annotations:
     """One column per class, in the order of their names unless ``classes`` gives another; blank is 0."""
-    item, text = item_column(table, columns, "counts"), _text_column(table, columns)
-    names = list(encode(_value_columns(table, item, columns.label, "class", text), "label")[1])
+    item = item_column(table, columns, "counts")
+    text, given = _value_columns(table, item, columns.label, "class", columns.text)
+    names = list(encode(given, "label")[1])
     if classes is not None:
         names = _in_declared_order(table, names, classes)
     ids, *cells = table.ids([item, *names])
@@ -408,18 +395,18 @@ def read_counts(table: Table, columns: Columns, classes: Sequence[Any] | None) -
 
 def _in_declared_order(table: Table, names: Sequence[str], classes: Sequence[Any]) -> list[str]:
     declared = [str(name) for name in classes]
-    stranger = next((name for name in names if name not in declared), None)
-    if stranger is not None:
-        raise DataError(
-            f"{table.name}: column {quoted(stranger)} is not in the label set; "
-            "add it with classes= or name the class columns with label="
-        )
-    missing = next((name for name in declared if name not in names), None)
-    if missing is not None:
-        raise DataError(
-            f"{table.name}: there is no column for the class {quoted(missing)}; "
-            f"it has {listed(table.columns)}"
-        )
+    for name in names:
+        if name not in declared:
+            raise DataError(
+                f"{table.name}: column {quoted(name)} is not in the label set; "
+                "add it with classes= or name the class columns with label="
+            )
+    for name in declared:
+        if name not in names:
+            raise DataError(
+                f"{table.name}: there is no column for the class {quoted(name)}; "
+                f"it has {listed(table.columns)}"
+            )
     return declared
 
 

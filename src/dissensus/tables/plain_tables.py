@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_parameter
 from dissensus.labels.annotations import Annotations
@@ -24,8 +28,7 @@ from dissensus.tables.layouts import (
     read_long,
     read_wide,
 )
-from dissensus.tables.pairwise import looks_pairwise
-from dissensus.tables.sets import holds_lists
+from dissensus.tables.pairs_and_sets import holds_lists, looks_pairwise
 from dissensus.tables.tables import Table, open_table
 
 
@@ -64,15 +67,7 @@ def refuse_other_type(labels: Annotations, wanted: LabelType) -> None:
 
 def worth_a_word(annotations: Annotations) -> tuple[str, ...]:
     """What a person should know about labels that are read as they are."""
-    notes = [
-        note
-        for vocabulary in (
-            annotations.item_vocabulary,
-            annotations.annotator_vocabulary,
-            annotations.class_vocabulary,
-        )
-        for note in lookalike_notes(vocabulary)
-    ]
+    notes = [note for vocabulary in annotations.vocabularies for note in lookalike_notes(vocabulary)]
     return (*notes, *one_only(annotations))
 
 
@@ -88,18 +83,15 @@ def one_only(annotations: Annotations) -> tuple[str, ...]:
 
 def lookalike_notes(vocabulary: Vocabulary) -> list[str]:
     """A word on ids that differ only by white space or case, if there are any."""
-    groups = lookalikes(vocabulary)
-    return [lookalike_words(sum(map(len, groups)), vocabulary.what, groups[0][:2])] if groups else []
-
-
-def lookalike_words(n: int, what: str, example: Sequence[str]) -> str:
-    """How many ids look like another, with two that do."""
-    such = " and ".join(map(quoted, example))
+    groups, what = lookalikes(vocabulary), vocabulary.what
+    if not groups:
+        return []
+    n, such = sum(map(len, groups)), " and ".join(map(quoted, groups[0][:2]))
     find = " (classes= with the right spellings names the first row that differs)" if what == "label" else ""
-    return (
+    return [
         f"{n:,} {what}s differ from another only by white space or case (such as {such}) and count as "
         f"different {what}s; if they mean the same, correct the data{find}"
-    )
+    ]
 
 
 # ---- plain tables -------------------------------------------------------------------------------------
@@ -181,3 +173,60 @@ def _gold_table(source: Any, usual: str) -> tuple[pa.Table, Place]:
     label = others[0] if len(others) == 1 else find_column(names, "gold", None, table.name, taken=[key])
     item, gold = table.ids([key, label])
     return pa.table({"item": item, "label": gold}), table.place
+
+
+# ---- when labels were given ---------------------------------------------------------------------------
+
+MILLISECONDS = 1e11  # a larger number counts milliseconds, not seconds, since 1970
+
+
+def read_times(path: Path, column: str, annotations: Annotations) -> NDArray[np.float64]:
+    """(labels,): seconds since 1970 of each label, in the annotations' order, NaN where none is written.
+
+    The file has one row per label. Rows find their label by item, annotator and class; of labels that are
+    alike in all three, the first row is the first label.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: a run keeps no times; name the file of labels too")
+    table = open_table(path)
+    if column not in table.columns:
+        raise DataError(f"{path}: has no column {column!r}; its columns are {', '.join(table.columns)}")
+    known = annotations.columns_read
+    names = [
+        find_column(table.columns, role, known.get(role), table.name)
+        for role in ("item", "annotator", "label")
+    ]
+    ids = zip(annotations.vocabularies, table.ids(names), strict=True)
+    when = np.array([seconds(value) for value in table.everything()[column].to_pylist()])
+    keys = []  # of the file's rows, and of the labels: one number for item, annotator and class, or −1
+    for columns in ([vocabulary.codes(column) for vocabulary, column in ids], annotations.columns):
+        item, annotator, label = (codes.astype(np.int64) for codes in columns)
+        key = (item * annotations.n_annotators + annotator) * annotations.n_classes + label
+        keys.append(np.where((item >= 0) & (annotator >= 0) & (label >= 0), key, -1))
+    there, here = (np.argsort(key, kind="stable") for key in keys)
+    rows, labels = keys[0][there], keys[1][here]
+    # the k-th row with a key is the k-th label with it
+    place = np.searchsorted(rows, labels) + np.arange(len(labels)) - np.searchsorted(labels, labels)
+    place = np.minimum(place, len(there) - 1)
+    found = np.full(annotations.n_labels, np.nan)
+    same = rows[place] == labels
+    found[here[same]] = when[there][place[same]]
+    return found
+
+
+def seconds(value: Any) -> float:
+    """A time as seconds since 1970: a number (of seconds or milliseconds) or ISO 8601; NaN for a blank."""
+    if value is None or value == "":
+        return float("nan")
+    try:
+        number = float(value)
+        return number / 1000 if abs(number) > MILLISECONDS else number
+    except (TypeError, ValueError):
+        pass
+    try:
+        when = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
+    except ValueError as error:
+        raise DataError(
+            f"{value!r} is no time; write seconds since 1970 or ISO 8601, such as 2026-05-04T10:15:00"
+        ) from error
+    return when.replace(tzinfo=when.tzinfo or UTC).timestamp()

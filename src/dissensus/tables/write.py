@@ -1,5 +1,7 @@
 """Refined labels on their way out: tables, a Hugging Face dataset, Label Studio predictions, weighted rows.
 
+Also items to be labelled next, as tasks for Label Studio, Argilla and Prodigy.
+
 Every writer starts from the same table, a row per item: item, label, ``p_<class>`` for every class, entropy,
 n_labels. Files appear whole or not at all.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +24,7 @@ from dissensus.errors import DataError, bad_parameter
 from dissensus.labels.vocabulary import arrow_table
 from dissensus.tables.atomic import atomic_directory, atomic_path, atomic_paths
 from dissensus.tables.labels_file import ENTROPY, ITEM, LABEL, N_LABELS, PROBABILITY, probability_columns
-from dissensus.tables.results import without_formulas
+from dissensus.tables.results import finite, without_formulas
 
 OUTPUT_FORMATS = ("csv", "parquet", "jsonl", "huggingface", "label-studio", "weighted")
 _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -63,11 +65,18 @@ def write_labels(
     if kind not in OUTPUT_FORMATS:
         raise bad_parameter("write_labels", "format", f"one of {', '.join(OUTPUT_FORMATS)}", kind)
     table = _label_table(labels)
-    side = None if items is None else _aligned(_arrow(items), table["item"])
+    side = None
+    if items is not None:  # its columns without the ids, in the order of the labels; null where it has no row
+        given = _arrow(items)
+        key = "item" if "item" in given.column_names else given.column_names[0]
+        known = given[key].cast(pa.string()).combine_chunks()
+        rows = pc.index_in(table["item"].cast(pa.string()).combine_chunks(), value_set=known)
+        side = given.drop_columns([key]).take(rows)
     if kind == "huggingface":
         _write_dataset(_with_columns(table, side), path)
     elif kind == "label-studio":
-        version = model_version or f"dissensus {_model_name(labels)}".strip()
+        model = type(labels).__name__ if hasattr(labels, "label_distributions_") else ""
+        version = model_version or f"dissensus {model}".strip()
         _write_predictions(table, side, path, question, to_name, version)
     elif kind == "weighted":
         write_table(weighted_rows(table, side), path)
@@ -154,14 +163,6 @@ def _arrow(frame: Any) -> pa.Table:
     return table.replace_schema_metadata(None)
 
 
-def _aligned(items: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
-    """The columns of an item table (without its ids) in the order of the labels; null where it has no row."""
-    key = "item" if "item" in items.column_names else items.column_names[0]
-    own = items[key].cast(pa.string())
-    rows = pc.index_in(ids.cast(pa.string()).combine_chunks(), value_set=own.combine_chunks())
-    return items.drop_columns([key]).take(rows)
-
-
 def _with_columns(table: pa.Table, side: pa.Table | None) -> pa.Table:
     if side is None:
         return table
@@ -169,10 +170,6 @@ def _with_columns(table: pa.Table, side: pa.Table | None) -> pa.Table:
         if name not in table.column_names:
             table = table.append_column(name, side[name])
     return table
-
-
-def _model_name(labels: Any) -> str:
-    return type(labels).__name__ if hasattr(labels, "label_distributions_") else ""
 
 
 def _table_format(path: Path) -> str:
@@ -202,7 +199,11 @@ def _write_jsonl(table: pa.Table, path: Path) -> None:
 def _write_dataset(table: pa.Table, path: Path) -> None:
     """The layout of ``datasets.Dataset.save_to_disk``: an Arrow stream and two JSON files about it."""
     table = _without_dictionaries(table)
-    features = {field.name: {"dtype": _dtype(field), "_type": "Value"} for field in table.schema}
+    names = {pa.float64(): "float64", pa.float32(): "float32"}  # otherwise as Arrow calls them
+    features = {
+        field.name: {"dtype": names.get(field.type, str(field.type)), "_type": "Value"}
+        for field in table.schema
+    }
     table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
     file = "data-00000-of-00001.arrow"
     with atomic_directory(path) as folder:
@@ -282,11 +283,76 @@ def _without_dictionaries(table: pa.Table) -> pa.Table:
     return table
 
 
-def _dtype(field: pa.Field) -> str:
-    names = {
-        pa.float64(): "float64",
-        pa.float32(): "float32",
-        pa.bool_(): "bool",
-        pa.large_string(): "large_string",
+# ---- items to be labelled next, as the tools import them ----------------------------------------------
+# Every record carries the item's own id (``item``), by which the answers are joined to the labels there are:
+# reading the tool's export with that column as the item's does it.
+
+TOOLS = ("label-studio", "argilla", "prodigy")
+
+
+def write_tasks(
+    rows: Sequence[Mapping[str, Any]],
+    path: str | Path,
+    tool: str,
+    classes: Sequence[str],
+    *,
+    question: str = "label",
+    version: str = "dissensus",
+) -> Path:
+    """Write items as tasks: ``rows`` have item, text, action, n_more, reason, label and share.
+
+    ``question`` is the name of the tool's control; ``version`` names who predicts.
+    """
+    if tool not in TOOLS:
+        raise bad_parameter("write_tasks", "tool", f"one of {', '.join(TOOLS)}", tool)
+    if any(row.get("text") is None for row in rows):
+        raise DataError("a labelling tool shows the items' text; name the items= table that has it")
+    makers = {"label-studio": _label_studio, "argilla": _argilla, "prodigy": _prodigy}
+    records = [finite(makers[tool](row, classes, question, version)) for row in rows]
+    with atomic_path(path) as temporary:
+        if tool == "prodigy":
+            text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        else:
+            text = json.dumps(records, ensure_ascii=False, indent=1) + "\n"
+        temporary.write_text(text, encoding="utf-8")
+    return Path(path)
+
+
+def _label_studio(row: Mapping[str, Any], _: Sequence[str], question: str, version: str) -> dict[str, Any]:
+    """A task with the label so far as a prediction."""
+    result = {
+        "from_name": question,
+        "to_name": "text",
+        "type": "choices",
+        "value": {"choices": [row["label"]]},
     }
-    return names.get(field.type, str(field.type))
+    return {
+        "data": {name: row[name] for name in ("item", "text", "action", "n_more", "reason")},
+        "predictions": [{"model_version": version, "score": row["share"], "result": [result]}],
+    }
+
+
+def _argilla(row: Mapping[str, Any], _: Sequence[str], question: str, version: str) -> dict[str, Any]:
+    """A record as ``dataset.records.from_json`` reads it, the label so far as a suggestion."""
+    return {
+        "id": row["item"],
+        "fields": {"text": row["text"]},
+        "metadata": {name: row[name] for name in ("action", "n_more", "reason")},
+        "suggestions": {question: {"value": row["label"], "score": row["share"], "agent": version}},
+        "responses": {},
+        "vectors": {},
+    }
+
+
+def _prodigy(row: Mapping[str, Any], classes: Sequence[str], _: str, __: str) -> dict[str, Any]:
+    """A task of the choice interface; nothing is chosen beforehand."""
+    return {
+        "item": row["item"],
+        "text": row["text"],
+        "options": [{"id": name, "text": name} for name in classes],
+        "meta": {
+            "action": row["action"],
+            "reason": row["reason"],
+            "so far": f"{row['label']} {row['share']:.0%}",
+        },
+    }
