@@ -17,7 +17,7 @@ from dissensus.annotators.findings import findings
 from dissensus.errors import DissensusError
 from dissensus.report.since import changes
 from dissensus.report.time import drifts, paces
-from dissensus.tables.plain_tables import read_times, seconds
+from dissensus.tables.layouts import read_times, seconds
 from dissensus.tables.write import write_tasks
 from dissensus.workflow.refine import Refinement
 from dissensus.workflow.runs import write_run

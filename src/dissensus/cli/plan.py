@@ -60,7 +60,7 @@ def plan(
     """Plan further labels: which items gain most, whom to ask, when to stop, how to lay out a new study."""
     from dissensus.annotators.plan import design_study, plan_labels
     from dissensus.models.frames import make_frame
-    from dissensus.tables.plain_tables import with_side_tables
+    from dissensus.tables.layouts import with_side_tables
     from dissensus.tables.results import for_spreadsheets
     from dissensus.tables.write import write_table
     from dissensus.workflow.runs import is_run, posterior_of

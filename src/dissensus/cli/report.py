@@ -52,7 +52,7 @@ def report(
 ) -> None:
     """Write a fitted model as one page to look at: items, annotators, clusters, quality."""
     from dissensus.report.page import write_report
-    from dissensus.tables.plain_tables import read_times
+    from dissensus.tables.layouts import read_times
     from dissensus.tables.results import changed_file
     from dissensus.workflow.runs import REPORT, opened
 

@@ -18,17 +18,14 @@ from dissensus.tables.layouts import (
     Columns,
     Layout,
     Missing,
-    one_column,
-)
-from dissensus.tables.pairs_and_sets import read_pairs, read_sets
-from dissensus.tables.plain_tables import (
     declared_classes,
-    kind_of_rows,
+    one_column,
     read_table,
     with_kind,
     with_side_tables,
     worth_a_word,
 )
+from dissensus.tables.pairs_and_sets import kind_of_rows, read_pairs, read_sets
 from dissensus.tables.tables import TABLE_FORMATS, open_table
 
 Several = Literal["keep", "error"]

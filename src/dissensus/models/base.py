@@ -30,7 +30,7 @@ from dissensus.models.clusters import ClusterView
 from dissensus.models.frames import by_id, make_frame, table_by_id
 from dissensus.params import real
 from dissensus.tables.arrays import Arrays, Header, Savable, pack_ids, unpack_ids
-from dissensus.tables.plain_tables import with_side_tables
+from dissensus.tables.layouts import with_side_tables
 
 Array = NDArray[np.float64]
 

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.kinds import WINNERS, members_of, written
+from dissensus.labels.kinds import WINNERS, LabelType, members_of, written
 from dissensus.labels.rows import Duplicates
 from dissensus.labels.vocabulary import as_values, blank_error, places, quoted, to_arrow
 from dissensus.tables.columns import find_column, has_column, listed
 from dissensus.tables.json_lines import JsonTable
-from dissensus.tables.layouts import KEEP_BLANKS, Columns, Missing, item_column, one_column
+from dissensus.tables.layouts import KEEP_BLANKS, Columns, Layout, Missing, item_column, one_column
 from dissensus.tables.tables import Table
 
 # What people call the two sides, and the answer; "a" and "b", 1 and 2 follow the same word.
@@ -44,6 +44,18 @@ _RIGHT = frozenset({"right", "b", "2", "second", "model_b", "option_b", "respons
 _TIE = re.compile(r"(tie|ties|draw|drawn|equal|same|both|neither|none|no preference)\b.*|tie.*|0|=")
 _COMMON = frozenset({"a", "b", "first", "second"})  # columns that may be called so for other reasons
 NOBODY = "everybody"
+
+
+def kind_of_rows(
+    table: Table, columns: Columns, label_type: LabelType | None, layout: Layout | None, separator: str | None
+) -> LabelType | None:
+    """What a table's rows must be read as: pairs, or sets of classes; None where each has one class."""
+    unsaid = label_type is None and layout is None and not columns.named
+    if label_type == "pairwise" or (unsaid and looks_pairwise(table.columns)):
+        return "pairwise"
+    if separator is not None or (label_type in (None, "multi") and holds_lists(table, columns)):
+        return "multi"
+    return None
 
 
 def looks_pairwise(names: Sequence[str]) -> bool:
