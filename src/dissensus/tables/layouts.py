@@ -495,12 +495,6 @@ def refuse_other_type(labels: Annotations, wanted: LabelType) -> None:
         )
 
 
-def worth_a_word(annotations: Annotations) -> tuple[str, ...]:
-    """What a person should know about labels that are read as they are."""
-    notes = [note for vocabulary in annotations.vocabularies for note in lookalike_notes(vocabulary)]
-    return (*notes, *one_only(annotations))
-
-
 def one_only(annotations: Annotations) -> tuple[str, ...]:
     """A word on a crowd of one, and on labels that are all the same."""
     notes = []

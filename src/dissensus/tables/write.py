@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +26,8 @@ from dissensus.tables.atomic import atomic_directory, atomic_path, atomic_paths
 from dissensus.tables.labels_file import ENTROPY, ITEM, LABEL, N_LABELS, PROBABILITY, probability_columns
 from dissensus.tables.results import finite, without_formulas
 
-OUTPUT_FORMATS = ("csv", "parquet", "jsonl", "huggingface", "label-studio", "weighted")
+TABLE_FORMATS = ("csv", "parquet", "jsonl")
+OUTPUT_FORMATS = (*TABLE_FORMATS, "huggingface", "label-studio", "weighted")
 _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _BATCH = 10_000  # rows turned into JSON at a time
 
@@ -94,17 +95,24 @@ def write_table(table: pa.Table, path: str | Path, format: str | None = None) ->
 def write_tables(tables: Mapping[Path, pa.Table], format: str | None = None) -> None:
     """The same of several tables by the files they go into: all of them, or none."""
     kinds = [format or _table_format(path) for path in tables]
-    writers: dict[str, Callable[[pa.Table, Path], None]] = {
-        "csv": _write_csv,
-        "parquet": pq.write_table,
-        "jsonl": _write_jsonl,
-    }
-    strange = next((kind for kind in kinds if kind not in writers), None)
-    if strange is not None:
-        raise bad_parameter("write_table", "format", f"one of {', '.join(writers)}", strange)
+    for kind in kinds:
+        if kind not in TABLE_FORMATS:
+            raise bad_parameter("write_table", "format", f"one of {', '.join(TABLE_FORMATS)}", kind)
     with atomic_paths(list(tables)) as temporary:
         for kind, table, file in zip(kinds, tables.values(), temporary, strict=True):
-            writers[kind](table, file)
+            if kind == "parquet":
+                pq.write_table(table, file)
+                continue
+            zipped = file.suffix == ".gz"
+            with (
+                pa.CompressedOutputStream(str(file), "gzip") if zipped else pa.OSFile(str(file), "wb") as sink
+            ):
+                if kind == "csv":
+                    options = pa_csv.WriteOptions(quoting_style="needed")
+                    pa_csv.write_csv(without_formulas(_without_dictionaries(table)), sink, options)
+                else:
+                    for row in _rows(table):
+                        sink.write(json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n")
 
 
 def weighted_rows(labels: Any, items: pa.Table | None = None) -> pa.Table:
@@ -184,18 +192,6 @@ def _table_format(path: Path) -> str:
 # ---- one writer a format ------------------------------------------------------------------------------
 
 
-def _write_csv(table: pa.Table, path: Path) -> None:
-    options = pa_csv.WriteOptions(quoting_style="needed")
-    with _output(path) as sink:
-        pa_csv.write_csv(without_formulas(_without_dictionaries(table)), sink, options)
-
-
-def _write_jsonl(table: pa.Table, path: Path) -> None:
-    with _output(path) as sink:
-        for row in _rows(table):
-            sink.write(json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n")
-
-
 def _write_dataset(table: pa.Table, path: Path) -> None:
     """The layout of ``datasets.Dataset.save_to_disk``: an Arrow stream and two JSON files about it."""
     table = _without_dictionaries(table)
@@ -237,37 +233,24 @@ def _write_predictions(
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as sink:
         separator = "[\n"
         for row, data in zip(_rows(table), _rows(side), strict=True):
-            task = _task(row, data, columns, question, to_name, version)
+            label = str(row["label"])
+            distribution = {name: row[column] for name, column in columns.items()}
+            known = {name: value for name, value in row.items() if name in (ENTROPY, N_LABELS)}
+            shown = {name: value for name, value in data.items() if value is not None}
+            task = {
+                "data": {"item": row["item"]} | shown,
+                "meta": {"distribution": distribution} | known,
+                "predictions": [_prediction(label, distribution.get(label), question, to_name, version)],
+            }
             sink.write(separator + json.dumps(task, ensure_ascii=False, default=str))
             separator = ",\n"
         sink.write("\n]\n" if table.num_rows else "[]\n")
 
 
-def _task(
-    row: dict[str, Any],
-    data: dict[str, Any],
-    columns: Mapping[str, str],
-    question: str,
-    to_name: str,
-    version: str,
-) -> dict[str, Any]:
-    label = str(row["label"])
+def _prediction(label: str, score: Any, question: str, to_name: str, version: str) -> dict[str, Any]:
+    """A label as Label Studio has predictions."""
     result = {"from_name": question, "to_name": to_name, "type": "choices", "value": {"choices": [label]}}
-    distribution = {name: row[column] for name, column in columns.items()}
-    prediction = {"model_version": version, "score": distribution.get(label), "result": [result]}
-    known = {name: value for name, value in row.items() if name in (ENTROPY, N_LABELS)}
-    return {
-        "data": {"item": row["item"]} | {name: value for name, value in data.items() if value is not None},
-        "meta": {"distribution": distribution} | known,
-        "predictions": [prediction],
-    }
-
-
-def _output(path: Path) -> Any:
-    """A byte sink that compresses where the name asks for it."""
-    if path.suffix == ".gz":
-        return pa.CompressedOutputStream(str(path), "gzip")
-    return pa.OSFile(str(path), "wb")
+    return {"model_version": version, "score": score, "result": [result]}
 
 
 def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
@@ -307,8 +290,7 @@ def write_tasks(
         raise bad_parameter("write_tasks", "tool", f"one of {', '.join(TOOLS)}", tool)
     if any(row.get("text") is None for row in rows):
         raise DataError("a labelling tool shows the items' text; name the items= table that has it")
-    makers = {"label-studio": _label_studio, "argilla": _argilla, "prodigy": _prodigy}
-    records = [finite(makers[tool](row, classes, question, version)) for row in rows]
+    records = [finite(_task(row, tool, classes, question, version)) for row in rows]
     with atomic_path(path) as temporary:
         if tool == "prodigy":
             text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
@@ -318,41 +300,28 @@ def write_tasks(
     return Path(path)
 
 
-def _label_studio(row: Mapping[str, Any], _: Sequence[str], question: str, version: str) -> dict[str, Any]:
-    """A task with the label so far as a prediction."""
-    result = {
-        "from_name": question,
-        "to_name": "text",
-        "type": "choices",
-        "value": {"choices": [row["label"]]},
-    }
-    return {
-        "data": {name: row[name] for name in ("item", "text", "action", "n_more", "reason")},
-        "predictions": [{"model_version": version, "score": row["share"], "result": [result]}],
-    }
-
-
-def _argilla(row: Mapping[str, Any], _: Sequence[str], question: str, version: str) -> dict[str, Any]:
-    """A record as ``dataset.records.from_json`` reads it, the label so far as a suggestion."""
-    return {
-        "id": row["item"],
-        "fields": {"text": row["text"]},
-        "metadata": {name: row[name] for name in ("action", "n_more", "reason")},
-        "suggestions": {question: {"value": row["label"], "score": row["share"], "agent": version}},
-        "responses": {},
-        "vectors": {},
-    }
-
-
-def _prodigy(row: Mapping[str, Any], classes: Sequence[str], _: str, __: str) -> dict[str, Any]:
-    """A task of the choice interface; nothing is chosen beforehand."""
+def _task(
+    row: Mapping[str, Any], tool: str, classes: Sequence[str], question: str, version: str
+) -> dict[str, Any]:
+    """An item as a tool imports it, the label so far as a prediction or suggestion."""
+    if tool == "label-studio":
+        return {
+            "data": {name: row[name] for name in ("item", "text", "action", "n_more", "reason")},
+            "predictions": [_prediction(row["label"], row["share"], question, "text", version)],
+        }
+    if tool == "argilla":  # as ``dataset.records.from_json`` reads it
+        return {
+            "id": row["item"],
+            "fields": {"text": row["text"]},
+            "metadata": {name: row[name] for name in ("action", "n_more", "reason")},
+            "suggestions": {question: {"value": row["label"], "score": row["share"], "agent": version}},
+            "responses": {},
+            "vectors": {},
+        }
+    so_far = f"{row['label']} {row['share']:.0%}"  # Prodigy's choice interface: nothing is chosen beforehand
     return {
         "item": row["item"],
         "text": row["text"],
         "options": [{"id": name, "text": name} for name in classes],
-        "meta": {
-            "action": row["action"],
-            "reason": row["reason"],
-            "so far": f"{row['label']} {row['share']:.0%}",
-        },
+        "meta": {"action": row["action"], "reason": row["reason"], "so far": so_far},
     }
