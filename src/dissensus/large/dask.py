@@ -337,7 +337,9 @@ def _stepped(step: Callable[..., Any], layouts: Any, own: bytes, common: bytes) 
     laid_out = _layouts(layouts) if isinstance(layouts, bytes) else layouts
     with one_blas_thread():
         given = pickle.loads(common)
-        return [step(layout, *mine, **given) for layout, mine in zip(laid_out, pickle.loads(own), strict=True)]
+        return [
+            step(layout, *mine, **given) for layout, mine in zip(laid_out, pickle.loads(own), strict=True)
+        ]
 
 
 # ---- independent tasks --------------------------------------------------------------------------------
