@@ -86,11 +86,11 @@ def test_pairs_come_out_the_same_in_blocks(changes: dict[str, Any], monkeypatch:
     known = crowd(12)
     model = ds.LDLNM(**(SMALL | {"epochs": 1, "dev_size": 0.0} | changes)).fit(known)
     with torch.inference_mode():  # all labels in one forward pass
-        x = networks.scaled(model, model.features_)
+        x = networks.inputs(model, model.features_)
         item, annotator = (
             torch.from_numpy(codes.astype(np.int64)) for codes in (known.item, known.annotator)
         )
-        logits = networks.fitted_network(model)(networks.Batch(x, item, annotator, torch.empty(0)))
+        logits = networks.Network.fitted(model)(networks.Batch(x, item, annotator, torch.empty(0)))
         expected = logits[:, 0].softmax(dim=1).mean(dim=0).T
     pairs = known.items[known.item], known.annotators[known.annotator]
     np.testing.assert_allclose(model.predict_proba(*pairs), expected, rtol=1e-5)
@@ -425,6 +425,19 @@ def test_sizes_are_searched_with_the_common_search(tmp_path: Path):
     assert score == pytest.approx(found.winner.score, rel=1e-6)
 
 
+def test_cells_alike_in_all_but_sizes_are_searched_in_one_program():
+    from dissensus.text.ldlnm.model import NETWORKS_TOGETHER, DevDistributions
+
+    sizes = [{"item_size": item, "annotator_size": who} for item in range(3, 9) for who in range(3, 9)]
+    rates, ensembles = [{"learning_rate": 0.1}, {"learning_rate": 0.1, "seed": 3}], [{"n_networks": 2}] * 2
+    one = {"n_networks": 1}
+    estimators = [ds.LDLNM(**(one | settings)) for settings in sizes + rates + ensembles]
+    groups = DevDistributions(crowd(4)).groups(estimators)
+    assert sorted(place for group in groups for place in group) == list(range(40))
+    assert sorted(map(len, groups)) == [1, 1, 2, NETWORKS_TOGETHER, NETWORKS_TOGETHER]
+    assert [36, 37] in [sorted(group) for group in groups]
+
+
 def test_the_criterion_goes_by_the_names_of_classes(fitted):
     from dissensus.text.ldlnm.model import divergence
 
@@ -467,7 +480,7 @@ def test_targets_are_the_label_its_items_and_its_annotators_shares():
     rows = [("i", "a", "x"), ("i", "b", "y"), ("j", "a", "x"), ("j", "b", "x"), ("k", "b", "y")]
     known = Annotations.from_arrays(*zip(*rows, strict=True))
     model = ds.LDLNM()
-    model.feature_scale_ = np.asarray(1.0)
+    model.features_, model.feature_scale_ = np.zeros((3, 2), np.float32), np.asarray(1.0)
     found = training_set(model, known, np.zeros((3, 2), np.float32), None)
     i, j, k, a, b = [1 / 2, 1 / 2], [1, 0], [0, 1], [1, 0], [1 / 3, 2 / 3]
     expected = [

@@ -9,9 +9,8 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
@@ -21,8 +20,6 @@ from dissensus.importers.gather import Gatherer
 from dissensus.tables.columns import first_repeat
 from dissensus.tables.json_lines import records
 from dissensus.tables.source import Source, kept, open_source, refuse_pipe
-
-Opener = Callable[[], Source]
 
 _SUFFIXES = {".jsonl", ".json"}
 _LOST = (
@@ -39,8 +36,8 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 def holds_members(path: Path) -> bool:
     """Whether a folder or zip holds members' files (the first record tells)."""
-    for _, _, opened in _members(path):
-        for _, record in records(opened()):
+    for _, source in _members(path):
+        for _, record in records(source):
             return is_record(record)
     return False
 
@@ -50,11 +47,10 @@ def read(path: Path, gather: Gatherer) -> None:
     if path.is_file() and not zipfile.is_zipfile(path):
         raise DataError(f"{path}: {_LOST}")
     n_members = 0
-    for member, name, opened in _members(path):
+    for member, source in _members(path):
         if member == "all":
-            raise DataError(f"{name}: {_LOST}")
+            raise DataError(f"{source.name}: {_LOST}")
         n_members += 1
-        source = opened()
         for place, record in records(source):
             where = f"({PurePosixPath(source.name).name} {place})"
             text = {key: value for key, value in record.items() if key not in ("id", "label", "Comments")}
@@ -71,21 +67,24 @@ def read(path: Path, gather: Gatherer) -> None:
         raise DataError(f"{path}: holds no .jsonl file of a member; export from doccano as JSONL")
 
 
-def _members(path: Path) -> Iterator[tuple[str, str, Opener]]:
-    """(annotator, name for messages, how to open the file) of each member, in the order of their names."""
+def _members(path: Path) -> Iterator[tuple[str, Source]]:
+    """Each member with their file, in the order of their names; a file is opened when its turn comes."""
     if path.is_dir():
         files = [file for file in sorted(path.iterdir()) if not file.is_dir() and _is_member(file.name)]
         for file in files:
             refuse_pipe(file)
         _refuse_twins(path, [file.name for file in files])
-        for file in files:
-            yield file.stem, str(file), partial(_open_file, file)
+        for file in files:  # a member who labelled nothing has an empty one
+            empty = not file.stat().st_size
+            yield file.stem, Source(str(file), file.suffix, b"") if empty else open_source(file)
         return
     with _archive_errors(path), zipfile.ZipFile(path) as archive:
         entries = sorted(filter(_is_member, archive.namelist()))
         _refuse_twins(path, entries)
         for entry in entries:
-            yield PurePosixPath(entry).stem, f"{path}/{entry}", partial(_open_entry, path, archive, entry)
+            with archive.open(entry) as member:
+                raw = kept(entry, cast(BinaryIO, member))
+            yield PurePosixPath(entry).stem, Source(f"{path}/{entry}", ".jsonl", raw)
 
 
 def _refuse_twins(path: Path, entries: Sequence[str]) -> None:
@@ -99,16 +98,6 @@ def _refuse_twins(path: Path, entries: Sequence[str]) -> None:
         raise DataError(
             f"{path}: {same[0]!r} and {same[1]!r} are both of the member {twin!r}; rename or remove one"
         )
-
-
-def _open_entry(path: Path, archive: zipfile.ZipFile, entry: str) -> Source:
-    with _archive_errors(path), archive.open(entry) as member:
-        return Source(f"{path}/{entry}", ".jsonl", kept(entry, cast(BinaryIO, member)))
-
-
-def _open_file(file: Path) -> Source:
-    """A member who labelled nothing has an empty file."""
-    return open_source(file) if file.stat().st_size else Source(str(file), file.suffix, b"")
 
 
 @contextmanager

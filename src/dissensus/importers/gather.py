@@ -203,7 +203,14 @@ class Gatherer:
     def finish(self) -> Imported:
         """The gathered labels, once it is certain that they answer one question."""
         self._settle()
-        self._refuse_regions()
+        asked = self.options.question
+        marked = self._regions if asked is None else {asked: self._regions.get(asked)}
+        region = next((kind for kind in marked.values() if kind), None)
+        if region is not None and not self._codes[0]:
+            raise DataError(
+                f"{self.path}: {listed(marked)} marks {region}, parts of an item; only questions with class "
+                "labels for whole items can be read"
+            )
         if not self._codes[0]:
             why = f" ({listed(_counted(self.left_out))} left out)" if self.left_out else ""
             raise DataError(f"{self.path}: no label is left{why}; check the export")
@@ -220,17 +227,6 @@ class Gatherer:
             question=self.question or "label",
             columns={role: columns[role] for role in roles},
         )
-
-    def _refuse_regions(self) -> None:
-        """A question that marks parts of items has no class labels: that is said, not counted as empty."""
-        asked = self.options.question
-        marked = self._regions if asked is None else {asked: self._regions.get(asked)}
-        kind = next((found for found in marked.values() if found), None)
-        if kind is not None and not self._codes[0]:
-            raise DataError(
-                f"{self.path}: {listed(marked)} marks {kind}, parts of an item; only questions with class "
-                "labels for whole items can be read"
-            )
 
     def _code(self, column: int, value: str, place: str) -> int:
         vocabulary = self._vocabularies[column]

@@ -18,18 +18,15 @@ from dissensus.tables.layouts import (
     Columns,
     Layout,
     Missing,
-    one_column,
-)
-from dissensus.tables.pairwise import read_pairs
-from dissensus.tables.plain_tables import (
     declared_classes,
-    kind_of_rows,
+    lookalike_notes,
+    one_column,
+    one_only,
     read_table,
     with_kind,
     with_side_tables,
-    worth_a_word,
 )
-from dissensus.tables.sets import read_sets
+from dissensus.tables.pairs_and_sets import kind_of_rows, read_pairs, read_sets
 from dissensus.tables.tables import TABLE_FORMATS, open_table
 
 Several = Literal["keep", "error"]
@@ -146,7 +143,8 @@ def read_annotations(
         labels = as_sets(labels)
     labels = with_kind(replace(labels, notes=(*labels.notes, *([word] if word else []))), label_type)
     labels = with_side_tables(labels, items, annotators, gold, names, classes is None)
-    return replace(labels, notes=(*labels.notes, *worth_a_word(labels)))
+    alike = [note for vocabulary in labels.vocabularies for note in lookalike_notes(vocabulary)]
+    return replace(labels, notes=(*labels.notes, *alike, *one_only(labels)))
 
 
 def _checked(columns: Columns, layout: Layout | None, format: str | None) -> tuple[Layout | None, str | None]:

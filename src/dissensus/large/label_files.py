@@ -27,7 +27,13 @@ from dissensus.labels.sources import provided
 from dissensus.labels.vocabulary import places, to_arrow
 from dissensus.large.store import COLUMNS, is_store
 from dissensus.params import PROCESS_BYTES, n_bytes, size_words
-from dissensus.tables.columns import find_column, guess_words, has_column, listed, only_column_left
+from dissensus.tables.columns import (
+    find_column,
+    guess_words,
+    has_column,
+    only_column_left,
+    refuse_one_for_two,
+)
 from dissensus.tables.layouts import KEEP_BLANKS, Columns, Missing
 from dissensus.tables.source import (
     GZIP_MAGIC,
@@ -227,11 +233,7 @@ class Inputs:
             if name is not None and not isinstance(name, str):
                 raise bad_parameter("pack", role, "the name of a column", name)
             names.append(find_column(known, role, name, table.name, taken=names))
-        if len(set(names)) < len(names):
-            raise DataError(
-                f"{table.name}: item, annotator and label must be three columns, got {', '.join(names)}; "
-                f"it has {listed(known)}"
-            )
+        refuse_one_for_two(names, known, table.name)
         return names
 
     def place(self, pieces: Iterable[Piece], row: int) -> str:

@@ -34,7 +34,7 @@ from dissensus.labels.kinds import LABEL_TYPES, LabelType
 from dissensus.labels.rows import DUPLICATE_POLICIES, Duplicates, repeats_note
 from dissensus.labels.vocabulary import Vocabulary, is_text, texts
 from dissensus.params import n_cores
-from dissensus.tables.plain_tables import one_only, with_kind, with_side_tables
+from dissensus.tables.layouts import one_only, with_kind, with_side_tables
 from dissensus.tables.source import not_reached
 
 MANIFEST = "dissensus-store.json"

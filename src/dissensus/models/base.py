@@ -27,7 +27,7 @@ from dissensus.models.results import by_id, middle_of_largest, table_by_id
 from dissensus.models.scoring import in_classes
 from dissensus.params import PROCESS_BYTES, Setting, declare, fitted, physical_memory, size_words
 from dissensus.tables import arrays
-from dissensus.tables.plain_tables import with_side_tables
+from dissensus.tables.layouts import with_side_tables
 
 Array = NDArray[np.float64]
 

@@ -41,7 +41,7 @@ from dissensus.params import PROCESS_BYTES, size_words
 from dissensus.progress import Progress, ShowProgress, shown
 from dissensus.tables.atomic import restore
 from dissensus.tables.labels_file import LABELS_FILE
-from dissensus.tables.plain_tables import with_side_tables
+from dissensus.tables.layouts import with_side_tables
 from dissensus.tables.results import (
     check_output,
     is_ours,

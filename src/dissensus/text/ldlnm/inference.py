@@ -10,20 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import softsign
+from torch.nn.functional import kl_div, softsign
 
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
 from dissensus.metrics import kl_rows
 from dissensus.numerics import Array
-from dissensus.text.ldlnm.network import (
-    HEADS,
-    NUMBERS_PER_BLOCK,
-    Network,
-    pair_logits,
-    scaled,
-    side_by_side,
-)
+from dissensus.text.ldlnm.network import HEADS, NUMBERS_PER_BLOCK, Network, inputs, pair_logits, side_by_side
 from dissensus.text.learners.torch_tools import to_numpy
 
 if TYPE_CHECKING:
@@ -126,12 +119,11 @@ def descend(value: Callable[[Tensor], Tensor], start: Tensor, how: Descent) -> t
 def kl_of_items(network: Network, x: Tensor, y_I: Tensor) -> Callable[[Tensor], Tensor]:
     """z_A (S, rows, ·) ↦ KL(y_I ‖ ŷ_I) of each row, (S, rows)."""
     of_item, direct = network.item_part(x), network.direct(x, "item")
-    entropy = torch.xlogy(y_I, y_I).sum(dim=-1)
 
     def value(z_A: Tensor) -> Tensor:
         z_E = network.encode(of_item + network.annotator_part(z_A))
         log_p = (network.head(z_E, "item") + direct).log_softmax(dim=1)
-        return entropy - (y_I.T * log_p).sum(dim=1)
+        return kl_div(log_p, y_I.T, reduction="none").sum(dim=1)
 
     return value
 
@@ -214,7 +206,7 @@ def embed_new_annotators(model: LDLNM, new: Annotations, fitted: LDLNM) -> None:
     fresh = np.flatnonzero(~known & labelled)
     if len(fresh) and model.annotators:
         rows = np.isin(new.annotator, fresh)
-        x = scaled(fitted, model.features_[new.item[rows]])
+        x = inputs(fitted, model.features_[new.item[rows]])
         annotator, label = (
             torch.from_numpy(codes.astype(np.int64)).to(x.device)
             for codes in (np.searchsorted(fresh, new.annotator[rows]), new.label[rows])

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dissensus.engine import Engine
 from dissensus.errors import DataError, ParameterError, bad_parameter, require
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.features import as_features, carries_features, features_of
+from dissensus.labels.features import carries_features, features_of
 from dissensus.labels.vocabulary import Codes
 from dissensus.metrics import check_distributions, kl
 from dissensus.models.base import Model
@@ -51,8 +51,6 @@ from dissensus.params import (
 from dissensus.text.learners.base import hold_out
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from dissensus.text.ldlnm.inference import Inferred
 
 LOSS_WEIGHTS = Rule(
@@ -196,7 +194,6 @@ class LDLNM(Model):
         require("torch", "text")
         from dissensus.text.ldlnm.network import fit_networks
 
-        self._check_fusion()
         x = features_of(annotations, self.embedding, given=features)
         y_I = None if item_distributions is None else check_distributions(item_distributions, "targets")
         kept, labelled = annotations, np.flatnonzero(annotations.counts.sum(axis=1))
@@ -207,7 +204,9 @@ class LDLNM(Model):
         fit_networks([self], kept, x, y_I, dev, self.seed)
         self.label_distributions_ = self.label_distributions(self.features_)
 
-    def _check_fusion(self) -> None:
+    def check_params(self) -> None:
+        """Hold every setting against its rule, and the sizes against each other."""
+        super().check_params()
         if self.fusion == "sum" and self.annotators and self.item_size != self.annotator_size:
             raise ParameterError(
                 "LDLNM with fusion='sum' adds item and annotator embeddings, which must be of one size; "
@@ -258,13 +257,12 @@ class LDLNM(Model):
         """
         self._check_weights()
         owner, sizes = "LDLNM.label_distributions", (self.item_size, self.annotator_size, self.latent_size)
-        if not projected:
-            if not self.annotators or len(set(sizes)) > 1:
-                rule = "True unless item_size, annotator_size and latent_size are one"
-                raise bad_parameter(owner, "projected", rule, projected)
-            if dropout_seed is not None:
-                rule = "None with projected=False, where no z_P is"
-                raise bad_parameter(owner, "dropout_seed", rule, dropout_seed)
+        if not projected and (not self.annotators or len(set(sizes)) > 1):
+            rule = "True unless item_size, annotator_size and latent_size are one"
+            raise bad_parameter(owner, "projected", rule, projected)
+        if not projected and dropout_seed is not None:
+            rule = "None with projected=False, where no z_P is"
+            raise bad_parameter(owner, "dropout_seed", rule, dropout_seed)
         replaced = {"head": head, "reduce": reduce, "weight_by": weight_by}
         given: dict[str, Any] = {name: value for name, value in replaced.items() if value is not None}
         rules = {name: self._settings[name].rule for name in replaced} | {"dropout_seed": integer(0) | NONE}
@@ -273,10 +271,10 @@ class LDLNM(Model):
         import torch
 
         from dissensus.text.ldlnm.inference import ensemble
-        from dissensus.text.ldlnm.network import Network
+        from dissensus.text.ldlnm.network import Network, inputs
         from dissensus.text.learners.torch_tools import seeded, threads, to_numpy
 
-        network, x = Network.fitted(self), self._inputs(features)
+        network, x = Network.fitted(self), inputs(self, features)
         stored = np.flatnonzero(self.annotator_load_) if self.annotators else np.zeros(1, np.int64)
         by_labels = self.annotators and weight_by == "labels"
         mass = self.annotator_load_[stored] if by_labels else np.ones(len(stored))
@@ -298,7 +296,7 @@ class LDLNM(Model):
         import torch
 
         from dissensus.text.ldlnm.inference import pair_distributions
-        from dissensus.text.ldlnm.network import Network
+        from dissensus.text.ldlnm.network import Network, inputs
         from dissensus.text.learners.torch_tools import threads, to_numpy
 
         known = (item >= 0) & (annotator >= 0) & self.known_annotators_[annotator] & self.annotators
@@ -306,7 +304,7 @@ class LDLNM(Model):
         if known.any():
             items, i = np.unique(item[known], return_inverse=True)
             annotators, a = np.unique(annotator[known], return_inverse=True)
-            x = self._inputs(self.features_[items])
+            x = inputs(self, self.features_[items])
             embeddings = self.annotator_embeddings_[annotators].reshape(len(annotators), self.n_networks, -1)
             arrays = embeddings.swapaxes(0, 1), i, a
             z_A, of_item, of_annotator = (torch.from_numpy(array).to(x.device) for array in arrays)
@@ -367,6 +365,7 @@ class LDLNM(Model):
         """
         self._check_weights()
         from dissensus.text.ldlnm.inference import Descent, infer
+        from dissensus.text.ldlnm.network import inputs
         from dissensus.text.learners.torch_tools import threads
 
         if not self.annotators:
@@ -378,7 +377,7 @@ class LDLNM(Model):
         check_rules("LDLNM.infer_annotators", INFERENCE, **dict(zip(INFERENCE, settings, strict=True)))
         how = Descent(rate, max_steps, tol, backtracking)
         with threads(self.n_threads):
-            return infer(self, self._inputs(features), targets, decay, sigma, n_starts, seed, how)
+            return infer(self, inputs(self, features), targets, decay, sigma, n_starts, seed, how)
 
     @property
     def item_embeddings_(self) -> NDArray[np.float32]:
@@ -394,18 +393,9 @@ class LDLNM(Model):
             (items, features).
         """
         self._check_weights()
-        from dissensus.text.ldlnm.network import Network, side_by_side
+        from dissensus.text.ldlnm.network import Network, inputs, side_by_side
 
-        return side_by_side(Network.fitted(self).embed_items(self._inputs(features)))
-
-    def _inputs(self, features: Any) -> Tensor:
-        """Features (or texts) as the networks take them."""
-        from dissensus.text.ldlnm.network import scaled
-
-        rows, J = as_features(features, self.embedding), self.features_.shape[1]
-        if rows.shape[1] != J:
-            raise DataError(f"{rows.shape[1]} features came and LDLNM was fitted on {J}")
-        return scaled(self, rows)
+        return side_by_side(Network.fitted(self).embed_items(inputs(self, features)))
 
     def _check_weights(self) -> None:
         if not hasattr(self, "weights_"):
@@ -466,7 +456,6 @@ class DevDistributions:
         else:
             for model in models:
                 model._remember(model._checked(annotations, {}))
-                model._check_fusion()
             x = features_of(annotations, models[0].embedding)
             fit_networks(models, annotations, x, None, self.dev, seed)
         return [-divergence(model, self.dev) for model in models]

@@ -37,12 +37,11 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.features import as_features, features_of
+from dissensus.labels.features import Features, as_features, features_of
 from dissensus.labels.sources import as_annotations
-from dissensus.metrics import check_distributions
 from dissensus.models.scoring import in_classes
 from dissensus.numerics import Array, row_shares
-from dissensus.text.learners.base import as_pair, check_rows
+from dissensus.text.learners.base import checked_dev
 from dissensus.text.learners.torch_tools import pick_device, seeded, threads, to_numpy
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class Batch(NamedTuple):
     """Labels, their items' features and their targets."""
 
     x: Tensor  # (items of the batch, features)
-    place: Tensor | None  # (labels,): which of these items; None where label i is of row i
+    place: Tensor  # (labels,): which of these items
     annotator: Tensor  # (labels,)
     targets: Tensor  # (3, P, labels): y one-hot, y_I and y_A
 
@@ -70,11 +69,13 @@ class Network(nn.Module):
     several models are trained to be compared, and share it.
     """
 
-    def __init__(self, models: Sequence[LDLNM], n_features: int, n_annotators: int, n_classes: int) -> None:
+    def __init__(self, models: Sequence[LDLNM]) -> None:
         super().__init__()
-        self.models, self.dropout, S = list(models), models[0].dropout, len(models) * models[0].n_networks
+        self.models, self.dropout, first = list(models), models[0].dropout, models[0]
+        n_features, n_annotators = first.features_.shape[1], len(first.annotator_load_)
+        S, n_classes = len(models) * first.n_networks, len(first.class_vocabulary_)
         item, annotator, latent = (max(column) for column in zip(*map(_sizes, models), strict=True))
-        self.sums = models[0].fusion == "sum" and annotator > 0
+        self.sums = first.fusion == "sum" and annotator > 0
 
         def zeros(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.zeros(S, *shape))
@@ -84,21 +85,15 @@ class Network(nn.Module):
         self.W_PA = zeros(0 if self.sums else annotator, latent)  # … and from φ(z_A)
         self.W_E = zeros(latent, latent)
         self.W_y = zeros(3, n_classes, latent)
-        self.D = zeros(2 if models[0].direct else 0, n_classes, n_features)
+        self.D = zeros(2 if first.direct else 0, n_classes, n_features)
         self.W_A = zeros(n_annotators, annotator)
         self.b_I, self.b_P, self.b_E = zeros(1, item), zeros(1, latent), zeros(1, latent)
         self.b_y = zeros(3, n_classes, 1)
 
     @classmethod
-    def of(cls, models: Sequence[LDLNM]) -> Network:
-        """The networks of models that know their data, all weights zero."""
-        first = models[0]
-        return cls(models, first.features_.shape[1], len(first.annotator_load_), len(first.class_vocabulary_))
-
-    @classmethod
     def fitted(cls, model: LDLNM) -> Network:
         """The fitted networks of a model."""
-        network = cls.of([model]).requires_grad_(False)
+        network = cls([model]).requires_grad_(False)
         vector_to_parameters(torch.tensor(model.weights_), network.parameters())
         return network.to(pick_device(model.device))
 
@@ -123,16 +118,14 @@ class Network(nn.Module):
 
     def forward(self, batch: Batch, noise: torch.Generator | None = None) -> Tensor:
         """(S, 3, P, labels): logits of the three heads; items are projected once, whatever their labels."""
-        of_item = self.item_part(batch.x)
-        if batch.place is not None:
-            of_item = of_item.index_select(1, batch.place)
+        of_item = self.item_part(batch.x).index_select(1, batch.place)
         of_annotator = self.annotator_part(self.W_A.index_select(1, batch.annotator))
         z_E = self.encode(of_item + of_annotator, noise)
         logits = torch.baddbmm(self.b_y.flatten(1, 2), self.W_y.flatten(1, 2), z_E.mT)
         logits = logits.view(*self.W_y.shape[:3], -1)
         if self.D.shape[1]:
             direct = _for_all(self.D.flatten(1, 2), batch.x).view(*self.D.shape[:3], -1)
-            logits[:, :2] += direct if batch.place is None else direct.index_select(3, batch.place)
+            logits[:, :2] += direct.index_select(3, batch.place)
         return logits
 
     def embed_items(self, x: Tensor) -> Tensor:
@@ -271,7 +264,7 @@ class TrainingSet:
             order = rng.permutation(len(self.item))
             for start in range(0, len(order), size):
                 rows = order[start : start + size]
-                yield self._batch(self.item[rows], None, rows)
+                yield self._batch(self.item[rows], np.arange(len(rows)), rows)
             return
         labelled, first, n = np.unique(self.item, return_index=True, return_counts=True)
         labels_of = np.split(np.arange(len(self.item)), first[1:])
@@ -279,28 +272,23 @@ class TrainingSet:
         order = rng.permutation(len(labelled))
         for start in range(0, len(order), per_batch):
             some = order[start : start + per_batch]
-            place = torch.from_numpy(np.repeat(np.arange(len(some)), n[some])).to(self.x.device)
+            place = np.repeat(np.arange(len(some)), n[some])
             yield self._batch(labelled[some], place, np.concatenate([labels_of[i] for i in some]))
 
-    def _batch(self, items: NDArray[np.int64], place: Tensor | None, rows: NDArray[np.int64]) -> Batch:
-        m, r = (torch.from_numpy(codes).to(self.x.device) for codes in (items, rows))
-        targets = self.targets.index_select(0, r).permute(1, 2, 0).contiguous()
-        return Batch(self.x.index_select(0, m), place, self.annotator.index_select(0, r), targets)
+    def _batch(self, *codes: NDArray[np.int64]) -> Batch:
+        items, place, rows = (torch.from_numpy(array).to(self.x.device) for array in codes)
+        targets = self.targets.index_select(0, rows).permute(1, 2, 0).contiguous()
+        return Batch(self.x.index_select(0, items), place, self.annotator.index_select(0, rows), targets)
 
 
-class Training(NamedTuple):
-    """How training went."""
-
-    epoch: NDArray[np.int64]  # (networks,): the epoch kept, from 0; −1 without a dev part
-    trace: NDArray[np.float64]  # (epochs, networks): the dev loss; empty without one
-    stopped: str
-
-
-def train(network: Network, data: TrainingSet, dev_loss: DevLoss | None, seed: int) -> Training:
+def train(
+    network: Network, data: TrainingSet, dev_loss: DevLoss | None, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64], str]:
     """Train in place; each network's best epoch on dev is kept.
 
     Training ends when every network has waited ``patience`` epochs for a better one. Of several models, one
-    that has waited so long leaves at once, as if it were trained alone.
+    that has waited so long leaves at once, as if it were trained alone. Returns the epoch kept of each
+    network (from 0; −1 without a dev part), the dev loss (epochs, networks), and why training stopped.
     """
     how, S = network.models[0], len(network.W_I)
     rng, noise = np.random.default_rng(seed), seeded(seed, data.x.device)
@@ -332,7 +320,7 @@ def train(network: Network, data: TrainingSet, dev_loss: DevLoss | None, seed: i
     if trace:
         for best_weights, weights in zip(best, network.parameters(), strict=True):
             weights.data = best_weights
-    return Training(kept, np.asarray(trace).reshape(-1, S), stopped)
+    return kept, np.asarray(trace).reshape(-1, S), stopped
 
 
 def learn(network: Network, adam: torch.optim.Adam, batch: Batch, noise: torch.Generator) -> None:
@@ -352,12 +340,7 @@ def learn(network: Network, adam: torch.optim.Adam, batch: Batch, noise: torch.G
 
 
 def fit_networks(
-    models: Sequence[LDLNM],
-    annotations: Annotations,
-    x: NDArray[np.float32],
-    y_I: Array | None,
-    dev: Any,
-    seed: int,
+    models: Sequence[LDLNM], annotations: Annotations, x: Features, y_I: Array | None, dev: Any, seed: int
 ) -> None:
     """Fit models that differ in sizes and seed alone in one program; their items are not predicted yet.
 
@@ -371,17 +354,16 @@ def fit_networks(
             model.features_, model.annotator_load_ = x, np.asarray(annotations.annotator_load)
             model.prior_distribution_ = annotations.counts.sum(axis=0) / annotations.n_labels
             model.n_threads_ = np.asarray(n_threads)
-        first, network = models[0], Network.of(models).start().to(pick_device(models[0].device))
+        first, network = models[0], Network(models).start().to(pick_device(models[0].device))
         loss = None if dev is None else dev_loss(first, dev, seed)
-        training = train(network, training_set(first, annotations, x, y_I), loss, seed)
+        epoch, trace, stopped = train(network, training_set(first, annotations, x, y_I), loss, seed)
     for place, model in enumerate(models):
         rows = slice(place * model.n_networks, (place + 1) * model.n_networks)
-        own = Network.of([model]).copy_from(network, rows)
+        own = Network([model]).copy_from(network, rows)
         model.weights_ = to_numpy(parameters_to_vector(own.parameters()))
         model.annotator_embeddings_ = side_by_side(own.W_A)
         model.known_annotators_ = model.annotator_load_ > 0
-        model.epoch_, model.trace_ = training.epoch[rows], training.trace[:, rows].mean(axis=1)
-        model.stopped_ = training.stopped
+        model.epoch_, model.trace_, model.stopped_ = epoch[rows], trace[:, rows].mean(axis=1), stopped
 
 
 def side_by_side(z: Tensor) -> NDArray[Any]:
@@ -389,14 +371,15 @@ def side_by_side(z: Tensor) -> NDArray[Any]:
     return np.ascontiguousarray(to_numpy(z.transpose(0, 1).flatten(1)))
 
 
-def scaled(model: LDLNM, x: NDArray[np.float32]) -> Tensor:
-    """Features as the model's networks take them."""
+def inputs(model: LDLNM, features: Any) -> Tensor:
+    """Features (or texts) as the model's networks take them."""
+    x, J = as_features(features, model.embedding), model.features_.shape[1]
+    if x.shape[1] != J:
+        raise DataError(f"{x.shape[1]} features came and LDLNM was fitted on {J}")
     return torch.tensor(x * np.float32(model.feature_scale_), device=pick_device(model.device))
 
 
-def training_set(
-    model: LDLNM, annotations: Annotations, x: NDArray[np.float32], y_I: Array | None
-) -> TrainingSet:
+def training_set(model: LDLNM, annotations: Annotations, x: Features, y_I: Array | None) -> TrainingSet:
     """Labels with their targets: y one-hot, the item's distribution and the annotator's."""
     item, annotator, label = (
         codes.astype(np.int64) for codes in (annotations.item, annotations.annotator, annotations.label)
@@ -411,7 +394,7 @@ def training_set(
     targets = np.stack([np.eye(P)[label], of_items[item], row_shares(own)[annotator]], axis=1)
     device = pick_device(model.device)
     return TrainingSet(
-        scaled(model, x),
+        inputs(model, x),
         item,
         torch.from_numpy(annotator).to(device),
         torch.tensor(targets, dtype=torch.float32, device=device),
@@ -422,13 +405,7 @@ def dev_loss(model: LDLNM, dev: Any, seed: int) -> DevLoss:
     """How far each network's predictions on the dev part are off; ``seed`` draws the annotators asked."""
     P, J = len(model.class_vocabulary_), model.features_.shape[1]
     if isinstance(dev, tuple | list):
-        x, gold = as_pair(dev)
-        x, gold = as_features(x, model.embedding), check_distributions(gold, "dev distributions")
-        check_rows(x, gold, "dev X", "dev distributions")
-        if gold.shape[1] != P:
-            raise DataError(
-                f"dev has {gold.shape[1]} classes and the training part {P}; give a column to each"
-            )
+        x, gold = checked_dev(dev, P, lambda X: as_features(X, model.embedding))
     else:
         held = in_classes(as_annotations(dev), model.class_vocabulary_)
         codes = model.item_vocabulary_.codes(held.item_vocabulary)
@@ -441,9 +418,9 @@ def dev_loss(model: LDLNM, dev: Any, seed: int) -> DevLoss:
     return _distribution_loss(model, x, gold, seed)
 
 
-def _distribution_loss(model: LDLNM, x: NDArray[np.float32], gold: Array, seed: int) -> DevLoss:
+def _distribution_loss(model: LDLNM, x: Features, gold: Array, seed: int) -> DevLoss:
     """KL(gold ‖ prediction); a few stored annotators, the same in every epoch, answer for each item."""
-    rows = scaled(model, x)
+    rows = inputs(model, x)
     truth = torch.tensor((gold + SMOOTHING).T, dtype=torch.float32, device=rows.device)
     drawn = np.zeros((len(x), 1), np.int64)
     if model.annotators:
@@ -466,12 +443,11 @@ def _distribution_loss(model: LDLNM, x: NDArray[np.float32], gold: Array, seed: 
 def _label_loss(model: LDLNM, held: Annotations, codes: NDArray[Any]) -> DevLoss:
     """−log ŷ_y, the mean over the dev labels that training annotators gave to training items."""
     annotator = model.annotator_vocabulary_.codes(held.annotator_vocabulary)[held.annotator].astype(np.int64)
-    known = (annotator >= 0) & (model.annotator_load_[annotator] > 0)
-    known |= not model.annotators
+    known = (annotator >= 0) & (model.annotator_load_[annotator] > 0) | (not model.annotators)
     if not known.any():
         raise DataError("dev has no label by an annotator of the training part; give others, or new items")
     items, place = np.unique(held.item[known], return_inverse=True)
-    x = scaled(model, model.features_[codes[items]])
+    x = inputs(model, model.features_[codes[items]])
     rows = place, np.maximum(annotator[known], 0), held.label[known].astype(np.int64)
     item, who, label = (torch.from_numpy(column).to(x.device) for column in rows)
 
