@@ -127,17 +127,17 @@ class Inputs:
     @property
     def n_bytes(self) -> int:
         """Size of all files."""
-        return _n_bytes([file.path for file in self.files])
+        return sum(file.path.stat().st_size for file in self.files if file.path.exists())
 
     @property
     def n_rows_about(self) -> int:
         """The number of rows that the largest file of each kind makes likely."""
-        kinds: dict[str, list[Path]] = {}
+        kinds: dict[str, list[tuple[int, Path]]] = {}
         for path in [file.path for file in self.files if file.path.is_file()]:
-            kinds.setdefault("".join(path.suffixes), []).append(path)
+            kinds.setdefault("".join(path.suffixes), []).append((path.stat().st_size, path))
         return sum(
-            int(self._rows_per_byte(max(paths, key=lambda path: path.stat().st_size)) * _n_bytes(paths))
-            for paths in kinds.values()
+            int(self._rows_per_byte(max(files)[1]) * sum(size for size, _ in files))
+            for files in kinds.values()
         )
 
     def _rows_per_byte(self, path: Path) -> float:
@@ -244,10 +244,6 @@ class Inputs:
                 return self._open(piece.file).place(piece.first_row + own)
             row -= len(piece)
         raise IndexError(row)
-
-
-def _n_bytes(paths: Iterable[Path]) -> int:
-    return sum(path.stat().st_size for path in paths if path.exists())
 
 
 def list_files(given: Any) -> list[File]:

@@ -143,7 +143,8 @@ class JsonStream:
         self.take("[")
         while self.peek() != "]":
             yield self.value()
-            self._separator("]")
+            if self.peek() != "]":
+                self.take(",")
         self.take("]")
 
     def members(self) -> Iterator[str]:
@@ -159,7 +160,8 @@ class JsonStream:
             seen.add(key)
             self.take(":")
             yield key
-            self._separator("}")
+            if self.peek() != "}":
+                self.take(",")
         self.take("}")
 
     def take(self, character: str) -> None:
@@ -179,10 +181,6 @@ class JsonStream:
     def _doubled(self, key: str) -> DataError:
         place = f"{self._name} line {self.line}"
         return DataError(f"{place}: the key {quoted(key)} occurs twice; rename or remove one")
-
-    def _separator(self, closing: str) -> None:
-        if self.peek() != closing:
-            self.take(",")
 
     def _more(self) -> bool:
         """Read another piece (twice as much as is pending, so that a long value is not re-read often)."""

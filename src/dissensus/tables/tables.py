@@ -243,7 +243,6 @@ class FrameTable:
 
     def everything(self) -> pa.Table:
         """All columns."""
-        self._refuse_empty()
         return pa.table({name: self._column(name) for name in self.columns})
 
     def native(self, column: str) -> Any:
@@ -262,7 +261,8 @@ class FrameTable:
         return f"{self.name} row {row}"
 
     def _column(self, name: str) -> pa.ChunkedArray:
-        self._refuse_empty()
+        if not len(self._frame):
+            raise DataError(f"{self.name} has no rows; add some")
         try:
             column = self._frame.get_column(self._native[name]).to_arrow()
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -270,10 +270,6 @@ class FrameTable:
                 f"{self.name}: column {quoted(name)} mixes types; give strings or numbers of one type"
             ) from None
         return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-
-    def _refuse_empty(self) -> None:
-        if not len(self._frame):
-            raise DataError(f"{self.name} has no rows; add some")
 
 
 def _opened(frame: Any, name: str) -> nw.DataFrame[Any]:
