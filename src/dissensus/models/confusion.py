@@ -27,8 +27,7 @@ from dissensus.errors import bad_parameter
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
-from dissensus.models.clusters import ClusterView
-from dissensus.models.results import by_id, table_by_id
+from dissensus.models.results import ClusterView, by_id, table_by_id
 from dissensus.models.scoring import fresh_rows
 from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, sum_of_logs, winners
 from dissensus.params import N_JOBS, WEIGHT_BY, choice, fitted, real, setting
@@ -200,10 +199,6 @@ class ConfusionSteps:
         """(items, K): Σ_cells S_m,(n,y) weights_nky, the sums of (1) alone."""
         return np.concatenate(list(self.blocks.map(_score_step, weights=_by_cell(weights))))
 
-    def counts(self, w: Array) -> Array:
-        """(annotators, true classes, answers): expected label counts (2) for beliefs (items, K)."""
-        return self.expected_counts(w).counts
-
     def expected_counts(self, w: Array, prior: Array | None = None) -> Expected:
         """What the M-step consumes, for beliefs (items, K) under the items' prior."""
         rows = self._rows(np.ones(w.shape[1]) if prior is None else prior)
@@ -321,6 +316,7 @@ UNSEEN = (
 
 
 SMOOTHING = 1.0  # labels' worth of the crowd's matrix in each row of an annotator's
+TRANSFORM_ROUNDS = 20
 WEIGHTS = "(N,): what each annotator's labels count"
 
 
@@ -387,15 +383,12 @@ class ConfusionModel(Model):
             w, psi, _, crowd = self._states()
             self.prior_distribution_, self.label_distributions_ = psi @ crowd, w @ crowd
 
-    # What decides about a label: the true class here, in other models also an item's kind within its class.
+    # What decides about a label: the true class here; in other models each class has several states, one
+    # after the other.
 
     def _states(self) -> tuple[Array, Array, Array, Array]:
         """P(state) of the items (M, K), of one never seen (K,), annotators' rows (N, K, P), the crowd's."""
         return self.posterior_, self.psi_, self.confusion_, self.crowd_confusion_
-
-    def _of_states(self, classes: Array) -> Array:
-        """(M, K): a number of each class (M, P) for every state of it."""
-        return classes
 
     def _set_states(self, w: Array, matrices: Array) -> None:
         self.posterior_, self.confusion_ = w, matrices
@@ -414,7 +407,9 @@ class ConfusionModel(Model):
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
         """The true classes as item clusters, the population as the one annotator cluster."""
         self._check_fitted()
-        one, crowd = np.ones(1), self.crowd_confusion_
+        one, crowd, load = np.ones(1), self.crowd_confusion_, np.ones(len(self.confusion_))
+        if annotator_load is not None and self.weight_by == "labels":
+            load = np.asarray(annotator_load, np.float64)
         return ClusterView(
             self.posterior_,
             None,
@@ -425,22 +420,16 @@ class ConfusionModel(Model):
             crowd,
             true_classes=True,
             matrices=self.confusion_,
-            annotator_weights=self._annotator_weights(annotator_load),
+            annotator_weights=normalised(load),
         )
-
-    def _annotator_weights(self, load: NDArray[Any] | None) -> Array:
-        """(N,): what each annotator counts in the population."""
-        by_labels = load is not None and self.weight_by == "labels"
-        return normalised(np.asarray(load, np.float64) if by_labels else np.ones(len(self.confusion_)))
 
     def annotator_frame(self) -> dict[str, Any]:
         """Columns about annotators: chance of the right answer on an item drawn at random, and weights."""
-        weights = {"weight": self.weights_} if "weights_" in vars(self) else {}
-        return {"accuracy": self._accuracy()} | weights
-
-    def _accuracy(self) -> Array:
-        """(N,): Σ_k ψ_k π_nkk."""
-        return np.asarray(np.einsum("k,nkk->n", self.psi_, self.confusion_))
+        # Σ_k ψ_k π_nkk
+        columns: dict[str, Any] = {"accuracy": np.einsum("k,nkk->n", self.psi_, self.confusion_)}
+        if "weights_" in vars(self):
+            columns["weight"] = self.weights_
+        return columns
 
     @property
     def skills_(self) -> Any:
@@ -451,9 +440,9 @@ class ConfusionModel(Model):
         Models of weighted votes give the weight of the annotator's vote instead.
         """
         self._check_fitted()
-        ids = {"annotator": self.annotators_}
-        skills = self.weights_ if "weights_" in vars(self) else self._accuracy()
-        return by_id(ids, skills, "skill", self.columns_, self.frame_kind_)
+        columns = self.annotator_frame()
+        skills = columns.get("weight", columns["accuracy"])
+        return by_id({"annotator": self.annotators_}, skills, "skill", self.columns_, self.frame_kind_)
 
     @property
     def errors_(self) -> Any:
@@ -474,13 +463,12 @@ class ConfusionModel(Model):
         w, psi, matrices, population = fitted._states()
         known = np.vstack([w, psi])[item]
         if self.unseen < 1.0:  # in what is known of fitted items it is already
-            known = np.where(
-                (item < 0)[:, None], known * self._of_states(damping(new.counts, self.unseen)), known
-            )
+            damped = np.repeat(damping(new.counts, self.unseen), len(psi) // new.n_classes, axis=1)
+            known = np.where((item < 0)[:, None], known * damped, known)
         matrices = np.concatenate([matrices, population[None]])[annotator]
         for _ in range(TRANSFORM_ROUNDS):
             w = steps.posterior(safe_log(matrices), np.zeros_like(psi), log_chances(known))
-            learned = self._matrices_of_new(steps.counts(w), fitted)
+            learned = self._matrices_of_new(steps.expected_counts(w).counts, fitted)
             matrices = np.where((annotator < 0)[:, None, None], learned, matrices)
         self._set_states(w, matrices)
         if "weights_" in vars(fitted):  # new annotators have the average weight
@@ -490,6 +478,3 @@ class ConfusionModel(Model):
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         """(annotators, K, P) from counts, with the population's rows as prior."""
         return normalised(SMOOTHING * fitted.crowd_confusion_ + counts)
-
-
-TRANSFORM_ROUNDS = 20

@@ -63,15 +63,6 @@ def trimmed_means(ratios: Array, seen: Any, before: Array, F: int, least: float)
     return np.where(size > 0, np.maximum(means, least), before)
 
 
-def _leading(X: Array) -> Array:
-    """The eigenvector of the largest eigenvalue of a symmetric matrix."""
-    if len(X) <= WHOLE:
-        return np.asarray(np.linalg.eigh(X)[1][:, -1])
-    from scipy.sparse.linalg import eigsh
-
-    return np.asarray(eigsh(X, k=1, which="LA", v0=np.ones(len(X)))[1][:, 0])
-
-
 class MMSR(ConfusionModel):
     """Skills by robust completion of the matrix of agreements between annotators, then a weighted vote."""
 
@@ -131,7 +122,13 @@ class MMSR(ConfusionModel):
 
     def _signs(self, X: Array, gold: Array, annotations: Annotations) -> Array:
         """(N,): ±1, by X's leading eigenvector; gold, or that most annotators are right, says which is +."""
-        leading = _leading((X + X.T) / 2)
+        symmetric = (X + X.T) / 2
+        if len(X) <= WHOLE:
+            leading = np.linalg.eigh(symmetric)[1][:, -1]
+        else:
+            from scipy.sparse.linalg import eigsh
+
+            leading = eigsh(symmetric, k=1, which="LA", v0=np.ones(len(X)))[1][:, 0]
         signs = np.where(leading < 0, -1.0, 1.0)
         right = float(signs[annotations.annotator] @ gold[annotations.item, annotations.label])
         agree = right if gold.any() else float(signs @ np.abs(leading))
