@@ -123,7 +123,7 @@ def test_planted_ways_are_found() -> None:
     assert np.corrcoef(told["leniency"][honest], -planted["shift"][honest])[0, 1] > 0.9
     assert np.corrcoef(told["slope"][honest], planted["slope"][honest])[0, 1] > 0.6
     assert told["guesses"][0] > 2 * told["guesses"][honest].max() or told["slope"][0] < 0.4
-    assert np.corrcoef(model.places_ @ model._grid.x[:, 0], planted["x"])[0, 1] > 0.9
+    assert np.corrcoef(model.places_ @ code.Grid.of(model.sides).x[:, 0], planted["x"])[0, 1] > 0.9
     assert np.diff(model.trace_).min() > -1e-3 * labels.n_labels
 
 

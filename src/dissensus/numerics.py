@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -122,11 +123,16 @@ CODES_COUNTED_AT_A_TIME = 1 << 24
 def tally(codes: NDArray[Any], n: int) -> NDArray[np.int64]:
     """(n,): how often each code occurs, a part at a time: bincount takes a wider copy of what it counts."""
     counts = np.zeros(n, np.int64)
-    for start in range(0, len(codes), CODES_COUNTED_AT_A_TIME):
-        counts += np.bincount(codes[start : start + CODES_COUNTED_AT_A_TIME], minlength=n)
+    for part in batches(len(codes), CODES_COUNTED_AT_A_TIME):
+        counts += np.bincount(codes[part], minlength=n)
     return counts
 
 
 def pointers(sorted_codes: NDArray[Any], n: int) -> NDArray[np.int64]:
     """(n + 1,): the rows of code c are ``pointers[c]:pointers[c + 1]``."""
     return np.concatenate([[0], np.cumsum(tally(sorted_codes, n))])
+
+
+def batches(n: int, size: int) -> Iterator[slice]:
+    """Slices of ``size`` rows each, one after the other, until all ``n`` are covered."""
+    return (slice(start, start + size) for start in range(0, n, size))

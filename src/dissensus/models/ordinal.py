@@ -75,7 +75,11 @@ class OrdinalHPGM(HPGM):
 
     def _learned_pool(self, annotations: Annotations) -> Array:
         """(2, 3): w of items and of pairs, from labels that no model has seen."""
-        part = _sampled(annotations, self.seed)
+        part = annotations
+        if annotations.n_labels > MOST_LABELS:  # items at random until they have as many labels
+            order = np.random.default_rng([self.seed, 1 << 26]).permutation(annotations.n_items)
+            within = np.cumsum(np.diff(annotations.item_pointers)[order]) <= MOST_LABELS
+            part = annotations.take_items(np.sort(order[within]))
         if round(HIDDEN * part.n_pairs) < FEWEST_HIDDEN:
             return np.full((2, 3), 1 / 3)
         parts = [self._foreseen(*part.split_labels(HIDDEN, self.seed + i)) for i in range(TIMES)]
@@ -165,12 +169,3 @@ def best_weights(chances: Array, favoured: Array) -> Array:
         part = part / np.maximum(part.sum(axis=0), 1e-300)
         w = (part.sum(axis=1) + favoured) / (chances.shape[1] + favoured.sum())
     return np.asarray(w)
-
-
-def _sampled(annotations: Annotations, seed: int) -> Annotations:
-    """Items drawn at random until they have as many labels as the weights are learned from."""
-    if annotations.n_labels <= MOST_LABELS:
-        return annotations
-    order = np.random.default_rng([seed, 1 << 26]).permutation(annotations.n_items)
-    within = np.cumsum(np.diff(annotations.item_pointers)[order]) <= MOST_LABELS
-    return annotations.take_items(np.sort(order[within]))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dissensus.errors import bad_parameter, require
 from dissensus.labels.vocabulary import numbers_of
-from dissensus.numerics import Array
+from dissensus.numerics import Array, batches
 from dissensus.params import real
 from dissensus.tables.labels_file import label_columns, scale_columns
 
@@ -143,8 +143,7 @@ def label_pieces(self: Model, interval: float | None = None, size: int = 0) -> I
     """
     ids = self.item_vocabulary_.arrow
     step = size or min(PIECE, max(PIECE_CELLS // len(self.class_vocabulary_), 1))
-    for first in range(0, max(len(ids), 1), step):
-        rows = slice(first, first + step)
+    for rows in batches(max(len(ids), 1), step):
         chances, classes = self.label_distributions_[rows], self.classes_
         labels = classes[most_probable(chances, self.label_type_)]
         known = self.intervals(interval or 0.9, rows)
