@@ -123,8 +123,8 @@ CODES_COUNTED_AT_A_TIME = 1 << 24
 def tally(codes: NDArray[Any], n: int) -> NDArray[np.int64]:
     """(n,): how often each code occurs, a part at a time: bincount takes a wider copy of what it counts."""
     counts = np.zeros(n, np.int64)
-    for part in batches(len(codes), CODES_COUNTED_AT_A_TIME):
-        counts += np.bincount(codes[part], minlength=n)
+    for start in range(0, len(codes), CODES_COUNTED_AT_A_TIME):
+        counts += np.bincount(codes[start : start + CODES_COUNTED_AT_A_TIME], minlength=n)
     return counts
 
 

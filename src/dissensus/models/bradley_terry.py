@@ -252,18 +252,15 @@ class BradleyTerry(Model):
                 ways = pairs_given(pairs, ways)
             ways = annotators_given(pairs, ways, self.position)
         self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
-        self._keep(pairs, ways)
-
-    def _keep(self, pairs: Pairs, ways: Ways) -> None:
-        K = len(ways.theta)
         self.scores_, self.effects_, self.own_ = ways.theta, ways.delta, ways.own
         self.crowd_, self.spread_ = ways.crowd, ways.spread
-        left = np.linalg.inv(about_annotators(pairs, ways)[1])
-        self.own_errors_ = np.sqrt(np.diagonal(left, axis1=1, axis2=2))
+        covariances = np.linalg.inv(about_annotators(pairs, ways)[1])
+        self.own_errors_ = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
         # Laplace's approximation of the scores, the pairs' own effects integrated out: answers to one pair
         # share δ, and w_m = I_m / (1 + ρ² I_m) of information on θ_i − θ_j is left
         _, information, _, _ = slopes(pairs, ways)
-        weight = np.bincount(pairs.item, ways.own[pairs.annotator, 0] ** 2 * information, len(ways.delta))
+        squares = ways.own[pairs.annotator, 0] ** 2 * information
+        weight = np.asarray(np.bincount(pairs.item, squares, M), np.float64)
         if self.pair_effects:
             weight = weight / (1 + ways.spread[1] * weight)
         left, right = self.sides_.T

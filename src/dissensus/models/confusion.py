@@ -34,6 +34,7 @@ from dissensus.params import N_JOBS, WEIGHT_BY, choice, fitted, real, setting
 
 LEAST_DAMPING = math.exp(-7)
 FEW_CLASSES = 4  # up to which SciPy multiplies faster with one column after the other
+Cells = NDArray[np.int64] | slice
 DENSE_CELLS = 4  # cells per label of a block up to which a column for every cell is cheaper
 
 
@@ -48,7 +49,7 @@ class CellLayout:
     """
 
     n_classes: int
-    cells: NDArray[np.int64] | slice  # n · P + y of each column
+    cells: Cells  # n · P + y of each column
     matrix: Any  # sparse (items, cells)
     transposed: Any  # sparse (cells, items): the same arrays, so that sums run through items one by one
 
@@ -78,14 +79,16 @@ class CellLayout:
 
 
 @dataclass(frozen=True)
-class ExpectedPart:
-    """What a block's items add, given P(t_m = k) of each."""
+class Expected:
+    """What the M-step consumes, given P(t_m = k) of each item."""
 
-    cells: NDArray[np.int64] | slice
-    counts: Array  # (cells, K): this block's part of (2)
+    counts: Array  # (annotators, K, answers): expected label counts (2); K is the true classes, or more
     item_mass: Array  # (K,): Σ_m P(t_m = k)
-    entropy: float  # Σ_m H(t_m) + Σ_k P(t_m = k) log h_mk, h being the prior of the items; or 0
-    evidence: float  # Σ_m log P(labels of m) / Π_cells π_n0y^S
+    entropy: float  # Σ_m H(t_m) + Σ_k P(t_m = k) log h_mk, h being the prior of the items
+    evidence: float  # Σ_m log P(labels of m)
+
+
+Part = tuple[Cells, Expected]  # of one block: its cells, and what its items add, with counts (cells, K)
 
 
 def _posterior_step(
@@ -116,23 +119,24 @@ def _score_step(layout: CellLayout, weights: Array) -> Array:
     return np.asarray(layout.matrix @ weights[layout.cells])
 
 
-def _e_step(layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array) -> ExpectedPart:
+def _e_step(layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array) -> Part:
+    """Expected counts under the posterior; the evidence is divided by Π_cells π_n0y^S."""
     w, evidence = _posterior_step(layout, log_given, log_psi, ratios)
-    return ExpectedPart(layout.cells, np.asarray(layout.transposed @ w), column_sums(w), 0.0, evidence)
+    return layout.cells, Expected(np.asarray(layout.transposed @ w), column_sums(w), 0.0, evidence)
 
 
-def _counts_step(layout: CellLayout, both: tuple[Array, Array]) -> ExpectedPart:
+def _counts_step(layout: CellLayout, both: tuple[Array, Array]) -> Part:
     """The counts that beliefs w imply, under the items' prior."""
     w, prior = both
     counts, entropy = np.asarray(layout.transposed @ w), float(xlogy(w, prior).sum() - xlogy(w, w).sum())
-    return ExpectedPart(layout.cells, counts, column_sums(w), entropy, 0.0)
+    return layout.cells, Expected(counts, column_sums(w), entropy, 0.0)
 
 
 def _initial_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> Array:
     return times_prior(start(layout.counts(), crowd), prior)
 
 
-def _initial_counts_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> ExpectedPart:
+def _initial_counts_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> Part:
     return _counts_step(layout, (times_prior(start(layout.counts(), crowd), prior), prior))
 
 
@@ -143,16 +147,6 @@ def times_prior(labels: Array, prior: Array) -> Array:
 
 
 # ---- all of them --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What the M-step consumes."""
-
-    counts: Array  # (annotators, K, answers): expected label counts (2); K is the true classes, or more
-    item_mass: Array  # (K,)
-    entropy: float
-    evidence: float
 
 
 class ConfusionSteps:
@@ -210,20 +204,19 @@ class ConfusionSteps:
             return [table] * len(self.blocks.blocks)
         return [table[block.items] for block in self.blocks.blocks]
 
-    def _sum(self, parts: Iterable[ExpectedPart]) -> Expected:
+    def _sum(self, parts: Iterable[Part]) -> Expected:
         """Add the blocks up, in their order."""
         _, N, P = self.shape
-        cells, item_mass, entropy, evidence = np.zeros(0), np.zeros(0), 0.0, 0.0
-        for part in parts:
+        sums, item_mass, entropy, evidence = np.zeros(0), np.zeros(0), 0.0, 0.0
+        for cells, part in parts:
             if not item_mass.size:
                 K = len(part.item_mass)
-                cells, item_mass = np.zeros((N * P, K)), np.zeros(K)
-            cells[part.cells] += part.counts
+                sums, item_mass = np.zeros((N * P, K)), np.zeros(K)
+            sums[cells] += part.counts
             item_mass += part.item_mass
             entropy += part.entropy
             evidence += part.evidence
-        counts = cells.reshape(N, P, -1).transpose(0, 2, 1)
-        return Expected(counts, item_mass, entropy, evidence)
+        return Expected(sums.reshape(N, P, -1).transpose(0, 2, 1), item_mass, entropy, evidence)
 
 
 def _by_cell(log_matrices: Array) -> Array:

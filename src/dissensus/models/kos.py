@@ -77,5 +77,5 @@ class KOS(ConfusionModel):
             shares[:, k] = 0.5 + 0.5 * np.divide(votes, size, out=np.zeros(M), where=size > 0)
             means = np.bincount(annotations.annotator, y, minlength=N) / np.maximum(load, 1)
             skills += means / P
-        keep_votes(self, steps, annotations, times_prior(normalised(shares), given), skills)
-        self.trace_, self.stopped_ = np.zeros(0), "max_iter"
+        posterior = times_prior(normalised(shares), given)
+        keep_votes(self, steps, annotations, posterior, skills, "max_iter")

@@ -55,7 +55,12 @@ def agreement(counts: Array, load: NDArray[Any]) -> Array:
 
 
 def keep_votes(
-    model: ConfusionModel, steps: ConfusionSteps, annotations: Annotations, posterior: Array, skills: Array
+    model: ConfusionModel,
+    steps: ConfusionSteps,
+    annotations: Annotations,
+    posterior: Array,
+    skills: Array,
+    stopped: str,
 ) -> None:
     """Keep a weighted vote. Matrices are counted afterwards, an item's labels against its answer.
 
@@ -68,6 +73,7 @@ def keep_votes(
     pooled = normalised(counts.sum(axis=0) + 1.0 / counts.shape[1])
     model.confusion_ = normalised(SMOOTHING * pooled + counts)
     model.weights_ = skills
+    model.trace_, model.stopped_ = np.zeros(0), stopped
     model._finish(annotations.annotator_load)
 
 
@@ -81,8 +87,7 @@ class Wawa(ConfusionModel):
         given = self._known_before(item_prior, annotations)
         skills = agreement(steps.initial_counts(votes, given).counts, annotations.annotator_load)
         posterior = times_prior(normalised(steps.scores(diagonal(skills, P))), given)
-        keep_votes(self, steps, annotations, posterior, skills)
-        self.trace_, self.stopped_ = np.zeros(0), "closed form"
+        keep_votes(self, steps, annotations, posterior, skills, "closed form")
 
 
 class ZeroBasedSkill(ConfusionModel):
@@ -102,8 +107,7 @@ class ZeroBasedSkill(ConfusionModel):
             agreed = agreement(steps.expected_counts(answer).counts, annotations.annotator_load)
             skills = skills + rate * (agreed - skills)
         posterior = times_prior(normalised(steps.scores(diagonal(skills, P))), given)
-        keep_votes(self, steps, annotations, posterior, skills)
-        self.trace_, self.stopped_ = np.zeros(0), "max_iter"
+        keep_votes(self, steps, annotations, posterior, skills, "max_iter")
 
 
 class BWA(ConfusionModel):
@@ -127,7 +131,7 @@ class BWA(ConfusionModel):
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
         load, labels = annotations.annotator_load, np.diff(annotations.item_pointers)
-        z, self.stopped_ = steps.initial_posterior(shares, given), "max_iter"
+        z, stopped = steps.initial_posterior(shares, given), "max_iter"
         # b_k = 4 a (1 − 1/P) Σ_m N_m z_mk (1 − z_mk) / Σ_m N_m                                        (3)
         b = 4 * self.strength * (1 - 1 / P) * (labels @ (z * (1 - z))) / labels.sum()
         given_by = np.einsum("nkk->nk", steps.expected_counts(np.ones_like(z)).counts)
@@ -143,7 +147,6 @@ class BWA(ConfusionModel):
             measured = (self.shrinkage * z.mean(axis=0) + said) / (self.shrinkage + all_of_them)
             before, z = z, times_prior(measured, given)
             if np.allclose(before, z, rtol=self.tol):
-                self.stopped_ = "tolerance"
+                stopped = "tolerance"
                 break
-        keep_votes(self, steps, annotations, normalised(z), precision.mean(axis=1))
-        self.trace_ = np.zeros(0)
+        keep_votes(self, steps, annotations, normalised(z), precision.mean(axis=1), stopped)
