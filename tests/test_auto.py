@@ -29,9 +29,9 @@ from dissensus.models import (
     simplicity,
     title_of,
 )
-from dissensus.models.empirical import EmpiricalDistribution
+from dissensus.models.counting import EmpiricalDistribution
 from dissensus.models.fmm import FMM
-from dissensus.models.majority import MajorityVote
+from dissensus.models.counting import MajorityVote
 
 pytestmark = pytest.mark.no_cover
 

@@ -194,7 +194,7 @@ def contest(seed: int) -> Contest:
     from dissensus.labels.simulation import simulate
     from dissensus.metrics import accuracy, kl
     from dissensus.models import name_of
-    from dissensus.models.empirical import EmpiricalDistribution
+    from dissensus.models.counting import EmpiricalDistribution
     from dissensus.workflow.refine import Refinement
 
     simulation = simulate(**CROWD, seed=seed)

@@ -35,7 +35,7 @@ from dissensus.labels.rows import pairs_per_item, random_places, take_pairs
 from dissensus.labels.sources import as_annotations
 from dissensus.metrics import kl_rows, sampling_floor
 from dissensus.models import build_model
-from dissensus.models.empirical import GRID
+from dissensus.models.counting import GRID
 from dissensus.numerics import Array, row_shares
 from dissensus.params import stream_seed, trial_copy, with_settings
 from dissensus.progress import Clock, Progress, ShowProgress, shown

@@ -399,7 +399,7 @@ def reference_candidates(
             for name, several in given.items()
             for one in several
         ]
-    from dissensus.models.empirical import EmpiricalDistribution
+    from dissensus.models.counting import EmpiricalDistribution
     from dissensus.models.fmm import FMM
 
     hides = isinstance(criterion, HeldOutLabels | DevItems)

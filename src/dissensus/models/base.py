@@ -22,8 +22,7 @@ from dissensus.labels.kinds import LabelType
 from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Codes, Vocabulary
 from dissensus.models import files, results, scoring
-from dissensus.models.clusters import ClusterView
-from dissensus.models.results import by_id, middle_of_largest, table_by_id
+from dissensus.models.results import ClusterView, by_id, most_probable, table_by_id
 from dissensus.models.scoring import in_classes
 from dissensus.params import PROCESS_BYTES, Setting, declare, fitted, physical_memory, size_words
 from dissensus.tables import arrays
@@ -139,8 +138,8 @@ class Model:
         needed, machine = self.memory_needed(labels), physical_memory()
         if needed > machine and current().memory is None:
             raise DataError(
-                f"{type(self).__name__} on {labels.n_labels:,} labels needs {size_words(needed)} of memory at "
-                f"least, and this machine has {size_words(machine)}; use fewer clusters or classes, or a "
+                f"{type(self).__name__} on {labels.n_labels:,} labels needs {size_words(needed)} of memory "
+                f"at least, and this machine has {size_words(machine)}; use fewer clusters or classes, or a "
                 "simpler model"
             )
         return labels
@@ -304,12 +303,8 @@ class Model:
     def predict(self) -> NDArray[Any]:
         """One class per item: the most probable one (the first in class order where several are)."""
         self._check_fitted()
-        best: NDArray[Any] = self.classes_[self._most_probable(self.label_distributions_)]
+        best: NDArray[Any] = self.classes_[most_probable(self.label_distributions_, self.label_type_)]
         return best
-
-    def _most_probable(self, chances: Array) -> NDArray[np.intp]:
-        """(items,): the class of the largest chance; of several, on a scale, the one next to the median."""
-        return middle_of_largest(chances) if self.label_type_ == "ordinal" else chances.argmax(axis=1)
 
     predict_proba = scoring.predict_proba
     score = scoring.score
@@ -320,7 +315,6 @@ class Model:
     label_pieces = results.label_pieces
     _state = files.state
     _restore = files.restore
-    _check_restored = files.check_restored
     save = arrays.save
     save_apart = arrays.save_apart
 

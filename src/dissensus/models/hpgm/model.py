@@ -28,7 +28,6 @@ from dissensus.labels.rows import joined, rows_of, several, with_values
 from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
-from dissensus.models.clusters import ClusterView
 from dissensus.models.dirichlet_regression import DirichletRegression
 from dissensus.models.hpgm.adjustments import (
     Aliases,
@@ -39,7 +38,7 @@ from dissensus.models.hpgm.adjustments import (
 )
 from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws, Extension
 from dissensus.models.hpgm.sampler import FEW_GROUPS, MANY_KINDS, PRIORS, Data, State, continued, start, sweep
-from dissensus.models.results import make_frame
+from dissensus.models.results import ClusterView, make_frame
 from dissensus.models.sampled import SampledMixin, spaced
 from dissensus.models.scoring import in_classes
 from dissensus.models.softmax import predict

@@ -31,7 +31,6 @@ from dissensus.errors import bad_parameter
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
-from dissensus.models.clusters import ClusterView
 from dissensus.models.fmm import assigned, initial_theta, random_clusters
 from dissensus.models.pgm import annealing
 from dissensus.models.pgm.m_step import (
@@ -43,6 +42,7 @@ from dissensus.models.pgm.m_step import (
     VariationalBayes,
 )
 from dissensus.models.pgm.messages import Beliefs, Graph, Potentials, with_pseudo_labels
+from dissensus.models.results import ClusterView
 from dissensus.models.scoring import fresh_rows
 from dissensus.numerics import (
     Array,
