@@ -107,7 +107,8 @@ def simulate(
     K, L, P = n_item_clusters, n_annotator_clusters, n_classes
     M, N = (n_items, n_annotators) if pairs is None else (pairs.n_items, pairs.n_annotators)
     theta = rng.dirichlet(np.broadcast_to(concentration("simulate", "alpha", alpha, P), P), size=(K, L))
-    psi, omega = _shares("gamma", gamma, K, rng), _shares("tau", tau, L, rng)
+    psi = rng.dirichlet(np.broadcast_to(concentration("simulate", "gamma", gamma, K), K))
+    omega = rng.dirichlet(np.broadcast_to(concentration("simulate", "tau", tau, L), L))
     w, z = rng.choice(K, M, p=psi), rng.choice(L, N, p=omega)
     if pairs is None:
         weights = rng.lognormal(0, TAIL_SIGMA, N) if load == "long-tail" else np.ones(N)
@@ -122,11 +123,6 @@ def simulate(
         label = label[np.lexsort([label, annotator, item])]
     annotations = Annotations(item, annotator, label, *names, _names("class", P))
     return Simulation(annotations, theta, psi, omega, w, z)
-
-
-def _shares(name: str, given: float | Sequence[float], n: int, rng: np.random.Generator) -> Array:
-    """ψ or Ω from its Dirichlet distribution."""
-    return rng.dirichlet(np.broadcast_to(concentration("simulate", name, given, n), n))
 
 
 def assign(n_items: int, weights: Array, per_item: int, rng: np.random.Generator) -> NDArray[np.int32]:
