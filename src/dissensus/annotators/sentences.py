@@ -269,7 +269,7 @@ def view_sentence(votes: Votes, members: NDArray[np.intp], names: Sequence[str])
     """What annotators with a view of their own say, and the others do not."""
     ours = _among(votes, members)
     found = clash(votes.votes(ours), votes.votes(~ours))
-    if found is None or not found.n_different or not side_of(votes, ours).supported:
+    if found is None or not found.n_different or not side_of(votes, ours).gap.low > 0:
         return None
     a, b, n = found.largest
     mostly = "mostly " if n >= HALF * found.n_different else "most often "
@@ -287,7 +287,7 @@ def _among(votes: Votes, members: NDArray[np.intp]) -> NDArray[np.bool_]:
 
 def group_sentence(side: Side, names: Sequence[str], members: NDArray[np.intp]) -> Sentence | None:
     """Whom a group agrees with, and which classes it uses more or less than the others on the same items."""
-    if not side.supported:
+    if not side.gap.low > 0:
         return None
     change = side.own - side.usual
     sure = (np.abs(change) >= NOTABLE) & (np.abs(change) > SURE * side.error)

@@ -40,7 +40,6 @@ from dissensus.evaluate.search import (
     Settings,
     cells_of,
     fits,
-    fitting_cells,
     open_journal,
     rank,
 )
@@ -168,7 +167,14 @@ class Selection:
     @cached_property
     def stability(self) -> Stability:
         """Whether another cell would have won, had other labels been hidden."""
-        return stability(self.cells)
+        finalists = [cell for cell in self.cells if cell.repeats == self.winner.repeats]
+        scores = np.array([cell.scores for cell in finalists])
+        table = np.where(np.isnan(scores), -np.inf, scores)  # (finalists, repeats)
+        firsts = [str(finalists[place]) for place in table.argmax(axis=0)]
+        wins = {str(cell): firsts.count(str(cell)) for cell in finalists if str(cell) in firsts}
+        gaps = [(cell, gain(self.winner, cell)) for cell in finalists[1:]]
+        tied = [cell for cell, gap in gaps if gap.mean <= gap.error]
+        return Stability(wins, _rank_correlation(table), (self.winner, *tied))
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per cell, best first; ``behind`` is its gap to the winner on the splits that both have."""
@@ -230,18 +236,6 @@ def gain(better: CellScores, other: CellScores) -> Gain:
     with np.errstate(invalid="ignore"):  # two scores of −∞ differ by nothing known
         differences = np.subtract(better.scores[:shared], other.scores[:shared])
     return Gain(float(differences.mean()), _standard_error(differences), shared)
-
-
-def stability(cells: Sequence[CellScores]) -> Stability:
-    """Of the ranking, best cell first."""
-    finalists = [cell for cell in cells if cell.repeats == cells[0].repeats]
-    scores = np.array([cell.scores for cell in finalists])
-    table = np.where(np.isnan(scores), -np.inf, scores)  # (finalists, repeats)
-    firsts = [str(finalists[place]) for place in table.argmax(axis=0)]
-    wins = {str(cell): firsts.count(str(cell)) for cell in finalists if str(cell) in firsts}
-    gaps = [(cell, gain(finalists[0], cell)) for cell in finalists[1:]]
-    tied = [cell for cell, gap in gaps if gap.mean <= gap.error]
-    return Stability(wins, _rank_correlation(table), (finalists[0], *tied))
 
 
 def _rank_correlation(table: Any) -> float:
@@ -338,9 +332,9 @@ def select(
     if finalists is not None and finalists < 1:
         raise bad_parameter("select", "finalists", "an int >= 1 or None", finalists)
     asked = cells_of(grid)
-    cells = [
-        Candidate("", cell, with_settings(estimator, cell)) for cell in fitting_cells(estimator, asked, data)
-    ]
+    usual, bounds = estimator.get_params(), getattr(estimator, "_sizes_are_bounds", False)
+    fitting = [cell for cell in asked if bounds or fits({**usual, **cell}, data)] or asked
+    cells = [Candidate("", cell, with_settings(estimator, cell)) for cell in fitting]
     others = reference_candidates(estimator, data, judge, references)
     _check_candidates([*cells, *others], judge)
     with shown(progress) as tell:

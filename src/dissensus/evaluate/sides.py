@@ -90,11 +90,6 @@ class Side:
     usual: Array  # (classes,): what the others answer there, items weighing as they do for them
     error: Array  # (classes,): standard error of own − usual
 
-    @property
-    def supported(self) -> bool:
-        """Do they surely agree with one another more than with the others?"""
-        return bool(self.gap.low > 0)
-
 
 def side_of(votes: Votes, inside: NDArray[np.bool_]) -> Side:
     """Some annotators beside all others."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -76,37 +77,37 @@ def workers(
             yield _Here(shared, current().share(1))
 
 
+@dataclass(frozen=True)
 class _Here:
     """One task after the other, in this process."""
 
-    def __init__(self, shared: Any, used: Resources) -> None:
-        self._shared = shared
-        self._used = used
+    shared: Any
+    used: Resources
 
     def completed(
         self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[Task, Result]]:
         for task in tasks:
-            yield task, _run(self._used, self._shared, step, task)
+            yield task, _run(self.used, self.shared, step, task)
 
 
+@dataclass(frozen=True)
 class _OnExecutor:
     """An executor, which calls ``run(step, task)`` of every task."""
 
-    def __init__(self, executor: Executor, run: Callable[..., Any], cancels: bool = True) -> None:
-        self._executor = executor
-        self._run = run
-        self._cancels = cancels  # not where the executor's processes are killed anyway
+    executor: Executor
+    run: Callable[..., Any]
+    cancels: bool = True  # not where the executor's processes are killed anyway
 
     def completed(
         self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[Task, Result]]:
-        futures = {self._executor.submit(self._run, step, task): task for task in tasks}
+        futures = {self.executor.submit(self.run, step, task): task for task in tasks}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
         finally:
-            for future in futures if self._cancels else ():
+            for future in futures if self.cancels else ():
                 future.cancel()
 
 

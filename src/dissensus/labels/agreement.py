@@ -14,7 +14,7 @@ kin from counts or from numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -82,7 +82,11 @@ def krippendorff_alpha(
                 "'jaccard' and 'masi' are distances of sets; read the labels with label_type='multi'"
             )
         return alpha(coincidences(item.counts.T), set_distances(item.class_vocabulary, level))
-    return table_alpha(_counts_by_class(item, label, n_classes), level)
+    by_class = _counts_by_class(item, label, n_classes)
+    if level == "nominal":  # without a table of (classes, classes)
+        return _nominal(*_nominal_parts(by_class))
+    together = coincidences(by_class)
+    return alpha(together, squared_distances(together.sum(axis=1), level))
 
 
 def fleiss_kappa(
@@ -300,13 +304,8 @@ def agreement_with_others(
         matches = pairs.counts.multiply(pairs.others).sum(axis=1) / np.maximum(n_others, 1)
         totals = totals + np.bincount(pairs.annotator, own, minlength=pairs.n_annotators)
         agreed = agreed + np.bincount(pairs.annotator, matches, minlength=pairs.n_annotators)
-    return shares(agreed, totals)
-
-
-def shares(part: Array, whole: Array) -> Array:
-    """part / whole, NaN where there is nothing."""
-    found: Array = np.divide(part, whole, out=np.full(whole.size, np.nan), where=whole > 0)
-    return found
+    chance: Array = np.divide(agreed, totals, out=np.full(totals.size, np.nan), where=totals > 0)
+    return chance
 
 
 # ---- Krippendorff's α and its kin ---------------------------------------------------------------------
@@ -326,11 +325,17 @@ def agreement(annotations: Annotations, size: float = 0.95) -> tuple[float, floa
         parts = [_nominal_parts(by_class[:, group == g]) for g in range(group.max(initial=-1) + 1)]
         totals, observed = np.sum([part[0] for part in parts], axis=0), sum(part[1] for part in parts)
         without = np.array([_nominal(totals - part[0], observed - part[1]) for part in parts])
-    elif level in SET_LEVELS:
-        fixed = set_distances(annotations.class_vocabulary, level)
-        without = grouped_alphas(annotations.counts.T, lambda _: fixed)
     else:
-        without = grouped_alphas(annotations.counts.T, lambda totals: squared_distances(totals, level))
+        by_class = annotations.counts.T
+        group = item_groups(by_class.shape[1], len(by_class) ** 2)
+        tables = [coincidences(by_class[:, group == g]) for g in range(group.max(initial=-1) + 1)]
+        whole = np.sum(tables, axis=0)
+        of_sets = set_distances(annotations.class_vocabulary, level) if level in SET_LEVELS else None
+        without = np.empty(len(tables))
+        for g, table in enumerate(tables):
+            rest = whole - table
+            apart = squared_distances(rest.sum(axis=1), level) if of_sets is None else of_sets
+            without[g] = alpha(rest, apart)
     value = krippendorff_alpha(annotations)
     return value, *jackknife_interval(value, without, size)
 
@@ -340,15 +345,6 @@ def level_of(annotations: object) -> Level:
     kind = getattr(annotations, "label_type", "nominal")
     levels: dict[str, Level] = {"numeric": "interval", "ordinal": "ordinal", "multi": "masi"}
     return levels.get(kind, "nominal")
-
-
-def table_alpha(by_class: NDArray[Any], level: Level) -> float:
-    """α of a (classes, items) table of counts; NaN where chance leaves nothing to explain."""
-    if level == "nominal":  # without a table of (classes, classes)
-        return _nominal(*_nominal_parts(by_class))
-    together = coincidences(by_class)
-    totals = together.sum(axis=1)
-    return alpha(together, squared_distances(totals, level))
 
 
 def _nominal_parts(by_class: NDArray[Any]) -> tuple[Array, float]:
@@ -431,16 +427,7 @@ def item_groups(n_items: int, n_cells: int) -> NDArray[np.intp]:
     return np.random.default_rng(0).permutation(n_items) % max(min(n_items, most), 1)
 
 
-def grouped_alphas(by_class: NDArray[Any], distances: Callable[[Array], Array]) -> Array:
-    """(groups,): α of a (classes, items) table without one group of items, for every group."""
-    P, M = by_class.shape
-    group = item_groups(M, P**2)
-    parts = [coincidences(by_class[:, group == g]) for g in range(group.max(initial=-1) + 1)]
-    whole = np.sum(parts, axis=0)
-    return np.array([alpha(whole - part, distances((whole - part).sum(axis=1))) for part in parts])
-
-
-def jackknife_interval(value: float, without: Array, size: float = 0.95) -> tuple[float, float]:
+def jackknife_interval(value: float, without: Array, size: float) -> tuple[float, float]:
     """An interval of a number, from the same number with one of G groups of items left out."""
     known = without[np.isfinite(without)]
     if not math.isfinite(value) or len(known) < 3:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -56,11 +55,6 @@ ITEMS_LOOKED_AT = 1_000  # for the strength of the prior
 
 class Origin(Protocol):
     """Where labels lie that can be opened again: in another process, perhaps on another machine."""
-
-    @property
-    def path(self) -> Path:
-        """The absolute path."""
-        ...
 
     @property
     def seal(self) -> str:

@@ -86,7 +86,7 @@ class Description:
 
     def _facts(self) -> list[tuple[str, str]]:
         alpha, unanimous, consistency = self._agreement_texts()
-        parts = gold = ratings = ""
+        parts, gold, ratings, alike = "", "", "", []
         if self.n_parts == 1:
             parts = "none: every item is linked to every other"
         elif self.n_parts is not None:
@@ -100,6 +100,13 @@ class Description:
             gold += f"; the most frequent label is right on {self.majority_accuracy:.1%}"
         if self.numbers is not None:
             ratings = "mean {mean:.4g}, standard deviation {sd:.4g}, {min:g} to {max:g}; ICC {icc:.3f}"
+        for what, groups in self.lookalikes.items():
+            more = len(groups) - 1
+            others = f", and {more:,} more such group{'s' * (more != 1)}" if more > 0 else ""
+            names = " and ".join(map(quoted, groups[0][:4])) if groups else ""
+            alike.append(
+                (f"{what} alike", f"{names} differ only by white space or case{others}" if names else "")
+            )
         return [
             ("agreement", alpha),
             ("unanimous", unanimous),
@@ -116,7 +123,7 @@ class Description:
             ("labels per annotator", str(self.labels_per_annotator or "")),
             ("mean entropy", "" if self.mean_entropy is None else f"{self.mean_entropy:.4f} nats"),
             ("unlabelled items", f"{self.n_unlabelled_items:,}" if self.n_unlabelled_items else ""),
-            *((f"{what} alike", _alike_text(groups)) for what, groups in self.lookalikes.items()),
+            *alike,
         ]
 
     def _agreement_texts(self) -> tuple[str, str, str]:
@@ -166,7 +173,13 @@ def describe(annotations: Annotations) -> Description:
     known = not annotations.anonymous
     n_repeated, n_differing = repeated_pairs(annotations)
     n_parts, largest = parts(annotations) if known else (None, None)
-    n_gold, accuracy = _against_gold(annotations)
+    n_gold, accuracy = None, None
+    if annotations.gold is not None:
+        judged = (annotations.gold >= 0) & (per_item > 0)
+        n_gold = int(judged.sum())
+        if n_gold and annotations.label_type != "numeric":
+            right = accuracy_rows(annotations.gold[judged], annotations.counts[judged])
+            accuracy = float(right.mean())
     alpha, low, high = agreement(annotations)
     between, again = pair_agreement(annotations)
     numeric = annotations.label_type == "numeric"
@@ -309,22 +322,3 @@ def parts(annotations: Annotations) -> tuple[int, int]:
     starts = annotations.item_pointers[:-1][np.diff(annotations.item_pointers) > 0]
     sizes = np.bincount(group[annotations.annotator[starts]])
     return int((sizes > 0).sum()), int(sizes.max(initial=0))
-
-
-def _alike_text(groups: list[list[str]]) -> str:
-    if not groups:
-        return ""
-    more = len(groups) - 1
-    others = f", and {more:,} more such group{'s' * (more != 1)}" if more else ""
-    return f"{' and '.join(map(quoted, groups[0][:4]))} differ only by white space or case{others}"
-
-
-def _against_gold(annotations: Annotations) -> tuple[int | None, float | None]:
-    if annotations.gold is None:
-        return None, None
-    if annotations.label_type == "numeric":
-        return int(((annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0)).sum()), None
-    both = (annotations.gold >= 0) & (annotations.counts.sum(axis=1) > 0)
-    if not both.any():
-        return 0, None
-    return int(both.sum()), float(accuracy_rows(annotations.gold[both], annotations.counts[both]).mean())

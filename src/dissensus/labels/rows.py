@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -46,14 +46,19 @@ def resolved_rows(
     sizes = len(item[1]), len(annotator[1]), len(label[1])
     if duplicates == "keep":
         return canonical_rows(*rows, sizes), 0
-
-    def name_row(row: int) -> str:
+    key = rows[0].astype(np.int64) * sizes[1] + rows[1]
+    order = np.argsort(key, kind="stable")
+    repeats = np.diff(key[order]) == 0  # row order[i + 1] is of the same pair as row order[i]
+    if duplicates == "error" and repeats.any():
+        row = int(order[1:][repeats].min())
         names = [quoted(vocabulary[codes[row]]) for codes, vocabulary in (item, annotator)]
-        return f"{place(row)}: item {names[0]} and annotator {names[1]}"
-
-    kept = one_row_a_pair(rows[0], rows[1], sizes[1], duplicates, name_row)
-    left_out = len(rows[0]) - len(kept)
-    return canonical_rows(rows[0][kept], rows[1][kept], rows[2][kept], sizes), left_out
+        raise DataError(
+            f"{place(row)}: item {names[0]} and annotator {names[1]} occur together more than once; remove "
+            "the repeats, or say which count with duplicates= (keep, first or last)"
+        )
+    keep = np.append(~repeats, True) if duplicates == "last" else np.append(True, ~repeats)
+    kept = np.sort(order[keep])
+    return canonical_rows(rows[0][kept], rows[1][kept], rows[2][kept], sizes), len(key) - len(kept)
 
 
 def canonical_rows(item: Codes, annotator: Codes, label: Codes, sizes: tuple[int, int, int]) -> Rows:
@@ -79,23 +84,6 @@ def canonical_rows(item: Codes, annotator: Codes, label: Codes, sizes: tuple[int
         annotator[piece] = (key[piece] >> bits[2]) & ((1 << bits[1]) - 1)
         item[piece] = key[piece] >> (bits[1] + bits[2])
     return item, annotator, label
-
-
-def one_row_a_pair(
-    item: Codes, annotator: Codes, n_annotators: int, duplicates: Duplicates, name_row: Callable[[int], str]
-) -> NDArray[np.intp]:
-    """The rows that the policy keeps, one for each (item, annotator) pair, in their given order."""
-    key = item.astype(np.int64) * n_annotators + annotator
-    order = np.argsort(key, kind="stable")
-    repeats = np.diff(key[order]) == 0  # row order[i + 1] is of the same pair as row order[i]
-    if duplicates == "error" and repeats.any():
-        second = int(order[1:][repeats].min())
-        raise DataError(
-            f"{name_row(second)} occur together more than once; remove the repeats, or say which "
-            "count with duplicates= (keep, first or last)"
-        )
-    keep = np.append(~repeats, True) if duplicates == "last" else np.append(True, ~repeats)
-    return np.sort(order[keep])
 
 
 def checked_counts(counts: Any, place: Place) -> NDArray[np.int64]:
