@@ -54,7 +54,16 @@ def pack_parts(parts: Mapping[str, Any], fitted: bool) -> tuple[Header, Arrays]:
     """A header for each estimator (None stays None), and all arrays, named ``part/array``."""
     headers, arrays = Header(), Arrays()
     for name, part in parts.items():
-        _check_kept(part)
+        kind = type(part)
+        try:
+            readable = part is None or estimator_class(kind.__name__) is kind
+        except ParameterError:
+            readable = False
+        if not readable:  # estimators of others need pickle, which runs code on loading
+            raise DataError(
+                f"a GuidedClassifier with {kind.__name__} cannot be saved without pickle; take a learner of "
+                "this library (SoftmaxRegression, TextCNN, FineTunedEncoder, LDLNM)"
+            )
         headers[name], own = (None, {}) if part is None else pack(part, fitted=fitted)
         arrays |= {f"{name}/{array}": values for array, values in own.items()}
     return headers, arrays
@@ -69,17 +78,3 @@ def unpack_part(name: str, headers: Header, arrays: Arrays) -> Any:
         key.removeprefix(f"{name}/"): values for key, values in arrays.items() if key.startswith(f"{name}/")
     }
     return unpack(estimator_class(header["class"]), header, own)
-
-
-def _check_kept(part: Any) -> None:
-    """Refuse what could not be read again: estimators of others need pickle, which runs code on loading."""
-    kind = type(part)
-    try:
-        known = part is None or estimator_class(kind.__name__) is kind
-    except ParameterError:
-        known = False
-    if not known:
-        raise DataError(
-            f"a GuidedClassifier with {kind.__name__} cannot be saved without pickle; take a learner of this "
-            "library (SoftmaxRegression, TextCNN, FineTunedEncoder, LDLNM)"
-        )
