@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from dissensus.errors import DataError
 from dissensus.importers.answers import (
@@ -30,28 +29,6 @@ Placed = tuple[str, Row]
 _REJECTED = "rejected assignments"
 _GOLD = "gold (test question) rows"
 _TICKS = {"true", "false", "on", "off", ""}
-
-
-def is_mturk(columns: Mapping[str, Any]) -> bool:
-    """Mechanical Turk batch results."""
-    return "HITId" in columns and any(name.startswith("Answer.") for name in columns)
-
-
-def is_appen(columns: Mapping[str, Any]) -> bool:
-    """An Appen report, full or aggregated."""
-    return "_unit_id" in columns and bool({"_worker_id", "_trusted_judgments", "_golden"} & set(columns))
-
-
-def is_toloka(columns: Mapping[str, Any]) -> bool:
-    """Toloka assignments."""
-    return any(name.startswith("ASSIGNMENT:") for name in columns) and any(
-        name.startswith("OUTPUT:") for name in columns
-    )
-
-
-def is_zooniverse(columns: Mapping[str, Any]) -> bool:
-    """Zooniverse classifications."""
-    return set(columns) >= {"classification_id", "user_name", "annotations", "subject_ids"}
 
 
 # ---- Mechanical Turk ----------------------------------------------------------------------------------
@@ -163,21 +140,15 @@ def read_toloka(path: Path, gather: Gatherer) -> None:
         item = gather.item(place, row[item_column])
         if gather.lacks_text(item):
             gather.describe(item, gather.text_of(_plain(row, "INPUT:"), "INPUT:"))
-        reason = _toloka_reason(row, gold_columns, gather)
-        if reason:
-            gather.leave_out(reason)
+        status = row.get("ASSIGNMENT:status", "").upper()
+        if any(row[name].strip() for name in gold_columns):
+            gather.leave_out(_GOLD)
+        elif status == "REJECTED" and not gather.options.keep_rejected:
+            gather.leave_out(_REJECTED)
+        elif status in ("SKIPPED", "EXPIRED", "ACTIVE"):
+            gather.leave_out(f"{status.lower()} assignments")
         else:
             gather.label(place, item, row["ASSIGNMENT:worker_id"], cell_labels(row[question], "["))
-
-
-def _toloka_reason(row: Row, gold_columns: Sequence[str], gather: Gatherer) -> str | None:
-    """Why a row is left out, if it is."""
-    if any(row[name].strip() for name in gold_columns):
-        return _GOLD
-    status = row.get("ASSIGNMENT:status", "").upper()
-    if status == "REJECTED" and not gather.options.keep_rejected:
-        return _REJECTED
-    return f"{status.lower()} assignments" if status in ("SKIPPED", "EXPIRED", "ACTIVE") else None
 
 
 # ---- Zooniverse ---------------------------------------------------------------------------------------

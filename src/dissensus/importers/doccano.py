@@ -10,7 +10,6 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
@@ -21,6 +20,15 @@ from dissensus.tables.columns import first_repeat
 from dissensus.tables.json_lines import records
 from dissensus.tables.source import Source, kept, open_source, refuse_pipe
 
+_ARCHIVE_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    OSError,
+)
 _SUFFIXES = {".jsonl", ".json"}
 _LOST = (
     "one file for all members does not say who gave which label; switch 'Share annotations across all users' "
@@ -78,13 +86,16 @@ def _members(path: Path) -> Iterator[tuple[str, Source]]:
             empty = not file.stat().st_size
             yield file.stem, Source(str(file), file.suffix, b"") if empty else open_source(file)
         return
-    with _archive_errors(path), zipfile.ZipFile(path) as archive:
-        entries = sorted(filter(_is_member, archive.namelist()))
-        _refuse_twins(path, entries)
-        for entry in entries:
-            with archive.open(entry) as member:
-                raw = kept(entry, cast(BinaryIO, member))
-            yield PurePosixPath(entry).stem, Source(f"{path}/{entry}", ".jsonl", raw)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = sorted(filter(_is_member, archive.namelist()))
+            _refuse_twins(path, entries)
+            for entry in entries:
+                with archive.open(entry) as member:
+                    raw = kept(entry, cast(BinaryIO, member))
+                yield PurePosixPath(entry).stem, Source(f"{path}/{entry}", ".jsonl", raw)
+    except _ARCHIVE_ERRORS:
+        raise DataError(f"{path}: the zip file is damaged or encrypted; export it again") from None
 
 
 def _refuse_twins(path: Path, entries: Sequence[str]) -> None:
@@ -98,22 +109,6 @@ def _refuse_twins(path: Path, entries: Sequence[str]) -> None:
         raise DataError(
             f"{path}: {same[0]!r} and {same[1]!r} are both of the member {twin!r}; rename or remove one"
         )
-
-
-@contextmanager
-def _archive_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        struct.error,
-        NotImplementedError,
-        RuntimeError,
-        ValueError,
-        OSError,
-    ):
-        raise DataError(f"{path}: the zip file is damaged or encrypted; export it again") from None
 
 
 def _is_member(name: str) -> bool:

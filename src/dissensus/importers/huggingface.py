@@ -116,20 +116,16 @@ def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
                 f"split, name items by both with item='{_SPLIT}{item_column}', where they do not, say "
                 f"item='{item_column}'",
             )
-        for annotator, value in _pairs(place, row[annotator_column], row[label_column], gather):
+        annotators, labels = row[annotator_column], row[label_column]
+        if not isinstance(annotators, list):
+            annotators, labels = [annotators], [labels]
+        elif not isinstance(labels, list) or len(labels) != len(annotators):
+            raise gather.error(place, "the lists of annotators and labels differ in length; correct the row")
+        for annotator, value in zip(annotators, labels, strict=True):
             label = _named(place, value, names_of_classes, gather)
             gather.label(place, item, annotator, gather.parsed(place, as_labels, label))
 
     return read_row
-
-
-def _pairs(place: str, annotator: Any, label: Any, gather: Gatherer) -> list[tuple[Any, Any]]:
-    """(annotator, answer) of a row: one, or as many as the row's parallel lists hold."""
-    if not isinstance(annotator, list):
-        return [(annotator, label)]
-    if not isinstance(label, list) or len(label) != len(annotator):
-        raise gather.error(place, "the lists of annotators and labels differ in length; correct the row")
-    return list(zip(annotator, label, strict=True))
 
 
 def _named(place: str, value: Any, names: Sequence[str] | None, gather: Gatherer) -> Any:
