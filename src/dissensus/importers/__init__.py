@@ -26,7 +26,7 @@ from dissensus.importers import (
 )
 from dissensus.importers.gather import Gatherer, Imported, Options, Several
 from dissensus.tables.delimited import header_of
-from dissensus.tables.json_lines import JsonStream
+from dissensus.tables.json_lines import JsonStream, records
 from dissensus.tables.source import Source, first_bytes
 
 __all__ = ["FORMATS", "Format", "Imported", "load_export", "recognise"]
@@ -187,12 +187,14 @@ def recognise(path: str | Path) -> str | None:
     """
     path = Path(path)
     try:
-        if path.is_dir() and huggingface.is_dataset(path):
-            return "huggingface"
-        if path.is_dir() and next(path.glob(f"*/{json_records.POTATO_FILE}"), None) is not None:
-            return "potato"
+        if path.is_dir():
+            if any((path / name).is_file() for name in huggingface.MARKERS) or huggingface.files_of(path):
+                return "huggingface"
+            if next(path.glob(f"*/{json_records.POTATO_FILE}"), None) is not None:
+                return "potato"
         if path.is_dir() or zipfile.is_zipfile(path):
-            return "doccano" if doccano.holds_members(path) else None
+            members = (record for _, source in doccano.members(path) for _, record in records(source))
+            return "doccano" if doccano.is_record(next(members, {})) else None
         source = first_bytes(path)
         if source.start[:1] in (b"{", b"["):
             key, value = _first_member(source)

@@ -99,24 +99,20 @@ def read_appen(path: Path, gather: Gatherer) -> None:
     item_column = _item_column(first, gather, "_unit_id", "")
     gather.takes(item=item_column, annotator="_worker_id")
     # Questions have a column ``…_gold`` beside them; in a job without test questions the values tell.
-    names = [name for name in first[0][1] if _is_appen_input(name)]
+    names = [name for name in first[0][1] if not name.startswith("_")]
+    names = [name for name in names if not name.endswith(("_gold", "_gold_reason"))]
     with_gold = _answered(first, [name for name in names if f"{name}_gold" in first[0][1]])
     question = gather.choose(names, with_gold or likely_questions(first, item_column, names))
     for place, row in everything:
         item = gather.item(place, row[item_column])
         if gather.lacks_text(item):
-            inputs = {name: row[name] for name in row if _is_appen_input(name) and name != question}
-            gather.describe(item, gather.text_of(inputs))
+            gather.describe(item, gather.text_of({name: row[name] for name in names if name != question}))
         if row.get("_golden", "").lower() == "true":
             gather.leave_out(_GOLD)
         elif row.get("_tainted", "").lower() == "true":
             gather.leave_out("tainted rows")
         else:
             gather.label(place, item, row["_worker_id"], split_labels(row[question], "\n"))
-
-
-def _is_appen_input(name: str) -> bool:
-    return not name.startswith("_") and not name.endswith(("_gold", "_gold_reason"))
 
 
 # ---- Toloka -------------------------------------------------------------------------------------------

@@ -42,20 +42,12 @@ def is_record(record: Mapping[str, Any]) -> bool:
     return "id" in record and ("text" in record or "data" in record) and isinstance(labels, list)
 
 
-def holds_members(path: Path) -> bool:
-    """Whether a folder or zip holds members' files (the first record tells)."""
-    for _, source in _members(path):
-        for _, record in records(source):
-            return is_record(record)
-    return False
-
-
 def read(path: Path, gather: Gatherer) -> None:
     """Labels of a doccano export."""
     if path.is_file() and not zipfile.is_zipfile(path):
         raise DataError(f"{path}: {_LOST}")
     n_members = 0
-    for member, source in _members(path):
+    for member, source in members(path):
         if member == "all":
             raise DataError(f"{source.name}: {_LOST}")
         n_members += 1
@@ -75,7 +67,7 @@ def read(path: Path, gather: Gatherer) -> None:
         raise DataError(f"{path}: holds no .jsonl file of a member; export from doccano as JSONL")
 
 
-def _members(path: Path) -> Iterator[tuple[str, Source]]:
+def members(path: Path) -> Iterator[tuple[str, Source]]:
     """Each member with their file, in the order of their names; a file is opened when its turn comes."""
     if path.is_dir():
         files = [file for file in sorted(path.iterdir()) if not file.is_dir() and _is_member(file.name)]

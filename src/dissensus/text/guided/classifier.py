@@ -162,13 +162,6 @@ class GuidedClassifier:
             input_tags=InputTags(sparse=True, string=True),
         )
 
-    def _guide(self) -> Any:
-        if self.guide is not None:
-            return self.guide
-        from dissensus.models.dirichlet_regression import DirichletRegression
-
-        return DirichletRegression()
-
     def _learner(self) -> Any:
         if self.learner is not None:
             return self.learner
@@ -186,7 +179,9 @@ class GuidedClassifier:
             return None
         from sklearn.base import clone
 
-        guide = self._guide()
+        from dissensus.models.dirichlet_regression import DirichletRegression
+
+        guide = DirichletRegression() if self.guide is None else self.guide
         own = _thawed(guide)
         frozen = own is not guide
         own = own if frozen else clone(guide)

@@ -5,6 +5,7 @@ It stands here because a guided classifier is made of the others; each class say
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from dissensus.errors import DataError, ModelFileError, ParameterError
 from dissensus.models import model_class
 from dissensus.models.base import Model
 from dissensus.tables.arrays import Arrays, Header, pack, read_whole, refusing_damage, unpack
-from dissensus.text.learners import LEARNERS, learner_class
+from dissensus.text.learners import LEARNERS
 
 
 def load(path: str | Path) -> Any:
@@ -44,7 +45,10 @@ def estimator_class(name: str) -> type[Any]:
         from dissensus.text.guided.classifier import GuidedClassifier
 
         return GuidedClassifier
-    return learner_class(name) if name in LEARNERS else model_class(name)
+    if name not in LEARNERS:
+        return model_class(name)
+    learner: type[Any] = getattr(importlib.import_module(f"dissensus.text.learners.{LEARNERS[name]}"), name)
+    return learner
 
 
 # ---- estimators inside another one's file -----------------------------------------------------------------

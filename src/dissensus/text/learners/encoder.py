@@ -159,19 +159,7 @@ def put_together(settings: Header, arrays: Arrays, device: Any) -> SentenceEncod
         raise ModelFileError(
             f"an encoder {settings['family']!r}, pooled by {settings['pooling']!r}, is unknown"
         )
-    network = _network(settings["family"], _checked(settings["network"]), arrays)
-    tokens, fast_tokenizer = settings["tokens"], cast(Any, transformers.PreTrainedTokenizerFast)
-    tokenizer = fast_tokenizer(
-        tokenizer_object=Tokenizer.from_str(arrays[TOKENS].tobytes().decode()),
-        model_input_names=[name for name in tokens["inputs"] if name in INPUTS],
-        padding_side="left" if tokens["padding_side"] == "left" else "right",
-        **{name: str(text) for name, text in tokens["special"].items() if name in SPECIAL},
-    )
-    return SentenceEncoder(network, tokenizer, settings["pooling"], bool(settings["normalised"])).to(device)
-
-
-def _checked(network: Header) -> Header:
-    for name, value in network.items():
+    for name, value in settings["network"].items():
         largest = LARGEST.get(name, LARGEST_SIZE)
         if name in SIZES:
             sound = value is None or (type(value) is int and 0 <= value <= largest)
@@ -181,7 +169,15 @@ def _checked(network: Header) -> Header:
             sound = name in CHOICES and value in CHOICES[name]
         if not sound:
             raise ModelFileError(f"an encoder with {name}={json.dumps(value)} is unknown")
-    return network
+    network = _network(settings["family"], settings["network"], arrays)
+    tokens, fast_tokenizer = settings["tokens"], cast(Any, transformers.PreTrainedTokenizerFast)
+    tokenizer = fast_tokenizer(
+        tokenizer_object=Tokenizer.from_str(arrays[TOKENS].tobytes().decode()),
+        model_input_names=[name for name in tokens["inputs"] if name in INPUTS],
+        padding_side="left" if tokens["padding_side"] == "left" else "right",
+        **{name: str(text) for name, text in tokens["special"].items() if name in SPECIAL},
+    )
+    return SentenceEncoder(network, tokenizer, settings["pooling"], bool(settings["normalised"])).to(device)
 
 
 def _network(family: str, settings: Header, arrays: Arrays) -> Any:
