@@ -47,7 +47,7 @@ from dissensus.models.results import make_frame
 from dissensus.numerics import Array
 from dissensus.params import check_rules, integer, real
 
-__all__ = ["AnnotatorVerdicts", "Difference", "View", "annotator_verdicts"]
+__all__ = ["AnnotatorVerdicts", "View", "annotator_verdicts"]
 
 SPAM, FEW, MINORITY, ERROR, TYPICAL = (
     "spam",
@@ -71,22 +71,10 @@ RULES = {"seed": integer(0), "n_jobs": integer(-1), "interval": real(0.0, 1.0, o
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Items to which the crowd gives one answer most often and a view another."""
-
-    crowd: Any
-    view: Any
-    share: float  # of all items
-
-
-@dataclass(frozen=True)
 class View:
     """Annotators who see the items alike; the largest view is the crowd's."""
 
     members: NDArray[np.intp]  # annotator codes
-    weight: float  # their share of the population
-    share_of_items: float  # on which the view differs from the largest
-    differences: tuple[Difference, ...]  # as the model has them, the largest first
     words: str = ""  # where it differs in the raw labels; empty where they do not bear it out
 
 
@@ -243,9 +231,6 @@ class Sides:
     view: NDArray[np.intp]  # (N,): 0 the largest; −1: of a cluster that tells nothing of the items
     weight: Array  # (V,)
     differ: Array  # (V,): share of the items on which a view differs from the largest
-    answers: NDArray[np.intp]  # (V, K): the most common answers
-    items: Array  # (K,): shares of the items
-    apart: NDArray[np.bool_]  # (V, K)
 
     @property
     def n_equal(self) -> int:
@@ -290,8 +275,7 @@ def sides_of(draws: Draws, t: int, weights: Array, load: NDArray[np.intp]) -> Si
     rank = np.append(np.argsort(order), -1)
     leading = theta[np.array(leaders)[order]]
     apart = np.stack([_apart(one, leading[0]) for one in leading])
-    answers = leading.argmax(axis=2)
-    return Sides(rank[place][z], weight[order], apart @ items, answers, items, apart)
+    return Sides(rank[place][z], weight[order], apart @ items)
 
 
 def _apart(one: Array, other: Array) -> NDArray[np.bool_]:
@@ -322,7 +306,14 @@ def judged(model: HPGM, known: Annotations | None, interval: float) -> Annotator
     verdict, probability = decided(spam, accounts.even(), minority, error)
     typical, labels = typical_draw(sides), model.training_labels()
     votes = Votes.of(labels)
-    views = views_of(typical, votes, model.classes_)
+    names = [str(name) for name in model.classes_]
+    # a view of one person alone is none
+    members = [np.flatnonzero(typical.view == v) for v in range(len(typical.weight))]
+    views = tuple(
+        View(who, (view_sentence(votes, who, names) or "") if v else "")
+        for v, who in enumerate(members)
+        if not v or len(who) > 1
+    )
     found = AnnotatorVerdicts(
         annotator=model.annotators_,
         n_labels=load,
@@ -342,7 +333,7 @@ def judged(model: HPGM, known: Annotations | None, interval: float) -> Annotator
         n_equal=min(typical.n_equal, len(views)),
         frame_kind=model.frame_kind_,
     )
-    add_evidence(found, votes, [str(name) for name in model.classes_])
+    add_evidence(found, votes, names)
     return found
 
 
@@ -354,24 +345,6 @@ def typical_draw(sides: list[Sides]) -> Sides:
     together = (view[:, :, None] == view[:, None, :]).astype(np.float64)
     far = ((together - together.mean(axis=0)) ** 2).sum(axis=(1, 2))
     return sides[int(far.argmin())]
-
-
-def views_of(side: Sides, votes: Votes, classes: NDArray[Any]) -> tuple[View, ...]:
-    """The views of a draw in the user's classes; of one person alone, none."""
-    found = []
-    for v, weight in enumerate(side.weight):
-        members = np.flatnonzero(side.view == v)
-        if v and len(members) < 2:
-            continue
-        table: dict[tuple[int, int], float] = {}
-        for k in np.flatnonzero(side.apart[v]):
-            pair = int(side.answers[0, k]), int(side.answers[v, k])
-            table[pair] = table.get(pair, 0.0) + float(side.items[k])
-        largest = sorted(table.items(), key=lambda one: -one[1])
-        differences = tuple(Difference(classes[a], classes[b], share) for (a, b), share in largest)
-        said = view_sentence(votes, members, [str(name) for name in classes]) if v else None
-        found.append(View(members, float(weight), float(side.differ[v]), differences, said or ""))
-    return tuple(found)
 
 
 def wrong_by_gold(known: Annotations | None, N: int) -> Array:
@@ -431,7 +404,10 @@ def spiked_quantile(drawn: Array, zero: Array, end: float) -> Array:
 def add_evidence(found: AnnotatorVerdicts, votes: Votes, names: list[str]) -> None:
     """Write the reasons for each verdict into ``evidence``, as far as the raw labels bear them out."""
     known = standing(votes)
-    usual, excess = median(known.agreement), median(known.agreement - known.chance)
+    usual, excess = (
+        float(np.nanmedian(values)) if np.isfinite(values).any() else float("nan")
+        for values in (known.agreement, known.agreement - known.chance)
+    )
     for n, (verdict, v) in enumerate(zip(found.verdict, found.view, strict=True)):
         reason: Sentence | None = None
         if verdict == SPAM:
@@ -445,9 +421,3 @@ def add_evidence(found: AnnotatorVerdicts, votes: Votes, names: list[str]) -> No
             reason = Sentence(f"one of {len(view.members)} who {view.words}", "member", parts=[view.words])
         parts = [part for part in (reason, standing_sentence(n, known, usual)) if part]
         found.evidence[n] = Sentence("; ".join(parts), "evidence", parts=parts)
-
-
-def median(values: Array) -> float:
-    """Of the numbers that there are; NaN where there is none."""
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if len(known) else float("nan")
