@@ -276,14 +276,15 @@ class ConvergenceMonitor:
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
     trace: list[float] = field(default_factory=list)  # the objective at every iteration
     stopped: str = ""  # "tolerance" or "max_iter" once the fit has stopped
-    state: Any = None  # the state whose objective is the last of the trace
+    state: Any = None  # the state that the fit stopped with
 
     def resume(self, kind: type[State]) -> State | None:
         """The state of a checkpoint, or None. The iteration that ended there is done again."""
         reached = self.engine.resume(self.name, kind) if self.engine.keeps_checkpoints else None
         if reached is None:
             return None
-        self.state, self.stopped = reached.state, reached.stopped
+        self.stopped = reached.stopped
+        self.state = reached.state if reached.stopped else None
         self.trace = list(reached.trace if reached.stopped else reached.trace[:-1])
         return reached.state
 
@@ -296,13 +297,13 @@ class ConvergenceMonitor:
 
         It stops where the objective per label changed by at most ``tol``, or after ``max_iter`` iterations.
         """
-        self.state = state
         self.trace.append(objective)
         done = len(self.trace)
         if done > 1 and abs(objective - self.trace[-2]) <= self.tol * self.engine.n_labels:
             self.stopped = "tolerance"
         elif done == self.max_iter:
             self.stopped = "max_iter"
+        self.state = state if self.stopped else None  # earlier states should not take memory
         if self.engine.keeps_checkpoints:
             self.engine.checkpoint(self.name, Checkpoint(state, done, tuple(self.trace), self.stopped))
         cancelled = _cancelled.get()

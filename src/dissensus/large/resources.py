@@ -61,7 +61,7 @@ class Resources(plain.Resources):
     @contextmanager
     def engine(self, model: Any, labels: Any, given: Mapping[str, Any]) -> Iterator[Engine]:
         """Yield what one fit runs on; ``given`` is what ``fit`` was given beside the labels."""
-        room, n_threads = self._room(model, labels)
+        room, n_threads = self._room(model, labels, given)
         with ExitStack() as stack:
             scratch = _once(lambda: stack.enter_context(scratch_below(self.scratch or self.checkpoint)))
             checkpoints = None
@@ -87,7 +87,7 @@ class Resources(plain.Resources):
                 engine.progress = stack.enter_context(shown(self.progress))
             yield engine
 
-    def _room(self, model: Any, labels: Any) -> tuple[int | None, int]:
+    def _room(self, model: Any, labels: Any, given: Mapping[str, Any]) -> tuple[int | None, int]:
         """Bytes for layouts and messages beside what a fit must have, and threads that work here."""
         n_jobs = 1 if self.client is not None else vars(model).get("n_jobs", 1)
         n_threads = n_cores() if n_jobs == -1 else n_jobs
@@ -95,6 +95,8 @@ class Resources(plain.Resources):
             return None, n_threads
         needed = model.memory_needed(labels)
         per_thread = model.memory_needed(labels, n_threads=2) - needed
+        for value in given.values():  # what is known beforehand, and its logarithm
+            needed += 2 * getattr(value, "nbytes", 0)
         if self.client is not None:
             from dissensus.large.dask import running_workers
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus import params
-from dissensus.engine import LABELS_PER_SHARD, MIN_BLOCKS, Engine, current
+from dissensus.engine import LABELS_PER_SHARD, MAX_SHARDS_PER_BLOCK, MIN_BLOCKS, Engine, current
 from dissensus.errors import DataError, NotFittedError
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LabelType
@@ -51,7 +51,8 @@ class Model:
     _reads_as: ClassVar[LabelType | None] = None  # what a frame's labels are, where one kind alone will do
     _label_types: ClassVar[tuple[LabelType, ...]] = ("nominal", "ordinal", "multi", "pairwise")
     intervals_are: ClassVar[str] = "approximate"  # or "sampled"; "none" where it makes no claim
-    _memory_tables: ClassVar[tuple[str, ...]] = ("MP",)  # for memory_needed: "MP" is items × classes
+    # Tables that a fit holds at once beside messages, for memory_needed: "MK" is items × item clusters.
+    _memory_tables: ClassVar[Mapping[str, int]] = {"MP": 3}
     _sizes_are_bounds: ClassVar[bool] = False  # clusters that are not needed stay empty
     _fitted_by = "label_distributions_"
     finds_truth: ClassVar[bool] = False  # whether it can say which class is right, and learn from gold labels
@@ -145,17 +146,9 @@ class Model:
         return labels
 
     def memory_needed(self, labels: Annotations, n_threads: int = 1) -> int:
-        """Bytes that a fit takes at least, estimated: the process, tables, and blocks in work.
+        """Bytes that a fit takes at least, estimated: the process, its tables, and what threads work on.
 
-        Each of ``_memory_tables`` is counted four times, for the new value, its logarithm and what they come
-        from. Messages and layouts of blocks may be on disk and are not counted.
-
-        Parameters
-        ----------
-        labels
-            Labels to fit.
-        n_threads
-            Threads that work on blocks at once.
+        Messages and layouts of blocks may be on disk and are not counted.
         """
         settings = vars(self)
         sizes: dict[str, int] = {
@@ -165,15 +158,20 @@ class Model:
             "E": labels.n_labels,
             "K": settings.get("n_item_clusters", 1),
             "L": settings.get("n_annotator_clusters", 1),
+            "G": settings.get("n_subtypes", 1),
         }
-        numbers = 0
-        for table in self._memory_tables:
+        numbers = by_annotator = 0
+        for axes, n_tables in self._memory_tables.items():
             size = 1
-            for axis in table:
+            for axis in axes:
                 size *= sizes[axis]
-            numbers += 4 * size
-        block = min(sizes["E"], max(sizes["E"] // MIN_BLOCKS, LABELS_PER_SHARD))
-        return PROCESS_BYTES + 8 * (numbers + n_threads * (8 + 2 * sizes["L"]) * block)
+            numbers += n_tables * size
+            by_annotator = max(by_annotator, size if axes[0] == "N" else 0)
+        n_shards = min(max(labels.n_labels // (LABELS_PER_SHARD * MIN_BLOCKS), 1), MAX_SHARDS_PER_BLOCK)
+        block = min(labels.n_labels, n_shards * LABELS_PER_SHARD)
+        # a thread's messages and cavities, and the sums over annotators of two blocks
+        work = (8 + 2 * sizes["L"]) * block + 2 * min(by_annotator, 4 * sizes["P"] * block)
+        return PROCESS_BYTES + 8 * (numbers + n_threads * work)
 
     def _wrong_label_type(self, labels: Annotations) -> DataError:
         if labels.label_type == "numeric":

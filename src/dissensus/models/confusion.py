@@ -13,7 +13,7 @@ Nothing of size labels × annotators, or items × annotators, is ever built.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -327,7 +327,7 @@ class ConfusionModel(Model):
     n_jobs: int = setting(-1, *N_JOBS)
 
     _needs_annotators = True
-    _memory_tables: ClassVar[tuple[str, ...]] = ("MP", "NPP")
+    _memory_tables: ClassVar[Mapping[str, int]] = {"MP": 3, "NPP": 7}
     finds_truth = True
     unseen = 1.0  # no setting of every model: see UNSEEN
 

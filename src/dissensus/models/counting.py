@@ -93,6 +93,8 @@ class EmpiricalDistribution(Model):
         "labels.",
     )
 
+    _memory_tables = {"MP": 3, "E": 4}
+
     smoothing_: Array = fitted("the smoothing in use, as a 0-d array")
 
     def _fit(self, annotations: Annotations, engine: Engine) -> None:

@@ -47,6 +47,8 @@ class EBCC(ConfusionModel):
     n_restarts: int = setting(2, *N_RESTARTS)
     seed: int = setting(0, *SEED)
 
+    _memory_tables = {"MPG": 3, "NPPG": 6}
+
     subtypes_: Array = fitted("(M, P · G): q(t_m, g_m)")
     subtype_shares_: Array = fitted("(P · G,): shares of the subtypes")
     subtype_confusion_: Array = fitted("(N, P · G, P): P(answer | subtype) of each annotator")

@@ -148,7 +148,7 @@ class FMM(Model):
     seed: int = setting(0, *SEED)
     n_jobs: int = setting(-1, *N_JOBS)
 
-    _memory_tables = ("MP", "MK")
+    _memory_tables = {"MP": 2, "MK": 2}
 
     theta_: Array = fitted("(K, P): label distribution of each item cluster")
     psi_: Array = fitted("(K,): share of each item cluster")

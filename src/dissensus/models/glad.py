@@ -104,6 +104,8 @@ class GLAD(ConfusionModel):
     _: KW_ONLY
     tol: float = setting(1e-5, *TOL)
 
+    _memory_tables = {"MP": 5, "NPP": 3, "N": 300}  # sums over annotators of every block
+
     abilities_: Array = fitted("(N,): α")
     ease_: Array = fitted("(M,): β")
 

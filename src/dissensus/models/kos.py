@@ -54,7 +54,7 @@ class KOS(ConfusionModel):
     _: KW_ONLY
     seed: int = setting(0, *SEED)
 
-    _memory_tables = ("MP", "NPP", "E", "E")
+    _memory_tables = {"MP": 7, "NPP": 5, "E": 8}
 
     weights_: Array = fitted(WEIGHTS)
 

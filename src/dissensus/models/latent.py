@@ -284,7 +284,7 @@ class LatentPositions(SampledMixin, Model):
 
     _drawn = ("share_draws_", "trace_draws_", "x_draws_", "a_draws_", "W_draws_", "learned_rows_")
     _needs_annotators = True
-    _memory_tables = ("MP", "EP")
+    _memory_tables = {"MP": 4, "EP": 4}
     quantities_ = ("log-likelihood", "entropy", "share of the first class")
 
     x_draws_: Floats = fitted("(D, M, d), chain after chain")

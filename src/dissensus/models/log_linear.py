@@ -253,6 +253,8 @@ class LogLinear(ConfusionModel):
     max_iter: int = setting(100, *MAX_ITER)
     tol: float = setting(1e-5, *TOL)
 
+    _memory_tables = {"MP": 4, "NPP": 20}
+
     crowd_logits_: Array = fitted("(P, P): C")
     decidedness_: Array = fitted("(N,): u")
     likings_: Array = fitted("(N, P): b")

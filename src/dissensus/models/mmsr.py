@@ -75,7 +75,7 @@ class MMSR(ConfusionModel):
     )
     seed: int = setting(0, *SEED)
 
-    _memory_tables = ("MP", "NPP", "NN", "NN")
+    _memory_tables = {"MP": 3, "NPP": 7, "NN": 8}
 
     weights_: Array = fitted(WEIGHTS)
 

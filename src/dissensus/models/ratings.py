@@ -273,7 +273,7 @@ class NumericRatings(Model):
     _common_arrays = ("n_labels_", "trace_")
     _needs_annotators = True
     _label_types = ("numeric", "ordinal")
-    _memory_tables = ("M", "N", "E", "E")
+    _memory_tables = {"M": 4, "N": 4, "E": 8}
     _fitted_by = "estimates_"
 
     estimates_: Array = fitted("(M,): what the population would rate each item, on average")

@@ -39,6 +39,7 @@ from dissensus.models.confusion import (
 from dissensus.numerics import Array, normalised, winners
 from dissensus.params import MAX_ITER, fitted, integer, real, setting
 
+VOTE_TABLES = {"MP": 7, "NPP": 5}  # that a fit holds at once
 FIRST_SKILL = 1e-5  # above chance, of zero-based skill
 STEPS_AT_A_RATE = 20
 MIN_ERROR = 1e-12
@@ -80,6 +81,8 @@ def keep_votes(
 class Wawa(ConfusionModel):
     """A vote weighted by each annotator's agreement with the majority."""
 
+    _memory_tables = VOTE_TABLES
+
     weights_: Array = fitted(WEIGHTS)
 
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
@@ -94,6 +97,8 @@ class ZeroBasedSkill(ConfusionModel):
     """A vote weighted by each annotator's agreement with that same vote, found step by step."""
 
     max_iter: int = setting(100, integer(1), "How many steps are made.")
+
+    _memory_tables = VOTE_TABLES
 
     weights_: Array = fitted(WEIGHTS)
 
@@ -124,6 +129,8 @@ class BWA(ConfusionModel):
     tol: float = setting(
         1e-3, real(0.0), "The fit stops when no share of an item changes by more than this part of itself."
     )
+
+    _memory_tables = VOTE_TABLES
 
     weights_: Array = fitted(WEIGHTS)
 

@@ -147,7 +147,7 @@ class HPGM(SampledMixin, Model):
     _drawn = ("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_")
     _needs_annotators = True
     _sizes_are_bounds = True
-    _memory_tables = ("MP", "MK", "NKP")
+    _memory_tables = {"MP": 20, "MK": 10, "NKP": 8, "E": 4}
     quantities_ = QUANTITIES
 
     draws_: Draws = fitted("whole draws that were kept, chain after chain", saved=False)

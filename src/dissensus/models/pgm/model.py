@@ -181,7 +181,7 @@ class PGM(Model):
     n_jobs: int = setting(-1, *N_JOBS)
 
     _needs_annotators = True
-    _memory_tables = ("MP", "MK", "NL")
+    _memory_tables = {"MP": 2, "MK": 2, "NL": 5}
 
     theta_: Array = fitted("(K, L, P): label distribution between item cluster and annotator cluster")
     psi_: Array = fitted("(K,): shares of the item clusters")
@@ -209,6 +209,11 @@ class PGM(Model):
             if value is not None and np.min(value) < 1:
                 rule = f"at least 1 with inference={self.inference!r}, whose closed forms need it"
                 raise bad_parameter(self, name, rule, value)
+
+    def memory_needed(self, labels: Annotations, n_threads: int = 1) -> int:
+        """As for every model; annealing works on columns of all labels."""
+        annealed = n_threads * 64 * labels.n_labels if self.inference == "annealing" else 0
+        return super().memory_needed(labels, n_threads) + annealed
 
     def _without_effect(self) -> dict[str, str]:
         """Settings that have no effect, and why."""
