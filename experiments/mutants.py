@@ -286,14 +286,14 @@ OURS = [
     ),
     Mutant(
         "CBCC: the prior of a with c for 1/c",
-        "models/cbcc.py",
-        "own * gain / (pull + 1 / concentration)",
-        "own * gain / (pull + concentration)",
+        "models/ibcc.py",
+        "own * raised / (pull + 1 / concentration)",
+        "own * raised / (pull + concentration)",
         "test_cbcc.py",
     ),
     Mutant(
         "CBCC: B without Γ of the sum",
-        "models/cbcc.py",
+        "models/ibcc.py",
         "gammaln(a).sum(-1) - gammaln(a.sum(-1))",
         "gammaln(a).sum(-1)",
         "test_cbcc.py",
