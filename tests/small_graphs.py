@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from dissensus.execution.run import Run
 from numpy.typing import NDArray
 
 import dissensus as ds
+from dissensus.engine import Engine
 from dissensus.labels.vocabulary import Vocabulary
 from dissensus.models.pgm.messages import Graph, Potentials
 
@@ -104,7 +104,7 @@ def random_parameters(
 
 
 def graph_of(annotations: ds.Annotations, *, mean_field: bool = False) -> Graph:
-    return Graph.of(annotations, Run(), mean_field=mean_field)
+    return Graph(annotations, Engine(), mean_field=mean_field)
 
 
 def logs(theta: Array, psi: Array, omega: Array) -> Potentials:

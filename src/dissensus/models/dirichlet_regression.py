@@ -45,7 +45,6 @@ from dissensus.numerics import Array, normalised
 from dissensus.params import EMBEDDING, NONE, SEED, fitted, integer, real, setting
 
 PRIOR_SHAPE, PRIOR_RATE = 2.0, 1 / 8  # Gamma prior of S: its mode is (shape − 1) / rate
-LEAST, MOST = 1e-2, 1e4  # S stays between these
 MAX_ITER, TOL = 500, 1e-5  # of the regression
 FOLD_TOL = 1e-4  # of the folds' regressions, of which there are many
 
@@ -93,7 +92,7 @@ def best_concentration(answers: Answers, means: Array) -> tuple[float, float]:
         s = float(np.exp(log_s))
         return -answers.log_chance(means, s) - log_prior(s)
 
-    bounds = float(np.log(LEAST)), float(np.log(MOST))
+    bounds = float(np.log(1e-2)), float(np.log(1e4))
     found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-4})
     return float(np.exp(found.x)), -float(found.fun)
 
