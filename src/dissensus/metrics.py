@@ -172,13 +172,6 @@ def ranked_probability_score_rows(gold: ArrayLike, predicted: ArrayLike) -> Arra
     return np.asarray((np.cumsum(p - q, axis=1)[:, :-1] ** 2).sum(axis=1))
 
 
-def ranked_probability_of_labels(probabilities: ArrayLike, labels: ArrayLike) -> Array:
-    """The ranked probability score of each label, by its code: Σ_{k<P} (F_k − [label ≤ k])²."""
-    chances, codes = check_distributions(probabilities, "probabilities"), _check_codes(labels, "labels")
-    up_to = np.cumsum(chances, axis=1)[:, :-1]
-    return np.asarray(((up_to - (codes[:, None] <= np.arange(up_to.shape[1]))) ** 2).sum(axis=1))
-
-
 def entropy_rows(distributions: ArrayLike) -> Array:
     """Entropy of each row, in nats."""
     p = check_distributions(distributions, "distributions")
