@@ -318,7 +318,7 @@ def self_consistency(annotations: Any) -> tuple[NDArray[np.intp], Array]:
     # Σ_c n_c (n_c − 1) / n (n − 1) of each repeated pair
     same = np.asarray(pairs.counts.multiply(pairs.counts).sum(axis=1)).ravel() - total
     share = same[again] / (total * (total - 1))[again]
-    N = pairs.n_annotators
+    N = annotations.n_annotators
     n = np.bincount(pairs.annotator[again], minlength=N)
     sums = np.bincount(pairs.annotator[again], share, minlength=N)
     return n, np.divide(sums, n, out=np.full(N, np.nan), where=n > 0)

@@ -2,7 +2,8 @@
 
 Coefficients of the whole crowd (:func:`krippendorff_alpha`, :func:`fleiss_kappa`) take the labels as
 :class:`~dissensus.Annotations` (or a data frame that :func:`dissensus.read_annotations` reads), as integer
-codes from zero, one per label (``krippendorff_alpha(item, label)``), or as an (items, classes) table of counts.
+codes from zero, one per label (``krippendorff_alpha(item, label)``), or as an (items, classes) table of
+counts.
 
 One annotator against the others: :func:`agreement_with_others`; whether labels tell anything is a matter of
 `annotators/verdicts.py`. Nothing here is dense in items × annotators. The end of the file computes α and its
@@ -172,11 +173,10 @@ class Pairs(NamedTuple):
     annotator: Codes  # (pairs,)
     counts: csr_array[Any]  # (pairs, classes) labels the pair carries
     others: csr_array[Any]  # (pairs, classes) labels that other annotators gave to the item
-    n_annotators: int
 
 
 def gather_pairs(annotations: Annotations, rows: slice = slice(None)) -> Pairs:
-    """Gather labels (all, or one of ``annotations.pieces()``) by pair, beside what others said of the item."""
+    """Gather labels (all, or one of ``annotations.pieces()``) by pair, beside what others said of it."""
     from scipy.sparse import csr_array  # slow to import
 
     if annotations.anonymous:
@@ -195,7 +195,7 @@ def gather_pairs(annotations: Annotations, rows: slice = slice(None)) -> Pairs:
     counts = csr_array((ones, (pair, labels)), shape=(len(keys), P))
     by_item = csr_array((ones, (local, labels)), shape=(last - first + 1, P))
     pair_item = keys // N
-    return Pairs(first + pair_item, keys % N, counts, by_item[pair_item] - counts, N)
+    return Pairs(first + pair_item, keys % N, counts, by_item[pair_item] - counts)
 
 
 def agreement_with_others(annotations: Annotations) -> Array:
