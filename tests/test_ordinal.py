@@ -15,7 +15,7 @@ from scipy.stats import multinomial
 import dissensus as ds
 from dissensus.cli.fit import _say_pool
 from dissensus.labels.annotations import Annotations
-from dissensus.metrics import ranked_probability_of_labels, ranked_probability_score
+from dissensus.metrics import ranked_probability_score
 from dissensus.models import graded as code
 from dissensus.models.ordinal import best_weights
 from dissensus.models.results import most_probable
@@ -235,13 +235,13 @@ def test_ties_go_to_the_middle_and_files_have_the_scale() -> None:
 def test_ranked_probability_score_by_hand_and_as_an_expectation() -> None:
     gold, predicted = np.array([[0.2, 0.3, 0.5]]), np.array([[0.5, 0.5, 0.0]])
     assert ranked_probability_score(gold, predicted) == pytest.approx(0.3**2 + 0.5**2)
-    assert ranked_probability_of_labels(predicted, [1])[0] == pytest.approx(0.5**2 + 0.0)
+    assert ranked_probability_score([[0, 1, 0]], predicted) == pytest.approx(0.5**2 + 0.0)
     # the true distribution has the least expected score
     truth = np.array([0.2, 0.5, 0.3])
-    draws = multinomial(1, truth).rvs(4000, random_state=0).argmax(axis=1)
-    own = ranked_probability_of_labels(np.tile(truth, (4000, 1)), draws).mean()
+    draws = multinomial(1, truth).rvs(4000, random_state=0)
+    own = ranked_probability_score(draws, np.tile(truth, (4000, 1)))
     for other in ([0.3, 0.4, 0.3], [0.1, 0.5, 0.4]):
-        assert own < ranked_probability_of_labels(np.tile(other, (4000, 1)), draws).mean()
+        assert own < ranked_probability_score(draws, np.tile(other, (4000, 1)))
 
 
 def test_models_of_a_scale_refuse_other_labels() -> None:

@@ -30,9 +30,9 @@ from dissensus.cli.settings import (
     Seed,
     parse_setting,
     parse_values,
-    parse_wholes,
 )
 from dissensus.cli.terminal import count, note, say, show_json, show_table
+from dissensus.errors import ParameterError
 
 if TYPE_CHECKING:
     from dissensus.evaluate.recovery import Recovery
@@ -132,11 +132,14 @@ def recover(
     if output is not None:
         check_output(output, force)
     annotations = features.attached(reading.read(file))
+    wholes = None if comparison.labels_shown is None else parse_values(comparison.labels_shown)
+    if wholes and not all(type(value) is int for value in wholes):
+        raise ParameterError(f"{comparison.labels_shown}: write whole numbers, as in 1,2,4 or 3:20")
     with cluster.in_use(comparison.jobs):
         found = measure(
             models,
             annotations,
-            None if comparison.labels_shown is None else parse_wholes(comparison.labels_shown),
+            wholes,
             pool=comparison.pool,
             min_reserved=comparison.min_reserved,
             n_draws=comparison.draws,

@@ -189,14 +189,6 @@ def parse_values(text: str) -> list[Any]:
     return values
 
 
-def parse_wholes(text: str) -> list[int]:
-    """Values to try that must be whole numbers."""
-    values = parse_values(text)
-    if not all(type(value) is int for value in values):
-        raise ParameterError(f"{text}: write whole numbers, as in 1,2,4 or 3:20")
-    return values
-
-
 # ---- the machine --------------------------------------------------------------------------------------
 
 _machine = under("The machine")

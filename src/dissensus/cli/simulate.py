@@ -155,7 +155,16 @@ def demo(
     with last_result(), output_directory(directory, output.force) as folder:
         write_simulation(found.simulation, folder / "crowd", settings=CROWD, command=command)
         write_run(found.run, folder / "refined", command=command, source="crowd/annotations.csv", page=looks)
-        rows = [contender.as_row() for contender in found.contenders]
+        rows = [
+            {
+                "name": one.name,
+                "settings": one.model.get_params(deep=False),
+                "kl": one.kl._asdict(),
+                "accuracy": one.accuracy,
+                "score": one.score,
+            }
+            for one in found.contenders
+        ]
         summary = write_summary(folder, {"command": command, "crowd": CROWD, "contenders": rows})
     if as_json:
         show_json(summary)
@@ -172,16 +181,6 @@ class Contender:
     kl: Interval  # KL(population ‖ estimate) in nats
     accuracy: float  # share of items whose most likely class is the population's
     score: float | None  # mean log-probability of hidden labels
-
-    def as_row(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return {
-            "name": self.name,
-            "settings": self.model.get_params(deep=False),
-            "kl": self.kl._asdict(),
-            "accuracy": self.accuracy,
-            "score": self.score,
-        }
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,8 @@
 A criterion is any function of (estimator, annotations, seed) that fits the estimator and gives a number. The
 seed stands for the split: trials with the same seed hide the same labels, so that their scores can be
 subtracted. A criterion that judges several estimators at less cost than one by one also has the methods
-``groups(estimators)``, lists of places that are judged in one go, and
-``scores(estimators, annotations, seed)``. Information criteria of mixtures hide nothing, and weigh a fit
-against its size instead.
+``groups(estimators)`` (lists of places, each judged in one go) and ``scores(estimators, annotations, seed)``.
+Information criteria of mixtures hide nothing, and weigh a fit against its size instead.
 """
 
 from __future__ import annotations

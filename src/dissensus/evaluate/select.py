@@ -33,7 +33,6 @@ from dissensus.evaluate.criteria import (
 from dissensus.evaluate.search import (
     Candidate,
     Grid,
-    Outcome,
     Outcomes,
     Search,
     SearchData,
@@ -65,17 +64,6 @@ class CellScores:
     scores: tuple[float, ...]
     seeds: tuple[int, ...]  # of the fits
     seconds: float  # of one fit and its score, on average
-
-    @classmethod
-    def of(cls, candidate: Candidate, outcomes: Mapping[int, Outcome]) -> CellScores:
-        """A candidate's outcomes in the order of the repeats."""
-        ordered = [outcomes[repeat] for repeat in sorted(outcomes)]
-        return cls(
-            dict(candidate.settings),
-            tuple(outcome.score for outcome in ordered),
-            tuple(outcome.seed for outcome in ordered),
-            float(np.mean([outcome.seconds for outcome in ordered])),
-        )
 
     @property
     def repeats(self) -> int:
@@ -226,7 +214,12 @@ class Selection:
 
 def ranked(candidates: Iterable[Candidate], outcomes: Outcomes) -> tuple[CellScores, ...]:
     """Cells from best to worst: those tried on most repeats first; then by mean score, then the smaller."""
-    cells = [CellScores.of(candidate, outcomes[candidate.key]) for candidate in candidates]
+    cells = []
+    for candidate in candidates:
+        by_repeat = sorted(outcomes[candidate.key].items())
+        scores, seeds = (tuple(getattr(one, name) for _, one in by_repeat) for name in ("score", "seed"))
+        seconds = float(np.mean([outcome.seconds for _, outcome in by_repeat]))
+        cells.append(CellScores(dict(candidate.settings), scores, seeds, seconds))
     return tuple(sorted(cells, key=lambda cell: (-cell.repeats, *rank(cell.score, cell.settings))))
 
 

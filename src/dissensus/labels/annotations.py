@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -51,19 +51,6 @@ PIECE = 1 << 18  # labels, about, that are counted at a time
 PRIOR_STRENGTHS = np.geomspace(0.1, 300, 33)  # labels that the crowd's shares may be worth
 UNKNOWN_PRIOR_STRENGTH = 1.5  # labels, where no item has two of them, so that nothing tells
 ITEMS_LOOKED_AT = 1_000  # for the strength of the prior
-
-
-class Origin(Protocol):
-    """Where labels lie that can be opened again: in another process, perhaps on another machine."""
-
-    @property
-    def seal(self) -> str:
-        """Changes with any label or id."""
-        ...
-
-    def reopen(self) -> Annotations:
-        """The very same labels, or an error that says why not."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -499,11 +486,14 @@ class Annotations:
             yield slice(first, stop)
 
     @property
-    def origin(self) -> Origin | None:
-        """Where these very labels were opened, if they can be opened again."""
+    def origin(self) -> Any:
+        """Where these very labels were opened (large/store.py), or None.
+
+        Its ``seal`` changes with any label or id; ``reopen()`` gives the very same labels in another process.
+        """
         return vars(self).get("_origin")
 
-    def with_origin(self, origin: Origin | None, item_pointers: NDArray[np.int64]) -> Self:
+    def with_origin(self, origin: Any, item_pointers: NDArray[np.int64]) -> Self:
         """The same labels, known to lie there; where each item's rows begin spares the counting.
 
         Parameters
@@ -697,14 +687,14 @@ class Annotations:
 
 
 def _reopened(
-    origin: Origin,
+    origin: Any,
     annotator_table: pa.Table | None,
     frame_kind: str,
     notes: tuple[str, ...],
     label_type: LabelType,
 ) -> Annotations:
     """What a process makes of labels that were sent as their origin."""
-    here = origin.reopen()
+    here: Annotations = origin.reopen()
     labels = replace(
         here, annotator_table=annotator_table, frame_kind=frame_kind, notes=notes, label_type=label_type
     )

@@ -173,15 +173,10 @@ def describe(annotations: Annotations) -> Description:
     known = not annotations.anonymous
     n_repeated, n_differing = repeated_pairs(annotations)
     n_parts, largest = parts(annotations) if known else (None, None)
-    n_gold, accuracy = None, None
-    if annotations.gold is not None:
-        judged = (annotations.gold >= 0) & (per_item > 0)
-        n_gold = int(judged.sum())
-        if n_gold and annotations.label_type != "numeric":
-            right = accuracy_rows(annotations.gold[judged], annotations.counts[judged])
-            accuracy = float(right.mean())
+    n_gold, accuracy = _against_gold(annotations)
     alpha, low, high = agreement(annotations)
     between, again = pair_agreement(annotations)
+    mean_entropy, unanimous = _entropy_and_unanimity(annotations)
     numeric = annotations.label_type == "numeric"
     counts = dict(zip(map(str, annotations.classes), annotations.class_counts.tolist(), strict=True))
     vocabularies = {"items": annotations.item_vocabulary, "labels": annotations.class_vocabulary}
@@ -196,12 +191,12 @@ def describe(annotations: Annotations) -> Description:
         labels_per_item=Spread.of(per_item[per_item > 0]),
         labels_per_annotator=Spread.of(annotations.annotator_load) if known else None,
         class_counts={} if numeric else counts,
-        mean_entropy=None if numeric else mean_entropy(annotations),
+        mean_entropy=mean_entropy,
         alpha=alpha,
         alpha_low=low,
         alpha_high=high,
         reading=reading(alpha),
-        unanimous=None if numeric else unanimous(annotations),
+        unanimous=unanimous,
         pairwise_agreement=None if numeric else between,
         self_consistency=again if known else None,
         level=level_of(annotations),
@@ -230,20 +225,19 @@ def _numbers(annotations: Annotations) -> dict[str, float]:
     }
 
 
-def mean_entropy(annotations: Annotations) -> float:
-    """Mean entropy of the items' label counts, in nats; items without labels do not count."""
-    counts = annotations.counts
-    counts = counts[counts.sum(axis=1) > 0]
+def _entropy_and_unanimity(annotations: Annotations) -> tuple[float | None, float | None]:
+    """Mean entropy of the items' labels in nats, and share of those with several labels that are all alike.
+
+    None for numbers, and where no item has two labels.
+    """
+    if annotations.label_type == "numeric":
+        return None, None
+    counts = annotations.counts[annotations.counts.sum(axis=1) > 0]
     # H_m = −Σ_p (c_mp / c_m) log (c_mp / c_m)
-    return float(entropy_rows(row_shares(counts)).mean()) if len(counts) else 0.0
-
-
-def unanimous(annotations: Annotations) -> float | None:
-    """Share of the items with two labels or more whose labels are all alike; None: there is no such item."""
-    counts = annotations.counts
-    several = counts.sum(axis=1) > 1
-    alike = counts[several].max(axis=1, initial=0) == counts[several].sum(axis=1)
-    return float(alike.mean()) if several.any() else None
+    entropy = float(entropy_rows(row_shares(counts)).mean()) if len(counts) else 0.0
+    several = counts[counts.sum(axis=1) > 1]
+    alike = several.max(axis=1, initial=0) == several.sum(axis=1)
+    return entropy, float(alike.mean()) if len(several) else None
 
 
 def pair_agreement(annotations: Annotations) -> tuple[float | None, float | None]:
@@ -322,3 +316,14 @@ def parts(annotations: Annotations) -> tuple[int, int]:
     starts = annotations.item_pointers[:-1][np.diff(annotations.item_pointers) > 0]
     sizes = np.bincount(group[annotations.annotator[starts]])
     return int((sizes > 0).sum()), int(sizes.max(initial=0))
+
+
+def _against_gold(annotations: Annotations) -> tuple[int | None, float | None]:
+    """Number of labelled items with a gold label, and the share that their most frequent label gets right."""
+    if annotations.gold is None:
+        return None, None
+    judged = (annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0)
+    if annotations.label_type == "numeric" or not judged.any():
+        return int(judged.sum()), None
+    right = accuracy_rows(annotations.gold[judged], annotations.counts[judged])
+    return int(judged.sum()), float(right.mean())

@@ -107,16 +107,16 @@ def to_arrow(values: Any, what: str) -> pa.Array:
 
 
 def encode(
-    values: Any, what: str, order: Any = None, place: Place = "row {}".format, *, by_value: bool = True
+    values: Any, what: str, order: Any = None, place: Place = "row {}".format
 ) -> tuple[Codes, Vocabulary]:
     """Codes and vocabulary of a column; ids sorted by code point (numbers by value) unless ordered.
 
-    Labels that are all numbers are sorted by value even where they are text, as from a file, if ``by_value``.
+    Labels that are all numbers are sorted by value even where they are text, as from a file.
     ``place`` says where a row stands in the source, for the error that names it.
     """
     indices, distinct = dictionary(values, what, place)
     if order is None:
-        by_rank = sorted_order(distinct, what if by_value else "")
+        by_rank = sorted_order(distinct, what)
         vocabulary = Vocabulary(distinct.take(places(by_rank)), what)
         rank = np.empty(len(distinct), dtype=np.int32)
         rank[by_rank] = np.arange(len(distinct), dtype=np.int32)
