@@ -298,8 +298,7 @@ def judged(model: HPGM, known: Annotations | None, interval: float) -> Annotator
     drawn = list(draws.annotator_draws(model.seed))
     information = np.stack([draw.information for draw in drawn])
     spam = accounts.probability()
-    ends = (1 - interval) / 2, (1 + interval) / 2
-    low, high = (spiked_quantile(information, spam, end) for end in ends)
+    low, high = (spiked_quantile(information, spam, (1 + end * interval) / 2) for end in (-1, 1))
     minority = (1 - spam) * np.mean([side.minority() for side in sides], axis=0)
     error = np.maximum(np.mean([side.error() for side in sides], axis=0), wrong_by_gold(known, len(load)))
     error = (1 - spam) * error

@@ -47,10 +47,16 @@ def learner_kind(learner: Any) -> str:
     if hasattr(learner, "label_distributions"):
         takes_labels = "item_distributions" in inspect.signature(learner.fit).parameters
         return LABELS if takes_labels else DISTRIBUTIONS
-    weights = _weight_argument(learner)
-    if weights is None or not hasattr(learner, "predict_proba"):
+    from sklearn.utils.validation import has_fit_parameter
+
+    # a Pipeline hands the weights to its last step
+    takers = {"sample_weight": learner} | {
+        f"{name}__sample_weight": last for name, last in getattr(learner, "steps", [])[-1:]
+    }
+    weights = [name for name, taker in takers.items() if has_fit_parameter(taker, "sample_weight")]
+    if not weights or not hasattr(learner, "predict_proba"):
         raise bad_parameter("GuidedClassifier", "learner", LEARNERS, learner)
-    return weights
+    return weights[0]
 
 
 def fit_learner(learner: Any, X: Any, y: Annotations, targets: Array, dev: Dev | None) -> None:
@@ -88,18 +94,6 @@ def weighted_rows(targets: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], A
     """Item, class and weight of a row for each class of positive probability, item by item."""
     item, label = np.nonzero(targets)
     return item, label, targets[item, label]
-
-
-def _weight_argument(learner: Any) -> str | None:
-    """The argument of ``fit`` for sample weights; a Pipeline hands them to its last step."""
-    from sklearn.utils.validation import has_fit_parameter
-
-    if has_fit_parameter(learner, "sample_weight"):
-        return "sample_weight"
-    for name, last in getattr(learner, "steps", [])[-1:]:
-        if has_fit_parameter(last, "sample_weight"):
-            return f"{name}__sample_weight"
-    return None
 
 
 # ---- rows of X --------------------------------------------------------------------------------------------

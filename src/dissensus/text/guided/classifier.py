@@ -125,6 +125,8 @@ class GuidedClassifier:
             A pair (X, y) of other items to choose on; None takes none, or a part of these.
         """
         self.check_params()
+        from sklearn.base import clone
+
         X, y = matched(X, y)
         held = None if dev is None else _shares_of_dev(dev, y.class_vocabulary)
         with self._twin() as twin:
@@ -139,7 +141,12 @@ class GuidedClassifier:
             else:
                 # Y'_m = Y' of arg max_k w_mk, or Σ_k w_mk Y'_k   (Eq. infer)
                 twin.refined_ = clusters.distributions(clusters.posterior, self.refine)
-            twin._fit_learner(X, y, held)
+            labelled = np.flatnonzero(~np.isnan(twin.refined_[:, 0]))
+            if not len(labelled):
+                raise DataError("y has no label to learn from; give at least one")
+            part = (X, y) if len(labelled) == len(y) else (take(X, labelled), y[labelled])
+            twin.learner_ = clone(self._learner())
+            fit_learner(twin.learner_, *part, twin.refined_[labelled], held)
             twin._choose_projection(clusters, X, y, held)
         return self
 
@@ -201,17 +208,6 @@ class GuidedClassifier:
                 "take a guide with clusters (FMM, PGM, CBCC, DawidSkene, OneCoin)"
             )
         return clusters
-
-    def _fit_learner(self, X: Any, y: Annotations, held: Dev | None) -> None:
-        from sklearn.base import clone
-
-        refined = np.flatnonzero(~np.isnan(self.refined_[:, 0]))
-        if not len(refined):
-            raise DataError("y has no label to learn from; give at least one")
-        if len(refined) < len(y):
-            X, y = take(X, refined), y[refined]
-        self.learner_ = clone(self._learner())
-        fit_learner(self.learner_, X, y, self.refined_[refined], held)
 
     # ---- how many labels a prediction stands for ------------------------------------------------------
 
