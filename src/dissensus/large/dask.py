@@ -222,9 +222,9 @@ class DaskEngine(LargeEngine):
             for blocks in self.all_blocks:
                 blocks.release()
 
-    def blocks(self, labels: Annotations, layout: Callable[[Block], Any]) -> Blocks:
-        """Lay labels out for steps, on the workers."""
-        self.all_blocks.append(DaskBlocks(self, labels, layout))
+    def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
+        """Cut labels into blocks, each laid out by ``lay_out`` on a worker."""
+        self.all_blocks.append(DaskBlocks(self, labels, lay_out))
         return self.all_blocks[-1]
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:

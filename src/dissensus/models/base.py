@@ -97,20 +97,14 @@ class Model:
     def _run_fit(self, annotations: Any, **given: Any) -> Self:
         """Fit a copy on ``n_jobs`` threads, and become the copy: an interrupted fit changes nothing."""
         labels = self._checked(annotations, given)
-        fitted = object.__new__(type(self))
-        for name in self._settings:
-            setattr(fitted, name, getattr(self, name))
-        fitted._remember(labels)
-        with current().engine(fitted, labels, given) as engine:
-            fitted._fit(labels, engine, **given)
-        if "prior_worth_" in self._common_arrays:
-            fitted.prior_worth_ = np.asarray(labels.prior_strength)
-        for name in self._arrays:  # in C order, as a file gives them back: the same bits after loading
-            setattr(fitted, name, np.asarray(getattr(fitted, name), order="C"))
-        for name, value in vars(self).items():
-            if name.startswith("_"):  # scikit-learn's searches note something there, and want it back
-                vars(fitted).setdefault(name, value)
-        self.__dict__ = vars(fitted)
+        with params.twin(self) as fitted:
+            fitted._remember(labels)
+            with current().engine(fitted, labels, given) as engine:
+                fitted._fit(labels, engine, **given)
+            if "prior_worth_" in self._common_arrays:
+                fitted.prior_worth_ = np.asarray(labels.prior_strength)
+            for name in self._arrays:  # in C order, as a file gives them back: the same bits after loading
+                setattr(fitted, name, np.asarray(getattr(fitted, name), order="C"))
         return self
 
     def _fit(self, annotations: Annotations, engine: Engine) -> None:

@@ -5,7 +5,8 @@ have clusters, as in PGM; each annotator has distributions of their own around t
 item its own distribution around that of its cluster; how much of either, and how many clusters there are, is
 learned. FMM, smoothed counts, Dawid–Skene's matrices, CBCC and PGM are limits of it.
 
-The answer about an item is the mean of the population's answer over the draws of several chains; its interval
+The answer about an item is the mean of the population's answer over the draws of several chains, but for the
+adjustments of adjustments.py; its interval
 is what the draws have between two quantiles. Numbers of clusters are upper bounds: clusters that are not
 needed stay empty (with many kinds of items all are used), and nothing has to be searched.
 """
@@ -58,13 +59,13 @@ from dissensus.params import (
 from dissensus.tables.arrays import Arrays, Header
 
 SWEEPS, FEWER_SWEEPS, MANY_LABELS = 300, 150, 10_000  # sweeps of a chain; fewer from so many labels on
-ITEMS_PER_CLUSTER = 25  # items for each cluster from which on these are points of a grid
+ITEMS_PER_CLUSTER = 25  # from which on items are taken to be of many kinds
 LABELS_FOR_THREADS = 20_000  # from which on threads take less time than one
 THIN = 3  # sweeps from one draw that is kept to the next
 MAX_SHARE_NUMBERS = 8_000_000  # numbers of the population's answers that a fit keeps, over all draws
 MAX_DRAW_NUMBERS = 12_000_000  # numbers that it keeps of whole draws, to predict labels by
 MIN_DRAWS, USUAL_DRAWS = 8, 48  # whole draws that are kept
-UPDATE, MIN_UPDATE_SWEEPS = 6, 20  # an update makes one sweep for so many of a fit; at least so many
+UPDATE, MIN_UPDATE_SWEEPS = 6, 20  # an update makes a sixth of a fit's sweeps, and at least 20
 MAX_EXTENDED_NUMBERS = 100_000_000  # numbers that are kept of items that were not sampled
 EXTENDED_LABELS = 200_000  # labels at a time of items that were not sampled
 MAX_PAIRED = 5_000  # annotators or items whose co-clustering is one table
