@@ -6,9 +6,9 @@ item its own distribution around that of its cluster; how much of either, and ho
 learned. FMM, smoothed counts, Dawid–Skene's matrices, CBCC and PGM are limits of it.
 
 The answer about an item is the mean of the population's answer over the draws of several chains, but for the
-adjustments of adjustments.py; its interval
-is what the draws have between two quantiles. Numbers of clusters are upper bounds: clusters that are not
-needed stay empty (with many kinds of items all are used), and nothing has to be searched.
+adjustments of adjustments.py; its interval is what the draws have between two quantiles. Numbers of clusters
+are upper bounds: clusters that are not needed stay empty (with many kinds of items all are used), and nothing
+has to be searched.
 """
 
 from __future__ import annotations

@@ -244,10 +244,10 @@ class PGM(Model):
     def _fit(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None = None) -> None:
         """EM with its E-step by messages (Algorithm 3): maximum posterior, or variational Bayes.
 
-        A state holds beliefs and the parameters that they were computed with, so that an iteration begins with
+        A state holds beliefs and the parameters that they were computed with, so an iteration begins with
         the M-step. The objective is Bethe's log-evidence plus the priors' terms. It never falls under mean
-        field, where it is a lower bound, and with pairwise counts and settled messages on a tree, where it is
-        exact. Elsewhere it may swing; when it keeps swinging, messages are damped.
+        field, where it is a lower bound, and with pairwise counts and settled messages on a tree, where it
+        is exact. Elsewhere it may swing; when it keeps swinging, messages are damped.
         """
         shape = (annotations.n_items, annotations.n_classes)
         if pseudo_labels is not None and pseudo_labels.shape != shape:
