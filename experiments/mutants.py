@@ -90,8 +90,8 @@ AUDITED = [
     Mutant(
         "γ and τ are exchanged in the simulator",
         "labels/simulation.py",
-        'psi, omega = _shares("gamma", gamma, K, rng), _shares("tau", tau, L, rng)',
-        'psi, omega = _shares("tau", tau, K, rng), _shares("gamma", gamma, L, rng)',
+        '("gamma", gamma, K), ("tau", tau, L)',
+        '("tau", tau, K), ("gamma", gamma, L)',
         "test_simulation.py",
     ),
     Mutant(
@@ -395,8 +395,8 @@ OURS = [
     Mutant(
         "sampling floor: k − 1 for k",
         "metrics.py",
-        "gammaln(n + 1) - gammaln(k + 1)",
-        "gammaln(n + 1) - gammaln(k)",
+        "gammaln(size + 1) - gammaln(k + 1)",
+        "gammaln(size + 1) - gammaln(k)",
         "test_metrics.py",
     ),
     Mutant(
