@@ -374,8 +374,8 @@ OURS = [
     Mutant(
         "sampling floor: k − 1 for k",
         "metrics.py",
-        "gammaln(n + 1) - gammaln(k + 1)",
-        "gammaln(n + 1) - gammaln(k)",
+        "gammaln(size + 1) - gammaln(k + 1)",
+        "gammaln(size + 1) - gammaln(k)",
         "test_metrics.py",
     ),
     Mutant(

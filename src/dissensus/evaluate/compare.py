@@ -264,12 +264,9 @@ def _candidates(
     annotations: Annotations, usual: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> Sequence[tuple[str, Mapping[str, Any]]]:
     """The candidates that suit the labels' type: those of an order come first where there is one."""
-    if annotations.label_type == "numeric":
-        return RATING_CANDIDATES
-    if annotations.label_type == "pairwise":
-        return PAIR_CANDIDATES
-    if annotations.label_type == "multi":
-        return SET_CANDIDATES
+    own = {"numeric": RATING_CANDIDATES, "pairwise": PAIR_CANDIDATES, "multi": SET_CANDIDATES}
+    if annotations.label_type in own:
+        return own[annotations.label_type]
     if annotations.label_type != "ordinal" or annotations.n_classes < 3:
         return usual
     if usual is CANDIDATES:
@@ -386,9 +383,7 @@ def applies(model: Model, annotations: Annotations) -> bool:
         # features, or a text and the packages to make features of it
         if COLUMN not in table.column_names and find_spec("sentence_transformers") is None:
             return False
-    if model._needs_annotators and annotations.anonymous:
-        return False
-    if _too_wide(model, annotations):
+    if (model._needs_annotators and annotations.anonymous) or _too_wide(model, annotations):
         return False
     if model.memory_needed(annotations) > (current().memory or physical_memory()):
         return False

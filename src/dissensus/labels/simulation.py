@@ -107,8 +107,10 @@ def simulate(
     K, L, P = n_item_clusters, n_annotator_clusters, n_classes
     M, N = (n_items, n_annotators) if pairs is None else (pairs.n_items, pairs.n_annotators)
     theta = rng.dirichlet(np.broadcast_to(concentration("simulate", "alpha", alpha, P), P), size=(K, L))
-    psi = rng.dirichlet(np.broadcast_to(concentration("simulate", "gamma", gamma, K), K))
-    omega = rng.dirichlet(np.broadcast_to(concentration("simulate", "tau", tau, L), L))
+    psi, omega = (
+        rng.dirichlet(np.broadcast_to(concentration("simulate", name, given, n), n))
+        for name, given, n in (("gamma", gamma, K), ("tau", tau, L))
+    )
     w, z = rng.choice(K, M, p=psi), rng.choice(L, N, p=omega)
     if pairs is None:
         weights = rng.lognormal(0, TAIL_SIGMA, N) if load == "long-tail" else np.ones(N)

@@ -40,11 +40,6 @@ class Vocabulary(Sequence[Any]):
         ids.setflags(write=False)
         return ids
 
-    @property
-    def is_sorted(self) -> bool:
-        """True where the order is that of code points (of value, for numbers)."""
-        return bool(np.all(np.diff(sorted_order(self.arrow, self.what)) > 0))
-
     def codes(self, ids: Any) -> Codes:
         """The code of each given id; −1 where the vocabulary does not have it.
 
@@ -75,7 +70,7 @@ class Vocabulary(Sequence[Any]):
         if not len(fresh):
             return np.arange(len(self), dtype=np.int32), self
         joined = pa.concat_arrays([self.arrow, _cast(fresh, self.arrow.type, self.what)])
-        if self.is_sorted:
+        if np.all(np.diff(sorted_order(self.arrow, self.what)) > 0):
             codes, vocabulary = encode(joined, self.what)
             return codes[: len(self)], vocabulary
         return np.arange(len(self), dtype=np.int32), Vocabulary(joined, self.what)
