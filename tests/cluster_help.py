@@ -80,10 +80,10 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch.setattr)
 
 
-def cut_small(put: Callable[..., None] = setattr) -> None:
+def cut_small(put: Callable[..., None] = setattr, size: int = SHARD) -> None:
     """Cut labels into small shards from here on."""
-    put(engine, "LABELS_PER_SHARD", SHARD)
-    put(base, "LABELS_PER_SHARD", SHARD)
+    put(engine, "LABELS_PER_SHARD", size)
+    put(base, "LABELS_PER_SHARD", size)
 
 
 def bits(model: Model) -> dict[str, bytes]:

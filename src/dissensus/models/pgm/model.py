@@ -183,7 +183,7 @@ class PGM(Model):
     n_jobs: int = setting(-1, *N_JOBS)
 
     _needs_annotators = True
-    _memory_tables = {"MP": 2, "MK": 2, "NL": 5}
+    _memory_tables = {"MP": 2, "MK": 3, "NL": 5}
 
     theta_: Array = fitted("(K, L, P): label distribution between item cluster and annotator cluster")
     psi_: Array = fitted("(K,): shares of the item clusters")
