@@ -233,8 +233,8 @@ class DaskEngine(LargeEngine):
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
-    """The columns of labels, for the workers."""
+class FiledLabels:
+    """The columns of labels in files, for the workers."""
 
     item: Any
     annotator: Any
@@ -250,8 +250,8 @@ class DaskBlocks(Blocks):
 
     def __init__(self, engine: DaskEngine, labels: Annotations, layout: Callable[[Block], Any]) -> None:
         super().__init__(engine, cut_blocks(labels), layout)
-        columns = [as_file_array(column, engine.scratch()) for column in labels.columns]
-        filed = Columns(*columns, labels.n_annotators, labels.n_classes)
+        item, annotator, label = (as_file_array(column, engine.scratch()) for column in labels.columns)
+        filed = FiledLabels(item, annotator, label, labels.n_annotators, labels.n_classes)
         self.blocks = [replace(block, labels=filed) for block in self.blocks]
         self._checksums = [_checksum(block) for block in self.blocks]
         self._workers: dict[str, int] = {}
@@ -263,7 +263,8 @@ class DaskBlocks(Blocks):
 
     def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
         """Yield ``step(layout, own, **common)`` of every block, in order."""
-        client, own = self.engine.client, [(value,) for value in each] or [()] * len(self.blocks)
+        client = self.engine.client
+        own: list[tuple[Any, ...]] = [(value,) for value in each] or [()] * len(self.blocks)
         for name, value in common.items():
             if isinstance(value, np.ndarray):
                 common[name] = np.ascontiguousarray(value)
@@ -327,8 +328,8 @@ def _layouts(content: bytes) -> Iterator[Any]:
         if _checksum(block) != checksum:
             place = place_in_file(block.labels.label)
             raise DataError(
-                f"{place and Path(place.path).parent}: holds other labels on this worker's machine than on the "
-                "driver's; copy the store there again"
+                f"{place and Path(place.path).parent}: holds other labels on this worker's machine than on "
+                "the driver's; copy the store there again"
             )
         yield lay_out(block)
 
