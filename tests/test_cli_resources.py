@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dissensus.execution import resources as resourcing
+from dissensus.execution.run import Ascent
 
 import dissensus as ds
 from cli_help import COMMANDS, failure, run
+from dissensus import engine
 from dissensus.errors import DataError
-from dissensus.execution import resources as resourcing
-from dissensus.execution.run import Ascent
-from dissensus.labels import blocks
 
 ITERATIONS = 12
 FIT = ["--model", "pgm", "-k", "4", "-l", "3", "--test-size", "0", "--no-report"]
@@ -211,8 +211,8 @@ def test_processes_give_the_bits_of_threads(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 100)
-    assert len(blocks.blocks_of(ds.read_annotations(votes))) > 5
+    monkeypatch.setattr(engine, "LABELS_PER_SHARD", 100)
+    assert len(engine.cut_blocks(ds.read_annotations(votes))) > 5
     run("fit", votes, *FIT, "-j", "2", "-o", tmp_path / "threads")
     run("fit", votes, *FIT, "-j", "2", "--cluster", "local", "-o", tmp_path / "processes")
     assert results(tmp_path / "processes") == results(tmp_path / "threads")
