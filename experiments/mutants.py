@@ -83,8 +83,8 @@ AUDITED = [
     Mutant(
         "γ and τ are exchanged in the simulator",
         "labels/simulation.py",
-        'psi = rng.dirichlet(np.broadcast_to(concentration("simulate", "gamma", gamma, K), K))',
-        'psi = rng.dirichlet(np.broadcast_to(concentration("simulate", "gamma", tau, K), K))',
+        '("gamma", gamma, K), ("tau", tau, L)',
+        '("tau", tau, K), ("gamma", gamma, L)',
         "test_simulation.py",
     ),
     Mutant(
