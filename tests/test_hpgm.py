@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import signal
 import threading
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from dissensus.errors import DataError, DissensusError, ModelFileError
 from dissensus.metrics import kl
 from dissensus.models.hpgm.sampler import hinted, sweep
 from dissensus.models.sampled import spaced, split_rhats
+from dissensus.models.scoring import in_classes
 from sizes import usually
 
 pytestmark = pytest.mark.slow
@@ -116,11 +118,10 @@ def test_of_few_labels_chains_run_one_after_the_other_unless_threads_are_asked_f
         return sweep(*given)
 
     monkeypatch.setattr("dissensus.models.hpgm.model.sweep", watched)
-    monkeypatch.setattr("dissensus.execution.threads.n_cores", lambda: 2)
-    monkeypatch.setattr(ds.HPGM, "_threads_from", LABELS.n_labels + more)
-    model = ds.HPGM(n_jobs=n_jobs, **SHORT).fit(LABELS)
+    monkeypatch.setattr("dissensus.engine.n_cores", lambda: 2)
+    monkeypatch.setattr("dissensus.models.hpgm.model.LABELS_FOR_THREADS", LABELS.n_labels + more)
+    ds.HPGM(n_jobs=n_jobs, **SHORT).fit(LABELS)
     assert len(seen) == threads
-    assert (model._n_threads(LABELS.n_labels) == 1) == (threads == 1)  # of a transform, too
 
 
 @pytest.mark.parametrize("stop", [3, 25])
@@ -139,16 +140,18 @@ def test_a_fit_that_was_stopped_goes_on_with_the_same_bits(stop: int, brief: ds.
 def test_an_interrupt_ends_all_chains_between_two_sweeps(
     n_jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    n_begun = 0
+    n_begun, main = 0, threading.get_ident()
 
-    def watched(*given: Any) -> Any:
+    def interrupted(*given: Any) -> Any:
         nonlocal n_begun
         n_begun += 1
+        if n_begun == 6:
+            signal.pthread_kill(main, signal.SIGINT)
         time.sleep(0.01)
         return sweep(*given)
 
-    monkeypatch.setattr("dissensus.models.hpgm.model.sweep", watched)
-    with pytest.raises(StoppedError), ds.resources(progress=Counting(6)):
+    monkeypatch.setattr("dissensus.models.hpgm.model.sweep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
         ds.HPGM(n_jobs=n_jobs, n_chains=2, n_sweeps=300).fit(LABELS)
     assert n_begun < 100
 
@@ -265,7 +268,7 @@ def test_an_update_meets_new_items_and_annotators() -> None:
 def test_an_update_keeps_own_labels_where_they_belong(brief: ds.HPGM) -> None:
     model = brief
     extra = ds.Annotations.from_arrays(["i000a"], ["a01"], ["c1"])
-    merged, last = model._with_labels(model._in_own_classes(extra))
+    merged, last = model._with_labels(in_classes(extra, model.class_vocabulary_))
     at = (merged.item_vocabulary.ids[merged.item] != "i000a").nonzero()[0]
     for number, state in enumerate(last):
         np.testing.assert_array_equal(state.own[at], model.last_states_[number].own)

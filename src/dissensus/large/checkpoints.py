@@ -23,7 +23,7 @@ import numpy as np
 
 from dissensus.engine import Checkpoint, State
 from dissensus.errors import DataError, ModelFileError, system_words
-from dissensus.large.file_arrays import FileArray, open_file_array
+from dissensus.large.file_arrays import place_in_file
 from dissensus.tables.arrays import read_arrays, write_arrays
 from dissensus.tables.atomic import sync
 
@@ -96,16 +96,19 @@ def cannot_write(folder: Path, error: OSError) -> DataError:
 def _write(folder: Path, reached: Checkpoint[Any]) -> None:
     arrays: dict[str, Any] = {"trace": np.array(reached.trace, np.float64)}
     _take_apart(reached.state, "state", arrays)
-    files = {}
-    for number, name in enumerate([name for name, array in arrays.items() if isinstance(array, FileArray)]):
-        array, file = arrays.pop(name), folder / f"array-{number}"
+    files: dict[str, list[Any]] = {}
+    for name, place in [(name, place_in_file(array)) for name, array in arrays.items()]:
+        if place is None:
+            continue
+        file = folder / f"array-{len(files)}"
         try:
-            os.link(array.filename, file)
+            os.link(place.path, file)
         except FileNotFoundError:
             raise
         except OSError:
-            shutil.copyfile(array.filename, file)
-        files[name] = [file.name, array.dtype.str, list(array.shape), _checksum(file)]
+            shutil.copyfile(place.path, file)
+        files[name] = [file.name, place.dtype, place.offset, place.shape, _checksum(file)]
+        del arrays[name]
     # the order of axes in memory, from the widest step to the narrowest: the last bits of a sum hang on it
     axes = {
         name: [int(axis) for axis in np.argsort([-step for step in array.strides], kind="stable")]
@@ -124,10 +127,10 @@ def _read(folder: Path, kind: type[State]) -> Checkpoint[State]:
         for name, tensor in tensors.items():
             axes = facts["axes"][name]
             arrays[name] = np.array(tensor).transpose([axes.index(axis) for axis in range(len(axes))])
-        for name, (file, dtype, shape, checksum) in facts["files"].items():
+        for name, (file, dtype, offset, shape, checksum) in facts["files"].items():
             if _checksum(folder / file) != checksum:
                 raise ValueError(file)
-            arrays[name] = open_file_array(str(folder / file), dtype, 0, tuple(shape))
+            arrays[name] = np.memmap(folder / file, dtype, "r", offset, tuple(shape))
     except (OSError, ValueError, ModelFileError):
         raise DataError(
             f"{folder}: the checkpoint is damaged; remove {folder.parent} and run again"

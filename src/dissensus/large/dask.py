@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import pickle
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
@@ -22,16 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.engine import Block, Blocks, Resources, Result, cut_blocks, one_blas_thread, using
-from dissensus.errors import ClusterError, bad_parameter, require
+from dissensus.errors import ClusterError, DataError, bad_parameter, require
 from dissensus.labels.annotations import Annotations
-from dissensus.large.engine import LargeEngine
-from dissensus.large.file_arrays import as_file_array, new_file_array
+from dissensus.large.engine import LargeEngine, n_bytes
+from dissensus.large.file_arrays import as_file_array, new_file_array, pickled_places, place_in_file
 from dissensus.params import n_cores
 
 WORKER_SECONDS = 60.0  # to wait for a worker, before there is none to do the work
 CONNECT_SECONDS = 15.0
 POLL_SECONDS = 0.5  # between two looks at whether the cluster is still there
-RETRIES = 10  # of a step whose worker dies
+DEATHS = 10  # of workers that had a task, before it is given up
+PARTS_PER_THREAD = 2  # of the blocks, for each thread of the cluster: tasks of a step
 SMALL_BYTES = 200_000  # up to which parameters travel with every step; larger tables are files
 QUIET = logging.CRITICAL  # of the cluster's own messages, what reaches the terminal
 
@@ -89,7 +91,9 @@ def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
     settings = {
         # Dask closes for good a worker that is found dead some seconds after it has died before.
         "distributed.deploy.lost-worker-timeout": "1000 days",
-        "distributed.scheduler.allowed-failures": RETRIES,
+        "distributed.scheduler.allowed-failures": DEATHS,
+        # A step runs where its labels are laid out; moving them elsewhere costs more than the step.
+        "distributed.scheduler.work-stealing": False,
         # It also looks a hundred times a second at what each process does, for a page not opened here.
         "distributed.worker.profile.enabled": False,
         "distributed.admin.tick.interval": "500ms",
@@ -209,14 +213,19 @@ class DaskEngine(LargeEngine):
 
     @contextmanager
     def using(self, client: Any) -> Iterator[None]:
-        """Use a client for the length of a fit."""
+        """Use a client for the length of a fit; no worker keeps anything of it afterwards."""
         self.client = client
-        running_workers(client)
-        yield
+        self.all_blocks: list[DaskBlocks] = []
+        try:
+            yield
+        finally:
+            for blocks in self.all_blocks:
+                blocks.release()
 
-    def blocks(self, labels: Annotations, layout: Callable[[Block], Any]) -> Blocks:
-        """Lay labels out for steps, on the workers."""
-        return DaskBlocks(self, labels, layout)
+    def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
+        """Cut labels into blocks, each laid out by ``lay_out`` on a worker."""
+        self.all_blocks.append(DaskBlocks(self, labels, lay_out))
+        return self.all_blocks[-1]
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
         """An array for steps to fill: a file that every worker reaches."""
@@ -225,7 +234,7 @@ class DaskEngine(LargeEngine):
 
 @dataclass(frozen=True, eq=False)
 class FiledLabels:
-    """Columns of labels in files, for the workers."""
+    """The columns of labels in files, for the workers."""
 
     item: Any
     annotator: Any
@@ -235,55 +244,103 @@ class FiledLabels:
 
 
 class DaskBlocks(Blocks):
-    """Blocks whose layouts are kept by workers."""
+    """Blocks that workers lay out and keep, a few consecutive ones in each task."""
 
     engine: DaskEngine
 
     def __init__(self, engine: DaskEngine, labels: Annotations, layout: Callable[[Block], Any]) -> None:
         super().__init__(engine, cut_blocks(labels), layout)
-        scratch, client = engine.scratch(), engine.client
-        item, annotator, label = (as_file_array(column, scratch) for column in labels.columns)
-        self._labels = FiledLabels(item, annotator, label, labels.n_annotators, labels.n_classes)
-        self._futures = []
-        workers = sorted(running_workers(client))
-        for number, block in enumerate(self.blocks):
-            content = pickle.dumps(replace(block, labels=self._labels))
-            # neighbouring blocks go to one worker, as far as Dask agrees
-            place = workers[number * len(workers) // len(self.blocks)]
-            options = {"workers": [place], "allow_other_workers": True, "pure": False, "retries": RETRIES}
-            self._futures.append(client.submit(_laid_out, layout, content, **options))
+        item, annotator, label = (as_file_array(column, engine.scratch()) for column in labels.columns)
+        filed = FiledLabels(item, annotator, label, labels.n_annotators, labels.n_classes)
+        self.blocks = [replace(block, labels=filed) for block in self.blocks]
+        self._checksums = [_checksum(block) for block in self.blocks]
+        self._workers: dict[str, int] = {}
+        self._parts: list[tuple[slice, Any]] = []  # blocks of a task, and a future of their layouts
+        self._keeps_layouts = engine.budget.unlimited
+        if not self._keeps_layouts:
+            size = n_bytes(layout(self.blocks[0])) / max(len(self.blocks[0].shard().item), 1)
+            self._keeps_layouts = engine.budget.take(int(size * labels.n_labels))
 
     def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
         """Yield ``step(layout, own, **common)`` of every block, in order."""
-        client, own, scratch = self.engine.client, list(each), self.engine.scratch()
+        client = self.engine.client
+        own: list[tuple[Any, ...]] = [(value,) for value in each] or [()] * len(self.blocks)
         for name, value in common.items():
             if isinstance(value, np.ndarray):
-                value = np.ascontiguousarray(value)
-                common[name] = as_file_array(value, scratch) if value.nbytes > SMALL_BYTES else value
-        shared = pickle.dumps(common)
+                common[name] = np.ascontiguousarray(value)
+        workers = running_workers(client)
+        if workers != self._workers:  # share the blocks among those that are there now
+            self._share(workers)
+        shared, files = self._pickled(common)
         futures = []
-        for number, layout in enumerate(self._futures):
-            content = pickle.dumps(own[number : number + 1])
-            future = client.submit(_stepped, step, layout, content, shared, pure=False, retries=RETRIES)
-            futures.append(future)
+        for part, layouts in self._parts:
+            content, more = self._pickled(own[part])
+            futures.append(client.submit(_stepped, step, layouts, content, shared, pure=False))
+            files += more
         try:
             for future in futures:
-                yield result_of(client, future)
+                yield from result_of(client, future)
         finally:
             for future in futures:
                 future.release()
+
+    def _share(self, workers: dict[str, int]) -> None:
+        """Divide the blocks into parts, a few for each thread of the cluster, and have them laid out."""
+        self.release()
+        n, n_parts = len(self.blocks), min(len(self.blocks), PARTS_PER_THREAD * sum(workers.values()))
+        for number in range(n_parts):
+            part = slice(n * number // n_parts, n * (number + 1) // n_parts)
+            checked = list(zip(self.blocks[part], self._checksums[part], strict=True))
+            content, _ = self._pickled((self.lay_out, checked))
+            if self._keeps_layouts:
+                layouts = self.engine.client.submit(_laid_out, content, pure=False)
+            self._parts.append((part, layouts if self._keeps_layouts else content))
+        self._workers = workers
+
+    def _pickled(self, value: Any) -> tuple[bytes, list[NDArray[Any]]]:
+        return pickled_places(value, self.engine.scratch(), SMALL_BYTES)
+
+    def release(self) -> None:
+        """Let workers forget the layouts."""
+        for _, layouts in self._parts if self._keeps_layouts else ():
+            layouts.release()
+        self._parts = []
+
+
+def _checksum(block: Block) -> int:
+    """A checksum of a block's labels."""
+    checksum = 0
+    for column in (block.labels.item, block.labels.annotator, block.labels.label):
+        checksum = zlib.crc32(column[block.rows], checksum)
+    return checksum
 
 
 # Arguments are pickled here and unpickled inside the tasks, where a file that is missing is the task's error.
 
 
-def _laid_out(layout: Callable[[Block], Any], block: bytes) -> Any:
-    return layout(pickle.loads(block))
+def _laid_out(content: bytes) -> list[Any]:
+    return list(_layouts(content))
 
 
-def _stepped(step: Callable[..., Any], layout: Any, own: bytes, common: bytes) -> Any:
+def _layouts(content: bytes) -> Iterator[Any]:
+    lay_out, blocks = pickle.loads(content)
+    for block, checksum in blocks:
+        if _checksum(block) != checksum:
+            place = place_in_file(block.labels.label)
+            raise DataError(
+                f"{place and Path(place.path).parent}: holds other labels on this worker's machine than on "
+                "the driver's; copy the store there again"
+            )
+        yield lay_out(block)
+
+
+def _stepped(step: Callable[..., Any], layouts: Any, own: bytes, common: bytes) -> list[Any]:
+    laid_out = _layouts(layouts) if isinstance(layouts, bytes) else layouts
     with one_blas_thread():
-        return step(layout, *pickle.loads(own), **pickle.loads(common))
+        given = pickle.loads(common)
+        return [
+            step(layout, *mine, **given) for layout, mine in zip(laid_out, pickle.loads(own), strict=True)
+        ]
 
 
 # ---- independent tasks --------------------------------------------------------------------------------
@@ -300,8 +357,8 @@ class ClusterTasks:
     def completed(self, step: Callable[..., Result], tasks: Sequence[Any]) -> Iterator[tuple[Any, Result]]:
         """Yield each task with ``step(shared, task)``, as they finish."""
         client, wait = self._client, require("distributed", "cluster").wait
-        shared = client.submit(_itself, self._shared, pure=False, retries=RETRIES)
-        options = {"pure": False, "retries": RETRIES}
+        shared = client.submit(_itself, self._shared, pure=False)
+        options = {"pure": False}
         futures = {
             client.submit(_run_task, step, shared, task, self._resources, **options): task for task in tasks
         }

@@ -32,7 +32,16 @@ from dissensus.errors import DataError, bad_parameter
 from dissensus.large.checkpoints import Checkpoints
 from dissensus.large.engine import Budget, LargeEngine
 from dissensus.large.scratch import alone_in, scratch_below
-from dissensus.params import Rule, check_rules, choice, integer, n_bytes, n_cores
+from dissensus.params import (
+    PROCESS_BYTES,
+    Rule,
+    check_rules,
+    choice,
+    integer,
+    n_bytes,
+    n_cores,
+    size_words,
+)
 from dissensus.progress import PROGRESS, ShowProgress, shown
 
 PRECISIONS = {"double": np.float64, "single": np.float32}
@@ -52,26 +61,17 @@ class Resources(plain.Resources):
     @contextmanager
     def engine(self, model: Any, labels: Any, given: Mapping[str, Any]) -> Iterator[Engine]:
         """Yield what one fit runs on; ``given`` is what ``fit`` was given beside the labels."""
-        room, n_jobs = None, vars(model).get("n_jobs", 1)
-        n_threads = n_cores() if n_jobs == -1 else n_jobs
-        if self.memory is not None:
-            room = self.memory - model.memory_needed(labels)
-            per_thread = model.memory_needed(labels, n_threads=2) - model.memory_needed(labels)
-            n_threads = max(1, min(n_threads, 1 + room // max(2 * per_thread, 1)))
-            room -= (n_threads - 1) * per_thread
+        room, n_threads = self._room(model, labels, given)
         with ExitStack() as stack:
             scratch = _once(lambda: stack.enter_context(scratch_below(self.scratch or self.checkpoint)))
             checkpoints = None
             if self.checkpoint is not None:
                 folder = self.checkpoint / _fit_name(model, labels, given, self.precision)
                 checkpoints = Checkpoints(_once(lambda: self._own(folder, stack)), self.checkpoint_every)
-            if self.client is None:
-                threads = stack.enter_context(plain.threads(n_threads))
-                kind: Any = LargeEngine
-            else:
-                from dissensus.large.dask import DaskEngine
-
-                threads, kind = stack.enter_context(plain.threads(1)), DaskEngine
+            kind: Any = LargeEngine
+            if self.client is not None:
+                from dissensus.large.dask import DaskEngine as kind  # noqa: N813
+            threads = stack.enter_context(plain.threads(n_threads))
             engine = kind(
                 threads.n_threads,
                 threads.pool,
@@ -86,6 +86,34 @@ class Resources(plain.Resources):
             if self.progress is not False:
                 engine.progress = stack.enter_context(shown(self.progress))
             yield engine
+
+    def _room(self, model: Any, labels: Any, given: Mapping[str, Any]) -> tuple[int | None, int]:
+        """Bytes for layouts and messages beside what a fit must have, and threads that work here."""
+        n_jobs = 1 if self.client is not None else vars(model).get("n_jobs", 1)
+        n_threads = n_cores() if n_jobs == -1 else n_jobs
+        if self.memory is None:
+            return None, n_threads
+        needed = model.memory_needed(labels)
+        per_thread = model.memory_needed(labels, n_threads=2) - needed
+        for value in given.values():  # what is known beforehand, and its logarithm
+            needed += 2 * getattr(value, "nbytes", 0)
+        if self.client is not None:
+            from dissensus.large.dask import running_workers
+
+            workers = running_workers(self.client)
+            needed += len(workers) * PROCESS_BYTES + (sum(workers.values()) - 1) * per_thread
+        room = self.memory - needed
+        if room < 0:
+            each, enough = "", "as much"
+            if self.at_once > 1:
+                each, enough = f" for each of {self.at_once} at once", size_words(self.at_once * needed)
+            raise DataError(
+                f"{type(model).__name__} on {labels.n_labels:,} labels needs {size_words(needed)} of memory "
+                f"at least, and {size_words(self.memory)} are allowed{each}; allow {enough} with memory=, or "
+                "use fewer clusters, classes, jobs or workers"
+            )
+        n_threads = min(n_threads, 1 + room // (2 * per_thread))
+        return room - (n_threads - 1) * per_thread, n_threads
 
     def share(self, n_at_once: int) -> Resources:
         """Resources of one task of which this many run at once: in this process, without checkpoints."""

@@ -15,19 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus import params
-from dissensus.engine import LABELS_PER_SHARD, MIN_BLOCKS, Engine, current
+from dissensus.engine import LABELS_PER_SHARD, MAX_SHARDS_PER_BLOCK, MIN_BLOCKS, Engine, current
 from dissensus.errors import DataError, NotFittedError
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LabelType
 from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Codes, Vocabulary
 from dissensus.models import files, results, scoring
-from dissensus.models.clusters import ClusterView
-from dissensus.models.results import by_id, middle_of_largest, table_by_id
+from dissensus.models.results import ClusterView, by_id, most_probable, table_by_id
 from dissensus.models.scoring import in_classes
 from dissensus.params import PROCESS_BYTES, Setting, declare, fitted, physical_memory, size_words
 from dissensus.tables import arrays
-from dissensus.tables.plain_tables import with_side_tables
+from dissensus.tables.layouts import with_side_tables
 
 Array = NDArray[np.float64]
 
@@ -52,9 +51,8 @@ class Model:
     _reads_as: ClassVar[LabelType | None] = None  # what a frame's labels are, where one kind alone will do
     _label_types: ClassVar[tuple[LabelType, ...]] = ("nominal", "ordinal", "multi", "pairwise")
     intervals_are: ClassVar[str] = "approximate"  # or "sampled"; "none" where it makes no claim
-    _memory_tables: ClassVar[
-        tuple[str, ...]
-    ] = ()  # tables beside (M, P), for memory_needed: "MK" is items × clusters
+    # Tables that a fit holds at once beside messages, for memory_needed: "MK" is items × item clusters.
+    _memory_tables: ClassVar[Mapping[str, int]] = {"MP": 3}
     _sizes_are_bounds: ClassVar[bool] = False  # clusters that are not needed stay empty
     _fitted_by = "label_distributions_"
     finds_truth: ClassVar[bool] = False  # whether it can say which class is right, and learn from gold labels
@@ -99,20 +97,14 @@ class Model:
     def _run_fit(self, annotations: Any, **given: Any) -> Self:
         """Fit a copy on ``n_jobs`` threads, and become the copy: an interrupted fit changes nothing."""
         labels = self._checked(annotations, given)
-        fitted = object.__new__(type(self))
-        for name in self._settings:
-            setattr(fitted, name, getattr(self, name))
-        fitted._remember(labels)
-        with current().engine(fitted, labels, given) as engine:
-            fitted._fit(labels, engine, **given)
-        if "prior_worth_" in self._common_arrays:
-            fitted.prior_worth_ = np.asarray(labels.prior_strength)
-        for name in self._arrays:  # in C order, as a file gives them back: the same bits after loading
-            setattr(fitted, name, np.asarray(getattr(fitted, name), order="C"))
-        for name, value in vars(self).items():
-            if name.startswith("_"):  # scikit-learn's searches note something there, and want it back
-                vars(fitted).setdefault(name, value)
-        self.__dict__ = vars(fitted)
+        with params.twin(self) as fitted:
+            fitted._remember(labels)
+            with current().engine(fitted, labels, given) as engine:
+                fitted._fit(labels, engine, **given)
+            if "prior_worth_" in self._common_arrays:
+                fitted.prior_worth_ = np.asarray(labels.prior_strength)
+            for name in self._arrays:  # in C order, as a file gives them back: the same bits after loading
+                setattr(fitted, name, np.asarray(getattr(fitted, name), order="C"))
         return self
 
     def _fit(self, annotations: Annotations, engine: Engine) -> None:
@@ -138,25 +130,19 @@ class Model:
             raise self._unknown_annotators()
         if labels.label_type not in self._label_types:
             raise self._wrong_label_type(labels)
-        needed, allowed = self.memory_needed(labels), current().memory or physical_memory()
-        if needed > allowed:
-            limit = (
-                f"this machine has {size_words(allowed)}; use"
-                if current().memory is None
-                else (f"{size_words(allowed)} are allowed; allow as much with memory=, or use")
-            )
+        needed, machine = self.memory_needed(labels), physical_memory()
+        if needed > machine and current().memory is None:
             raise DataError(
                 f"{type(self).__name__} on {labels.n_labels:,} labels needs {size_words(needed)} of memory "
-                f"at least, and {limit} fewer clusters, classes or threads, or a simpler model"
+                f"at least, and this machine has {size_words(machine)}; use fewer clusters or classes, or a "
+                "simpler model"
             )
         return labels
 
     def memory_needed(self, labels: Annotations, n_threads: int = 1) -> int:
-        """Bytes that a fit takes at least, estimated: the process, tables, and blocks in work.
+        """Bytes that a fit takes at least, estimated: the process, its tables, and what threads work on.
 
-        The table of items and classes and those of ``_memory_tables`` are counted four times, for the new
-        value, its logarithm and what they come from. Messages and layouts of blocks may be on disk and are
-        not counted.
+        Messages and layouts of blocks may be on disk and are not counted.
         """
         settings = vars(self)
         sizes: dict[str, int] = {
@@ -166,15 +152,20 @@ class Model:
             "E": labels.n_labels,
             "K": settings.get("n_item_clusters", 1),
             "L": settings.get("n_annotator_clusters", 1),
+            "G": settings.get("n_subtypes", 1),
         }
-        numbers = 0
-        for table in ("MP", *self._memory_tables):
+        numbers = by_annotator = 0
+        for axes, n_tables in self._memory_tables.items():
             size = 1
-            for axis in table:
+            for axis in axes:
                 size *= sizes[axis]
-            numbers += 4 * size
-        block = min(sizes["E"], max(sizes["E"] // MIN_BLOCKS, LABELS_PER_SHARD))
-        return PROCESS_BYTES + 8 * (numbers + n_threads * (8 + 2 * sizes["L"]) * block)
+            numbers += n_tables * size
+            by_annotator = max(by_annotator, size if axes[0] == "N" else 0)
+        n_shards = min(max(labels.n_labels // (LABELS_PER_SHARD * MIN_BLOCKS), 1), MAX_SHARDS_PER_BLOCK)
+        block = min(labels.n_labels, n_shards * LABELS_PER_SHARD)
+        # a thread's messages and cavities, and the sums over annotators of two blocks
+        work = (8 + 2 * sizes["L"]) * block + 2 * min(by_annotator, 4 * sizes["P"] * block)
+        return PROCESS_BYTES + 8 * (numbers + n_threads * work)
 
     def _wrong_label_type(self, labels: Annotations) -> DataError:
         if labels.label_type == "numeric":
@@ -304,12 +295,8 @@ class Model:
     def predict(self) -> NDArray[Any]:
         """One class per item: the most probable one (the first in class order where several are)."""
         self._check_fitted()
-        best: NDArray[Any] = self.classes_[self._most_probable(self.label_distributions_)]
+        best: NDArray[Any] = self.classes_[most_probable(self.label_distributions_, self.label_type_)]
         return best
-
-    def _most_probable(self, chances: Array) -> NDArray[np.intp]:
-        """(items,): the class of the largest chance; of several, on a scale, the one next to the median."""
-        return middle_of_largest(chances) if self.label_type_ == "ordinal" else chances.argmax(axis=1)
 
     predict_proba = scoring.predict_proba
     score = scoring.score
@@ -320,7 +307,6 @@ class Model:
     label_pieces = results.label_pieces
     _state = files.state
     _restore = files.restore
-    _check_restored = files.check_restored
     save = arrays.save
     save_apart = arrays.save_apart
 

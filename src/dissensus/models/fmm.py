@@ -21,7 +21,7 @@ from scipy.special import xlogy
 from dissensus.engine import Block, Blocks, Engine, Restarts, total
 from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
-from dissensus.models.clusters import ClusterView
+from dissensus.models.results import ClusterView
 from dissensus.numerics import (
     Array,
     Concentration,
@@ -148,7 +148,7 @@ class FMM(Model):
     seed: int = setting(0, *SEED)
     n_jobs: int = setting(-1, *N_JOBS)
 
-    _memory_tables = ("MK",)
+    _memory_tables = {"MP": 2, "MK": 2}
 
     theta_: Array = fitted("(K, P): label distribution of each item cluster")
     psi_: Array = fitted("(K,): share of each item cluster")

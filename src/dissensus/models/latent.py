@@ -244,9 +244,8 @@ def asked_annotators(weights: Array, rng: np.random.Generator) -> tuple[Ints, Ar
 
 @dataclass
 class PositionChain:
-    """Where a chain is: its sweeps so far, its state, and what was gathered from its states."""
+    """Where a chain is: its state, and what was gathered from the states so far."""
 
-    n_done: int  # sweeps
     state: Positions
     answers: Array  # (M, P): sum of the population's answers over the draws kept
     shares: Floats  # (D, M, P)
@@ -284,9 +283,8 @@ class LatentPositions(SampledMixin, Model):
     n_jobs: int = setting(-1, *N_JOBS)
 
     _drawn = ("share_draws_", "trace_draws_", "x_draws_", "a_draws_", "W_draws_", "learned_rows_")
-    _arrays = (*_drawn, "annotator_weights_", "rhat_", "share_rhat_", "effective_draws_")
     _needs_annotators = True
-    _memory_tables = ("EP",)
+    _memory_tables = {"MP": 4, "EP": 4}
     quantities_ = ("log-likelihood", "entropy", "share of the first class")
 
     x_draws_: Floats = fitted("(D, M, d), chain after chain")
@@ -320,15 +318,12 @@ class LatentPositions(SampledMixin, Model):
         people = SideLabels.of(annotations.annotator, annotations.item, annotations.label, N)
         n_burn = 2 * self.n_sweeps // 5
         reached = engine.resume(f"chain-{number}", PositionChain)
-        if reached is not None:
-            chain = reached.state
-        else:
+        if reached is None:
             d = self.n_item_dimensions or min(max(P - 1, 2), MAX_DIMENSIONS)
             b = self.n_annotator_dimensions
             n_draws = -(-(self.n_sweeps - n_burn) // THIN)
             n_kept = min(n_draws, max(4, MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
             chain = PositionChain(
-                0,
                 start(annotations.counts, N, d, b, np.random.default_rng([self.seed, number])),
                 answers=np.zeros((M, P)),
                 shares=np.zeros((n_kept, M, P), np.float32),
@@ -337,16 +332,18 @@ class LatentPositions(SampledMixin, Model):
                 a=np.zeros((n_kept, N, b), np.float32),
                 W=np.zeros((n_kept, P, 1 + d, 1 + b), np.float32),
             )
-        for i in range(chain.n_done, self.n_sweeps):
+            reached = Checkpoint(chain)
+        chain = reached.state
+        for i in range(reached.done, self.n_sweeps):
             rng = np.random.default_rng([self.seed, number, i])
             rate = 0.3 / (1 + i / 50) if i < n_burn else 0.0
             chain.state = sweep(chain.state, items, people, rate, rng)
             kept, rest = divmod(i - n_burn, THIN)
             if kept >= 0 and not rest:
                 self._gather(chain, kept, people, rng)
-            chain.n_done = i + 1
-            engine.checkpoint(f"chain-{number}", Checkpoint(chain, chain.n_done))
-            engine.step_done(chain.n_done, self.n_sweeps)
+            engine.step_done(i + 1, self.n_sweeps)
+            stopped = "number of sweeps" if i + 1 == self.n_sweeps else ""
+            engine.checkpoint(f"chain-{number}", Checkpoint(chain, i + 1, stopped=stopped))
         return chain
 
     def _gather(self, chain: PositionChain, kept: int, people: SideLabels, rng: np.random.Generator) -> None:

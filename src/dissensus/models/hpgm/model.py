@@ -5,9 +5,10 @@ have clusters, as in PGM; each annotator has distributions of their own around t
 item its own distribution around that of its cluster; how much of either, and how many clusters there are, is
 learned. FMM, smoothed counts, Dawid–Skene's matrices, CBCC and PGM are limits of it.
 
-The answer about an item is the mean of the population's answer over the draws of several chains; its interval
-is what the draws have between two quantiles. Numbers of clusters are upper bounds: clusters that are not
-needed stay empty (with many kinds of items all are used), and nothing has to be searched.
+The answer about an item is the mean of the population's answer over the draws of several chains, but for the
+adjustments of adjustments.py; its interval is what the draws have between two quantiles. Numbers of clusters
+are upper bounds: clusters that are not needed stay empty (with many kinds of items all are used), and nothing
+has to be searched.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +25,10 @@ from dissensus.engine import Checkpoint, Engine
 from dissensus.errors import DataError, require
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import features_of
-from dissensus.labels.rows import joined, rows_of
-from dissensus.labels.side_tables import several, with_values
+from dissensus.labels.rows import joined, rows_of, several, with_values
 from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
-from dissensus.models.clusters import ClusterView
 from dissensus.models.dirichlet_regression import DirichletRegression
 from dissensus.models.hpgm.adjustments import (
     Aliases,
@@ -40,7 +39,7 @@ from dissensus.models.hpgm.adjustments import (
 )
 from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws, Extension
 from dissensus.models.hpgm.sampler import FEW_GROUPS, MANY_KINDS, PRIORS, Data, State, continued, start, sweep
-from dissensus.models.results import make_frame
+from dissensus.models.results import ClusterView, make_frame
 from dissensus.models.sampled import SampledMixin, spaced
 from dissensus.models.scoring import in_classes
 from dissensus.models.softmax import predict
@@ -60,13 +59,13 @@ from dissensus.params import (
 from dissensus.tables.arrays import Arrays, Header
 
 SWEEPS, FEWER_SWEEPS, MANY_LABELS = 300, 150, 10_000  # sweeps of a chain; fewer from so many labels on
-ITEMS_PER_CLUSTER = 25  # items for each cluster from which on these are points of a grid
+ITEMS_PER_CLUSTER = 25  # from which on items are taken to be of many kinds
 LABELS_FOR_THREADS = 20_000  # from which on threads take less time than one
 THIN = 3  # sweeps from one draw that is kept to the next
 MAX_SHARE_NUMBERS = 8_000_000  # numbers of the population's answers that a fit keeps, over all draws
 MAX_DRAW_NUMBERS = 12_000_000  # numbers that it keeps of whole draws, to predict labels by
 MIN_DRAWS, USUAL_DRAWS = 8, 48  # whole draws that are kept
-UPDATE, MIN_UPDATE_SWEEPS = 6, 20  # an update makes one sweep for so many of a fit; at least so many
+UPDATE, MIN_UPDATE_SWEEPS = 6, 20  # an update makes a sixth of a fit's sweeps, and at least 20
 MAX_EXTENDED_NUMBERS = 100_000_000  # numbers that are kept of items that were not sampled
 EXTENDED_LABELS = 200_000  # labels at a time of items that were not sampled
 MAX_PAIRED = 5_000  # annotators or items whose co-clustering is one table
@@ -147,24 +146,12 @@ class HPGM(SampledMixin, Model):
     )
 
     _drawn = ("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_")
-    _arrays: ClassVar[tuple[str, ...]] = (
-        "share_draws_",
-        "trace_draws_",
-        "learned_rows_",
-        "rhat_",
-        "share_rhat_",
-        "effective_draws_",
-        "annotator_weights_",
-        "hint_weights_",
-        "hint_usual_",
-    )
     _needs_annotators = True
     _sizes_are_bounds = True
-    _memory_tables = ("MK", "NKP")
-
+    _memory_tables = {"MP": 20, "MK": 10, "NKP": 8, "E": 4}
     quantities_ = QUANTITIES
 
-    draws_: Draws = fitted("the whole draws that were kept, chain after chain", saved=False)
+    draws_: Draws = fitted("whole draws that were kept, chain after chain", saved=False)
     last_states_: tuple[State, ...] = fitted("of every chain; none where chains cannot go on", saved=False)
     annotator_weights_: Array = fitted("(N,): what each annotator counts in the population")
     learned_rows_: NDArray[np.int32] = fitted("(3, labels): codes of item, annotator, class")
@@ -194,6 +181,7 @@ class HPGM(SampledMixin, Model):
         self.hint_weights_, self.hint_usual_ = np.zeros((0, 0)), np.zeros(0)
         hints = self._learn_hints(labels, features) if self.use_features else None
         weights = self.annotator_weights_ = self._annotator_weights(labels)
+        # sample the posterior: all items, or a part of very many
         if labels.n_labels <= self.max_sampled:
             sampled, data = None, Data.of_labels(labels, hints)
             last = [replace(state, z=state.z[aliases.named], own=state.own[aliases.rows]) for state in last]
@@ -205,6 +193,7 @@ class HPGM(SampledMixin, Model):
         on_threads = self.n_jobs != -1 or labels.n_labels >= LABELS_FOR_THREADS
         numbers = range(self.n_chains)
         chains = engine.map(sample, numbers) if on_threads else [*map(sample, numbers)]
+        # the posterior mean, and draws
         n_draws = self.n_chains * len(chains[0].trace)
         self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_draws
         self.prior_distribution_ = np.sum([chain.prior for chain in chains], axis=0) / n_draws
@@ -215,6 +204,7 @@ class HPGM(SampledMixin, Model):
         self._judge_chains(np.stack([chain.trace for chain in chains]))
         if sampled is not None:
             self._extend_to_unsampled(labels, sampled, hints, engine)
+        # what moves the answers away from the posterior mean (adjustments.py)
         if self.adjust and not shares_items(labels.item, labels.annotator):
             shrink_single_labels(self, labels.counts)
         self._floor_unanimous(labels.counts)
@@ -234,21 +224,19 @@ class HPGM(SampledMixin, Model):
             n_sweeps = max(n_sweeps // UPDATE, MIN_UPDATE_SWEEPS)
             n_burn = n_sweeps // 4
         priors = MANY_KINDS if self._has_many_kinds(data.M) else PRIORS
-        reached = engine.resume(f"chain-{number}", Chain)
-        if reached is None:
-            n_kept = -(-(n_sweeps - n_burn) // THIN)
-            chain = self._start_chain(data, last[number] if last else None, n_kept, number)
-        else:
-            chain = reached.state
-        for i in range(chain.n_done, n_sweeps):
+        name, n_kept = f"chain-{number}", -(-(n_sweeps - n_burn) // THIN)
+        state = last[number] if last else None
+        reached = engine.resume(name, Chain) or Checkpoint(self._start_chain(data, state, n_kept, number))
+        chain = reached.state
+        for i in range(reached.done, n_sweeps):
             rng = np.random.default_rng([self.seed, number, i])
             chain.state = sweep(chain.state, data, rng, priors)
             kept, rest = divmod(i - n_burn, THIN)
             if kept >= 0 and not rest:
                 chain.gather(kept, data, weights, rng)
-            chain.n_done = i + 1
-            engine.checkpoint(f"chain-{number}", Checkpoint(chain, chain.n_done))
-            engine.step_done(chain.n_done, n_sweeps)
+            engine.step_done(i + 1, n_sweeps)
+            stopped = "number of sweeps" if i + 1 == n_sweeps else ""
+            engine.checkpoint(name, Checkpoint(chain, i + 1, stopped=stopped))
         return chain
 
     def _start_chain(self, data: Data, state: State | None, n_kept: int, number: int) -> Chain:
@@ -268,7 +256,6 @@ class HPGM(SampledMixin, Model):
         numbers = M * (K + P) + N * (P * K + K + 1) + K * L * P + 3 * K * P  # of a whole draw
         n_whole = min(n_kept, max(least, min(usual, MAX_DRAW_NUMBERS // (numbers * self.n_chains))))
         return Chain(
-            0,
             state,
             answers=np.zeros((M, P)),
             prior=np.zeros(P),

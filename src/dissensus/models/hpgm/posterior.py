@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.labels.vocabulary import Codes
-from dissensus.models.clusters import ClusterView
 from dissensus.models.hpgm.sampler import (
     PIECE,
     TINY,
@@ -37,6 +36,7 @@ from dissensus.models.hpgm.sampler import (
     row_priors,
     shares_of,
 )
+from dissensus.models.results import ClusterView
 from dissensus.models.sampled import spaced
 from dissensus.numerics import Array, row_shares
 
@@ -369,9 +369,8 @@ class Extension:
 
 @dataclass
 class Chain:
-    """Where a chain is: its sweeps so far, the sampler's state, and what was gathered from its states."""
+    """Where a chain is: the sampler's state, and what was gathered from the states so far."""
 
-    n_done: int  # sweeps
     state: State
     answers: Array  # (M, P): sum of the population's answers over the draws kept
     prior: Array  # (P,): the same about an item never seen
