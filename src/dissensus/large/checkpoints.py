@@ -96,7 +96,7 @@ def cannot_write(folder: Path, error: OSError) -> DataError:
 def _write(folder: Path, reached: Checkpoint[Any]) -> None:
     arrays: dict[str, Any] = {"trace": np.array(reached.trace, np.float64)}
     _take_apart(reached.state, "state", arrays)
-    files = {}
+    files: dict[str, list[Any]] = {}
     for name, place in [(name, place_in_file(array)) for name, array in arrays.items()]:
         if place is None:
             continue

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import logging
 import pickle
-import socket
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -42,30 +43,12 @@ QUIET = logging.CRITICAL  # of the cluster's own messages, what reaches the term
 # ---- a cluster ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Tls:
-    """Three files: who is trusted, who we are, and our key."""
-
-    ca: Path
-    cert: Path
-    key: Path
-
-    def security(self) -> Any:
-        """As Dask wants it; an unencrypted connection is refused."""
-        for file in (self.ca, self.cert, self.key):
-            if not Path(file).is_file():
-                raise ClusterError(f"{file}: there is no such file; give the three files of TLS")
-        return require("distributed", "cluster").Security(
-            tls_ca_file=str(self.ca),
-            tls_client_cert=str(self.cert),
-            tls_client_key=str(self.key),
-            require_encryption=True,
-        )
-
-
 @contextmanager
-def connected(cluster: Any, *, n_workers: int = -1, tls: Tls | None = None) -> Iterator[Any]:
-    """A client of the cluster: an address, ``"local"`` (processes on this machine), or a client as it is."""
+def connected(cluster: Any, *, n_workers: int = -1, tls: Sequence[Path] = ()) -> Iterator[Any]:
+    """A client of the cluster: an address, ``"local"`` (processes on this machine), or a client as it is.
+
+    ``tls`` are three files: the authority's certificate, ours, and our key.
+    """
     distributed = require("distributed", "cluster")
     if isinstance(cluster, distributed.Client):
         yield cluster
@@ -118,9 +101,16 @@ def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
 
 
 @contextmanager
-def _remote(distributed: Any, address: str, tls: Tls | None) -> Iterator[Any]:
-    security = None if tls is None else tls.security()
-    if tls is None and address.startswith("tls://"):
+def _remote(distributed: Any, address: str, tls: Sequence[Path]) -> Iterator[Any]:
+    security = None
+    if tls:
+        for file in tls:
+            if not file.is_file():
+                raise ClusterError(f"{file}: there is no such file; give the three files of TLS")
+        names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
+        files = dict(zip(names, map(str, tls), strict=True))
+        security = distributed.Security(**files, require_encryption=True)
+    elif address.startswith("tls://"):
         raise ClusterError(f"{address}: asks for a certificate; give the three files of TLS with tls=")
     try:
         # A client that was never more than begun would print something when it is thrown away.
@@ -233,17 +223,6 @@ class DaskEngine(LargeEngine):
         return new_file_array(self.scratch(), shape, dtype)
 
 
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """The columns of labels, for the workers."""
-
-    item: Any
-    annotator: Any
-    label: Any
-    n_annotators: int
-    n_classes: int
-
-
 class DaskBlocks(Blocks):
     """Blocks that workers lay out and keep, a few consecutive ones in each task."""
 
@@ -251,8 +230,9 @@ class DaskBlocks(Blocks):
 
     def __init__(self, engine: DaskEngine, labels: Annotations, layout: Callable[[Block], Any]) -> None:
         super().__init__(engine, cut_blocks(labels), layout)
-        columns = [as_file_array(column, engine.scratch()) for column in labels.columns]
-        filed = Columns(*columns, labels.n_annotators, labels.n_classes)
+        item, annotator, label = (as_file_array(column, engine.scratch()) for column in labels.columns)
+        sizes = {"n_annotators": labels.n_annotators, "n_classes": labels.n_classes}
+        filed = SimpleNamespace(item=item, annotator=annotator, label=label, **sizes)
         self.blocks = [replace(block, labels=filed) for block in self.blocks]
         self._checksums = [_checksum(block) for block in self.blocks]
         self._workers: dict[str, int] = {}
@@ -264,7 +244,7 @@ class DaskBlocks(Blocks):
 
     def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
         """Yield ``step(layout, own, **common)`` of every block, in order."""
-        client, own = self.engine.client, [(value,) for value in each] or [()] * len(self.blocks)
+        client, own = self.engine.client, [[value] for value in each] or [[] for _ in self.blocks]
         for name, value in common.items():
             if isinstance(value, np.ndarray):
                 common[name] = np.ascontiguousarray(value)
@@ -285,16 +265,21 @@ class DaskBlocks(Blocks):
                 future.release()
 
     def _share(self, workers: dict[str, int]) -> None:
-        """Divide the blocks into parts, a few for each thread of the cluster, and have them laid out."""
+        """Divide the blocks into parts, a few for each thread of the cluster, and have them laid out.
+
+        Layouts that no worker may keep are made for every step, of one block at a time.
+        """
         self.release()
-        n, n_parts = len(self.blocks), min(len(self.blocks), PARTS_PER_THREAD * sum(workers.values()))
+        n = n_parts = len(self.blocks)
+        if self._keeps_layouts:
+            n_parts = min(n, PARTS_PER_THREAD * sum(workers.values()))
         for number in range(n_parts):
             part = slice(n * number // n_parts, n * (number + 1) // n_parts)
-            checked = list(zip(self.blocks[part], self._checksums[part], strict=True))
-            content, _ = self._pickled((self.lay_out, checked))
-            if self._keeps_layouts:
-                layouts = self.engine.client.submit(_laid_out, content, pure=False)
-            self._parts.append((part, layouts if self._keeps_layouts else content))
+            content, _ = self._pickled((self.lay_out, self.blocks[part], self._checksums[part]))
+            layouts = (
+                self.engine.client.submit(_laid_out, content, pure=False) if self._keeps_layouts else content
+            )
+            self._parts.append((part, layouts))
         self._workers = workers
 
     def _pickled(self, value: Any) -> tuple[bytes, list[NDArray[Any]]]:
@@ -319,33 +304,29 @@ def _checksum(block: Block) -> int:
 
 
 def _laid_out(content: bytes) -> list[Any]:
-    return list(_layouts(content))
-
-
-def _layouts(content: bytes) -> Iterator[Any]:
-    lay_out, blocks = pickle.loads(content)
-    for block, checksum in blocks:
-        if _checksum(block) != checksum:
-            place = place_in_file(block.labels.label)
-            raise DataError(
-                f"{place and Path(place.path).parent}: holds other labels on this worker's machine than on the "
-                "driver's; copy the store there again"
-            )
-        yield lay_out(block)
+    lay_out, blocks, checksums = pickle.loads(content)
+    if checksums != [_checksum(block) for block in blocks]:
+        place = place_in_file(blocks[0].labels.label)
+        raise DataError(
+            f"{place and place.path}: holds other labels on this worker's machine than on the driver's; copy "
+            "the store there again"
+        )
+    return [lay_out(block) for block in blocks]
 
 
 def _stepped(step: Callable[..., Any], layouts: Any, own: bytes, common: bytes) -> list[Any]:
-    laid_out = _layouts(layouts) if isinstance(layouts, bytes) else layouts
+    if isinstance(layouts, bytes):
+        layouts = _laid_out(layouts)
+    given = pickle.loads(common)
     with one_blas_thread():
-        given = pickle.loads(common)
-        return [step(layout, *mine, **given) for layout, mine in zip(laid_out, pickle.loads(own), strict=True)]
+        return [step(layout, *mine, **given) for layout, mine in zip(layouts, pickle.loads(own), strict=True)]
 
 
 # ---- independent tasks --------------------------------------------------------------------------------
 
 
 class ClusterTasks:
-    """Tasks of a search on the workers; what they share is sent to each worker once."""
+    """Tasks of a search on the workers; what they share is sent to the workers once."""
 
     def __init__(self, client: Any, shared: Any, resources: Resources) -> None:
         self._client = client
@@ -355,24 +336,22 @@ class ClusterTasks:
     def completed(self, step: Callable[..., Result], tasks: Sequence[Any]) -> Iterator[tuple[Any, Result]]:
         """Yield each task with ``step(shared, task)``, as they finish."""
         client, wait = self._client, require("distributed", "cluster").wait
-        shared = client.submit(_itself, self._shared, pure=False)
-        options = {"pure": False}
-        futures = {
-            client.submit(_run_task, step, shared, task, self._resources, **options): task for task in tasks
-        }
+        with require("dask", "cluster").config.set(
+            {"distributed.admin.large-graph-warning-threshold": "1TB"}
+        ):
+            shared = client.submit(_itself, self._shared, pure=False)
+        submit = partial(client.submit, _run_task, self._resources, step, shared, pure=False)
+        futures = {submit(task): task for task in tasks}
         try:
             while futures:
                 done = [future for future in futures if future.done()]
                 for future in done:
-                    result = result_of(client, future)
-                    yield futures.pop(future), result
+                    yield futures[future], result_of(client, future)
+                    del futures[future]
                 if not done:
-                    running_workers(client)
-                    try:
-                        with client.as_current():
-                            wait(list(futures), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-                    except TimeoutError:
-                        continue
+                    running_workers(client)  # there is one to do the rest
+                    with suppress(TimeoutError), client.as_current():
+                        wait(list(futures), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
         finally:
             for future in (shared, *futures):
                 future.release()
@@ -382,6 +361,6 @@ def _itself(shared: Any) -> Any:
     return shared
 
 
-def _run_task(step: Callable[..., Result], shared: Any, task: Any, resources: Resources) -> Result:
+def _run_task(resources: Resources, step: Callable[..., Result], shared: Any, task: Any) -> Result:
     with using(resources), one_blas_thread():
         return step(shared, task)

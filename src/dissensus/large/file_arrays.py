@@ -51,7 +51,9 @@ def open_file_array(place: Place) -> NDArray[Any]:
     try:
         return np.asarray(np.memmap(place.path, place.dtype, place.mode, place.offset, place.shape))
     except (OSError, ValueError) as error:
-        raise not_reached(place.path, "put scratch=, and stores, on a disk that every worker reaches") from error
+        raise not_reached(
+            place.path, "put scratch=, and stores, on a disk that every worker reaches"
+        ) from error
 
 
 def new_file_array(folder: Path, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
