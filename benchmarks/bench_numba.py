@@ -23,8 +23,9 @@ from dissensus.execution.run import Run
 from dissensus.execution.threads import executor
 
 import dissensus as ds
+from dissensus.engine import Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import CellLayout, Crowd, _by_cell, _e_step, _log_ratios
+from dissensus.models.confusion import CellLayout, ConfusionSteps, _by_cell, _e_step, _log_ratios
 from dissensus.models.pgm.m_step import MaximumPosterior, Priors
 from dissensus.models.pgm.messages import Graph
 from dissensus.numerics import AT_ONCE
@@ -104,7 +105,7 @@ def fused_products(K: int) -> Callable[..., float]:
 
 def dawid_skene(known: Annotations, numba: Any) -> int:
     """Ours beside both loops, the second with its table in single precision too."""
-    layouts: list[CellLayout] = list(Crowd.of(known, Run()).work.map(lambda layout: layout))
+    layouts: list[CellLayout] = list(ConfusionSteps(known, Engine()).blocks.map(lambda layout: layout))
     matrices = np.random.default_rng(1).dirichlet(np.ones(CLASSES), (known.n_annotators, CLASSES))
     logs, log_psi = _by_cell(np.log(matrices)), np.log(np.full(CLASSES, 1 / CLASSES))
     ratios = _log_ratios(logs)
@@ -112,7 +113,7 @@ def dawid_skene(known: Annotations, numba: Any) -> int:
     sums, products = (numba.njit(form(CLASSES)) for form in (fused_sums, fused_products))
 
     def ours() -> list[np.ndarray]:
-        return [_e_step(layout, np.zeros(CLASSES), log_psi, ratios).counts for layout in layouts]
+        return [_e_step(layout, np.zeros(CLASSES), log_psi, ratios)[1].counts for layout in layouts]
 
     def compiled(step: Callable[..., float], table: np.ndarray, psi: np.ndarray) -> list[np.ndarray]:
         found = []

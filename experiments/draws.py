@@ -18,7 +18,7 @@ from dissensus.labels.features import features_of
 from dissensus.labels.rows import random_places, take_pairs
 from dissensus.metrics import kl_rows
 from dissensus.models.base import Model
-from dissensus.models.empirical import GRID
+from dissensus.models.counting import GRID
 from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
 from dissensus.numerics import Array

@@ -21,7 +21,7 @@ import numpy as np
 
 from dissensus._version import __version__
 from dissensus.labels.annotations import Annotations
-from dissensus.models.empirical import GRID, EmpiricalDistribution
+from dissensus.models.counting import GRID, EmpiricalDistribution
 from dissensus.models.fmm import FMM
 from experiments.common import write_page
 from reproduction.datasets import read_dataset

@@ -22,7 +22,7 @@ import dissensus as ds
 from dissensus._version import __version__
 from dissensus.evaluate.bootstrap import bootstrap_mean
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.sets import membership
+from dissensus.labels.kinds import membership
 from dissensus.numerics import Array
 from experiments.common import Finished, Values, command_line, write_files
 from reproduction.tables import line

@@ -306,14 +306,14 @@ def model_of(name: str, sizes: Mapping[str, Any], seed: int, estimate: str = "po
         asked = {"estimate": estimate} if name == "cbcc" else {}
         return GUIDES[name].build({**sizes, **asked, "seed": seed})
     if name == "majority":
-        from dissensus.models.majority import MajorityVote
+        from dissensus.models.counting import MajorityVote
 
         return MajorityVote()
     if name == "dawid_skene":
         from dissensus.models.dawid_skene import DawidSkene
 
         return DawidSkene(estimate=estimate)
-    from dissensus.models.empirical import EmpiricalDistribution
+    from dissensus.models.counting import EmpiricalDistribution
 
     return EmpiricalDistribution()
 

@@ -29,9 +29,8 @@ from dissensus.models import (
     simplicity,
     title_of,
 )
-from dissensus.models.empirical import EmpiricalDistribution
+from dissensus.models.counting import EmpiricalDistribution, MajorityVote
 from dissensus.models.fmm import FMM
-from dissensus.models.majority import MajorityVote
 
 pytestmark = pytest.mark.no_cover
 

@@ -42,7 +42,7 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def shards_of(labels: ds.Annotations) -> list[Shard]:
-    return [block.shard(n, n + 1) for block in cut_blocks(labels) for n in range(len(block.item_ends) - 1)]
+    return [block.shard(n, n + 1) for block in cut_blocks(labels) for n in range(len(block.item_bounds) - 1)]
 
 
 def item_ranges(shards: list[Shard]) -> list[tuple[int, int]]:

@@ -30,7 +30,7 @@ from dissensus.errors import DataError, ModelFileError, NotFittedError, Paramete
 from dissensus.metrics import kl
 from dissensus.models import model_class
 from dissensus.models.base import Model
-from dissensus.models.clusters import ClusterView
+from dissensus.models.results import ClusterView
 from dissensus.tables.arrays import read_arrays
 from dissensus.text.guided.adapters import weighted_rows
 from dissensus.text.guided.classifier import PRIOR_LABELS

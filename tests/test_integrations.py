@@ -19,7 +19,7 @@ from cli_help import failure, run
 from dissensus.errors import DataError, ParameterError
 from dissensus.integrations.label_studio import Backend, label_studio_server
 from dissensus.integrations.mlflow import run_metrics, run_params
-from dissensus.tables.tasks import write_tasks
+from dissensus.tables.write import write_tasks
 
 LABELS = ds.datasets.load("canteen")
 MODEL = ds.FMM(4, seed=0).fit(LABELS)

@@ -12,8 +12,7 @@ import pytest
 
 import dissensus as ds
 from cli_help import run
-from dissensus.labels.agreement import krippendorff_alpha
-from dissensus.labels.alpha import interval_alpha, intraclass_correlation
+from dissensus.labels.agreement import interval_alpha, intraclass_correlation, krippendorff_alpha
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import bears_out, known_order
 from docs_help import DOCS, run_page

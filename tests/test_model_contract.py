@@ -26,8 +26,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.validation import check_is_fitted
 
 import dissensus as ds
+from dissensus import engine
 from dissensus.errors import DataError, NotFittedError, ParameterError
-from dissensus.labels import blocks
 from dissensus.models import model_class
 from dissensus.models.base import Model
 from dissensus.params import ANY
@@ -279,8 +279,8 @@ def test_the_same_seed_gives_the_same_bits(model: Model) -> None:
 
 @pytest.mark.parametrize("name", [name for name in CASES if has_setting(name, "n_jobs")])
 def test_the_number_of_jobs_does_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 32)
-    assert len(blocks.shards_of(CROWD)) > 5
+    monkeypatch.setattr(engine, "LABELS_PER_SHARD", 32)
+    assert len(engine.cut_blocks(CROWD)) > 5
     one, two = (build(name, n_jobs=n_jobs).fit(CROWD) for n_jobs in (1, 2))
     assert_same_knowledge(what_it_knows(one, CROWD), what_it_knows(two, CROWD))
     assert_same_knowledge(

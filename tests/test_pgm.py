@@ -13,8 +13,8 @@ from scipy.special import gammaln, xlogy
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
+from dissensus import engine
 from dissensus.errors import ParameterError
-from dissensus.labels import blocks
 from dissensus.labels.simulation import Simulation
 from dissensus.models import fmm
 from dissensus.models.pgm.m_step import (
@@ -577,8 +577,9 @@ def test_new_items_by_new_annotators_are_exact_on_a_tree() -> None:
 def test_the_number_of_jobs_does_not_matter(
     inference: str, n_restarts: int, shard_labels: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "SHARD_LABELS", shard_labels)
-    assert len(blocks.shards_of(CROWD)) == (7 if shard_labels == 60 else 1)
+    monkeypatch.setattr(engine, "LABELS_PER_SHARD", shard_labels)
+    n_shards = sum(len(block.item_bounds) - 1 for block in engine.cut_blocks(CROWD))
+    assert n_shards == (7 if shard_labels == 60 else 1)
     settings: dict[str, Any] = {"inference": inference, "n_restarts": n_restarts, "max_iter": 15}
     one, two = (ds.PGM(4, 3, n_jobs=n_jobs, **settings).fit(CROWD) for n_jobs in (1, 2))
     for name in (*ds.PGM._arrays, "label_distributions_", "trace_"):
@@ -590,7 +591,7 @@ def test_how_items_are_cut_into_shards_does_not_matter(
     inference: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = ds.PGM(3, 2, inference=inference, max_iter=10).fit(CROWD)
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 50)
+    monkeypatch.setattr(engine, "LABELS_PER_SHARD", 50)
     pieces = ds.PGM(3, 2, inference=inference, max_iter=10).fit(CROWD)
     np.testing.assert_allclose(pieces.theta_, whole.theta_, rtol=1e-9)
     np.testing.assert_allclose(pieces.trace_, whole.trace_, rtol=1e-12)

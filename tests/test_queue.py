@@ -17,8 +17,8 @@ from dissensus.annotators.findings import findings
 from dissensus.errors import DissensusError
 from dissensus.report.annotators import drifts, paces
 from dissensus.report.summary_cards import changes
-from dissensus.tables.tasks import write_tasks
-from dissensus.tables.times import read_times, seconds
+from dissensus.tables.layouts import read_times, seconds
+from dissensus.tables.write import write_tasks
 from dissensus.workflow.refine import Refinement
 from dissensus.workflow.runs import write_run
 

@@ -394,8 +394,18 @@ def test_a_share_is_said_without_pretending(share: float, said: str) -> None:
 
 
 def test_many_names_are_counted() -> None:
-    assert sentences.some_of(["a", "b"]) == "a and b"
-    assert sentences.some_of([str(n) for n in range(9)]) == "0, 1, 2, 3, 4 and 4 more"
+    camps = ds.Annotations.from_arrays(
+        [m for m in range(30) for _ in range(24)],
+        [f"n{n:02d}" for _ in range(30) for n in range(24)],
+        [f"{(m + (n > 14)) % 2}" for m in range(30) for n in range(24)],
+    )
+    votes, names, load = Votes.of(camps), [str(n) for n in range(24)], np.full(24, 30)
+    few = sentences.check_sentence(votes, np.array([22, 23]), names, load)
+    assert few is not None
+    assert "): 22 and 23. The others" in few
+    many = sentences.check_sentence(votes, np.arange(15, 24), names, load)
+    assert many is not None
+    assert "): 15, 16, 17, 18, 19 and 4 more. The others" in many
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from dissensus.evaluate.criteria import (
     penalty,
 )
 from dissensus.evaluate.search import FILE, SearchData, cells_of, open_journal, size_of
-from dissensus.evaluate.select import CellScores, gain, stability
+from dissensus.evaluate.select import CellScores, Selection, gain
 from dissensus.labels.rows import pair_items, pairs_per_item, random_places
 from dissensus.params import described, settings_words, stream_seed, trial_copy, with_settings
 
@@ -289,7 +289,7 @@ def test_gain_by_hand() -> None:
 
 def test_stability_by_hand() -> None:
     cells = [cell(1, 3.0, 3.0, 1.0), cell(2, 2.0, 2.0, 2.0), cell(3, 1.0, 1.0, 0.0), cell(4, 0.5)]
-    found = stability(cells)
+    found = Selection(None, {}, tuple(cells), {}, None, 0, 0.0).stability
     assert found.wins == {"k=1": 2, "k=2": 1}
     pairs = itertools.combinations(np.array([one.scores for one in cells[:3]]).T, 2)
     expected = np.mean([spearmanr(a, b).statistic for a, b in pairs])
@@ -299,7 +299,8 @@ def test_stability_by_hand() -> None:
 
 
 def test_one_split_says_nothing_of_stability() -> None:
-    found = stability([cell(1, 2.0), cell(2, 1.0)])
+    cells = cell(1, 2.0), cell(2, 1.0)
+    found = Selection(None, {}, cells, {}, None, 0, 0.0).stability
     assert math.isnan(found.rank_correlation)
     assert len(found.tied) == 1
 

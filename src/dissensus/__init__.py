@@ -66,7 +66,7 @@ _HOMES = {
     "plot_2d": "report.projection",
 }
 
-# What rooms above the boundary of docs/architecture.md need of rooms below it.
+# Functions that the core (docs/architecture.md) needs of rooms that it may not import.
 sources.register(
     read_annotations="dissensus.importers.read:read_annotations",
     export_formats="dissensus.importers:export_formats",

@@ -25,6 +25,7 @@ import itertools
 import sys
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -78,18 +79,18 @@ class Shard:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A run of consecutive shards: the unit of work. ``item_ends`` and ``row_ends`` bound its shards."""
+    """A run of consecutive shards: the unit of work. ``item_bounds`` and ``row_bounds`` bound its shards."""
 
     labels: Any  # Annotations, or what has their columns and sizes
-    item_ends: tuple[int, ...]
-    row_ends: tuple[int, ...]
+    item_bounds: tuple[int, ...]
+    row_bounds: tuple[int, ...]
     items: slice  # rows of this block in a table of all items
     rows: slice  # and in a table of all labels
 
     def shard(self, first: int = 0, last: int = -1) -> Shard:
         """The labels between two of the ends as one shard; all of the block by default."""
-        start, stop = self.item_ends[first], self.item_ends[last]
-        rows = slice(self.row_ends[first], self.row_ends[last])
+        start, stop = self.item_bounds[first], self.item_bounds[last]
+        rows = slice(self.row_bounds[first], self.row_bounds[last])
         item = self.labels.item[rows] - np.int32(start)
         annotator, label = self.labels.annotator[rows], self.labels.label[rows]
         return Shard(start, stop - start, self.labels.n_classes, item, annotator, label)
@@ -103,10 +104,10 @@ def cut_blocks(labels: Annotations) -> list[Block]:
     size = min(max(n_shards // MIN_BLOCKS, 1), MAX_SHARDS_PER_BLOCK)
     blocks = []
     for first in range(0, n_shards, size):
-        item_ends = items[first : first + size + 1].tolist()
-        row_ends = rows[first : first + size + 1].tolist()
-        own_items, own_rows = slice(item_ends[0], item_ends[-1]), slice(row_ends[0], row_ends[-1])
-        blocks.append(Block(labels, tuple(item_ends), tuple(row_ends), own_items, own_rows))
+        item_bounds = items[first : first + size + 1].tolist()
+        row_bounds = rows[first : first + size + 1].tolist()
+        own_items, own_rows = slice(item_bounds[0], item_bounds[-1]), slice(row_bounds[0], row_bounds[-1])
+        blocks.append(Block(labels, tuple(item_bounds), tuple(row_bounds), own_items, own_rows))
     return blocks
 
 
@@ -179,14 +180,23 @@ class Engine:
     progress: Progress | None = None
     keeps_checkpoints: ClassVar[bool] = False  # large/engine.py may keep some
     started: tuple[float, int] | None = None  # time and number of the first iteration that was shown
+    unused: dict[Any, list[NDArray[Any]]] = field(default_factory=dict)  # memory of arrays, by shape and type
 
     def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
         """Cut labels into blocks, each laid out for a model's steps by ``lay_out``."""
         return Blocks(self, cut_blocks(labels), lay_out)
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
-        """An array for a step to fill; an engine with a memory limit may map it from a file."""
-        return np.empty(shape, dtype)
+        """An array for steps to fill, in the memory of one of this shape that is no longer used.
+
+        Fresh pages for every round would cost a tenth of it. The array itself must be kept, not only a slice
+        of it. An engine with a memory limit may map it from a file.
+        """
+        unused = self.unused.setdefault((shape, np.dtype(dtype)), [])
+        memory = unused.pop() if unused else np.empty(shape, dtype)
+        array = memory[:]
+        weakref.finalize(array, unused.append, memory).atexit = False
+        return array
 
     def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
         """The step's result for every element, in order."""
@@ -236,10 +246,6 @@ class Engine:
 
     def checkpoint(self, name: str, reached: Checkpoint[Any]) -> None:
         """Keep a state, after every few iterations and at the end."""
-
-
-# set in the context of work whose caller waits for it, so that an interrupted caller can end it
-_cancelled: ContextVar[threading.Event | None] = ContextVar("cancelled", default=None)
 
 
 # ---- convergence --------------------------------------------------------------------------------------
@@ -369,6 +375,10 @@ def using(resources: Resources) -> Iterator[Resources]:
         yield resources
     finally:
         _current.reset(token)
+
+
+# set in the context of work whose caller waits for it, so that an interrupted caller can end it
+_cancelled: ContextVar[threading.Event | None] = ContextVar("cancelled", default=None)
 
 
 def raise_if_cancelled() -> None:

@@ -61,14 +61,6 @@ class MissingExtraError(DissensusError, ImportError):
     """An optional dependency is not installed."""
 
 
-def workers_died() -> ClusterError:
-    """Work was sent to a cluster's workers, and they died of it every time."""
-    return ClusterError(
-        "the cluster's workers died again and again, out of memory perhaps; give them more of it, or "
-        "fewer threads"
-    )
-
-
 def require(module: str, extra: str) -> ModuleType:
     """Import an optional module, or say which command installs it."""
     try:

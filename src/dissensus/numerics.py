@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -130,3 +131,8 @@ def tally(codes: NDArray[Any], n: int) -> NDArray[np.int64]:
 def pointers(sorted_codes: NDArray[Any], n: int) -> NDArray[np.int64]:
     """(n + 1,): the rows of code c are ``pointers[c]:pointers[c + 1]``."""
     return np.concatenate([[0], np.cumsum(tally(sorted_codes, n))])
+
+
+def batches(n: int, size: int) -> Iterator[slice]:
+    """Slices of ``size`` rows each, one after the other, until all ``n`` are covered."""
+    return (slice(start, start + size) for start in range(0, n, size))

@@ -174,8 +174,8 @@ def declare(cls: type[T]) -> type[T]:
     """Collect what a class declares, and build its ``__init__`` and its documentation.
 
     A setting's default stays as the class attribute; a fitted attribute leaves none. Settings after
-    ``_: KW_ONLY`` are taken by name alone. Inherited settings follow the class's own, and those that are
-    declared again are replaced.
+    ``_: KW_ONLY`` are taken by name alone. The order is: inherited positional settings, the class's own, then
+    the other inherited ones; a setting that is declared again replaces the inherited one.
     """
     inherited, attributes = dict[str, Setting](), dict[str, Fitted]()
     for base in reversed(cls.__mro__[1:]):
@@ -312,16 +312,19 @@ def representation(self: Any) -> str:
 
 @contextmanager
 def twin(self: T) -> Iterator[T]:
-    """A fresh twin to fit, whose state becomes this one's when the block ends well.
+    """Yield an unfitted copy to fit, whose state becomes this one's when the block ends well.
 
     A fit that fails or is interrupted leaves the estimator as it was, and nothing of an earlier fit
     survives a later one.
     """
-    fresh = type(self)(**get_params(self, deep=False))
+    fresh = object.__new__(type(self))
+    for name in self._settings:  # type: ignore[attr-defined]
+        setattr(fresh, name, getattr(self, name))
     yield fresh
-    # scikit-learn's searches hang a note of their own on an estimator, and want it back after the fit.
-    notes = {name: value for name, value in vars(self).items() if name.startswith("_")}
-    self.__dict__ = notes | vars(fresh)
+    for name, value in vars(self).items():
+        if name.startswith("_"):  # scikit-learn's searches note something there, and want it back
+            vars(fresh).setdefault(name, value)
+    self.__dict__ = vars(fresh)
 
 
 def is_fitted(self: Any) -> bool:

@@ -186,7 +186,11 @@ class _Draw:
         looks += [(kept + self.log_omega[:, i], one) for i, one in bounds.items() if self.looks[i]]
         blind = [(np.zeros(self.N), log_spam(labels, nu))]
         blind += [(self.log_omega[:, i], one) for i, one in bounds.items() if not self.looks[i]]
-        return _mixed(looks), _mixed(blind)
+        sums = []
+        for accounts in (looks, blind):  # (log w, log P) each: log Σ_a w_a P_a / Σ_a w_a
+            weights, evidence = (np.stack(part) for part in zip(*accounts, strict=True))
+            sums.append(np.asarray(logsumexp(weights + evidence, axis=0) - logsumexp(weights, axis=0)))
+        return sums[0], sums[1]
 
     def bound(self, q: Array, theta: Array, loyal: tuple[float, ...] = LOYAL) -> Array:
         """(N,): the bound on log P(labels), items being of kinds ``q``, π_nk ~ Dir(c Θ_k), c of ``loyal``."""
@@ -221,12 +225,6 @@ def kinds_of(answers: Array, size: Array) -> Array:
             gaps.append(-1.0)
         kind[k] = int(np.argmin(gaps)) if gaps else 0
     return np.eye(len(chosen))[kind]
-
-
-def _mixed(accounts: list[tuple[Array, Array]]) -> Array:
-    """log Σ_a w_a P_a / Σ_a w_a of accounts given as (log w, log P)."""
-    weights, evidence = (np.stack(part) for part in zip(*accounts, strict=True))
-    return np.asarray(logsumexp(weights + evidence, axis=0) - logsumexp(weights, axis=0))
 
 
 def informative(theta: Array, size: Array, members: Array, load: NDArray[np.intp]) -> NDArray[np.bool_]:

@@ -35,8 +35,8 @@ def find_judges(annotations: Annotations, judges: Any = None) -> tuple[Bools, st
     """
     if annotations.anonymous:
         raise DataError("judges are told from humans by who gave each label, and class counts do not say")
-    if isinstance(judges, str):
-        mask, words = _by_text(annotations, judges)
+    if isinstance(judges, str) or (judges is None and KIND in _columns(annotations)):
+        mask, words = _by_text(annotations, KIND if judges is None else judges)
     elif judges is not None:
         mask, words = np.zeros(annotations.n_annotators, dtype=bool), "by name"
         for pattern in map(str, judges):
@@ -44,8 +44,6 @@ def find_judges(annotations: Annotations, judges: Any = None) -> tuple[Bools, st
             if not fits.any():
                 raise ParameterError(f"judges= names {quoted(pattern)}, who gave no label")
             mask |= fits
-    elif KIND in _columns(annotations):
-        mask, words = _by_column(annotations, KIND)
     else:
         mask, words = are_models(annotations), "by their names, as nobody said who is one"
         if not mask.any():
@@ -68,7 +66,14 @@ def _by_text(annotations: Annotations, text: str) -> tuple[Bools, str]:
             raise ParameterError(f"no annotator has {column} {quoted(value)}; it is one of {known}")
         return np.array([one == value for one in values]), f"by {column} = {value}"
     if text in columns:
-        return _by_column(annotations, text)
+        values = _values(annotations, text)
+        mask = np.array([value.strip().casefold() in MACHINES for value in values])
+        if not mask.any():
+            raise DataError(
+                f"the column {text!r} of the annotator table calls nobody {', '.join(sorted(MACHINES))}; "
+                f"it has {', '.join(sorted(set(values))[:8])}: say who is a judge with judges='{text}=VALUE'"
+            )
+        return mask, f"by the column {text}"
     mask = _matching(annotations, text)
     if not mask.any():
         raise ParameterError(
@@ -76,17 +81,6 @@ def _by_text(annotations: Annotations, text: str) -> tuple[Bools, str]:
             f"annotator table (it has {', '.join(columns) or 'none'})"
         )
     return mask, f"by the pattern {text}"
-
-
-def _by_column(annotations: Annotations, column: str) -> tuple[Bools, str]:
-    values = _values(annotations, column)
-    mask = np.array([value.strip().casefold() in MACHINES for value in values])
-    if not mask.any():
-        raise DataError(
-            f"the column {column!r} of the annotator table calls nobody {', '.join(sorted(MACHINES))}; "
-            f"it has {', '.join(sorted(set(values))[:8])}: say who is a judge with judges='{column}=VALUE'"
-        )
-    return mask, f"by the column {column}"
 
 
 def models_by_name(annotations: Annotations) -> list[str]:

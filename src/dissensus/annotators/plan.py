@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from dissensus.annotators.judge_detection import are_models
 from dissensus.annotators.verdicts import ERROR, SPAM, AnnotatorVerdicts, annotator_verdicts
 from dissensus.errors import DataError, bad_parameter
-from dissensus.labels.agreement import krippendorff_alpha
-from dissensus.labels.alpha import agreement
+from dissensus.labels.agreement import agreement, krippendorff_alpha
 from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM

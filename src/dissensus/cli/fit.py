@@ -225,7 +225,7 @@ def rank(
 ) -> None:
     """Rank what was compared in pairs: scores and ranks with intervals, and how reliable annotators are."""
     directory = output.directory(f"{stem(file)}-ranked")
-    from dissensus.tables.plain_tables import refuse_other_type
+    from dissensus.tables.layouts import refuse_other_type
     from dissensus.workflow.refine import refine
     from dissensus.workflow.runs import write_run
 

@@ -7,7 +7,7 @@ import platform
 import re
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -63,12 +63,20 @@ def models(
         say("Settings of one: dissensus models NAME")
         return
     kind = model_class(name)
-    settings = model_settings(kind)
+    settings = [
+        {
+            "name": setting,
+            "default": str(declared.default),
+            "rule": declared.rule.words,
+            "meaning": re.sub(r":\w+:`~?([^`]*)`", r"\1", declared.meaning).replace("``", ""),
+        }
+        for setting, declared in kind._settings.items()
+    ]
     if as_json:
         show_json(settings)
         return
     say(_first_sentence(kind))
-    rows = [[row["name"], row["default"], row["rule"], row["meaning"]] for row in settings]
+    rows = [list(row.values()) for row in settings]
     show_table(f"Settings of {name}", ["setting", "default", "must be", "what it means"], rows)
 
 
@@ -76,19 +84,6 @@ def _first_sentence(kind: type[Model]) -> str:
     """The first paragraph of the model's documentation, on one line."""
     paragraph = (inspect.getdoc(kind) or kind.__name__).split("\n\n")[0]
     return " ".join(paragraph.split()).replace("``", "")
-
-
-def model_settings(kind: type[Model]) -> list[dict[str, Any]]:
-    """Name, default, rule and meaning of every setting, from the model itself."""
-    return [
-        {
-            "name": name,
-            "default": str(setting.default),
-            "rule": setting.rule.words,
-            "meaning": re.sub(r":\w+:`~?([^`]*)`", r"\1", setting.meaning).replace("``", ""),
-        }
-        for name, setting in kind._settings.items()
-    ]
 
 
 # ---- doctor -------------------------------------------------------------------------------------------
@@ -120,17 +115,8 @@ def doctor(as_json: Json = False) -> None:
             say(f"{name}: {about['get_it_with']}")
 
 
-class Package(NamedTuple):
-    """A package that dissensus uses."""
-
-    part: str  # "core", or the name of an extra
-    name: str
-    wanted: str  # the least version
-    found: str  # empty where it is missing
-
-
-def packages() -> list[Package]:
-    """The packages of the core and of each extra, with the versions that are installed here."""
+def packages() -> list[tuple[str, str, str]]:
+    """(part, name, version here) of the packages of the core and of each extra; "" where it is missing."""
     try:
         lines = requires("dissensus") or []
     except PackageNotFoundError:  # run from its source, never installed
@@ -139,25 +125,33 @@ def packages() -> list[Package]:
     for line in lines:
         text, _, marker = line.partition(";")
         extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", marker)
-        name, wanted = re.match(r"([\w.-]+)\s*(.*)", text.strip()).groups()  # type: ignore[union-attr]
+        name = re.match(r"[\w.-]+", text.strip())[0]  # type: ignore[index]
         try:
             found = version(name)
         except PackageNotFoundError:
             found = ""
-        known.append(Package(extra[1] if extra else CORE, name, wanted.strip(), found))
-    return [one for one in known if one.part == CORE or one.part in EXTRAS]
+        known.append((extra[1] if extra else CORE, name, found))
+    return [(part, name, found) for part, name, found in known if part == CORE or part in EXTRAS]
 
 
 def environment() -> dict[str, Any]:
     """Versions, threads, memory, and for each extra what it is for, what is missing and how to get it."""
+    import numpy  # noqa: F401  # loads its BLAS, which is then found
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import threadpool_info
+
+    # libraries that compute in threads of their own, and how many
+    pools = {(pool["internal_api"], pool["version"] or "", pool["num_threads"]) for pool in threadpool_info()}
+    libraries = [f"{name} {number}".strip() + f", {n} threads" for name, number, n in sorted(pools)]
     known, extras = packages(), {}
-    for name, purpose in EXTRAS.items():
-        missing = [one.name for one in known if one.part == name and not one.found]
-        extras[name] = {
+    for extra, purpose in EXTRAS.items():
+        versions = {name: found for part, name, found in known if part == extra}
+        missing = [name for name, found in versions.items() if not found]
+        extras[extra] = {
             "for": purpose,
-            "installed": {one.name: one.found for one in known if one.part == name and one.found},
+            "installed": {name: found for name, found in versions.items() if found},
             "missing": missing,
-            "get_it_with": install_command(name) if missing else "",
+            "get_it_with": install_command(extra) if missing else "",
         }
     return {
         "dissensus": __version__,
@@ -166,17 +160,7 @@ def environment() -> dict[str, Any]:
         "environment": sys.prefix,
         "cores": n_cores(),
         "memory_gb": round(physical_memory() / 1e9, 1),
-        "libraries": _thread_pools(),
-        "core": {one.name: one.found for one in known if one.part == CORE},
+        "libraries": libraries,
+        "core": {name: found for part, name, found in known if part == CORE},
         "extras": extras,
     }
-
-
-def _thread_pools() -> list[str]:
-    """The libraries that compute in threads of their own, and how many."""
-    import numpy  # noqa: F401  # loads its BLAS, which is then found
-    import scipy.linalg  # noqa: F401
-    from threadpoolctl import threadpool_info
-
-    pools = {(pool["internal_api"], pool["version"] or "", pool["num_threads"]) for pool in threadpool_info()}
-    return [f"{name} {number}".strip() + f", {threads} threads" for name, number, threads in sorted(pools)]

@@ -102,7 +102,7 @@ def _show(found: JudgeReport, by: str | None) -> None:
     score = "share of agreeing humans" if nominal else "minus the root mean squared difference"
     say(
         who,
-        f"Score: {score} ({found.answers.label_type}); epsilon = {found.epsilon:g} "
+        f"Score: {score} ({found.answers.annotations.label_type}); epsilon = {found.epsilon:g} "
         "(0.2 beside experts, 0.15 skilled annotators, 0.1 a crowd)",
     )
     _show_test(found)

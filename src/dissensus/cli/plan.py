@@ -43,7 +43,7 @@ def plan(
     """Plan further labels: which items gain most, whom to ask, when to stop, how to lay out a new study."""
     from dissensus.annotators.plan import design_study, plan_labels
     from dissensus.models.results import make_frame
-    from dissensus.tables.plain_tables import with_side_tables
+    from dissensus.tables.layouts import with_side_tables
     from dissensus.tables.results import for_spreadsheets
     from dissensus.tables.write import write_table
     from dissensus.workflow.runs import is_run, posterior_of
@@ -180,8 +180,7 @@ def _write(
 ) -> None:
     from dissensus.models.results import make_frame
     from dissensus.report.items import texts_of
-    from dissensus.tables.tasks import write_tasks
-    from dissensus.tables.write import write_table
+    from dissensus.tables.write import write_table, write_tasks
 
     texts = texts_of(annotations, text_column)
     columns = found.columns() | ({} if texts is None else {"text": [texts[m] for m in found.code]})

@@ -6,7 +6,7 @@ import itertools
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,9 +30,9 @@ from dissensus.cli.settings import (
     Seed,
     parse_setting,
     parse_values,
-    parse_wholes,
 )
 from dissensus.cli.terminal import count, note, say, show_json, show_table
+from dissensus.errors import ParameterError
 
 if TYPE_CHECKING:
     from dissensus.evaluate.recovery import Recovery
@@ -103,18 +103,6 @@ class Comparison:
             groups[text] = [build_model(name, given | cell) for cell in cells]
         return groups
 
-    def settings(self) -> dict[str, Any]:
-        """How labels are drawn and reserved, by the library's names."""
-        return {
-            "labels_shown": None if self.labels_shown is None else parse_wholes(self.labels_shown),
-            "pool": self.pool,
-            "min_reserved": self.min_reserved,
-            "n_draws": self.draws,
-            "weight_by": self.weight_by,
-            "n_jobs": self.jobs,
-            "seed": self.seed,
-        }
-
 
 @app.command(
     epilog=example(
@@ -144,8 +132,21 @@ def recover(
     if output is not None:
         check_output(output, force)
     annotations = features.attached(reading.read(file))
+    wholes = None if comparison.labels_shown is None else parse_values(comparison.labels_shown)
+    if wholes and not all(type(value) is int for value in wholes):
+        raise ParameterError(f"{comparison.labels_shown}: write whole numbers, as in 1,2,4 or 3:20")
     with cluster.in_use(comparison.jobs):
-        found = measure(models, annotations, **comparison.settings())
+        found = measure(
+            models,
+            annotations,
+            wholes,
+            pool=comparison.pool,
+            min_reserved=comparison.min_reserved,
+            n_draws=comparison.draws,
+            weight_by=comparison.weight_by,
+            n_jobs=comparison.jobs,
+            seed=comparison.seed,
+        )
     files: list[str] = []
     if output is not None:
         notice = {"command": command_line(context), "source": str(file)}

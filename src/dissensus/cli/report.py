@@ -40,8 +40,8 @@ def report(
 ) -> None:
     """Write a fitted model as one page to look at: items, annotators, clusters, quality."""
     from dissensus.report.page import write_report
+    from dissensus.tables.layouts import read_times
     from dissensus.tables.results import changed_file
-    from dissensus.tables.times import read_times
     from dissensus.workflow.runs import REPORT, opened
 
     tables = (reading.items, reading.annotators, reading.gold)

@@ -108,17 +108,6 @@ class Grid:
         check_known(self.model, wanted, known)
         return wanted
 
-    def judging(self) -> dict[str, Any]:
-        """How cells are judged, by the library's names."""
-        return {
-            "criterion": self.criterion,
-            "test_size": self.test_size,
-            "repeats": self.repeats,
-            "finalists": self.finalists,
-            "n_jobs": self.jobs,
-            "seed": self.seed,
-        }
-
 
 @app.command(
     epilog=example(
@@ -157,7 +146,19 @@ def select(
         claimed(directory, notice, output.force),
         cluster.in_use(grid.jobs),
     ):
-        selection = search(estimator, annotations, values, dev=dev, directory=directory, **grid.judging())
+        selection = search(
+            estimator,
+            annotations,
+            values,
+            criterion=grid.criterion,
+            dev=dev,
+            test_size=grid.test_size,
+            repeats=grid.repeats,
+            finalists=grid.finalists,
+            directory=directory,
+            n_jobs=grid.jobs,
+            seed=grid.seed,
+        )
     looks = page.settings(file.name, features.text_column)
     with resumable(*kept), output.writing():
         summary = write_selection(

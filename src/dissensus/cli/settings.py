@@ -189,14 +189,6 @@ def parse_values(text: str) -> list[Any]:
     return values
 
 
-def parse_wholes(text: str) -> list[int]:
-    """Values to try that must be whole numbers."""
-    values = parse_values(text)
-    if not all(type(value) is int for value in values):
-        raise ParameterError(f"{text}: write whole numbers, as in 1,2,4 or 3:20")
-    return values
-
-
 # ---- the machine --------------------------------------------------------------------------------------
 
 _machine = under("The machine")
@@ -236,16 +228,12 @@ class Cluster:
                 "--tls-ca is for a cluster; give its address, as in --cluster tls://HOST:8786"
             )
 
-    def settings(self) -> dict[str, Any]:
-        """The same by the library's names."""
-        tls = (self.tls_ca, self.tls_cert, self.tls_key) if self.tls_ca else None
-        return {"cluster": self.cluster, "tls": tls, "scratch": self.scratch}
-
-    def in_use(self, jobs: int) -> AbstractContextManager[Resources]:
-        """Every fit inside the block uses it, and shows its iterations."""
+    def in_use(self, jobs: int, **more: Any) -> AbstractContextManager[Resources]:
+        """Every fit inside the block uses it (and ``more`` resources), and shows its iterations."""
         from dissensus.large.resources import resources
 
-        return resources(n_workers=jobs, **self.settings())
+        tls = (self.tls_ca, self.tls_cert, self.tls_key) if self.tls_ca else None
+        return resources(n_workers=jobs, cluster=self.cluster, tls=tls, scratch=self.scratch, **more)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,15 +270,12 @@ class Machine(Cluster):
 
         return within_memory(None if self.memory is None else n_bytes(self.memory, "fit"))
 
-    def settings(self) -> dict[str, Any]:
-        """The same by the library's names."""
-        names = ("memory", "checkpoint", "checkpoint_every", "precision")
-        return super().settings() | {name: getattr(self, name) for name in names}
-
     @contextmanager
-    def in_use(self, jobs: int) -> Iterator[Resources]:
+    def in_use(self, jobs: int, **more: Any) -> Iterator[Resources]:
         """Likewise; Ctrl-C says where the fit can go on."""
-        with super().in_use(jobs) as found:
+        names = ("memory", "checkpoint", "checkpoint_every", "precision")
+        more |= {name: getattr(self, name) for name in names}
+        with super().in_use(jobs, **more) as found:
             try:
                 yield found
             except KeyboardInterrupt:

@@ -103,8 +103,8 @@ def write_simulation(
     simulation: Simulation,
     directory: Path,
     *,
-    settings: Mapping[str, Any] | None = None,
-    command: str = "",
+    settings: Mapping[str, Any],
+    command: str,
     force: bool = False,
 ) -> dict[str, Any]:
     """Write labels and truth, all or none, and give back the summary."""
@@ -122,7 +122,7 @@ def write_simulation(
         drawn = annotators | {"cluster": simulation.annotator_cluster}
         write_csv(arrow_table(drawn), folder / "annotators.csv")
         truth = {name: getattr(simulation, name) for name in ("theta", "psi", "omega")}
-        return write_summary(folder, {"command": command, "settings": dict(settings or {}), "truth": truth})
+        return write_summary(folder, {"command": command, "settings": dict(settings), "truth": truth})
 
 
 # ---- the demo -----------------------------------------------------------------------------------------
@@ -148,9 +148,24 @@ def demo(
 ) -> None:
     """Simulate a crowd whose truth is known, refine its labels, and show how close each model comes."""
     directory = output.directory("demo-output")
-    found = contest(seed)
-    with last_result():
-        summary = write_contest(found, directory, command=command_line(context), force=output.force)
+    from dissensus.tables.results import output_directory, write_summary
+    from dissensus.workflow.runs import write_run
+
+    found, command, looks = contest(seed), command_line(context), {"title": "A simulated crowd"}
+    with last_result(), output_directory(directory, output.force) as folder:
+        write_simulation(found.simulation, folder / "crowd", settings=CROWD, command=command)
+        write_run(found.run, folder / "refined", command=command, source="crowd/annotations.csv", page=looks)
+        rows = [
+            {
+                "name": one.name,
+                "settings": one.model.get_params(deep=False),
+                "kl": one.kl._asdict(),
+                "accuracy": one.accuracy,
+                "score": one.score,
+            }
+            for one in found.contenders
+        ]
+        summary = write_summary(folder, {"command": command, "crowd": CROWD, "contenders": rows})
     if as_json:
         show_json(summary)
     else:
@@ -166,16 +181,6 @@ class Contender:
     kl: Interval  # KL(population ‖ estimate) in nats
     accuracy: float  # share of items whose most likely class is the population's
     score: float | None  # mean log-probability of hidden labels
-
-    def as_row(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return {
-            "name": self.name,
-            "settings": self.model.get_params(deep=False),
-            "kl": self.kl._asdict(),
-            "accuracy": self.accuracy,
-            "score": self.score,
-        }
 
 
 @dataclass(frozen=True)
@@ -194,7 +199,7 @@ def contest(seed: int) -> Contest:
     from dissensus.labels.simulation import simulate
     from dissensus.metrics import accuracy, kl
     from dissensus.models import name_of
-    from dissensus.models.empirical import EmpiricalDistribution
+    from dissensus.models.counting import EmpiricalDistribution
     from dissensus.workflow.refine import Refinement
 
     simulation = simulate(**CROWD, seed=seed)
@@ -217,19 +222,6 @@ def contest(seed: int) -> Contest:
     # The chosen model is one of the contenders, and fitted with them.
     run = Refinement(annotations, choice.model, choice.table, choice.reason, seed)
     return Contest(simulation, sorted(contenders, key=lambda one: one.kl.value), run)
-
-
-def write_contest(found: Contest, directory: Path, *, command: str, force: bool) -> dict[str, Any]:
-    """Write the crowd, the refined labels and the comparison, all or none."""
-    from dissensus.tables.results import output_directory, write_summary
-    from dissensus.workflow.runs import write_run
-
-    looks = {"title": "A simulated crowd"}
-    with output_directory(directory, force) as folder:
-        write_simulation(found.simulation, folder / "crowd", settings=CROWD, command=command)
-        write_run(found.run, folder / "refined", command=command, source="crowd/annotations.csv", page=looks)
-        rows = [contender.as_row() for contender in found.contenders]
-        return write_summary(folder, {"command": command, "crowd": CROWD, "contenders": rows})
 
 
 def _show(found: Contest, directory: Path) -> None:

@@ -88,7 +88,7 @@ def amounts(annotations: Annotations) -> str:
         items = count(annotations.n_items, "pair compared", "pairs compared")
     classes = count(annotations.n_classes, "class", "classes")
     if annotations.label_type == "multi":
-        from dissensus.labels.sets import membership
+        from dissensus.labels.kinds import membership
 
         members = count(len(membership(annotations.class_vocabulary)[1]), "class", "classes")
         classes = f"{members} in {count(annotations.n_classes, 'different set')}"

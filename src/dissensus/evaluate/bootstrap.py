@@ -28,6 +28,7 @@ from dissensus.numerics import Array
 
 _BLOCK = 4_000_000  # numbers a temporary array may hold
 RESAMPLES_AT_ONCE = 100
+LEVEL = 0.95
 
 
 class Interval(NamedTuple):
@@ -93,21 +94,17 @@ def bootstrap_mean(
 
 
 def _check(n_rows: int, items: ArrayLike | None, level: float, n_boot: int) -> NDArray[np.intp]:
-    """The settings in order, and the rows' item codes without gaps."""
-    _check_settings(level, n_boot)
+    """Refuse bad settings; return the rows' item codes without gaps."""
+    if not 0 < level < 1:
+        raise bad_parameter("a bootstrap interval", "level", "a float between 0 and 1", level)
+    if n_boot < 1:
+        raise bad_parameter("a bootstrap interval", "n_boot", "an int >= 1", n_boot)
     if items is None:
         return np.arange(n_rows)
     codes = np.asarray(items)
     if codes.shape != (n_rows,):
         raise DataError(f"items: one code for each of the {n_rows} rows is needed, got shape {codes.shape}")
     return np.unique(codes, return_inverse=True)[1].astype(np.intp)
-
-
-def _check_settings(level: float, n_boot: int) -> None:
-    if not 0 < level < 1:
-        raise bad_parameter("a bootstrap interval", "level", "a float between 0 and 1", level)
-    if n_boot < 1:
-        raise bad_parameter("a bootstrap interval", "n_boot", "an int >= 1", n_boot)
 
 
 def _interval(value: float, scores: Array, level: float) -> Interval:
@@ -137,26 +134,23 @@ class Resamples:
     n_items: int
     n_boot: int = 1000
     seed: int = 0
-    level: float = 0.95
-
-    def __post_init__(self) -> None:
-        _check_settings(self.level, self.n_boot)
 
     @cached_property
-    def _items(self) -> NDArray[np.uint8]:
-        """(n_boot, items): how often each item is in each resample."""
-        rng = np.random.default_rng([self.seed, 0])
-        drawn = rng.multinomial(self.n_items, np.full(self.n_items, 1 / self.n_items), size=self.n_boot)
-        return drawn.astype(np.uint8)  # the same item 256 times: less likely than any fault of the machine
-
-    @cached_property
-    def _draws(self) -> NDArray[np.int64]:
-        rng = np.random.default_rng([self.seed, 1])
-        return rng.multinomial(self.n_draws, np.full(self.n_draws, 1 / self.n_draws), size=self.n_boot)
+    def _weights(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """(n_boot, draws) and (n_boot, items): how often each draw and each item is in each resample."""
+        _check(self.n_items, None, LEVEL, self.n_boot)
+        draws, items = (
+            np.random.default_rng([self.seed, stream]).multinomial(n, np.full(n, 1 / n), size=self.n_boot)
+            for stream, n in ((1, self.n_draws), (0, self.n_items))
+        )
+        return draws, items.astype(
+            np.uint8
+        )  # the same item 256 times: less likely than any fault of the machine
 
     def interval(self, rows: Array) -> Interval:
-        """The mean of some numbers (draws, items), and the middle ``level`` of its resamples."""
+        """The mean of some numbers (draws, items), and its 95 % interval."""
+        draws, items = self._weights
         blocks = np.array_split(np.arange(self.n_boot), -(-self.n_boot // RESAMPLES_AT_ONCE))
         # mean of a resample = Σ_d u_d Σ_m v_m x_dm / (D M)
-        sums = [((self._items[b] @ rows.T) * self._draws[b]).sum(axis=1) for b in blocks]
-        return _interval(float(rows.mean()), np.concatenate(sums) / rows.size, self.level)
+        sums = [((items[b] @ rows.T) * draws[b]).sum(axis=1) for b in blocks]
+        return _interval(float(rows.mean()), np.concatenate(sums) / rows.size, LEVEL)

@@ -29,15 +29,14 @@ from dissensus.evaluate.search import fits
 from dissensus.evaluate.sides import shared_errors
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import COLUMN, carries_features
-from dissensus.labels.rows import pairs_per_item
-from dissensus.labels.side_tables import with_values
+from dissensus.labels.rows import pairs_per_item, with_values
 from dissensus.models import build_model, name_of, simplicity, title_of
 from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel
 from dissensus.models.hpgm.adjustments import UNANIMOUS_LABELS, UNANIMOUS_SHARE, contradicted
 from dissensus.numerics import Array
 from dissensus.params import Rule, check_rules, choice, n_cores, physical_memory, size_words, with_settings
-from dissensus.progress import Progress, ShowProgress, shown
+from dissensus.progress import ShowProgress, shown
 
 #: The models that ``fit`` takes unless another is clearly better, for labels of one kind or another. None of
 #: them is the simplest: they are the ones with sampled intervals, and what the other commands build on.
@@ -130,14 +129,17 @@ class HeldOut:
 
     def as_row(self) -> dict[str, Any]:
         """The same as plain values, for tables and JSON."""
+        gaps: dict[str, Any] = {}
+        for name, gap in (("behind", self.behind), ("behind_items", self.behind_items)):
+            mean, error, tied = (None, None, None) if gap is None else (*gap, gap.tied)
+            gaps |= {name: mean, f"{name}_error": error, f"{name}_tied": tied}
         return {
             "model": name_of(self.model),
             "settings": self.model.get_params(deep=False),
             "score": self.score,
             "score_items": self.score_items,
             "score_error": self.error,
-            **_gap_row("behind", self.behind),
-            **_gap_row("behind_items", self.behind_items),
+            **gaps,
             "n_hidden": self.n_hidden,
             "seconds": round(self.seconds, 3),
             "contradicted": self.contradicted,
@@ -170,12 +172,6 @@ class HeldOut:
         mean = float(difference.mean())
         sums = np.bincount(self.item, difference - mean)
         return Gap(mean, float(np.sqrt((sums**2).sum()) / len(difference)))
-
-
-def _gap_row(name: str, gap: Gap | None) -> dict[str, Any]:
-    """A gap as plain values: the mean, its standard error, and whether it counts as none."""
-    mean, error, tied = (None, None, None) if gap is None else (*gap, gap.tied)
-    return {name: mean, f"{name}_error": error, f"{name}_tied": tied}
 
 
 @dataclass(frozen=True)
@@ -229,7 +225,11 @@ def choose_model(
     """
     check_rules("choose_model", ESTIMATES, estimate=estimate)
     candidates = _candidates(annotations, candidates)
-    why_not = _cannot_compare(annotations, test_size)
+    why_not = ""
+    if int(pairs_per_item(annotations).max(initial=0)) < 2:  # repeated labels of one annotator tell nothing
+        why_not = "no item has two labels, so nothing tells how labels of an item go together"
+    elif round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
+        why_not = "too few labels to choose by"
     if why_not:
         first, settings = candidates[0]
         model = build_model(first, settings, seed=seed, n_jobs=n_jobs)
@@ -238,9 +238,12 @@ def choose_model(
         return Choice(model, [], f"{why_not}: {title_of(model)}, without a comparison")
     models = [build_model(name, settings, seed=seed, n_jobs=n_jobs) for name, settings in candidates]
     fitting = [model for model in models if applies(model, annotations)]
-    sample = _sample(annotations, seed)
-    shared: dict[str, Any] = {"test_size": test_size, "n_jobs": n_jobs, "progress": progress}
-    table = compare(sample, fitting, seed, **shared)
+    sample = annotations
+    if annotations.n_labels > MOST_LABELS:
+        order = np.random.default_rng(seed).permutation(annotations.n_items)
+        within = np.cumsum(np.diff(annotations.item_pointers)[order]) <= MOST_LABELS
+        sample = annotations.take_items(np.sort(order[within]))
+    table = compare(sample, fitting, seed, test_size=test_size, n_jobs=n_jobs, progress=progress)
     names = {name for name, _ in candidates}
     default = next((name for name in DEFAULTS if name in names and not simplest), None)
     choice = _chosen(table, estimate, default)
@@ -261,12 +264,9 @@ def _candidates(
     annotations: Annotations, usual: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> Sequence[tuple[str, Mapping[str, Any]]]:
     """The candidates that suit the labels' type: those of an order come first where there is one."""
-    if annotations.label_type == "numeric":
-        return RATING_CANDIDATES
-    if annotations.label_type == "pairwise":
-        return PAIR_CANDIDATES
-    if annotations.label_type == "multi":
-        return SET_CANDIDATES
+    own = {"numeric": RATING_CANDIDATES, "pairwise": PAIR_CANDIDATES, "multi": SET_CANDIDATES}
+    if annotations.label_type in own:
+        return own[annotations.label_type]
     if annotations.label_type != "ordinal" or annotations.n_classes < 3:
         return usual
     if usual is CANDIDATES:
@@ -276,21 +276,28 @@ def _candidates(
     return (("graded", {}), *usual) if usual is FAST_CANDIDATES else usual
 
 
-def _cannot_compare(annotations: Annotations, test_size: float) -> str:
-    """Why nothing can be chosen by hidden labels; empty where it can."""
-    if int(pairs_per_item(annotations).max(initial=0)) < 2:  # repeated labels of one annotator tell nothing
-        return "no item has two labels, so nothing tells how labels of an item go together"
-    if round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
-        return "too few labels to choose by"
-    return ""
-
-
 def _chosen(table: list[HeldOut], estimate: str, default: str | None) -> Choice:
+    """The default among the tied, or the simplest of them, and why."""
     tied = [row for row in table if row.gap(estimate).tied]
     true = [row for row in tied if not row.contradicted] or tied
     usual = [row for row in true if name_of(row.model) == default]
     taken = usual[0] if usual else min(true, key=lambda row: simplicity(row.model))
-    return Choice(taken.model, table, _reason(taken, tied, estimate, bool(usual)))
+    name, others = title_of(taken.model), [title_of(row.model) for row in tied if row is not taken]
+    behind, best = taken.gap(estimate), min(tied, key=lambda row: row.gap(estimate).mean)
+    if taken is best:
+        also = f"; tied with {', '.join(others)}" if others else ""
+        return Choice(taken.model, table, f"{name} predicts hidden labels best{also}")
+    skipped = [title_of(row.model) for row in tied if row.contradicted and row is not taken]
+    gap = f"{behind.mean:.4f} ± {behind.error:.4f} nats"
+    why = "is the default" if usual else "is the simplest" + (" of the others" if skipped else "")
+    if skipped:
+        was, gives = ("was", "it gives") if len(skipped) == 1 else ("were", "they give")
+        why += (
+            f"; {', '.join(skipped)} {was} passed over: on some items with {UNANIMOUS_LABELS} labels or more "
+            f"that all agree, {gives} the common answer less than {UNANIMOUS_SHARE:.0%}"
+        )
+    reason = f"{name} is tied with {title_of(best.model)} ({gap} behind) and {why}"
+    return Choice(taken.model, table, reason)
 
 
 def with_gaps(table: Sequence[HeldOut]) -> list[HeldOut]:
@@ -302,30 +309,6 @@ def with_gaps(table: Sequence[HeldOut]) -> list[HeldOut]:
     return [
         replace(row, behind=pair, behind_items=item) for row, pair, item in zip(table, *gaps, strict=True)
     ]
-
-
-def _reason(taken: HeldOut, tied: list[HeldOut], estimate: str, usual: bool) -> str:
-    name, others = title_of(taken.model), [title_of(row.model) for row in tied if row is not taken]
-    if not others:
-        return f"{name} predicts hidden labels best"
-    behind, best = taken.gap(estimate), min(tied, key=lambda row: row.gap(estimate).mean)
-    if taken is best:
-        return f"{name} predicts hidden labels best; tied with {', '.join(others)}"
-    skipped = [title_of(row.model) for row in tied if row.contradicted and row is not taken]
-    truth = f"; {passed_over(skipped)}" if skipped else ""
-    gap = f"{behind.mean:.4f} ± {behind.error:.4f} nats"
-    why = "is the default" if usual else "is the simplest" + (" of the others" if skipped else "")
-    return f"{name} is tied with {title_of(best.model)} ({gap} behind) and {why}{truth}"
-
-
-def passed_over(names: Sequence[str]) -> str:
-    """Why models that are tied with the best are not taken."""
-    one = len(names) == 1
-    gives = "it gives" if one else "they give"
-    return (
-        f"{', '.join(names)} {'was' if one else 'were'} passed over: on some items with {UNANIMOUS_LABELS} "
-        f"labels or more that all agree, {gives} the common answer less than {UNANIMOUS_SHARE:.0%}"
-    )
 
 
 def compare(
@@ -351,8 +334,28 @@ def compare(
             hidden = hidden.take_rows(asked[hidden.annotator])
         if not (kept.n_labels and hidden.n_labels):
             return []
-        with shown(progress) as tell:
-            return with_gaps(_compared(kept, hidden, models, n_jobs, tell))
+        # On a cluster each fit has all of it to itself, and where memory is limited all of that.
+        alone = current().n_cluster_threads > 0 or current().memory is not None
+        n_at_once = 1 if alone else min(n_cores() if n_jobs == -1 else n_jobs, max(len(models), 1))
+        done: list[Model] = []
+        with shown(progress) as tell, threads(n_at_once) as pool:
+
+            def trial(model: Model) -> HeldOut:
+                tell(f"held-out labels: {title_of(model)}", len(done) / len(models))
+                started = time.perf_counter()
+                own = dict(FOR_COMPARISON.get(name_of(model), {}))
+                if n_at_once > 1 and hasattr(model, "n_jobs"):
+                    own["n_jobs"] = 1
+                fitted = with_settings(model, own).fit(kept)  # a copy: the candidate itself stays unfitted
+                done.append(model)
+                logs = np.stack([fitted.log_chances(hidden), fitted.log_chances(hidden, annotators=False)])
+                classes = kept.label_type != "numeric"
+                ignored = len(contradicted(fitted.label_distributions_, kept.counts)) if classes else 0
+                pair, item = (float(row.mean()) for row in logs)
+                seconds = time.perf_counter() - started
+                return HeldOut(model, pair, item, hidden.n_labels, seconds, ignored, logs, hidden.item)
+
+            return with_gaps(pool.map(trial, models))
 
 
 @contextmanager
@@ -371,42 +374,6 @@ def _beside(taken: int) -> Iterator[None]:
         yield
 
 
-def _compared(
-    kept: Annotations, hidden: Annotations, models: Sequence[Model], n_jobs: int, tell: Progress
-) -> list[HeldOut]:
-    # On a cluster each fit has all of it to itself, and where memory is limited all of that.
-    alone = current().n_cluster_threads > 0 or current().memory is not None
-    n_at_once = 1 if alone else min(n_cores() if n_jobs == -1 else n_jobs, max(len(models), 1))
-    done: list[Model] = []
-
-    def trial(model: Model) -> HeldOut:
-        tell(f"held-out labels: {title_of(model)}", len(done) / len(models))
-        started = time.perf_counter()
-        own = dict(FOR_COMPARISON.get(name_of(model), {}))
-        if n_at_once > 1 and hasattr(model, "n_jobs"):
-            own["n_jobs"] = 1
-        fitted = with_settings(model, own).fit(kept)  # a copy, so that the candidate itself stays unfitted
-        done.append(model)
-        logs = np.stack([fitted.log_chances(hidden), fitted.log_chances(hidden, annotators=False)])
-        classes = kept.label_type != "numeric"
-        ignored = len(contradicted(fitted.label_distributions_, kept.counts)) if classes else 0
-        pair, item = (float(row.mean()) for row in logs)
-        seconds = time.perf_counter() - started
-        return HeldOut(model, pair, item, hidden.n_labels, seconds, ignored, logs, hidden.item)
-
-    with threads(n_at_once) as pool:
-        return pool.map(trial, models)
-
-
-def _sample(annotations: Annotations, seed: int) -> Annotations:
-    """Items drawn at random until they have ``MOST_LABELS`` labels; all of them where there are no more."""
-    if annotations.n_labels <= MOST_LABELS:
-        return annotations
-    order = np.random.default_rng(seed).permutation(annotations.n_items)
-    within = np.cumsum(np.diff(annotations.item_pointers)[order]) <= MOST_LABELS
-    return annotations.take_items(np.sort(order[within]))
-
-
 def applies(model: Model, annotations: Annotations) -> bool:
     """Whether these labels have what the model needs, and it does not need more than there is."""
     if model.uses_features:
@@ -416,9 +383,7 @@ def applies(model: Model, annotations: Annotations) -> bool:
         # features, or a text and the packages to make features of it
         if COLUMN not in table.column_names and find_spec("sentence_transformers") is None:
             return False
-    if model._needs_annotators and annotations.anonymous:
-        return False
-    if _too_wide(model, annotations):
+    if (model._needs_annotators and annotations.anonymous) or _too_wide(model, annotations):
         return False
     if model.memory_needed(annotations) > (current().memory or physical_memory()):
         return False

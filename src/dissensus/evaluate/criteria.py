@@ -2,15 +2,17 @@
 
 A criterion is any function of (estimator, annotations, seed) that fits the estimator and gives a number. The
 seed stands for the split: trials with the same seed hide the same labels, so that their scores can be
-subtracted. Information criteria of mixtures hide nothing, and weigh a fit against its size instead.
+subtracted. A criterion that judges several estimators at less cost than one by one also has the methods
+``groups(estimators)`` (lists of places, each judged in one go) and ``scores(estimators, annotations, seed)``.
+Information criteria of mixtures hide nothing, and weigh a fit against its size instead.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -21,23 +23,6 @@ from dissensus.labels.rows import pair_items, pairs_per_item, random_places, tak
 from dissensus.params import plain
 
 Criterion = Callable[[Any, Annotations, int], float]
-
-
-@runtime_checkable
-class GroupCriterion(Protocol):
-    """A criterion that judges several estimators in one go, where that is cheaper than one by one."""
-
-    def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
-        """As of any criterion."""
-        ...
-
-    def groups(self, estimators: Sequence[Any]) -> list[list[int]]:
-        """Places of the estimators that are judged in one go; each place once."""
-        ...
-
-    def scores(self, estimators: Sequence[Any], annotations: Annotations, seed: int) -> list[float]:
-        """The score of each estimator of a group."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import math
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from dissensus.errors import DataError, bad_parameter, system_words
-from dissensus.evaluate.criteria import Criterion, GroupCriterion, HeldOutLabels
+from dissensus.evaluate.criteria import Criterion, HeldOutLabels
 from dissensus.evaluate.tasks import Workers, workers
 from dissensus.labels.annotations import Annotations
 from dissensus.models import CLUSTER_SETTINGS
@@ -85,14 +85,6 @@ def fits(settings: Mapping[str, Any], annotations: Annotations) -> bool:
     return K * L == 1 or K * L * (annotations.n_classes - 1) <= annotations.n_labels
 
 
-def fitting_cells(estimator: Any, cells: Sequence[Settings], annotations: Annotations) -> list[Settings]:
-    """The cells of a grid that fit the labels; all where none does, or where sizes are upper bounds."""
-    if getattr(estimator, "_sizes_are_bounds", False):
-        return list(cells)
-    usual = estimator.get_params()
-    return [cell for cell in cells if fits({**usual, **cell}, annotations)] or list(cells)
-
-
 # ---- trials -------------------------------------------------------------------------------------------
 
 
@@ -145,8 +137,9 @@ class SearchData:
 
     def scores(self, estimators: Sequence[Any], seed: int) -> Sequence[float]:
         """Fit and judge estimators, several only where the criterion judges them in one go."""
-        if isinstance(self.criterion, GroupCriterion):
-            return self.criterion.scores(estimators, self.annotations, seed)
+        judge_several: Callable[..., Sequence[float]] | None = getattr(self.criterion, "scores", None)
+        if judge_several is not None:
+            return judge_several(estimators, self.annotations, seed)
         if not isinstance(self.criterion, HeldOutLabels):
             return [self.criterion(estimators[0], self.annotations, seed)]
         last = self._split  # read once: threads of an executor may share this object
@@ -210,11 +203,10 @@ class Search:
         n_tasks = len(self._groups(self.candidates))
         with workers(self.data, n_tasks, n_jobs=self.n_jobs, executor=self.executor) as pool:
             self._run(first, pool, clock, journal)
-            finalists = [
-                candidate
-                for group in groups.values()
-                for candidate in sorted(group, key=self._first_rank)[: self.finalists]
-            ]
+            finalists: list[Candidate] = []
+            for group in groups.values():
+                best = sorted(group, key=lambda one: rank(self.done[one.key][0].score, one.settings))
+                finalists += best[: self.finalists]
             final = self._missing(finalists, range(1, self.repeats))
             clock.expect(self._weight(final))
             self._run(final, pool, clock, journal)
@@ -261,13 +253,11 @@ class Search:
 
     def _groups(self, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
         """One candidate each, unless the criterion judges several at a time."""
-        if not isinstance(self.data.criterion, GroupCriterion):
+        grouped = getattr(self.data.criterion, "groups", None)
+        if grouped is None:
             return [[candidate] for candidate in candidates]
-        places = self.data.criterion.groups([candidate.estimator for candidate in candidates])
+        places = grouped([candidate.estimator for candidate in candidates])
         return [[candidates[place] for place in group] for group in places]
-
-    def _first_rank(self, candidate: Candidate) -> tuple[bool, float, int]:
-        return rank(self.done[candidate.key][0].score, candidate.settings)
 
     def _weight(self, groups: Iterable[Group]) -> float:
         """Expected cost: half of an average fit's is the same for all sizes, the rest grows with the size."""
@@ -299,20 +289,20 @@ OTHERS = {
 Line = dict[str, Any]
 
 
+@dataclass
 class Journal:
     """The record of one search; built by :func:`open_journal`."""
 
-    def __init__(self, path: Path, file: BinaryIO, lines: list[Line]) -> None:
-        self.path = path
-        self.lines = lines  # what was finished when the search began
-        self._file = file
+    path: Path
+    file: BinaryIO
+    lines: list[Line]  # what was finished when the search began
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Append a line and put it on the disk."""
         try:
-            self._file.write(_encoded(line))
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            self.file.write(_encoded(line))
+            self.file.flush()
+            os.fsync(self.file.fileno())
         except OSError as error:
             reason = system_words(error)
             raise DataError(
@@ -364,9 +354,11 @@ def _check_same(found: Line, expected: Line, path: Path) -> None:
     """The same search, or the first thing in which the two differ."""
     if found == expected:
         return
-    what, was, now = _difference("", found, expected)
+    what, *values = _difference("", found, expected)
+    texts = [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values]
+    was, now = (text if len(text) <= 60 else f"{text[:60]}…" for text in texts)
     told = (words for name, words in OTHERS.items() if f"{what} ".startswith(f"{name} "))
-    how = next(told, f"{what} was {_shown(was)}, is now {_shown(now)}")
+    how = next(told, f"{what} was {was}, is now {now}")
     raise DataError(
         f"{path}: belongs to another search ({how}); "
         "choose another directory, or remove this file to start anew"
@@ -385,8 +377,3 @@ def _difference(name: str, was: Any, now: Any) -> tuple[str, Any, Any]:
         number = next(number for number, pair in enumerate(zip(was, now, strict=True)) if pair[0] != pair[1])
         return _difference(f"{name} {number + 1}", was[number], now[number])
     return name, was, now
-
-
-def _shown(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:60]}…"

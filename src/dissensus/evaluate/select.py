@@ -33,14 +33,12 @@ from dissensus.evaluate.criteria import (
 from dissensus.evaluate.search import (
     Candidate,
     Grid,
-    Outcome,
     Outcomes,
     Search,
     SearchData,
     Settings,
     cells_of,
     fits,
-    fitting_cells,
     open_journal,
     rank,
 )
@@ -66,17 +64,6 @@ class CellScores:
     scores: tuple[float, ...]
     seeds: tuple[int, ...]  # of the fits
     seconds: float  # of one fit and its score, on average
-
-    @classmethod
-    def of(cls, candidate: Candidate, outcomes: Mapping[int, Outcome]) -> CellScores:
-        """A candidate's outcomes in the order of the repeats."""
-        ordered = [outcomes[repeat] for repeat in sorted(outcomes)]
-        return cls(
-            dict(candidate.settings),
-            tuple(outcome.score for outcome in ordered),
-            tuple(outcome.seed for outcome in ordered),
-            float(np.mean([outcome.seconds for outcome in ordered])),
-        )
 
     @property
     def repeats(self) -> int:
@@ -168,7 +155,14 @@ class Selection:
     @cached_property
     def stability(self) -> Stability:
         """Whether another cell would have won, had other labels been hidden."""
-        return stability(self.cells)
+        finalists = [cell for cell in self.cells if cell.repeats == self.winner.repeats]
+        scores = np.array([cell.scores for cell in finalists])
+        table = np.where(np.isnan(scores), -np.inf, scores)  # (finalists, repeats)
+        firsts = [str(finalists[place]) for place in table.argmax(axis=0)]
+        wins = {str(cell): firsts.count(str(cell)) for cell in finalists if str(cell) in firsts}
+        gaps = [(cell, gain(self.winner, cell)) for cell in finalists[1:]]
+        tied = [cell for cell, gap in gaps if gap.mean <= gap.error]
+        return Stability(wins, _rank_correlation(table), (self.winner, *tied))
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per cell, best first; ``behind`` is its gap to the winner on the splits that both have."""
@@ -220,7 +214,12 @@ class Selection:
 
 def ranked(candidates: Iterable[Candidate], outcomes: Outcomes) -> tuple[CellScores, ...]:
     """Cells from best to worst: those tried on most repeats first; then by mean score, then the smaller."""
-    cells = [CellScores.of(candidate, outcomes[candidate.key]) for candidate in candidates]
+    cells = []
+    for candidate in candidates:
+        by_repeat = sorted(outcomes[candidate.key].items())
+        scores, seeds = (tuple(getattr(one, name) for _, one in by_repeat) for name in ("score", "seed"))
+        seconds = float(np.mean([outcome.seconds for _, outcome in by_repeat]))
+        cells.append(CellScores(dict(candidate.settings), scores, seeds, seconds))
     return tuple(sorted(cells, key=lambda cell: (-cell.repeats, *rank(cell.score, cell.settings))))
 
 
@@ -230,18 +229,6 @@ def gain(better: CellScores, other: CellScores) -> Gain:
     with np.errstate(invalid="ignore"):  # two scores of −∞ differ by nothing known
         differences = np.subtract(better.scores[:shared], other.scores[:shared])
     return Gain(float(differences.mean()), _standard_error(differences), shared)
-
-
-def stability(cells: Sequence[CellScores]) -> Stability:
-    """Of the ranking, best cell first."""
-    finalists = [cell for cell in cells if cell.repeats == cells[0].repeats]
-    scores = np.array([cell.scores for cell in finalists])
-    table = np.where(np.isnan(scores), -np.inf, scores)  # (finalists, repeats)
-    firsts = [str(finalists[place]) for place in table.argmax(axis=0)]
-    wins = {str(cell): firsts.count(str(cell)) for cell in finalists if str(cell) in firsts}
-    gaps = [(cell, gain(finalists[0], cell)) for cell in finalists[1:]]
-    tied = [cell for cell, gap in gaps if gap.mean <= gap.error]
-    return Stability(wins, _rank_correlation(table), (finalists[0], *tied))
 
 
 def _rank_correlation(table: Any) -> float:
@@ -338,9 +325,9 @@ def select(
     if finalists is not None and finalists < 1:
         raise bad_parameter("select", "finalists", "an int >= 1 or None", finalists)
     asked = cells_of(grid)
-    cells = [
-        Candidate("", cell, with_settings(estimator, cell)) for cell in fitting_cells(estimator, asked, data)
-    ]
+    usual, bounds = estimator.get_params(), getattr(estimator, "_sizes_are_bounds", False)
+    fitting = [cell for cell in asked if bounds or fits({**usual, **cell}, data)] or asked
+    cells = [Candidate("", cell, with_settings(estimator, cell)) for cell in fitting]
     others = reference_candidates(estimator, data, judge, references)
     _check_candidates([*cells, *others], judge)
     with shown(progress) as tell:
@@ -399,7 +386,7 @@ def reference_candidates(
             for name, several in given.items()
             for one in several
         ]
-    from dissensus.models.empirical import EmpiricalDistribution
+    from dissensus.models.counting import EmpiricalDistribution
     from dissensus.models.fmm import FMM
 
     hides = isinstance(criterion, HeldOutLabels | DevItems)

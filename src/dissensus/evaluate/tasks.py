@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from dissensus.engine import Resources, current, one_blas_thread, using
 from dissensus.errors import DissensusError, bad_parameter
@@ -32,16 +33,6 @@ WATCH_SECONDS = 0.5
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 _shared: Any = None  # in a worker process: what all of its tasks share
-
-
-class Workers(Protocol):
-    """Whatever runs tasks."""
-
-    def completed(
-        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
-    ) -> Iterator[tuple[Task, Result]]:
-        """Each task with ``step(shared, task)``, as they finish."""
-        ...
 
 
 @contextmanager
@@ -65,48 +56,39 @@ def workers(
     if executor is not None:
         # Executors of Python know how many tasks they run at once; of others n_jobs says it.
         n_at_once = getattr(executor, "_max_workers", None) or (n_cores() if n_jobs == -1 else n_jobs)
-        yield _OnExecutor(executor, partial(_run, current().share(n_at_once), shared))
+        yield Workers(partial(_run, current().share(n_at_once), shared), executor)
     elif on_cluster is not None:
         yield on_cluster
     elif n_processes > 1:
         with _processes(shared, n_processes) as pool:
-            yield _OnExecutor(pool, partial(_run_in_worker, current().share(n_processes)), cancels=False)
+            yield Workers(partial(_run_in_worker, current().share(n_processes)), pool, cancels=False)
     else:
         with one_blas_thread():
-            yield _Here(shared, current().share(1))
+            yield Workers(partial(_run, current().share(1), shared))
 
 
-class _Here:
-    """One task after the other, in this process."""
+@dataclass(frozen=True)
+class Workers:
+    """Calls ``run(step, task)`` of every task: in this process one after the other, or on an executor."""
 
-    def __init__(self, shared: Any, used: Resources) -> None:
-        self._shared = shared
-        self._used = used
-
-    def completed(
-        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
-    ) -> Iterator[tuple[Task, Result]]:
-        for task in tasks:
-            yield task, _run(self._used, self._shared, step, task)
-
-
-class _OnExecutor:
-    """An executor, which calls ``run(step, task)`` of every task."""
-
-    def __init__(self, executor: Executor, run: Callable[..., Any], cancels: bool = True) -> None:
-        self._executor = executor
-        self._run = run
-        self._cancels = cancels  # not where the executor's processes are killed anyway
+    run: Callable[..., Any]
+    executor: Executor | None = None
+    cancels: bool = True  # not where the executor's processes are killed anyway
 
     def completed(
         self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[Task, Result]]:
-        futures = {self._executor.submit(self._run, step, task): task for task in tasks}
+        """Each task with ``step(shared, task)``, as they finish."""
+        if self.executor is None:
+            for task in tasks:
+                yield task, self.run(step, task)
+            return
+        futures = {self.executor.submit(self.run, step, task): task for task in tasks}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
         finally:
-            for future in futures if self._cancels else ():
+            for future in futures if self.cancels else ():
                 future.cancel()
 
 

@@ -19,19 +19,14 @@ from dissensus.importers import (
     argilla,
     crowd,
     doccano,
-    eval_logs,
-    ground_truth,
     huggingface,
+    json_records,
     label_studio,
-    potato,
-    prodigy,
     research,
-    zooniverse,
 )
 from dissensus.importers.gather import Gatherer, Imported, Options, Several
-from dissensus.importers.research import is_lewidi, is_split
 from dissensus.tables.delimited import header_of
-from dissensus.tables.json_lines import JsonStream
+from dissensus.tables.json_lines import JsonStream, records
 from dissensus.tables.source import Source, first_bytes
 
 __all__ = ["FORMATS", "Format", "Imported", "load_export", "recognise"]
@@ -55,9 +50,18 @@ class Format:
     is_table: Test | None = None
 
 
+def _some_begin(columns: Mapping[str, Any], prefix: str) -> bool:
+    return any(name.startswith(prefix) for name in columns)
+
+
 # The order matters where one record could pass for two: the more particular test comes first.
 _FORMATS = (
-    Format("prodigy", "Prodigy (JSONL)", prodigy.read, prodigy.is_annotation),
+    Format(
+        "prodigy",
+        "Prodigy (JSONL)",
+        json_records.read_prodigy,
+        lambda record: {"_input_hash", "answer"} <= record.keys(),
+    ),
     Format(
         "label-studio",
         "Label Studio (JSON, JSON-MIN, CSV)",
@@ -67,21 +71,54 @@ _FORMATS = (
     ),
     Format("argilla", "Argilla 1 and 2 (JSON)", argilla.read, argilla.is_record),
     Format(
-        "ground-truth", "SageMaker Ground Truth, custom jobs (JSONL)", ground_truth.read, ground_truth.is_line
+        "ground-truth",
+        "SageMaker Ground Truth, custom jobs (JSONL)",
+        json_records.read_ground_truth,
+        json_records.is_ground_truth,
     ),
     Format("doccano", "doccano (zip or folder of JSONL files)", doccano.read, doccano.is_record),
-    Format("mturk", "Amazon Mechanical Turk batch results (CSV)", crowd.read_mturk, is_table=crowd.is_mturk),
-    Format("appen", "Appen / FigureEight full report (CSV)", crowd.read_appen, is_table=crowd.is_appen),
-    Format("toloka", "Toloka assignments (TSV)", crowd.read_toloka, is_table=crowd.is_toloka),
-    Format("zooniverse", "Zooniverse classifications (CSV)", zooniverse.read, is_table=zooniverse.is_table),
-    Format("potato", "Potato (folder of JSONL files)", potato.read, potato.is_record),
-    Format("inspect", "Inspect evaluation log (JSON)", eval_logs.read_inspect),
+    Format(
+        "mturk",
+        "Amazon Mechanical Turk batch results (CSV)",
+        crowd.read_mturk,
+        is_table=lambda columns: "HITId" in columns and _some_begin(columns, "Answer."),
+    ),
+    Format(
+        "appen",
+        "Appen / FigureEight full report (CSV)",
+        crowd.read_appen,
+        is_table=lambda columns: (
+            "_unit_id" in columns
+            and not columns.keys().isdisjoint({"_worker_id", "_trusted_judgments", "_golden"})
+        ),
+    ),
+    Format(
+        "toloka",
+        "Toloka assignments (TSV)",
+        crowd.read_toloka,
+        is_table=lambda columns: _some_begin(columns, "ASSIGNMENT:") and _some_begin(columns, "OUTPUT:"),
+    ),
+    Format(
+        "zooniverse",
+        "Zooniverse classifications (CSV)",
+        crowd.read_zooniverse,
+        is_table=lambda columns: (
+            {"classification_id", "user_name", "annotations", "subject_ids"} <= columns.keys()
+        ),
+    ),
+    Format(
+        "potato",
+        "Potato (folder of JSONL files)",
+        json_records.read_potato,
+        lambda record: {"label_annotations", "id"} <= record.keys(),
+    ),
+    Format("inspect", "Inspect evaluation log (JSON)", json_records.read_inspect),
     Format(
         "langfuse",
         "Langfuse scores (JSON, JSONL, CSV)",
-        eval_logs.read_langfuse,
-        eval_logs.is_langfuse,
-        eval_logs.is_langfuse,
+        json_records.read_langfuse,
+        json_records.is_langfuse,
+        json_records.is_langfuse,
     ),
     Format("lewidi", "LeWiDi 2023 and 2025 (JSON)", research.read_lewidi),
     Format("pldl", "pandas split JSON of the label-distribution papers", research.read_split),
@@ -110,7 +147,11 @@ def load_export(
     so for the annotators of a dataset on disk, the one format whose columns have no fixed names.
     """
     path = Path(path)
-    name = format if format is not None else _recognised(path)
+    if format is None and not path.exists():
+        raise DataError(f"{path}: no such file; check the name")
+    name = format if format is not None else recognise(path)
+    if name is None:
+        raise DataError(f"{path}: is no export that is known; name it with format= ({', '.join(FORMATS)})")
     if name not in FORMATS:
         raise bad_choice("load_export", "format", FORMATS, name)
     if several not in ("keep", "error"):
@@ -123,15 +164,6 @@ def load_export(
     gather = Gatherer(path, name, options)
     FORMATS[name].read(path, gather)
     return gather.finish()
-
-
-def _recognised(path: Path) -> str:
-    if not path.exists():
-        raise DataError(f"{path}: no such file; check the name")
-    name = recognise(path)
-    if name is None:
-        raise DataError(f"{path}: is no export that is known; name it with format= ({', '.join(FORMATS)})")
-    return name
 
 
 # ---- which tool wrote a file, judged from a look at its beginning -------------------------------------
@@ -156,33 +188,40 @@ def recognise(path: str | Path) -> str | None:
     path = Path(path)
     try:
         if path.is_dir():
-            return _recognise_folder(path)
-        if zipfile.is_zipfile(path):
-            return "doccano" if doccano.holds_members(path) else None
+            if any((path / name).is_file() for name in huggingface.MARKERS) or huggingface.files_of(path):
+                return "huggingface"
+            if next(path.glob(f"*/{json_records.POTATO_FILE}"), None) is not None:
+                return "potato"
+        if path.is_dir() or zipfile.is_zipfile(path):
+            members = (record for _, source in doccano.members(path) for _, record in records(source))
+            return "doccano" if doccano.is_record(next(members, {})) else None
         source = first_bytes(path)
-        return _recognise_json(source) if source.start[:1] in (b"{", b"[") else _recognise_table(source)
+        if source.start[:1] in (b"{", b"["):
+            key, value = _first_member(source)
+            if research.is_lewidi(value):
+                return "lewidi"
+            if (
+                key == "columns"
+                and isinstance(value, list)
+                and all(c in value for c in research.SPLIT_COLUMNS)
+            ):
+                return "pldl"
+            start = bytes(source.raw[:_LOOK])
+            if key == "version" and all(f'"{word}"'.encode() in start for word in json_records.INSPECT_KEYS):
+                return "inspect"
+            with source.text("ignore") as text:
+                stream = JsonStream(text, source.name)
+                if stream.peek() == "[":
+                    stream.take("[")
+                first = stream.value()
+            record = first if isinstance(first, dict) else {}
+            return next((one.name for one in _FORMATS if one.is_record and one.is_record(record)), None)
+        columns = dict.fromkeys(header_of(source))
+        return next(
+            (format.name for format in _FORMATS if format.is_table and format.is_table(columns)), None
+        )
     except (DataError, OSError, EOFError, ValueError, RecursionError, KeyError, zlib.error):
         return None
-
-
-def _recognise_folder(path: Path) -> str | None:
-    if huggingface.is_dataset(path):
-        return "huggingface"
-    if potato.holds_users(path):
-        return "potato"
-    return "doccano" if doccano.holds_members(path) else None
-
-
-def _recognise_json(source: Source) -> str | None:
-    key, value = _first_member(source)
-    if is_lewidi(value):
-        return "lewidi"
-    if key == "columns" and is_split(value):
-        return "pldl"
-    if key == "version" and eval_logs.begins_inspect(bytes(source.raw[:_LOOK])):
-        return "inspect"
-    record = _first_record(source)
-    return next((format.name for format in _FORMATS if format.is_record and format.is_record(record)), None)
 
 
 def _first_member(source: Source) -> tuple[str, Any]:
@@ -196,18 +235,3 @@ def _first_member(source: Source) -> tuple[str, Any]:
                 except DataError:
                     break
     return "", None
-
-
-def _first_record(source: Source) -> Mapping[str, Any]:
-    """The first object of a JSON array or of JSON lines."""
-    with source.text("ignore") as text:
-        stream = JsonStream(text, source.name)
-        if stream.peek() == "[":
-            stream.take("[")
-        record = stream.value()
-    return record if isinstance(record, dict) else {}
-
-
-def _recognise_table(source: Source) -> str | None:
-    columns = dict.fromkeys(header_of(source))
-    return next((format.name for format in _FORMATS if format.is_table and format.is_table(columns)), None)

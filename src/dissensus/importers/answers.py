@@ -64,6 +64,16 @@ def split_labels(value: str, separator: str) -> list[str]:
     return as_labels([part.strip() for part in value.split(separator)])
 
 
+def cell_labels(value: Any, *openings: str) -> list[str]:
+    """The labels of a cell that may hold JSON, told by how it begins: ``["a", "b"]``."""
+    if isinstance(value, str) and value.startswith(openings):
+        try:
+            return as_labels(parse_json(value))
+        except NotALabelError:
+            return as_labels(value)
+    return as_labels(value)
+
+
 def by_question(answer: Any) -> dict[str, list[str]]:
     """The labels of a nested form by question: ``{"a": {"label": "neg"}, "b": "x"}`` asks a and b."""
     found: dict[str, list[str]] = {}
@@ -162,9 +172,12 @@ def likely_questions(records: Sequence[Placed], item: str, names: Sequence[str])
     some item are the questions. Where nobody disagrees (or nobody shares an item) they are the columns with
     few distinct values. Remarks in words and times are never taken for answers unasked.
     """
-    answers = [name for name in names if not (_is_remark(name) or _holds_remarks(records, name))]
-    differing = [name for name in answers if _differs_within(records, item, name)]
-    return differing or [name for name in answers if _has_few_values(records, name)]
+    answers = [name for name in names if not _holds_remarks(records, name)]
+    items = [_key(record.get(item)) for _, record in records]
+    values = {name: [_key(record.get(name)) for _, record in records] for name in answers}
+    n_items, few = len(set(items)), min(_MANY, max(1, len(records) // 2))
+    differing = [name for name in answers if len(set(zip(items, values[name], strict=True))) > n_items]
+    return differing or [name for name in answers if 0 < len(set(values[name]) - {"", "null"}) <= few]
 
 
 _REMARKS = {
@@ -180,14 +193,15 @@ _TIME = re.compile(f"{_DAY}|{_CLOCK}|{_EPOCH}")
 _WORDY = 3  # words of a remark, on average
 
 
-def _is_remark(name: str) -> bool:
-    """Whether a column is called a text, a remark or a time: message, comment, created_at, lead-time."""
-    plain = re.sub(r"[^a-z]+", "_", name.casefold()).strip("_")
-    return plain in _REMARKS or plain.removesuffix("_at") in _REMARKS
-
-
 def _holds_remarks(records: Sequence[Placed], name: str) -> bool:
-    """Whether a column's values are times, or texts of several words that hardly ever come again."""
+    """Whether a column holds texts, remarks or times.
+
+    It is called so (message, comment, created_at, lead-time), or its values are times, or texts of several
+    words that hardly ever come again.
+    """
+    plain = re.sub(r"[^a-z]+", "_", name.casefold()).strip("_")
+    if plain in _REMARKS or plain.removesuffix("_at") in _REMARKS:
+        return True
     values = [text for _, record in records if (text := _key(record.get(name))) not in ("", "null")]
     if not values:
         return False
@@ -195,20 +209,6 @@ def _holds_remarks(records: Sequence[Placed], name: str) -> bool:
         return True
     n_words = sum(len(text.split()) for text in values)
     return 2 * len(set(values)) > len(values) and n_words >= _WORDY * len(values)
-
-
-def _differs_within(records: Sequence[Placed], item: str, name: str) -> bool:
-    first: dict[str, str] = {}
-    for _, record in records:
-        answer = _key(record.get(name))
-        if first.setdefault(_key(record.get(item)), answer) != answer:
-            return True
-    return False
-
-
-def _has_few_values(records: Sequence[Placed], name: str) -> bool:
-    values = {_key(record.get(name)) for _, record in records} - {"", "null"}
-    return 0 < len(values) <= min(_MANY, max(1, len(records) // 2))
 
 
 def _key(value: Any) -> str:

@@ -52,10 +52,20 @@ def read(path: Path, gather: Gatherer) -> None:
 def read_record(place: str, record: Mapping[str, Any], gather: Gatherer) -> None:
     """The responses of one record (also a row of a dataset that Argilla wrote)."""
     fields = record.get("fields")
-    fields = fields if isinstance(fields, dict) else _flat_fields(record)
+    if not isinstance(fields, dict):
+        known = _TOOL_KEYS.union(_suggested(record), _OLD_KEYS if _AGENT in record else ())
+        fields = {
+            key: value
+            for key, value in record.items()
+            if key not in known and "." not in key and _SUGGESTED not in key
+        }
+        inputs = fields.get("inputs")
+        fields = inputs if isinstance(inputs, dict) and not fields.get("text") else fields
     key = gather.options.item_column
     name = next((name for name in ("id", "external_id") if as_id(record.get(name)) is not None), "")
-    gather.takes(item=key or name or "number of the record", annotator=_annotator_key(record))
+    flat = any(name.endswith(_FLAT + ".users") for name in record)
+    who = _AGENT if _AGENT in record else "users" if flat else "user_id"
+    gather.takes(item=key or name or "number of the record", annotator=who)
     # version 1 writes no id where none was given: the record's place in the file is one
     given = fields.get(key) if key else record.get(name) if name else place
     item = gather.item(place, given, gather.text_of(fields))
@@ -68,24 +78,6 @@ def read_record(place: str, record: Mapping[str, Any], gather: Gatherer) -> None
         gather.label(place, item, user, gather.parsed(place, as_labels, value))
 
 
-def _annotator_key(record: Mapping[str, Any]) -> str:
-    if _AGENT in record:
-        return _AGENT
-    return "users" if any(name.endswith(_FLAT + ".users") for name in record) else "user_id"
-
-
-def _flat_fields(record: Mapping[str, Any]) -> dict[str, Any]:
-    asked = _suggested(record)
-    known = _TOOL_KEYS | {*asked} | (_OLD_KEYS if _AGENT in record else set())
-    fields = {
-        key: value
-        for key, value in record.items()
-        if key not in known and "." not in key and _SUGGESTED not in key
-    }
-    inputs = fields.get("inputs")
-    return inputs if isinstance(inputs, dict) and not fields.get("text") else fields
-
-
 def _responses(place: str, record: Mapping[str, Any], gather: Gatherer) -> Iterator[Response]:
     """Every response of a record."""
     responses = record.get("responses")
@@ -93,8 +85,13 @@ def _responses(place: str, record: Mapping[str, Any], gather: Gatherer) -> Itera
         for question, given in responses.items():
             yield from _given(place, question, given, gather)
     elif isinstance(responses, list) and isinstance(record.get("fields"), dict):
-        for response in responses:
-            yield from _feedback(place, response, gather)
+        for response in responses:  # one user's answers to all questions
+            values = response.get("values") if isinstance(response, dict) else None
+            if not isinstance(response, dict) or not isinstance(values, dict | None):
+                raise gather.error(place, "a response is not an object with values; export again")
+            for question, answer in (values or {}).items():
+                value = answer.get("value") if isinstance(answer, dict) else answer
+                yield question, value, response.get("user_id"), response.get("status")
     elif _AGENT in record:
         status = str(record.get("status") or "").lower()
         yield (
@@ -124,16 +121,6 @@ def _given(place: str, question: str, given: Any, gather: Gatherer) -> Iterator[
         if not isinstance(response, dict):
             raise gather.error(place, f"a response to {question!r} is not an object; export again")
         yield question, response.get("value"), response.get("user_id"), response.get("status")
-
-
-def _feedback(place: str, response: Any, gather: Gatherer) -> Iterator[Response]:
-    """One user's answers to all questions of a record."""
-    values = response.get("values") if isinstance(response, dict) else None
-    if not isinstance(response, dict) or not isinstance(values, dict | None):
-        raise gather.error(place, "a response is not an object with values; export again")
-    for question, answer in (values or {}).items():
-        value = answer.get("value") if isinstance(answer, dict) else answer
-        yield question, value, response.get("user_id"), response.get("status")
 
 
 def _parallel(

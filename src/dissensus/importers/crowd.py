@@ -1,4 +1,4 @@
-"""Crowd platforms' tables: Mechanical Turk, Appen (FigureEight, CrowdFlower) and Toloka.
+"""Crowd platforms' tables: Mechanical Turk, Appen (FigureEight, CrowdFlower), Toloka and Zooniverse.
 
 One row is one worker's answers to one task; the columns' prefixes tell inputs from answers.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from dissensus.errors import DataError
 from dissensus.importers.answers import (
-    NotALabelError,
     as_labels,
     by_question,
+    cell_labels,
     likely_questions,
     parse_json,
     sample,
@@ -30,23 +29,6 @@ Placed = tuple[str, Row]
 _REJECTED = "rejected assignments"
 _GOLD = "gold (test question) rows"
 _TICKS = {"true", "false", "on", "off", ""}
-
-
-def is_mturk(columns: Mapping[str, Any]) -> bool:
-    """Mechanical Turk batch results."""
-    return "HITId" in columns and any(name.startswith("Answer.") for name in columns)
-
-
-def is_appen(columns: Mapping[str, Any]) -> bool:
-    """An Appen report, full or aggregated."""
-    return "_unit_id" in columns and bool({"_worker_id", "_trusted_judgments", "_golden"} & set(columns))
-
-
-def is_toloka(columns: Mapping[str, Any]) -> bool:
-    """Toloka assignments."""
-    return any(name.startswith("ASSIGNMENT:") for name in columns) and any(
-        name.startswith("OUTPUT:") for name in columns
-    )
 
 
 # ---- Mechanical Turk ----------------------------------------------------------------------------------
@@ -77,14 +59,17 @@ def _answer_reader(first: Sequence[Placed], gather: Gatherer) -> Callable[[Row],
     ``Answer.taskAnswers``.
     """
     gather.question = _question_name(gather.question) if gather.question else None
-    columns = [name for name in _header(first) if name.startswith("Answer.")]
-    columns = _answered(first, columns)
+    columns = _answered(first, [name for name in first[0][1] if name.startswith("Answer.")])
     if columns == ["Answer.taskAnswers"]:
         forms = [gather.parsed(place, _form, row["Answer.taskAnswers"]) for place, row in first]
         names = list(dict.fromkeys(name for form in forms for name in form))
         question = gather.choose(names, names)
         return lambda row: _form(row["Answer.taskAnswers"]).get(question, [])
-    groups = _tick_groups(columns, first)
+    groups: dict[str, list[str]] = {}  # columns that share a name up to the last dot: only true and false
+    for column in columns:
+        if all(row[column].lower() in _TICKS for _, row in first):
+            groups.setdefault(_question_name(column.rpartition(".")[0]), []).append(column)
+    groups = {name: group for name, group in groups.items() if name and len(group) > 1}
     ticked = {column for group in groups.values() for column in group}
     single = {_question_name(column): column for column in columns if column not in ticked}
     names = [*single, *groups]
@@ -104,15 +89,6 @@ def _form(text: str) -> dict[str, list[str]]:
     return by_question(parse_json(text)) if text else {}
 
 
-def _tick_groups(columns: Sequence[str], first: Sequence[Placed]) -> dict[str, list[str]]:
-    """Columns that share a name up to the last dot and hold only true and false."""
-    groups: dict[str, list[str]] = {}
-    for column in columns:
-        if all(row[column].lower() in _TICKS for _, row in first):
-            groups.setdefault(_question_name(column.rpartition(".")[0]), []).append(column)
-    return {name: group for name, group in groups.items() if name and len(group) > 1}
-
-
 # ---- Appen --------------------------------------------------------------------------------------------
 
 
@@ -122,30 +98,21 @@ def read_appen(path: Path, gather: Gatherer) -> None:
     _need(path, first, "_worker_id", "an aggregated report has no workers: download the full report")
     item_column = _item_column(first, gather, "_unit_id", "")
     gather.takes(item=item_column, annotator="_worker_id")
-    question = _appen_question(first, item_column, gather)
+    # Questions have a column ``…_gold`` beside them; in a job without test questions the values tell.
+    names = [name for name in first[0][1] if not name.startswith("_")]
+    names = [name for name in names if not name.endswith(("_gold", "_gold_reason"))]
+    with_gold = _answered(first, [name for name in names if f"{name}_gold" in first[0][1]])
+    question = gather.choose(names, with_gold or likely_questions(first, item_column, names))
     for place, row in everything:
         item = gather.item(place, row[item_column])
         if gather.lacks_text(item):
-            inputs = {name: row[name] for name in row if _is_appen_input(name) and name != question}
-            gather.describe(item, gather.text_of(inputs))
+            gather.describe(item, gather.text_of({name: row[name] for name in names if name != question}))
         if row.get("_golden", "").lower() == "true":
             gather.leave_out(_GOLD)
         elif row.get("_tainted", "").lower() == "true":
             gather.leave_out("tainted rows")
         else:
             gather.label(place, item, row["_worker_id"], split_labels(row[question], "\n"))
-
-
-def _appen_question(first: Sequence[Placed], item_column: str, gather: Gatherer) -> str:
-    """Questions have a ``_gold`` column beside them; in a job without test questions the values tell."""
-    header = _header(first)
-    names = [name for name in header if _is_appen_input(name)]
-    with_gold = _answered(first, [name for name in names if f"{name}_gold" in header])
-    return gather.choose(names, with_gold or likely_questions(first, item_column, names))
-
-
-def _is_appen_input(name: str) -> bool:
-    return not name.startswith("_") and not name.endswith(("_gold", "_gold_reason"))
 
 
 # ---- Toloka -------------------------------------------------------------------------------------------
@@ -155,8 +122,10 @@ def read_toloka(path: Path, gather: Gatherer) -> None:
     """Labels of Toloka assignments: item ASSIGNMENT:task_id, worker ASSIGNMENT:worker_id, label OUTPUT:*."""
     first, everything = sample(rows(open_source(path)))
     _need(path, first, "ASSIGNMENT:worker_id", "download the assignments again")
-    header = _header(first)
-    item_column = _item_column(first, gather, _toloka_item(header), "INPUT:")
+    header = list(first[0][1])
+    inputs = [name for name in header if name.startswith("INPUT:")]
+    usual = inputs[0] if len(inputs) == 1 and "ASSIGNMENT:task_id" not in header else "ASSIGNMENT:task_id"
+    item_column = _item_column(first, gather, usual, "INPUT:")
     gather.takes(item=item_column, annotator="ASSIGNMENT:worker_id")
     gather.question = gather.question.removeprefix("OUTPUT:") if gather.question else None
     answers = [name for name in header if name.startswith("OUTPUT:")]
@@ -167,42 +136,38 @@ def read_toloka(path: Path, gather: Gatherer) -> None:
         item = gather.item(place, row[item_column])
         if gather.lacks_text(item):
             gather.describe(item, gather.text_of(_plain(row, "INPUT:"), "INPUT:"))
-        reason = _toloka_reason(row, gold_columns, gather)
-        if reason:
-            gather.leave_out(reason)
+        status = row.get("ASSIGNMENT:status", "").upper()
+        if any(row[name].strip() for name in gold_columns):
+            gather.leave_out(_GOLD)
+        elif status == "REJECTED" and not gather.options.keep_rejected:
+            gather.leave_out(_REJECTED)
+        elif status in ("SKIPPED", "EXPIRED", "ACTIVE"):
+            gather.leave_out(f"{status.lower()} assignments")
         else:
-            gather.label(place, item, row["ASSIGNMENT:worker_id"], _toloka_labels(row[question]))
+            gather.label(place, item, row["ASSIGNMENT:worker_id"], cell_labels(row[question], "["))
 
 
-def _toloka_item(header: Sequence[str]) -> str:
-    inputs = [name for name in header if name.startswith("INPUT:")]
-    return "ASSIGNMENT:task_id" if "ASSIGNMENT:task_id" in header or len(inputs) != 1 else inputs[0]
+# ---- Zooniverse ---------------------------------------------------------------------------------------
 
 
-def _toloka_reason(row: Row, gold_columns: Sequence[str], gather: Gatherer) -> str | None:
-    """Why a row is left out, if it is."""
-    if any(row[name].strip() for name in gold_columns):
-        return _GOLD
-    status = row.get("ASSIGNMENT:status", "").upper()
-    if status == "REJECTED" and not gather.options.keep_rejected:
-        return _REJECTED
-    return f"{status.lower()} assignments" if status in ("SKIPPED", "EXPIRED", "ACTIVE") else None
+def read_zooniverse(path: Path, gather: Gatherer) -> None:
+    """Labels of one task of a classifications export.
 
-
-def _toloka_labels(value: str) -> list[str]:
-    if value.startswith("["):
-        try:
-            return as_labels(parse_json(value))
-        except NotALabelError:
-            pass
-    return as_labels(value)
+    Questions are the tasks (``T0`` …), their answers JSON in one column. People who did not log in are told
+    apart by the name that Zooniverse gives them (``not-logged-in-…``).
+    """
+    gather.takes(item="subject_ids", annotator="user_name")
+    for place, row in rows(open_source(path)):
+        item = gather.item(place, row.get("subject_ids"))
+        answers = gather.parsed(place, parse_json, row.get("annotations") or "[]")
+        for answer in answers if isinstance(answers, list) else []:
+            question = str(answer.get("task", "")) if isinstance(answer, Mapping) else ""
+            if question and gather.wants(question):
+                labels = gather.parsed(place, as_labels, answer.get("value"))
+                gather.label(place, item, row.get("user_name"), labels)
 
 
 # ---- shared -------------------------------------------------------------------------------------------
-
-
-def _header(first: Sequence[Placed]) -> list[str]:
-    return list(first[0][1])
 
 
 def _answered(first: Sequence[Placed], columns: Sequence[str]) -> list[str]:
@@ -231,5 +196,5 @@ def _item_column(first: Sequence[Placed], gather: Gatherer, default: str, prefix
             return name
     raise DataError(
         f"{gather.path}: has no column {wanted!r} to identify items; name one with item= "
-        f"({listed(_header(first))})"
+        f"({listed(first[0][1])})"
     )

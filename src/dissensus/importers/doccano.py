@@ -9,9 +9,7 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
@@ -22,8 +20,15 @@ from dissensus.tables.columns import first_repeat
 from dissensus.tables.json_lines import records
 from dissensus.tables.source import Source, kept, open_source, refuse_pipe
 
-Opener = Callable[[], Source]
-
+_ARCHIVE_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    OSError,
+)
 _SUFFIXES = {".jsonl", ".json"}
 _LOST = (
     "one file for all members does not say who gave which label; switch 'Share annotations across all users' "
@@ -37,43 +42,52 @@ def is_record(record: Mapping[str, Any]) -> bool:
     return "id" in record and ("text" in record or "data" in record) and isinstance(labels, list)
 
 
-def holds_members(path: Path) -> bool:
-    """Whether a folder or zip holds members' files (the first record tells)."""
-    for _, _, opened in _members(path):
-        for _, record in records(opened()):
-            return is_record(record)
-    return False
-
-
 def read(path: Path, gather: Gatherer) -> None:
     """Labels of a doccano export."""
     if path.is_file() and not zipfile.is_zipfile(path):
         raise DataError(f"{path}: {_LOST}")
     n_members = 0
-    for member, name, opened in _members(path):
+    for member, source in members(path):
         if member == "all":
-            raise DataError(f"{name}: {_LOST}")
+            raise DataError(f"{source.name}: {_LOST}")
         n_members += 1
-        _read_member(member, opened(), gather)
+        for place, record in records(source):
+            where = f"({PurePosixPath(source.name).name} {place})"
+            text = {key: value for key, value in record.items() if key not in ("id", "label", "Comments")}
+            key = gather.options.item_column or "id"
+            gather.takes(item=key, annotator="name of the file")
+            item = gather.item(where, record.get(key), gather.text_of(text))
+            labels = record.get("label")
+            if labels is None:
+                marked = "marks spans, parts of a text" if "entities" in record else "has no 'label'"
+                raise gather.error(where, f"{marked}; only classification projects can be read")
+            if gather.wants("label"):
+                gather.label(where, item, member, gather.parsed(where, as_labels, labels))
     if not n_members:
         raise DataError(f"{path}: holds no .jsonl file of a member; export from doccano as JSONL")
 
 
-def _members(path: Path) -> Iterator[tuple[str, str, Opener]]:
-    """(annotator, name for messages, how to open the file) of each member, in the order of their names."""
+def members(path: Path) -> Iterator[tuple[str, Source]]:
+    """Each member with their file, in the order of their names; a file is opened when its turn comes."""
     if path.is_dir():
         files = [file for file in sorted(path.iterdir()) if not file.is_dir() and _is_member(file.name)]
         for file in files:
             refuse_pipe(file)
         _refuse_twins(path, [file.name for file in files])
-        for file in files:
-            yield file.stem, str(file), partial(_open_file, file)
+        for file in files:  # a member who labelled nothing has an empty one
+            empty = not file.stat().st_size
+            yield file.stem, Source(str(file), file.suffix, b"") if empty else open_source(file)
         return
-    with _archive_errors(path), zipfile.ZipFile(path) as archive:
-        entries = sorted(filter(_is_member, archive.namelist()))
-        _refuse_twins(path, entries)
-        for entry in entries:
-            yield PurePosixPath(entry).stem, f"{path}/{entry}", partial(_open_entry, path, archive, entry)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = sorted(filter(_is_member, archive.namelist()))
+            _refuse_twins(path, entries)
+            for entry in entries:
+                with archive.open(entry) as member:
+                    raw = kept(entry, cast(BinaryIO, member))
+                yield PurePosixPath(entry).stem, Source(f"{path}/{entry}", ".jsonl", raw)
+    except _ARCHIVE_ERRORS:
+        raise DataError(f"{path}: the zip file is damaged or encrypted; export it again") from None
 
 
 def _refuse_twins(path: Path, entries: Sequence[str]) -> None:
@@ -89,47 +103,6 @@ def _refuse_twins(path: Path, entries: Sequence[str]) -> None:
         )
 
 
-def _open_entry(path: Path, archive: zipfile.ZipFile, entry: str) -> Source:
-    with _archive_errors(path), archive.open(entry) as member:
-        return Source(f"{path}/{entry}", ".jsonl", kept(entry, cast(BinaryIO, member)))
-
-
-def _open_file(file: Path) -> Source:
-    """A member who labelled nothing has an empty file."""
-    return open_source(file) if file.stat().st_size else Source(str(file), file.suffix, b"")
-
-
-@contextmanager
-def _archive_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        struct.error,
-        NotImplementedError,
-        RuntimeError,
-        ValueError,
-        OSError,
-    ):
-        raise DataError(f"{path}: the zip file is damaged or encrypted; export it again") from None
-
-
 def _is_member(name: str) -> bool:
     file = PurePosixPath(name)
     return file.suffix in _SUFFIXES and not file.name.startswith(".") and "__MACOSX" not in file.parts
-
-
-def _read_member(member: str, source: Source, gather: Gatherer) -> None:
-    for place, record in records(source):
-        where = f"({PurePosixPath(source.name).name} {place})"
-        text = {key: value for key, value in record.items() if key not in ("id", "label", "Comments")}
-        key = gather.options.item_column or "id"
-        gather.takes(item=key, annotator="name of the file")
-        item = gather.item(where, record.get(key), gather.text_of(text))
-        labels = record.get("label")
-        if labels is None:
-            marked = "marks spans, parts of a text" if "entities" in record else "has no 'label'"
-            raise gather.error(where, f"{marked}; only classification projects can be read")
-        if gather.wants("label"):
-            gather.label(where, item, member, gather.parsed(where, as_labels, labels))

@@ -24,17 +24,12 @@ from dissensus.tables.source import refuse_pipe
 
 _LABELS = {"label", "annotation", "answer", "rating", "class"}
 _SPLIT = "split:"
-_MARKERS = ("dataset_dict.json", "dataset_info.json", "state.json")
-
-
-def is_dataset(path: Path) -> bool:
-    """Whether a folder is a dataset on disk."""
-    return path.is_dir() and (any((path / name).is_file() for name in _MARKERS) or bool(_files(path)))
+MARKERS = ("dataset_dict.json", "dataset_info.json", "state.json")
 
 
 def read(path: Path, gather: Gatherer) -> None:
     """Labels of a dataset on disk, all splits together; the split becomes a column of the item table."""
-    files = _files(path)
+    files = files_of(path)
     if not files:
         raise DataError(f"{path}: holds no .arrow or .parquet file; give the folder that save_to_disk wrote")
     number = 0
@@ -49,7 +44,7 @@ def read(path: Path, gather: Gatherer) -> None:
                 read_row(f"row {number}", row, gather)
 
 
-def _files(path: Path) -> list[tuple[str | None, Path]]:
+def files_of(path: Path) -> list[tuple[str | None, Path]]:
     """(split, file) in order: the folder's own files, or those of the splits below it."""
     own = [(None, file) for file in sorted([*path.glob("*.arrow"), *path.glob("*.parquet")])]
     below = [(file.parent.name, file) for file in sorted(path.glob("*/*.arrow"))]
@@ -90,8 +85,10 @@ def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
     """A function that reads one row, once the columns it needs are found."""
     names, options = schema.names, gather.options
     where = str(gather.path)
-    by_split, wanted = _by_split(options.item_column)
-    item_column = find_column(names, "item", wanted, where)
+    # ``split:id`` names items by split and id.
+    wanted = options.item_column
+    by_split = wanted is not None and wanted.startswith(_SPLIT)
+    item_column = find_column(names, "item", wanted and wanted.removeprefix(_SPLIT), where)
     annotator_column = find_column(names, "annotator", options.annotator_column, where, taken=[item_column])
     others = [name for name in names if name not in (item_column, annotator_column)]
     questions = [name for name in others if {name.lower(), name.lower().removesuffix("s")} & _LABELS]
@@ -108,35 +105,22 @@ def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
         item = gather.item(place, identifier, text, **side)
         other = gather.side("split", item)
         if guessed and split and other != split:
-            raise gather.error(place, _in_two_splits(identifier, item_column, other, split))
-        for annotator, value in _pairs(place, row[annotator_column], row[label_column], gather):
+            raise gather.error(
+                place,
+                f"item {identifier!r} is in split {other!r} and in {split!r}; where ids begin anew in each "
+                f"split, name items by both with item='{_SPLIT}{item_column}', where they do not, say "
+                f"item='{item_column}'",
+            )
+        annotators, labels = row[annotator_column], row[label_column]
+        if not isinstance(annotators, list):
+            annotators, labels = [annotators], [labels]
+        elif not isinstance(labels, list) or len(labels) != len(annotators):
+            raise gather.error(place, "the lists of annotators and labels differ in length; correct the row")
+        for annotator, value in zip(annotators, labels, strict=True):
             label = _named(place, value, names_of_classes, gather)
             gather.label(place, item, annotator, gather.parsed(place, as_labels, label))
 
     return read_row
-
-
-def _in_two_splits(item: Any, column: str, first: str | None, second: str) -> str:
-    return (
-        f"item {item!r} is in split {first!r} and in {second!r}; where ids begin anew in each split, name "
-        f"items by both with item='{_SPLIT}{column}', where they do not, say item='{column}'"
-    )
-
-
-def _by_split(wanted: str | None) -> tuple[bool, str | None]:
-    """Whether items are named by split and id, as in ``split:id``, and the column of ids, if one is named."""
-    if wanted is None or not wanted.startswith(_SPLIT):
-        return False, wanted
-    return True, wanted.removeprefix(_SPLIT)
-
-
-def _pairs(place: str, annotator: Any, label: Any, gather: Gatherer) -> list[tuple[Any, Any]]:
-    """(annotator, answer) of a row: one, or as many as the row's parallel lists hold."""
-    if not isinstance(annotator, list):
-        return [(annotator, label)]
-    if not isinstance(label, list) or len(label) != len(annotator):
-        raise gather.error(place, "the lists of annotators and labels differ in length; correct the row")
-    return list(zip(annotator, label, strict=True))
 
 
 def _named(place: str, value: Any, names: Sequence[str] | None, gather: Gatherer) -> Any:

@@ -6,12 +6,12 @@ the answers in columns named after the controls. In JSON only controls that give
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from dissensus.errors import DataError
-from dissensus.importers.answers import NotALabelError, as_labels, likely_questions, parse_json, sample
+from dissensus.importers.answers import as_labels, cell_labels, likely_questions, sample
 from dissensus.importers.gather import Gatherer
 from dissensus.tables.delimited import rows
 from dissensus.tables.json_lines import records
@@ -33,11 +33,6 @@ _RECORD_KEYS = {
 }  # fmt: skip
 
 
-def is_task(record: Mapping[str, Any]) -> bool:
-    """A task of the full JSON export."""
-    return isinstance(record.get("annotations"), list) and isinstance(record.get("data"), dict)
-
-
 def is_annotation(fields: Mapping[str, Any]) -> bool:
     """A record of JSON-MIN, or the columns of the CSV export."""
     return {"annotation_id", "annotator", "lead_time"} <= set(fields)
@@ -45,7 +40,8 @@ def is_annotation(fields: Mapping[str, Any]) -> bool:
 
 def is_record(record: Mapping[str, Any]) -> bool:
     """A record of either JSON form."""
-    return is_task(record) or is_annotation(record)
+    task = isinstance(record.get("annotations"), list) and isinstance(record.get("data"), dict)
+    return task or is_annotation(record)
 
 
 def read(path: Path, gather: Gatherer) -> None:
@@ -73,15 +69,9 @@ def _read_task(place: str, task: Mapping[str, Any], gather: Gatherer) -> None:
     for annotation in annotations:
         if not isinstance(annotation, dict):
             raise gather.error(place, "holds an annotation that is not an object; export as JSON again")
-        _read_annotation(place, item, annotation, gather)
-
-
-def _read_annotation(place: str, item: int, annotation: Mapping[str, Any], gather: Gatherer) -> None:
-    if annotation.get("was_cancelled"):
-        gather.leave_out(_CANCELLED)
-    elif annotation.get("ground_truth"):
-        gather.leave_out(_GROUND_TRUTH)
-    else:
+        if annotation.get("was_cancelled") or annotation.get("ground_truth"):
+            gather.leave_out(_CANCELLED if annotation.get("was_cancelled") else _GROUND_TRUTH)
+            continue
         labels: dict[str, None] = {}
         before = gather.n_regions
         for question, answer in _answers(annotation.get("result"), gather):
@@ -122,7 +112,8 @@ def _read_annotations(placed: Iterator[tuple[str, dict[str, Any]]], gather: Gath
     if not first:
         raise DataError(f"{gather.path}: has a header and no rows; export it again")
     item_key = gather.options.item_column or "id"
-    names = _columns(first, item_key)
+    seen = dict.fromkeys(name for _, record in first for name in record)
+    names = [name for name in seen if name not in _RECORD_KEYS and name != item_key]
     gather.takes(item=item_key, annotator="annotator")
     question = gather.choose(names, likely_questions(first, item_key, names))
     for place, record in everything:
@@ -130,21 +121,6 @@ def _read_annotations(placed: Iterator[tuple[str, dict[str, Any]]], gather: Gath
         if gather.lacks_text(item):
             data = {name: record[name] for name in names if name in record and name != question}
             gather.describe(item, gather.text_of(data))
-        labels = gather.parsed(place, _cell_labels, record.get(question))
+        # Several choices are written as ``{"choices": ["a", "b"]}``.
+        labels = gather.parsed(place, cell_labels, record.get(question), '{"', "[")
         gather.label(place, item, _annotator(record.get("annotator")), labels)
-
-
-def _columns(first: Sequence[tuple[str, Mapping[str, Any]]], item_key: str) -> list[str]:
-    """The columns that may hold answers: all but the tool's own and the item's id."""
-    seen = dict.fromkeys(name for _, record in first for name in record)
-    return [name for name in seen if name not in _RECORD_KEYS and name != item_key]
-
-
-def _cell_labels(value: Any) -> list[str]:
-    """The labels of a cell, where several choices are written as ``{"choices": ["a", "b"]}``."""
-    if isinstance(value, str) and value.startswith(('{"', "[")):
-        try:
-            return as_labels(parse_json(value))
-        except NotALabelError:
-            return as_labels(value)
-    return as_labels(value)

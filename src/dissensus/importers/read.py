@@ -10,27 +10,23 @@ from typing import Any, Literal
 
 from dissensus.errors import DataError, bad_parameter
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.kinds import LabelType
+from dissensus.labels.kinds import LabelType, as_sets
 from dissensus.labels.rows import Duplicates
-from dissensus.labels.sets import as_sets
 from dissensus.tables.columns import guess_words
 from dissensus.tables.layouts import (
     LAYOUTS,
     Columns,
     Layout,
     Missing,
-    one_column,
-)
-from dissensus.tables.pairwise import read_pairs
-from dissensus.tables.plain_tables import (
     declared_classes,
-    kind_of_rows,
+    lookalike_notes,
+    one_column,
+    one_only,
     read_table,
     with_kind,
     with_side_tables,
-    worth_a_word,
 )
-from dissensus.tables.sets import read_sets
+from dissensus.tables.pairs_and_sets import kind_of_rows, read_pairs, read_sets
 from dissensus.tables.tables import TABLE_FORMATS, open_table
 
 Several = Literal["keep", "error"]
@@ -104,15 +100,20 @@ def read_annotations(
     """
     columns = Columns(item, annotator, label if label is not None else question, text_column)
     classes, label_type = declared_classes("read_annotations", classes, label_type)
-    _check(layout, columns)
+    layout, format = _checked(columns, layout, format)
     blanks = Missing.of("read_annotations", missing, missing_words)
-    if format in ("wide", "counts"):
-        layout, format = _layout_of_format(layout, format), None
-    if _is_store(source):
-        from dissensus.large.store import open_annotations
+    if isinstance(source, str | os.PathLike) and Path(source).is_dir():
+        from dissensus.large.store import is_store, open_annotations
 
-        _refuse_rules(source, columns, classes, duplicates, layout, format)
-        return open_annotations(source, items=items, annotators=annotators, gold=gold, label_type=label_type)
+        if is_store(Path(source)):
+            if columns.named or classes is not None or (duplicates, layout, format) != ("keep", None, None):
+                raise DataError(
+                    f"{os.fspath(source)}: is a store, whose columns, label set and duplicates were settled "
+                    "when it was packed; leave these options out, or pack the files anew"
+                )
+            return open_annotations(
+                source, items=items, annotators=annotators, gold=gold, label_type=label_type
+            )
     if _is_export(source, format, layout, Columns(None, annotator, label)):
         labels, names = _read_export(
             source,
@@ -142,21 +143,21 @@ def read_annotations(
         labels = as_sets(labels)
     labels = with_kind(replace(labels, notes=(*labels.notes, *([word] if word else []))), label_type)
     labels = with_side_tables(labels, items, annotators, gold, names, classes is None)
-    return replace(labels, notes=(*labels.notes, *worth_a_word(labels)))
+    alike = [note for vocabulary in labels.vocabularies for note in lookalike_notes(vocabulary)]
+    return replace(labels, notes=(*labels.notes, *alike, *one_only(labels)))
 
 
-def _check(layout: Any, columns: Columns) -> None:
+def _checked(columns: Columns, layout: Layout | None, format: str | None) -> tuple[Layout | None, str | None]:
+    """Layout and format; a wide table or one of counts may be named as a format as well: it is the layout."""
     if layout is not None and layout not in LAYOUTS:
         raise bad_parameter("read_annotations", "layout", f"one of {', '.join(LAYOUTS)}", layout)
     if not isinstance(columns.item, str | None):
         raise bad_parameter("read_annotations", "item", "the name of a column", columns.item)
-
-
-def _layout_of_format(layout: Layout | None, format: str) -> Layout:
-    """A wide table or one of counts may be named as a format as well: it is the layout, in any format."""
+    if format not in ("wide", "counts"):
+        return layout, format
     if layout not in (None, format):
         raise bad_parameter("read_annotations", "layout", f"{format!r}, as the format is", layout)
-    return "wide" if format == "wide" else "counts"
+    return "wide" if format == "wide" else "counts", None
 
 
 # ---- exports ------------------------------------------------------------------------------------------
@@ -191,23 +192,3 @@ def _read_export(
         notes=imported.left_out_notes,
     )
     return replace(labels, columns_read=imported.columns), ("item", "annotator")
-
-
-# ---- stores -------------------------------------------------------------------------------------------
-
-
-def _is_store(source: Any) -> bool:
-    if not isinstance(source, str | os.PathLike) or not Path(source).is_dir():
-        return False
-    from dissensus.large.store import is_store
-
-    return is_store(Path(source))
-
-
-def _refuse_rules(source: Any, columns: Columns, classes: Any, *others: Any) -> None:
-    """What a file's labels are was settled when they were packed."""
-    if columns.named or classes is not None or others != ("keep", None, None):
-        raise DataError(
-            f"{os.fspath(source)}: is a store, whose columns, label set and duplicates were settled when it "
-            "was packed; leave these options out, or pack the files anew"
-        )

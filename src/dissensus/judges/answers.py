@@ -45,11 +45,6 @@ class Answers:
         return cls(known, is_judge, item, annotator, label, known.n_labels - len(rows))
 
     @property
-    def label_type(self) -> LabelType:
-        """What kind of answer a label is."""
-        return self.annotations.label_type
-
-    @property
     def judges(self) -> NDArray[np.intp]:
         """Codes of the judges."""
         return np.flatnonzero(self.is_judge)
@@ -81,4 +76,6 @@ class Answers:
     @cached_property
     def values(self) -> Array | None:
         """(classes,): the number of each class; None where they have no order."""
-        return class_values(self.annotations) if self.label_type in ("ordinal", "numeric") else None
+        return (
+            class_values(self.annotations) if self.annotations.label_type in ("ordinal", "numeric") else None
+        )

@@ -127,26 +127,20 @@ def indicators(
     usable = (given >= 0) & (others >= 1)
     rows, given = rows[usable], given[usable]
     item, label = answers.item[rows], answers.label[rows]
-    theirs, judges = _losses(answers, item, label, given)
-    slack = 1e-9 * (1.0 + np.abs(theirs))
-    return item, answers.annotator[rows], judges <= theirs + slack, theirs <= judges + slack
-
-
-def _losses(
-    answers: Answers, item: NDArray[np.int32], label: NDArray[np.int32], given: NDArray[np.int32]
-) -> tuple[Array, Array]:
-    """How far the left-out human and the judge are from the remaining humans of the item (less is better)."""
+    # how far the left-out human and the judge are from the remaining humans of the item (less is better)
     counts, values = answers.human_counts, answers.values
     if values is None:
         # minus the number of remaining humans who agree
         theirs = 1.0 - counts[item, label].astype(np.float64)
         judges = (given == label) - counts[item, given].astype(np.float64)
-        return theirs, judges
-    # Σ_others (x − y)² = n x² − 2 x Σ y + Σ y², which orders as its root does
-    y, x = values[label], values[given]
-    n = counts[item].sum(axis=1) - 1.0
-    sums, squares = (counts @ values)[item] - y, (counts @ values**2)[item] - y**2
-    return n * y**2 - 2 * y * sums + squares, n * x**2 - 2 * x * sums + squares
+    else:
+        # Σ_others (x − y)² = n x² − 2 x Σ y + Σ y², which orders as its root does
+        y, x = values[label], values[given]
+        n = counts[item].sum(axis=1) - 1.0
+        sums, squares = (counts @ values)[item] - y, (counts @ values**2)[item] - y**2
+        theirs, judges = n * y**2 - 2 * y * sums + squares, n * x**2 - 2 * x * sums + squares
+    slack = 1e-9 * (1.0 + np.abs(theirs))
+    return item, answers.annotator[rows], judges <= theirs + slack, theirs <= judges + slack
 
 
 def t_test_below(

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from dissensus.annotators.sentences import panel_words
+from dissensus.annotators.sentences import listed, quoted
 from dissensus.judges.answers import Answers
 from dissensus.numerics import Array
 
@@ -51,8 +51,15 @@ class Panel:
 
     def in_words(self, names: Sequence[str]) -> str:
         """How many votes the panel is, and who errs together."""
-        together = [[names[place] for place in group] for group in self.groups if len(group) > 1]
-        return panel_words(len(names), self.effective_votes, self.low, self.high, together)
+        together = [group for group in self.groups if len(group) > 1]
+        groups = "; ".join(listed([quoted(names[place]) for place in group]) for group in together)
+        err = f" They err together: {groups}." if together else ""
+        worth = f"Together the {len(names)} judges are worth {self.effective_votes:.1f} independent votes"
+        if together or self.high < len(names):
+            said = "given what humans say of an item, they still agree with each other"
+            return f"{worth} (95\u00a0% interval {self.low:.1f} to {self.high:.1f}): {said}.{err}"
+        said = "as far as these labels show, they err independently"
+        return f"{worth} (at least {self.low:.1f}, at 95\u00a0%): {said}."
 
 
 def panel_of(answers: Answers) -> Panel | None:
@@ -66,9 +73,9 @@ def panel_of(answers: Answers) -> Panel | None:
     if len(judges) < 2 or known.sum() < LEAST_ITEMS:
         return None
     moments = Moments.of(answers.human_counts[known], given[known])
-    correlation = moments.total().correlations()
+    correlation = moments.summed().correlations()
     k, estimate = len(judges), votes_of(correlation)
-    left_out = np.array([votes_of(moments.without(b).correlations()) for b in range(N_PARTS)])
+    left_out = np.array([votes_of(moments.summed(b).correlations()) for b in range(N_PARTS)])
     # jackknife: var = (B − 1)/B Σ_b (θ_b − mean)²
     error = np.sqrt((N_PARTS - 1) / N_PARTS * ((left_out - left_out.mean()) ** 2).sum())
     half = float(stdtrit(N_PARTS - 1, 0.975) * error)
@@ -107,16 +114,10 @@ class Moments:
             sums.append((np.array(float(M)), shares.sum(axis=0), pairs, x.sum(axis=0), mixed, agree))
         return cls(*map(np.stack, zip(*sums, strict=True)))
 
-    def total(self) -> Moments:
-        """All parts together."""
-        return Moments(*(np.asarray(getattr(self, name).sum(axis=0)) for name in self.__dataclass_fields__))
-
-    def without(self, b: int) -> Moments:
-        """All parts but one."""
-        whole = self.total()
-        return Moments(
-            *(np.asarray(getattr(whole, name) - getattr(self, name)[b]) for name in self.__dataclass_fields__)
-        )
+    def summed(self, left_out: int | None = None) -> Moments:
+        """All parts together, or all but one."""
+        parts = [getattr(self, name) for name in self.__dataclass_fields__]
+        return Moments(*(part.sum(axis=0) - (0.0 if left_out is None else part[left_out]) for part in parts))
 
     def correlations(self) -> Array:
         """(k, k): r."""

@@ -167,7 +167,7 @@ class JudgeReport:
         return {
             "found_by": self.found_by,
             "epsilon": self.epsilon,
-            "label_type": self.answers.label_type,
+            "label_type": self.answers.annotations.label_type,
             "n_humans": self.n_humans,
             "min_items": MIN_ITEMS,
             "notes": list(self.notes),
@@ -236,22 +236,10 @@ def judge_report(
     answers = Answers.of(known, is_judge, label_type)
     # a model of the humans; none without humans, and for numbers, which have no classes to confuse
     fitted: Model | None = None
-    if answers.humans.n_labels and answers.label_type != "numeric":
+    if answers.humans.n_labels and answers.annotations.label_type != "numeric":
         settings = ROUGHLY if model in (None, MODEL) else {}
         chosen = model if isinstance(model, Model) else build_model(model or MODEL, settings)
         fitted = chosen.fit(answers.humans)
-    each = [int(judge) for judge in answers.judges]
-    return JudgeReport(
-        answers, found_by, epsilon,
-        [may_replace(answers, judge, epsilon) for judge in each],
-        [difference_of(answers, judge) for judge in each],
-        panel_of(answers),
-        [rate for judge in each for rate in rates_of(answers, judge, by, level)],
-        fitted, n_items, _notes(answers),
-    )  # fmt: skip
-
-
-def _notes(answers: Answers) -> list[str]:
     notes = []
     if not answers.humans.n_labels:
         notes.append("no human gave a label: only how far judges agree with each other can be said")
@@ -259,7 +247,15 @@ def _notes(answers: Answers) -> list[str]:
         notes.append("no item has labels of two humans, which the test and the panel's votes need")
     if answers.n_repeats:
         notes.append(f"{answers.n_repeats:,} repeated labels: an annotator's most frequent one counts")
-    return notes
+    each = [int(judge) for judge in answers.judges]
+    return JudgeReport(
+        answers, found_by, epsilon,
+        [may_replace(answers, judge, epsilon) for judge in each],
+        [difference_of(answers, judge) for judge in each],
+        panel_of(answers),
+        [rate for judge in each for rate in rates_of(answers, judge, by, level)],
+        fitted, n_items, notes,
+    )  # fmt: skip
 
 
 def judge_agreement(answers: Answers) -> list[float]:

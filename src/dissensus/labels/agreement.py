@@ -1,72 +1,48 @@
 """How well annotators agree, as a crowd and one by one.
 
-Every function takes the labels in one of two forms: an :class:`~dissensus.Annotations` (or a data frame that
-:func:`dissensus.read_annotations` reads), or integer codes from zero, one per label:
-``krippendorff_alpha(frame)`` or ``krippendorff_alpha(item, label)``. Coefficients of the whole crowd need
-only the (items, classes) table of counts and take that too.
+Coefficients of the whole crowd (:func:`krippendorff_alpha`, :func:`fleiss_kappa`) take the labels as
+:class:`~dissensus.Annotations` (or a data frame that :func:`dissensus.read_annotations` reads), as integer
+codes from zero, one per label (``krippendorff_alpha(item, label)``), or as an (items, classes) table of
+counts.
 
-The crowd: :func:`krippendorff_alpha`, :func:`fleiss_kappa`. Pairs: :func:`pairwise_cohen`. One annotator
-against the others: :func:`agreement_with_others`; whether labels tell anything is a matter of
-`annotators/verdicts.py`. Nothing here is dense in items × annotators.
+One annotator against the others: :func:`agreement_with_others`; whether labels tell anything is a matter of
+`annotators/verdicts.py`. Nothing here is dense in items × annotators. The end of the file computes α and its
+kin from counts or from numbers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array, triu
+from scipy.special import stdtrit
 
 from dissensus.errors import DataError, bad_parameter
-from dissensus.labels.alpha import Level, blocks, interval_alpha, level_of, table_alpha
-from dissensus.labels.sets import set_alpha
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.kinds import set_distances
 from dissensus.labels.sources import as_annotations
-from dissensus.labels.vocabulary import Vocabulary
 from dissensus.numerics import Array
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 Codes = NDArray[np.intp]
+Level = Literal["nominal", "ordinal", "interval", "jaccard", "masi"]
+SET_LEVELS = ("jaccard", "masi")
 
-
-@runtime_checkable
-class LabelTable(Protocol):
-    """What is asked of an ``Annotations``: three code columns, the counts and the sizes."""
-
-    @property
-    def item(self) -> NDArray[Any]:
-        """Item code of each label."""
-
-    @property
-    def annotator(self) -> NDArray[Any]:
-        """Annotator code of each label."""
-
-    @property
-    def label(self) -> NDArray[Any]:
-        """Class code of each label."""
-
-    @property
-    def counts(self) -> NDArray[Any]:
-        """(items, classes) number of labels."""
-
-    @property
-    def n_items(self) -> int:
-        """Number of items."""
-
-    @property
-    def n_annotators(self) -> int:
-        """Number of annotators."""
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes."""
+GROUPS = 200  # of items, of which one is left out at a time
+_MOST_CELLS = 4_000_000  # of the tables of all groups
+_BLOCK = 80_000  # table cells worked on at a time: few enough to stay in the processor's cache
 
 
 # ---- the crowd ----------------------------------------------------------------------------------------
 
 
 def krippendorff_alpha(
-    item: LabelTable | ArrayLike,
+    item: Annotations | ArrayLike,
     label: ArrayLike | None = None,
     *,
     n_classes: int | None = None,
@@ -97,22 +73,23 @@ def krippendorff_alpha(
         raise bad_parameter("krippendorff_alpha", "level", f"one of {get_args(Level)}", level)
     item = labels_of(item, label)
     level = level or level_of(item)
-    if level == "interval" and isinstance(item, LabelTable):
-        return interval_alpha(item.item, getattr(item, "values", item.label), item.n_items)
-    if level in ("jaccard", "masi"):
-        return set_alpha(_counts_by_class(item, label, n_classes), _sets_of(item), level)
-    return table_alpha(_counts_by_class(item, label, n_classes), level)
-
-
-def _sets_of(annotations: Any) -> Vocabulary:
-    if getattr(annotations, "label_type", "") != "multi":
-        raise DataError("'jaccard' and 'masi' are distances of sets; read the labels with label_type='multi'")
-    classes: Vocabulary = annotations.class_vocabulary
-    return classes
+    if level == "interval" and isinstance(item, Annotations):
+        return interval_alpha(item.item, item.values, item.n_items)
+    if level in SET_LEVELS:
+        if not isinstance(item, Annotations) or item.label_type != "multi":
+            raise DataError(
+                "'jaccard' and 'masi' are distances of sets; read the labels with label_type='multi'"
+            )
+        return alpha(coincidences(item.counts.T), set_distances(item.class_vocabulary, level))
+    by_class = _counts_by_class(item, label, n_classes)
+    if level == "nominal":  # without a table of (classes, classes)
+        return _nominal(*_nominal_parts(by_class))
+    together = coincidences(by_class)
+    return alpha(together, squared_distances(together.sum(axis=1), level))
 
 
 def fleiss_kappa(
-    item: LabelTable | ArrayLike, label: ArrayLike | None = None, *, n_classes: int | None = None
+    item: Annotations | ArrayLike, label: ArrayLike | None = None, *, n_classes: int | None = None
 ) -> float:
     """Fleiss' κ: agreement of pairs of labels beyond chance, items weighing alike.
 
@@ -147,16 +124,16 @@ def fleiss_kappa(
 
 def labels_of(given: Any, label: Any = None) -> Any:
     """A data frame of labels read as annotations; codes, counts and annotations as they are."""
-    if label is not None or isinstance(given, LabelTable) or not hasattr(given, "columns"):
+    if label is not None or isinstance(given, Annotations) or not hasattr(given, "columns"):
         return given
     return as_annotations(given)
 
 
 def _counts_by_class(
-    item: LabelTable | ArrayLike, label: ArrayLike | None, n_classes: int | None
+    item: Annotations | ArrayLike, label: ArrayLike | None, n_classes: int | None
 ) -> NDArray[Any]:
     """(classes, items) counts, whatever form the labels came in."""
-    if isinstance(item, LabelTable):
+    if isinstance(item, Annotations):
         return item.counts.T
     if label is None:
         table = np.asarray(item)
@@ -196,148 +173,215 @@ class Pairs(NamedTuple):
     annotator: Codes  # (pairs,)
     counts: csr_array[Any]  # (pairs, classes) labels the pair carries
     others: csr_array[Any]  # (pairs, classes) labels that other annotators gave to the item
-    n_annotators: int
 
 
-def gather_pairs(
-    item: LabelTable | ArrayLike, annotator: ArrayLike | None = None, label: ArrayLike | None = None
-) -> Pairs:
-    """The labels by (item, annotator) pair, and beside each pair what the others said of the item."""
-    columns, sizes = _columns(item, annotator, label)
-    return _gathered(columns[0], columns[1], columns[2], sizes)
+def gather_pairs(annotations: Annotations, rows: slice = slice(None)) -> Pairs:
+    """Gather labels (all, or one of ``annotations.pieces()``) by pair, beside what others said of it."""
+    from scipy.sparse import csr_array  # slow to import
 
-
-def pairs_in_pieces(
-    item: LabelTable | ArrayLike, annotator: ArrayLike | None = None, label: ArrayLike | None = None
-) -> Iterator[Pairs]:
-    """The same, some whole items at a time where labels are sorted by item: memory is that of a piece."""
-    columns, sizes = _columns(item, annotator, label)
-    pieces = getattr(item, "pieces", lambda: [slice(None)])
-    return (_gathered(columns[0][rows], columns[1][rows], columns[2][rows], sizes) for rows in pieces())
-
-
-def _gathered(
-    item: NDArray[Any], annotator: NDArray[Any], label: NDArray[Any], sizes: tuple[int, int, int]
-) -> Pairs:
-    _, N, P = sizes
-    first, last = int(item.min()), int(item.max())
-    local, labels = item.astype(np.intp) - first, label.astype(np.intp)
-    keys, pair = _distinct(local * N + annotator)
+    if annotations.anonymous:
+        raise DataError("the labels name no annotators, so annotators cannot be compared")
+    N, P = annotations.n_annotators, annotations.n_classes
+    item, annotator, labels = (column[rows].astype(np.intp) for column in annotations.columns)
+    first, last = int(item[0]), int(item[-1])  # rows are sorted by item
+    local = item - first
+    key = local * N + annotator
+    step = np.diff(key, prepend=key[0] - 1)
+    if (step < 0).any():
+        keys, pair = np.unique(key, return_inverse=True)
+    else:  # sorted already: no need to sort again
+        keys, pair = key[step > 0], np.cumsum(step > 0) - 1
     ones = np.ones(len(item))
     counts = csr_array((ones, (pair, labels)), shape=(len(keys), P))
     by_item = csr_array((ones, (local, labels)), shape=(last - first + 1, P))
     pair_item = keys // N
-    return Pairs(first + pair_item, keys % N, counts, by_item[pair_item] - counts, N)
+    return Pairs(first + pair_item, keys % N, counts, by_item[pair_item] - counts)
 
 
-def _distinct(keys: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Distinct keys in order, and the place of each key among them; quick where they are sorted already."""
-    step = np.diff(keys, prepend=keys[0] - 1)
-    if (step < 0).any():
-        distinct, places = np.unique(keys, return_inverse=True)
-        return distinct, places
-    new = step > 0
-    return keys[new], np.cumsum(new) - 1
-
-
-def _columns(
-    item: LabelTable | ArrayLike, annotator: ArrayLike | None, label: ArrayLike | None
-) -> tuple[list[NDArray[Any]], tuple[int, int, int]]:
-    """Item, annotator and label codes with the numbers of items, annotators and classes."""
-    item = labels_of(item, label)
-    if isinstance(item, LabelTable):
-        if getattr(item, "anonymous", False):
-            raise DataError("the labels name no annotators, so annotators cannot be compared")
-        sizes = item.n_items, item.n_annotators, item.n_classes
-        return _check_codes(item=item.item, annotator=item.annotator, label=item.label), sizes
-    if annotator is None or label is None:
-        raise DataError("give Annotations, or item, annotator and label codes")
-    columns = _check_codes(item=item, annotator=annotator, label=label)
-    return columns, (int(columns[0].max()) + 1, int(columns[1].max()) + 1, int(columns[2].max()) + 1)
-
-
-class CohenTable(NamedTuple):
-    """Cohen's κ of pairs of annotators: one entry a pair in each array."""
-
-    first: Codes  # annotator codes, first < second
-    second: Codes
-    n_items: Codes  # items that both labelled
-    agreement: Array  # share of those items on which they agree
-    kappa: Array  # NaN where both gave one and the same class throughout
-
-    @property
-    def mean(self) -> float:
-        """Mean κ of the pairs that have one; NaN where there is none."""
-        known = self.kappa[~np.isnan(self.kappa)]
-        return float(known.mean()) if known.size else float("nan")
-
-
-def pairwise_cohen(
-    item: LabelTable | ArrayLike,
-    annotator: ArrayLike | None = None,
-    label: ArrayLike | None = None,
-    *,
-    min_items: int = 5,
-) -> CohenTable:
-    """Cohen's κ of every two annotators who share at least ``min_items`` items.
-
-    Class shares are those on the shared items. An annotator who labelled an item several times is there with
-    each of those labels in equal parts. Work and memory go with the number of pairs that meet.
-    """
-    if min_items < 1:
-        raise bad_parameter("pairwise_cohen", "min_items", "an integer >= 1", min_items)
-    pairs = gather_pairs(item, annotator, label)
-    busy = np.bincount(pairs.annotator, minlength=pairs.n_annotators)[pairs.annotator] >= min_items
-    said = _labels_of_annotators(pairs, busy)
-    seen = sum(said[1:], start=said[0])
-    shared = triu(seen @ seen.T, k=1).tocoo()
-    enough = shared.data >= min_items - 1e-6
-    first, second, n = shared.row[enough], shared.col[enough], np.rint(shared.data[enough])
-    agreed, chance = np.zeros(n.size), np.zeros(n.size)
-    for of_class in said:
-        here = (of_class @ seen.T).tocsr()  # (a, b): a's labels of this class on items shared with b
-        agreed += (of_class @ of_class.T).tocsr()[first, second]
-        chance += here[first, second] * here[second, first]
-    # κ = (p_o − p_e) / (1 − p_e), p_o = agreed / n, p_e = Σ_c n_ac n_bc / n²
-    agreement, chance = agreed / n, chance / n**2
-    left = 1 - chance
-    kappa = np.divide(agreement - chance, left, out=np.full(n.size, np.nan), where=left > 1e-12)
-    return CohenTable(first.astype(np.intp), second.astype(np.intp), n.astype(np.intp), agreement, kappa)
-
-
-def _labels_of_annotators(pairs: Pairs, chosen: NDArray[np.bool_]) -> list[csr_array[Any]]:
-    """For each class, (annotators, items): what part of an annotator's labels on an item is that class."""
-    shape = pairs.n_annotators, int(pairs.item.max()) + 1
-    own = pairs.counts.sum(axis=1)
-    tables = []
-    for column in range(pairs.counts.shape[1]):
-        labels = pairs.counts[:, [column]].tocoo()
-        rows = labels.row[chosen[labels.row]]
-        parts = labels.data[chosen[labels.row]] / own[rows]
-        tables.append(csr_array((parts, (pairs.annotator[rows], pairs.item[rows])), shape=shape))
-    return tables
-
-
-def agreement_with_others(
-    item: LabelTable | ArrayLike, annotator: ArrayLike | None = None, label: ArrayLike | None = None
-) -> Array:
+def agreement_with_others(annotations: Annotations) -> Array:
     """For each annotator, the chance that another's label on the same item, drawn at random, equals theirs.
 
     The mean over the annotator's labels on items that others labelled too; NaN where there are none.
     """
-    agreed: Any = 0.0
-    totals: Any = 0.0
-    for pairs in pairs_in_pieces(item, annotator, label):
+    N = annotations.n_annotators
+    agreed, totals = np.zeros(N), np.zeros(N)
+    for rows in annotations.pieces():
+        pairs = gather_pairs(annotations, rows)
         n_others = pairs.others.sum(axis=1)
         own = pairs.counts.sum(axis=1) * (n_others > 0)
         # Σ_c own_c · others_c / Σ_c others_c, for each pair
         matches = pairs.counts.multiply(pairs.others).sum(axis=1) / np.maximum(n_others, 1)
-        totals = totals + np.bincount(pairs.annotator, own, minlength=pairs.n_annotators)
-        agreed = agreed + np.bincount(pairs.annotator, matches, minlength=pairs.n_annotators)
-    return shares(agreed, totals)
+        totals += np.bincount(pairs.annotator, own, minlength=N)
+        agreed += np.bincount(pairs.annotator, matches, minlength=N)
+    chance: Array = np.divide(agreed, totals, out=np.full(totals.size, np.nan), where=totals > 0)
+    return chance
 
 
-def shares(part: Array, whole: Array) -> Array:
-    """part / whole, NaN where there is nothing."""
-    found: Array = np.divide(part, whole, out=np.full(whole.size, np.nan), where=whole > 0)
-    return found
+# ---- Krippendorff's α and its kin ---------------------------------------------------------------------
+
+
+def agreement(annotations: Annotations, size: float = 0.95) -> tuple[float, float, float]:
+    """Krippendorff's α at the level of the labels' type, and an interval of this size over items."""
+    level = level_of(annotations)
+    if level == "interval":
+        item, values, M = annotations.item, annotations.values, annotations.n_items
+        group = item_groups(M, len(item))[item]
+        rows = [group != g for g in range(group.max(initial=-1) + 1)]
+        without = np.array([interval_alpha(item[kept], values[kept], M) for kept in rows])
+    elif level == "nominal":
+        by_class = annotations.counts.T
+        group = item_groups(by_class.shape[1], len(by_class))
+        parts = [_nominal_parts(by_class[:, group == g]) for g in range(group.max(initial=-1) + 1)]
+        totals, observed = np.sum([part[0] for part in parts], axis=0), sum(part[1] for part in parts)
+        without = np.array([_nominal(totals - part[0], observed - part[1]) for part in parts])
+    else:
+        by_class = annotations.counts.T
+        group = item_groups(by_class.shape[1], len(by_class) ** 2)
+        tables = [coincidences(by_class[:, group == g]) for g in range(group.max(initial=-1) + 1)]
+        whole = np.sum(tables, axis=0)
+        of_sets = set_distances(annotations.class_vocabulary, level) if level in SET_LEVELS else None
+        without = np.empty(len(tables))
+        for g, table in enumerate(tables):
+            rest = whole - table
+            apart = squared_distances(rest.sum(axis=1), level) if of_sets is None else of_sets
+            without[g] = alpha(rest, apart)
+    value = krippendorff_alpha(annotations)
+    return value, *jackknife_interval(value, without, size)
+
+
+def level_of(annotations: object) -> Level:
+    """The level that the labels' type has: ordinal, interval for numbers, MASI for sets, else nominal."""
+    kind = getattr(annotations, "label_type", "nominal")
+    levels: dict[str, Level] = {"numeric": "interval", "ordinal": "ordinal", "multi": "masi"}
+    return levels.get(kind, "nominal")
+
+
+def _nominal_parts(by_class: NDArray[Any]) -> tuple[Array, float]:
+    """(classes,): labels that can be paired; and Σ_{c≠k} o_ck = Σ_i (n_i² − Σ_c n_ic²) / (n_i − 1)."""
+    totals, observed = np.zeros(len(by_class)), 0.0
+    for counts, n in blocks(by_class):
+        paired = n > 1
+        counts, n = counts[:, paired], n[paired]
+        totals += counts.sum(axis=1)
+        observed += float(((n**2 - (counts**2).sum(axis=0)) / (n - 1)).sum())
+    return totals, observed
+
+
+def _nominal(totals: Array, observed: float) -> float:
+    # Σ_{c≠k} n_c n_k = n² − Σ_c n_c²
+    expected = totals.sum() ** 2 - (totals**2).sum()
+    return float(1 - (totals.sum() - 1) * observed / expected) if expected > 0 else float("nan")
+
+
+def alpha(together: Array, distances: Array) -> float:
+    """α of classes that are found together so often and are so far apart (squared)."""
+    totals = together.sum(axis=1)
+    # α = 1 − (n − 1) Σ_ck o_ck δ²_ck / Σ_ck n_c n_k δ²_ck
+    expected = totals @ distances @ totals
+    if expected <= 0:
+        return float("nan")
+    return float(1 - (totals.sum() - 1) * (together * distances).sum() / expected)
+
+
+def coincidences(by_class: NDArray[Any]) -> Array:
+    """(classes, classes): how often two labels of one item were c and k, each item weighing as its labels."""
+    P = len(by_class)
+    together, alone = np.zeros((P, P)), np.zeros(P)
+    for counts, n in blocks(by_class):
+        weight = (n > 1) / np.maximum(n - 1, 1)
+        # o_ck = Σ_i n_ic (n_ik − [c = k]) / (n_i − 1)
+        together += (counts * weight) @ counts.T
+        alone += counts @ weight
+    return together - np.diag(alone)
+
+
+def squared_distances(totals: Array, level: Level) -> Array:
+    """(classes, classes): δ² of two classes that have an order."""
+    # Ordinal: δ_ck = Σ_{g=c}^{k} n_g − (n_c + n_k)/2, the distance between the classes' middle ranks.
+    places = totals.cumsum() - totals / 2 if level == "ordinal" else np.arange(len(totals), dtype=np.float64)
+    return np.subtract.outer(places, places) ** 2
+
+
+def blocks(by_class: NDArray[Any]) -> Iterator[tuple[Array, Array]]:
+    """The (classes, items) table some items at a time, as floats, with each item's number of labels."""
+    P, M = by_class.shape
+    step = max(1, _BLOCK // P)
+    for start in range(0, M, step):
+        counts = by_class[:, start : start + step].astype(np.float64)
+        yield counts, counts.sum(axis=0)
+
+
+# ---- how sure it is -----------------------------------------------------------------------------------
+
+
+def reading(value: float) -> str:
+    """What α says, in words: Krippendorff's own marks are 0.8 and 0.667."""
+    if math.isnan(value):
+        return "cannot be computed: no two labels to compare, or one class only"
+    if value >= 0.8:
+        return "annotators agree well"
+    if value >= 0.667:
+        return "enough agreement for tentative conclusions"
+    if value >= 0.2:
+        return "annotators disagree often"
+    return "agreement is little above chance" if value >= 0 else "annotators agree less than by chance"
+
+
+def item_groups(n_items: int, n_cells: int) -> NDArray[np.intp]:
+    """(items,): items dealt at random, always the same way, into at most 200 groups of one size.
+
+    There are fewer groups, but 20 at least, where the tables of ``n_cells`` for all of them would be large.
+    """
+    most = int(np.clip(_MOST_CELLS // max(n_cells, 1), 20, GROUPS))
+    return np.random.default_rng(0).permutation(n_items) % max(min(n_items, most), 1)
+
+
+def jackknife_interval(value: float, without: Array, size: float) -> tuple[float, float]:
+    """An interval of a number, from the same number with one of G groups of items left out."""
+    known = without[np.isfinite(without)]
+    if not math.isfinite(value) or len(known) < 3:
+        return float("nan"), float("nan")
+    # s² = (G − 1) / G Σ_g (x_(−g) − x̄)², and Student's quantile of G − 1 degrees of freedom
+    G = len(known)
+    error = math.sqrt((G - 1) / G * float(((known - known.mean()) ** 2).sum()))
+    reach = float(stdtrit(G - 1, (1 + size) / 2)) * error
+    return max(value - reach, -1.0), min(value + reach, 1.0)
+
+
+# ---- numbers ------------------------------------------------------------------------------------------
+
+
+def interval_alpha(item: NDArray[Any], value: NDArray[Any], n_items: int) -> float:
+    """α of numbers whose distance is their difference, without a table of classes."""
+    n = np.bincount(item, minlength=n_items)
+    paired = n[item] > 1
+    item, value = item[paired], np.asarray(value, np.float64)[paired]
+    if not len(value):
+        return float("nan")
+    value = value - value.mean()
+    deviations = value - (np.bincount(item, value, n_items) / np.maximum(n, 1))[item]
+    # Σ_ck o_ck (v_c − v_k)² = 2 Σ_i n_i / (n_i − 1) Σ_a (x_a − x̄_i)²
+    # Σ_ck n_c n_k (v_c − v_k)² = 2 n Σ_a (x_a − x̄)²
+    observed = float((deviations**2 * (n / np.maximum(n - 1, 1))[item]).sum())
+    expected = len(value) * float((value**2).sum())
+    return 1 - (len(value) - 1) * observed / expected if expected > 0 else float("nan")
+
+
+def intraclass_correlation(item: NDArray[Any], value: NDArray[Any], n_items: int) -> float:
+    """ICC(1): the share of the variance of numbers that lies between items, by one-way analysis of variance.
+
+    Shrout and Fleiss (1979), with unequal numbers of labels by the usual mean n₀.
+    """
+    n = np.bincount(item, minlength=n_items)
+    used = n > 0
+    value = np.asarray(value, np.float64) - float(np.mean(value))
+    means = np.bincount(item, value, n_items) / np.maximum(n, 1)
+    M, E = int(used.sum()), len(value)
+    if M < 2 or E <= M:
+        return float("nan")
+    between = float((n * means**2).sum()) / (M - 1)
+    within = float(((value - means[item]) ** 2).sum()) / (E - M)
+    # n₀ = (E − Σ n_i² / E) / (M − 1);  ICC = (MSB − MSW) / (MSB + (n₀ − 1) MSW)
+    n0 = (E - float((n**2).sum()) / E) / (M - 1)
+    total = between + (n0 - 1) * within
+    return (between - within) / total if total > 0 else float("nan")

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -25,18 +24,14 @@ from dissensus.labels.kinds import LabelType, check_label_type, refuse_wrong_kin
 from dissensus.labels.rows import (
     DUPLICATE_POLICIES,
     Duplicates,
-    check_lengths,
-    checked_counts,
-    resolved_rows,
-)
-from dissensus.labels.side_tables import (
     aligned,
+    checked_counts,
     checked_ids,
     column_of,
     counted,
-    gold_codes,
     gold_labels,
     repeats_note,
+    resolved_rows,
     side_table,
     unused_notes,
 )
@@ -56,24 +51,6 @@ PIECE = 1 << 18  # labels, about, that are counted at a time
 PRIOR_STRENGTHS = np.geomspace(0.1, 300, 33)  # labels that the crowd's shares may be worth
 UNKNOWN_PRIOR_STRENGTH = 1.5  # labels, where no item has two of them, so that nothing tells
 ITEMS_LOOKED_AT = 1_000  # for the strength of the prior
-
-
-class Origin(Protocol):
-    """Where labels lie that can be opened again: in another process, perhaps on another machine."""
-
-    @property
-    def path(self) -> Path:
-        """The absolute path."""
-        ...
-
-    @property
-    def seal(self) -> str:
-        """Changes with any label or id."""
-        ...
-
-    def reopen(self) -> Annotations:
-        """The very same labels, or an error that says why not."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -202,7 +179,14 @@ class Annotations:
         """
         if duplicates not in DUPLICATE_POLICIES:
             raise bad_parameter("Annotations", "duplicates", f"one of {DUPLICATE_POLICIES}", duplicates)
-        check_lengths(len(item), len(annotator), len(label))
+        lengths = len(item), len(annotator), len(label)
+        if len(set(lengths)) != 1:
+            raise DataError(
+                f"item, annotator and label columns differ in length ({', '.join(map(str, lengths))}); "
+                "give one value of each per label"
+            )
+        if not lengths[0]:
+            raise DataError("there is no label in the data; give at least one (item, annotator, label) row")
         with ThreadPoolExecutor(3) as threads:
             coded = [
                 threads.submit(encode, item, "item", place=place),
@@ -304,15 +288,16 @@ class Annotations:
         places
             By table, a function that says where a row stands in its source.
         """
-        place = {"items": _place_in("item"), "annotators": _place_in("annotator"), "gold": _place_in("gold")}
-        place |= places or {}
-        result = self
+        result, place = self, places or {}
         if items is not None:
-            result = result._with_items(side_table(items, "items"), place["items"])
+            where = place.get("items", "item table row {}".format)
+            result = result._with_items(side_table(items, "items"), where)
         if annotators is not None:
-            result = result._with_annotators(side_table(annotators, "annotators"), place["annotators"])
+            where = place.get("annotators", "annotator table row {}".format)
+            result = result._with_annotators(side_table(annotators, "annotators"), where)
         if gold is not None:
-            result = result._with_gold(side_table(gold, "gold", 2), place["gold"], new_classes)
+            where = place.get("gold", "gold table row {}".format)
+            result = result._with_gold(side_table(gold, "gold", 2), where, new_classes)
         return result
 
     def _with_items(self, table: pa.Table, place: Place) -> Self:
@@ -324,12 +309,16 @@ class Annotations:
             (len(vocabulary) - self.n_items, "{} of the item table {have} no label", "item"),
             (without_row, "{} {have} no row in the item table", "item"),
         )
+        gold = None
+        if self.gold is not None:
+            gold = np.full(len(vocabulary), -1, dtype=np.int32)
+            gold[codes] = self.gold
         return replace(
             self,
             item=codes[self.item],
             item_vocabulary=vocabulary,
             item_table=table,
-            gold=None if self.gold is None else _spread(self.gold, codes, len(vocabulary)),
+            gold=gold,
             notes=(*self.notes, *notes),
         )
 
@@ -352,7 +341,11 @@ class Annotations:
             encode(label, "label", order=self.class_vocabulary, place=lambda row: place(int(rows[row])))
         codes, classes = self.class_vocabulary.extended(label)
         unseen = unused_notes(item, label, classes, codes, lambda row: place(int(rows[row])))
-        gold, strangers = gold_codes(item, label, self.item_vocabulary, classes)
+        items = self.item_vocabulary.codes(item)
+        known = items >= 0
+        gold = np.full(self.n_items, -1, dtype=np.int32)
+        gold[items[known]] = classes.codes(label)[known]
+        strangers = int((~known).sum())
         notes = counted(
             (strangers, "{} {are} for items that are not in the data and {are} left out", "gold label")
         )
@@ -493,11 +486,14 @@ class Annotations:
             yield slice(first, stop)
 
     @property
-    def origin(self) -> Origin | None:
-        """Where these very labels were opened, if they can be opened again."""
+    def origin(self) -> Any:
+        """Where these very labels were opened (large/store.py), or None.
+
+        Its ``seal`` changes with any label or id; ``reopen()`` gives the very same labels in another process.
+        """
         return vars(self).get("_origin")
 
-    def with_origin(self, origin: Origin | None, item_pointers: NDArray[np.int64]) -> Self:
+    def with_origin(self, origin: Any, item_pointers: NDArray[np.int64]) -> Self:
         """The same labels, known to lie there; where each item's rows begin spares the counting.
 
         Parameters
@@ -690,19 +686,15 @@ class Annotations:
 # ---- helpers ------------------------------------------------------------------------------------------
 
 
-def _place_in(what: str) -> Place:
-    return lambda row: f"{what} table row {row}"
-
-
 def _reopened(
-    origin: Origin,
+    origin: Any,
     annotator_table: pa.Table | None,
     frame_kind: str,
     notes: tuple[str, ...],
     label_type: LabelType,
 ) -> Annotations:
     """What a process makes of labels that were sent as their origin."""
-    here = origin.reopen()
+    here: Annotations = origin.reopen()
     labels = replace(
         here, annotator_table=annotator_table, frame_kind=frame_kind, notes=notes, label_type=label_type
     )
@@ -715,13 +707,6 @@ def _bytes_of(table: pa.Table) -> pa.Buffer:
     with pa.ipc.new_stream(sink, whole.schema) as writer:
         writer.write_table(whole)
     return sink.getvalue()
-
-
-def _spread(values: Codes, codes: Codes, n: int) -> Codes:
-    """``values`` moved to their new places among ``n``, −1 elsewhere."""
-    moved = np.full(n, -1, dtype=np.int32)
-    moved[codes] = values
-    return moved
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.labels.alpha import agreement, intraclass_correlation, level_of, reading
+from dissensus.labels.agreement import agreement, intraclass_correlation, level_of, reading
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import lookalikes, quoted
 from dissensus.metrics import accuracy_rows, entropy_rows
@@ -79,82 +79,77 @@ class Description:
 
     def as_text(self) -> str:
         """One aligned line a fact."""
-        facts = [fact for fact in self._facts() if fact[1]]
-        width = max(len(name) for name, _ in facts) + 2
-        lines = [f"{name:<{width}}{value}" for name, value in facts]
+        shown = [fact for fact in self._facts() if fact[1]]
+        width = max(len(name) for name, _ in shown) + 2
+        lines = [f"{name:<{width}}{value}" for name, value in shown]
         return "\n".join([*lines, *self._balance_lines(), *(f"note: {note}" for note in self.notes)])
 
     def _facts(self) -> list[tuple[str, str]]:
+        alpha, unanimous, consistency = self._agreement_texts()
+        parts, gold, ratings, alike = "", "", "", []
+        if self.n_parts == 1:
+            parts = "none: every item is linked to every other"
+        elif self.n_parts is not None:
+            parts = (
+                f"{self.n_parts:,} that no label links, the largest with {self.largest_part_items:,} items: "
+                "annotators of different parts cannot be compared"
+            )
+        if self.n_gold is not None:
+            gold = f"{self.n_gold:,} items"
+        if self.majority_accuracy is not None:
+            gold += f"; the most frequent label is right on {self.majority_accuracy:.1%}"
+        if self.numbers is not None:
+            ratings = "mean {mean:.4g}, standard deviation {sd:.4g}, {min:g} to {max:g}; ICC {icc:.3f}"
+        for what, groups in self.lookalikes.items():
+            more = len(groups) - 1
+            others = f", and {more:,} more such group{'s' * (more != 1)}" if more > 0 else ""
+            names = " and ".join(map(quoted, groups[0][:4])) if groups else ""
+            alike.append(
+                (f"{what} alike", f"{names} differ only by white space or case{others}" if names else "")
+            )
         return [
-            ("agreement", self._alpha_text()),
-            ("unanimous", self._unanimous_text()),
+            ("agreement", alpha),
+            ("unanimous", unanimous),
             ("labels per item", str(self.labels_per_item)),
-            ("self-consistency", self._consistency_text()),
-            ("disconnected parts", self._parts_text()),
-            ("gold labels", self._gold_text()),
+            ("self-consistency", consistency),
+            ("disconnected parts", parts),
+            ("gold labels", gold),
             ("items", f"{self.n_items:,}"),
             ("annotators", "not named" if self.n_annotators is None else f"{self.n_annotators:,}"),
             ("labels", f"{self.n_labels:,}"),
             ("different numbers" if self.numbers else "classes", f"{self.n_classes:,}"),
             ("label type", self.label_type),
-            ("ratings", self._numbers_text()),
+            ("ratings", ratings.format(**(self.numbers or {}))),
             ("labels per annotator", str(self.labels_per_annotator or "")),
             ("mean entropy", "" if self.mean_entropy is None else f"{self.mean_entropy:.4f} nats"),
             ("unlabelled items", f"{self.n_unlabelled_items:,}" if self.n_unlabelled_items else ""),
-            *((f"{what} alike", _alike_text(groups)) for what, groups in self.lookalikes.items()),
+            *alike,
         ]
 
-    def _alpha_text(self) -> str:
-        if not math.isfinite(self.alpha):
-            return f"Krippendorff's α {self.reading}"
-        span = f" (95 % interval {self.alpha_low:.3f} to {self.alpha_high:.3f}, {self.level} level)"
-        span = span if math.isfinite(self.alpha_low) else f" ({self.level} level)"
-        return f"Krippendorff's α {self.alpha:.3f}{span}: {self.reading}"
-
-    def _unanimous_text(self) -> str:
-        if self.unanimous is None or self.pairwise_agreement is None:
-            return "" if self.numbers else "no item has labels by two annotators"
-        alike = f"two annotators of an item agree in {self.pairwise_agreement:.1%} of the cases"
-        return f"{self.unanimous:.1%} of the items with two labels or more; {alike}"
-
-    def _consistency_text(self) -> str:
-        if self.self_consistency is None:
-            return "unknown: nobody labelled an item twice" if self.n_annotators is not None else ""
-        again = f"{self.n_repeated_pairs:,} item–annotator pair{'s' * (self.n_repeated_pairs != 1)}"
-        differ = f"{self.n_differing_pairs:,} with differing labels"
-        return f"{self.self_consistency:.1%} of repeated labels are alike ({again}, {differ})"
-
-    def _numbers_text(self) -> str:
-        if self.numbers is None:
-            return ""
-        return "mean {mean:.4g}, standard deviation {sd:.4g}, {min:g} to {max:g}; ICC {icc:.3f}".format(
-            **self.numbers
-        )
-
-    def _parts_text(self) -> str:
-        if self.n_parts is None:
-            return ""
-        if self.n_parts == 1:
-            return "none: every item is linked to every other"
-        return (
-            f"{self.n_parts:,} that no label links, the largest with {self.largest_part_items:,} items: "
-            "annotators of different parts cannot be compared"
-        )
-
-    def _gold_text(self) -> str:
-        if self.n_gold is None:
-            return ""
-        agreement = (
-            ""
-            if self.majority_accuracy is None
-            else f"; the most frequent label is right on {self.majority_accuracy:.1%}"
-        )
-        return f"{self.n_gold:,} items{agreement}"
+    def _agreement_texts(self) -> tuple[str, str, str]:
+        """Of all annotators (α), of those of one item, and of one annotator's repeated labels."""
+        alpha = f"Krippendorff's α {self.reading}"
+        if math.isfinite(self.alpha):
+            span = f"95 % interval {self.alpha_low:.3f} to {self.alpha_high:.3f}, "
+            span = f"({span if math.isfinite(self.alpha_low) else ''}{self.level} level)"
+            alpha = f"Krippendorff's α {self.alpha:.3f} {span}: {self.reading}"
+        unanimous = "" if self.numbers else "no item has labels by two annotators"
+        if self.unanimous is not None and self.pairwise_agreement is not None:
+            alike = f"two annotators of an item agree in {self.pairwise_agreement:.1%} of the cases"
+            unanimous = f"{self.unanimous:.1%} of the items with two labels or more; {alike}"
+        consistency = "unknown: nobody labelled an item twice" if self.n_annotators is not None else ""
+        if self.self_consistency is not None:
+            again = f"{self.n_repeated_pairs:,} item–annotator pair{'s' * (self.n_repeated_pairs != 1)}"
+            differ = f"{self.n_differing_pairs:,} with differing labels"
+            consistency = f"{self.self_consistency:.1%} of repeated labels are alike ({again}, {differ})"
+        return alpha, unanimous, consistency
 
     def _balance_lines(self) -> list[str]:
         if not self.class_counts:
             return []
-        counts = [(_shown(name), count) for name, count in self.class_counts.items()]
+        # In quotation marks where white space at the ends would not be seen.
+        names = [name if name == name.strip() else repr(name) for name in self.class_counts]
+        counts = list(zip(names, self.class_counts.values(), strict=True))
         if self.label_type != "ordinal":  # a scale is shown in its order
             counts.sort(key=lambda entry: -entry[1])
         width = max(len(name) for name, _ in counts[:_MOST_CLASSES])
@@ -164,11 +159,6 @@ class Description:
         ]
         more = [f"  … and {len(counts) - _MOST_CLASSES} more"] if len(counts) > _MOST_CLASSES else []
         return ["class shares", *lines, *more]
-
-
-def _shown(name: str) -> str:
-    """A class as it is, in quotation marks where white space at its ends would not be seen."""
-    return name if name == name.strip() else repr(name)
 
 
 def describe(annotations: Annotations) -> Description:
@@ -186,6 +176,12 @@ def describe(annotations: Annotations) -> Description:
     n_gold, accuracy = _against_gold(annotations)
     alpha, low, high = agreement(annotations)
     between, again = pair_agreement(annotations)
+    mean_entropy, unanimous = _entropy_and_unanimity(annotations)
+    numeric = annotations.label_type == "numeric"
+    counts = dict(zip(map(str, annotations.classes), annotations.class_counts.tolist(), strict=True))
+    vocabularies = {"items": annotations.item_vocabulary, "labels": annotations.class_vocabulary}
+    if known:
+        vocabularies["annotators"] = annotations.annotator_vocabulary
     return Description(
         n_items=annotations.n_items,
         n_annotators=annotations.n_annotators if known else None,
@@ -194,23 +190,23 @@ def describe(annotations: Annotations) -> Description:
         label_type=annotations.label_type,
         labels_per_item=Spread.of(per_item[per_item > 0]),
         labels_per_annotator=Spread.of(annotations.annotator_load) if known else None,
-        class_counts=_by_name(annotations),
-        mean_entropy=None if annotations.label_type == "numeric" else mean_entropy(annotations),
+        class_counts={} if numeric else counts,
+        mean_entropy=mean_entropy,
         alpha=alpha,
         alpha_low=low,
         alpha_high=high,
         reading=reading(alpha),
-        unanimous=None if annotations.label_type == "numeric" else unanimous(annotations),
-        pairwise_agreement=between if annotations.label_type != "numeric" else None,
+        unanimous=unanimous,
+        pairwise_agreement=None if numeric else between,
         self_consistency=again if known else None,
         level=level_of(annotations),
-        numbers=_numbers(annotations),
+        numbers=_numbers(annotations) if numeric else None,
         n_repeated_pairs=n_repeated,
         n_differing_pairs=n_differing,
         n_parts=n_parts,
         largest_part_items=largest,
         n_unlabelled_items=int((per_item == 0).sum()),
-        lookalikes=_lookalikes(annotations),
+        lookalikes={what: lookalikes(vocabulary) for what, vocabulary in vocabularies.items()},
         n_gold=n_gold,
         majority_accuracy=accuracy,
         columns=dict(annotations.columns_read),
@@ -218,9 +214,7 @@ def describe(annotations: Annotations) -> Description:
     )
 
 
-def _numbers(annotations: Annotations) -> dict[str, float] | None:
-    if annotations.label_type != "numeric":
-        return None
+def _numbers(annotations: Annotations) -> dict[str, float]:
     values = annotations.values
     return {
         "mean": float(values.mean()),
@@ -231,20 +225,19 @@ def _numbers(annotations: Annotations) -> dict[str, float] | None:
     }
 
 
-def mean_entropy(annotations: Annotations) -> float:
-    """Mean entropy of the items' label counts, in nats; items without labels do not count."""
-    counts = annotations.counts
-    counts = counts[counts.sum(axis=1) > 0]
+def _entropy_and_unanimity(annotations: Annotations) -> tuple[float | None, float | None]:
+    """Mean entropy of the items' labels in nats, and share of those with several labels that are all alike.
+
+    None for numbers, and where no item has two labels.
+    """
+    if annotations.label_type == "numeric":
+        return None, None
+    counts = annotations.counts[annotations.counts.sum(axis=1) > 0]
     # H_m = −Σ_p (c_mp / c_m) log (c_mp / c_m)
-    return float(entropy_rows(row_shares(counts)).mean()) if len(counts) else 0.0
-
-
-def unanimous(annotations: Annotations) -> float | None:
-    """Share of the items with two labels or more whose labels are all alike; None: there is no such item."""
-    counts = annotations.counts
-    several = counts.sum(axis=1) > 1
-    alike = counts[several].max(axis=1, initial=0) == counts[several].sum(axis=1)
-    return float(alike.mean()) if several.any() else None
+    entropy = float(entropy_rows(row_shares(counts)).mean()) if len(counts) else 0.0
+    several = counts[counts.sum(axis=1) > 1]
+    alike = several.max(axis=1, initial=0) == several.sum(axis=1)
+    return entropy, float(alike.mean()) if len(several) else None
 
 
 def pair_agreement(annotations: Annotations) -> tuple[float | None, float | None]:
@@ -266,23 +259,24 @@ def pair_agreement(annotations: Annotations) -> tuple[float | None, float | None
 
 def repeated_pairs(annotations: Annotations) -> tuple[int, int]:
     """Number of (item, annotator) pairs with several labels, and of those whose labels differ."""
-    found = [_repeated(annotations, rows) for rows in annotations.pieces()]
-    return sum(repeated for repeated, _ in found), sum(differing for _, differing in found)
-
-
-def _repeated(annotations: Annotations, rows: slice) -> tuple[int, int]:
-    """The same of some rows, whole items."""
-    item, annotator, label = (column[rows] for column in annotations.columns)
-    first = np.flatnonzero(np.append(True, (np.diff(item) != 0) | (np.diff(annotator) != 0)))
-    last = np.append(first[1:], len(item)) - 1
-    # Rows are sorted by label within a pair, so all are alike where the first and the last are.
-    return int((last > first).sum()), int((label[last] != label[first]).sum())
+    repeated = differing = 0
+    for rows in annotations.pieces():
+        item, annotator, label = (column[rows] for column in annotations.columns)
+        first = np.flatnonzero(np.append(True, (np.diff(item) != 0) | (np.diff(annotator) != 0)))
+        last = np.append(first[1:], len(item)) - 1
+        repeated += int((last > first).sum())
+        # Rows are sorted by label within a pair, so all are alike where the first and the last are.
+        differing += int((label[last] != label[first]).sum())
+    return repeated, differing
 
 
 def remarks(annotations: Annotations) -> tuple[str, ...]:
     """What a person should know before these labels count: rows given twice, gold that nobody gave."""
-    said = []
-    again = 0 if annotations.anonymous else sum(_same(annotations, rows) for rows in annotations.pieces())
+    said, again = [], 0
+    if not annotations.anonymous:
+        for piece in annotations.pieces():  # rows are sorted by item, annotator and label
+            same = [np.diff(column[piece]) == 0 for column in annotations.columns]
+            again += int(np.all(same, axis=0).sum())
     if again:
         rows = "1 row repeats" if again == 1 else f"{again:,} rows repeat"
         shared = annotations.n_pairs > np.count_nonzero(np.diff(annotations.item_pointers))
@@ -291,25 +285,15 @@ def remarks(annotations: Annotations) -> tuple[str, ...]:
             f"{rows} the item, annotator and label of another, and {count}; should they be copies, "
             "duplicates=first leaves them out"
         )
-    alone = gold_nobody_gave(annotations)
+    if annotations.gold is None or annotations.label_type == "numeric":
+        return tuple(said)
+    labelled = np.flatnonzero((annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0))
+    alone = labelled[annotations.counts[labelled, annotations.gold[labelled]] == 0]
     if len(alone):
         items = "1 item has" if len(alone) == 1 else f"{len(alone):,} items have"
         named = quoted(annotations.items[alone[0]])
         said.append(f"{items} a gold label that no annotator gave ({named}, for one)")
     return tuple(said)
-
-
-def _same(annotations: Annotations, rows: slice) -> int:
-    """Rows, of whole items, that equal the one before: they are sorted by item, annotator and label."""
-    return int(np.all([np.diff(column[rows]) == 0 for column in annotations.columns], axis=0).sum())
-
-
-def gold_nobody_gave(annotations: Annotations) -> NDArray[np.intp]:
-    """The items with labels and a gold class that is none of them."""
-    if annotations.gold is None or annotations.label_type == "numeric":
-        return np.zeros(0, dtype=np.intp)
-    known = np.flatnonzero((annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0))
-    return np.asarray(known[annotations.counts[known, annotations.gold[known]] == 0])
 
 
 def parts(annotations: Annotations) -> tuple[int, int]:
@@ -334,34 +318,12 @@ def parts(annotations: Annotations) -> tuple[int, int]:
     return int((sizes > 0).sum()), int(sizes.max(initial=0))
 
 
-def _by_name(annotations: Annotations) -> dict[str, int]:
-    if annotations.label_type == "numeric":
-        return {}
-    counts = annotations.class_counts.tolist()
-    return dict(zip(map(str, annotations.classes), counts, strict=True))
-
-
-def _lookalikes(annotations: Annotations) -> dict[str, list[list[str]]]:
-    vocabularies = {"items": annotations.item_vocabulary, "labels": annotations.class_vocabulary}
-    if not annotations.anonymous:
-        vocabularies["annotators"] = annotations.annotator_vocabulary
-    return {what: lookalikes(vocabulary) for what, vocabulary in vocabularies.items()}
-
-
-def _alike_text(groups: list[list[str]]) -> str:
-    if not groups:
-        return ""
-    more = len(groups) - 1
-    others = f", and {more:,} more such group{'s' * (more != 1)}" if more else ""
-    return f"{' and '.join(map(quoted, groups[0][:4]))} differ only by white space or case{others}"
-
-
 def _against_gold(annotations: Annotations) -> tuple[int | None, float | None]:
+    """Number of labelled items with a gold label, and the share that their most frequent label gets right."""
     if annotations.gold is None:
         return None, None
-    if annotations.label_type == "numeric":
-        return int(((annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0)).sum()), None
-    both = (annotations.gold >= 0) & (annotations.counts.sum(axis=1) > 0)
-    if not both.any():
-        return 0, None
-    return int(both.sum()), float(accuracy_rows(annotations.gold[both], annotations.counts[both]).mean())
+    judged = (annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0)
+    if annotations.label_type == "numeric" or not judged.any():
+        return int(judged.sum()), None
+    right = accuracy_rows(annotations.gold[judged], annotations.counts[judged])
+    return int(judged.sum()), float(right.mean())

@@ -39,7 +39,7 @@ def with_features(annotations: Annotations, features: Any) -> Annotations:
         (items, features), in the order of ``annotations.items``; a pandas frame whose index names the items
         is put in that order.
     """
-    rows = check_features(_in_items_order(features, annotations), annotations.n_items)
+    rows = features_of(annotations, given=features)
     column = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
     table = annotations.item_table
     if table is None:
@@ -78,7 +78,8 @@ def carries_features(annotations: Annotations) -> bool:
 def features_of(annotations: Annotations, model: str | None = None, *, given: Any = None) -> Features:
     """(items, features): those given, those the annotations carry, or else the embeddings of their text."""
     if given is not None:
-        return check_features(_in_items_order(given, annotations), annotations.n_items)
+        placed = by_item(given, annotations.item_vocabulary, "features")
+        return check_features(given if placed is None else placed, annotations.n_items)
     table = annotations.item_table
     if table is not None and COLUMN in table.column_names:
         column = table.column(COLUMN).combine_chunks()
@@ -117,11 +118,6 @@ def by_item(X: Any, items: Vocabulary, name: str) -> Any:
     return X.iloc[place]
 
 
-def _in_items_order(features: Any, annotations: Annotations) -> Any:
-    placed = by_item(features, annotations.item_vocabulary, "features")
-    return features if placed is None else placed
-
-
 def read_features(path: str | Path, items: Any = None) -> Features:
     """Features from a ``.npy``, ``.npz`` or ``.parquet`` file, one row for each item.
 
@@ -146,7 +142,11 @@ def read_features(path: str | Path, items: Any = None) -> Features:
     vocabulary = wanted if isinstance(wanted, Vocabulary) else Vocabulary(wanted, "item")
     if ids is None:
         return check_features(rows, len(vocabulary), str(file))
-    return check_features(_in_order(rows, ids, vocabulary, file), len(vocabulary), str(file))
+    place = Vocabulary(ids, "item").codes(vocabulary)
+    if (place < 0).any():
+        absent = vocabulary[int(np.flatnonzero(place < 0)[0])]
+        raise DataError(f"{file}: has no row for item {absent!r} ({int((place < 0).sum())} missing); add it")
+    return check_features(np.asarray(rows)[place], len(vocabulary), str(file))
 
 
 def as_features(X: Any, model: str | None = None) -> Features:
@@ -179,8 +179,14 @@ def check_features(features: Any, n_items: int | None, where: str = "features") 
 
     Without ``n_items`` any number of rows will do.
     """
-    if hasattr(features, "tocsr"):
-        features = _dense(features, where)
+    if hasattr(features, "tocsr"):  # a sparse matrix
+        size = 4 * int(np.prod(features.shape))
+        if size > DENSE_BYTES:
+            raise DataError(
+                f"{where}: a sparse matrix of shape {features.shape} would take {size / 1e9:.0f} GB as an "
+                "array; keep fewer features, or reduce them (TruncatedSVD)"
+            )
+        features = features.astype(np.float32).toarray()
     try:
         rows = np.ascontiguousarray(features, dtype=np.float32)
     except (TypeError, ValueError):
@@ -192,17 +198,6 @@ def check_features(features: Any, n_items: int | None, where: str = "features") 
     if not finite.all():
         raise DataError(f"{where}: row {int(np.flatnonzero(~finite)[0])} has NaN or infinity; correct it")
     return rows
-
-
-def _dense(features: Any, where: str) -> Any:
-    """A sparse matrix as an array, where that is not too large."""
-    size = 4 * int(np.prod(features.shape))
-    if size > DENSE_BYTES:
-        raise DataError(
-            f"{where}: a sparse matrix of shape {features.shape} would take {size / 1e9:.0f} GB as an array; "
-            "keep fewer features, or reduce them (TruncatedSVD)"
-        )
-    return features.astype(np.float32).toarray()
 
 
 def _read_numpy(file: Path) -> tuple[Any, Any]:
@@ -257,11 +252,3 @@ def _rows_of_lists(column: Any, where: str) -> Any:
             f"{where}: row {row} has {lengths[row]} features and row 0 has {width}; give each row the same"
         )
     return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), width)
-
-
-def _in_order(rows: Any, ids: Any, wanted: Vocabulary, file: Path) -> Any:
-    place = Vocabulary(ids, "item").codes(wanted)
-    if (place < 0).any():
-        absent = wanted[int(np.flatnonzero(place < 0)[0])]
-        raise DataError(f"{file}: has no row for item {absent!r} ({int((place < 0).sum())} missing); add it")
-    return np.asarray(rows)[place]

@@ -19,13 +19,17 @@ to be ordered unless somebody says so.
 from __future__ import annotations
 
 import itertools
+import json
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_choice
-from dissensus.labels.vocabulary import quoted
+from dissensus.labels.vocabulary import Vocabulary, encode, quoted
 from dissensus.numerics import Array
 
 if TYPE_CHECKING:
@@ -159,28 +163,25 @@ def disagreements(annotations: Annotations) -> Array:
 
 def bears_out(together: Array, in_front: float = _IN_FRONT) -> bool:
     """Whether neighbours are confused more than classes far apart: few other orders of them fit better."""
-    own, *others = (_spread(together, order) for order in _orders(len(together)))
+    P = len(together)
+    orders = np.array(list(itertools.permutations(range(P)))) if P <= 6 else None
+    if orders is None:
+        rng = np.random.default_rng(P)
+        orders = np.stack([np.arange(P), *(rng.permutation(P) for _ in range(_ORDERS))])
+    # Σ_ck s_ck |place of c − place of k|: small where classes that go together are near
+    places = np.argsort(orders, axis=1)
+    own, *others = ((together * np.abs(np.subtract.outer(place, place))).sum() for place in places)
     return float(np.mean(np.array(others) < own * (1 - 1e-9))) <= in_front
-
-
-def _spread(together: Array, order: NDArray[np.int64]) -> float:
-    """Σ_ck s_ck |place of c − place of k|: small where classes that go together are near."""
-    place = np.argsort(order)
-    return float((together * np.abs(np.subtract.outer(place, place))).sum())
-
-
-def _orders(P: int) -> NDArray[np.int64]:
-    """Orders of P classes, the numbers' own first."""
-    if P <= 6:
-        return np.array(list(itertools.permutations(range(P))))
-    rng = np.random.default_rng(P)
-    return np.stack([np.arange(P), *(rng.permutation(P) for _ in range(_ORDERS))])
 
 
 def _offers(annotations: Annotations) -> tuple[str, ...]:
     """The order of a known scale, words for no answer, and sets written as texts: offered, not assumed."""
     names = [str(name) for name in annotations.classes]
-    nothing, order, notes = words_for_nothing(names), known_order(names), []
+    order, notes = known_order(names), []
+    # "none" is a class in many sets; where all others are numbers it may mean that there is no label.
+    others = [name for name in names if name.casefold() not in _NO_ANSWER | _MAYBE_NONE]
+    known = _NO_ANSWER | _MAYBE_NONE if others and all(map(_is_number, others)) else _NO_ANSWER
+    nothing = [name for name in names if name.casefold() in known]
     if nothing:
         words = ", ".join(map(quoted, nothing))
         notes.append(
@@ -189,24 +190,11 @@ def _offers(annotations: Annotations) -> tuple[str, ...]:
     if order is not None:
         notes.append(f"the labels look like a scale; if they are ordered, say classes={'<'.join(order)!r}")
     for mark in SEPARATORS:
-        several = look_like_sets(names, mark)
-        if several:
+        several = [name for name in names if mark in name]
+        parts = {part.strip() for name in several for part in name.split(mark)}
+        if len(several) > 1 and parts <= set(names):  # the mark cuts labels into other labels
             notes.append(f"labels such as {quoted(several[0])} may be sets; if so, say separator={mark!r}")
     return tuple(notes)
-
-
-def look_like_sets(names: list[str], mark: str) -> list[str]:
-    """The labels that the mark cuts into other labels, where there are two of them or more."""
-    several = [name for name in names if mark in name]
-    parts = {part.strip() for name in several for part in name.split(mark)}
-    return several if len(several) > 1 and parts <= set(names) else []
-
-
-def words_for_nothing(names: list[str]) -> list[str]:
-    """Labels such as NA; also "none", which is a class in many sets, where all others are numbers."""
-    others = [name for name in names if name.casefold() not in _NO_ANSWER | _MAYBE_NONE]
-    known = _NO_ANSWER | _MAYBE_NONE if others and all(map(_is_number, others)) else _NO_ANSWER
-    return [name for name in names if name.casefold() in known]
 
 
 def known_order(names: list[str]) -> list[str] | None:
@@ -234,3 +222,72 @@ def class_values(annotations: Annotations) -> Array:
             "remove its labels, or say label_type='nominal'"
         )
     return np.arange(annotations.n_classes, dtype=np.float64)
+
+
+# ---- sets of classes ----------------------------------------------------------------------------------
+# Written as JSON lists, one entry of the class vocabulary for each set.
+
+
+def written(members: Iterable[str]) -> str:
+    """A set as text: a JSON list, sorted, each class once."""
+    return json.dumps(sorted(set(members)), ensure_ascii=False)
+
+
+def members_of(text: str) -> list[str]:
+    """The classes of a set written by :func:`written`."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, list):
+        raise DataError(f'{text!r} is no set of classes; write one as a JSON list, such as ["a", "b"]')
+    return [str(name) for name in found]
+
+
+def membership(classes: Vocabulary) -> tuple[NDArray[np.bool_], list[str]]:
+    """(sets, members): which classes each set of the vocabulary has, and the classes in order."""
+    sets = [members_of(str(text)) for text in classes]
+    names = sorted({name for members in sets for name in members})
+    place = {name: k for k, name in enumerate(names)}
+    table = np.zeros((len(sets), len(names)), dtype=bool)
+    for row, members in enumerate(sets):
+        table[row, [place[name] for name in members]] = True
+    return table, names
+
+
+def as_sets(annotations: Annotations) -> Annotations:
+    """All labels of one (item, annotator) pair as one answer, a set; answers that are sets stay so."""
+    if annotations.n_classes and all(str(name).startswith("[") for name in annotations.classes):
+        return annotations
+    names = [str(name) for name in annotations.classes]
+    starts = np.flatnonzero(np.diff(annotations.pair, prepend=-1))
+    stops = np.append(starts[1:], annotations.n_labels)
+    texts = [written(names[p] for p in annotations.label[a:b]) for a, b in zip(starts, stops, strict=True)]
+    label, classes = encode(pa.array(texts, pa.string()), "label")
+    return replace(
+        annotations,
+        item=annotations.item[starts],
+        annotator=annotations.annotator[starts],
+        label=label,
+        class_vocabulary=classes,
+        gold=None,
+    )
+
+
+def set_distances(classes: Vocabulary, level: str) -> Array:
+    """(sets, sets): Jaccard's or MASI's distance of every two sets of a vocabulary.
+
+    Jaccard: 1 − |A ∩ B| / |A ∪ B|; two empty sets are alike. MASI: 1 − Jaccard × monotonicity (Passonneau
+    2006), which is 1 for equal sets, 2/3 where one contains the other, 1/3 where they overlap, 0 otherwise.
+    """
+    table, _ = membership(classes)
+    both = (table.astype(np.float64)) @ table.T
+    sizes = table.sum(axis=1)
+    either = sizes[:, None] + sizes - both
+    jaccard = np.asarray(1 - np.where(either > 0, both / np.maximum(either, 1), 1.0))
+    if level == "jaccard":
+        return jaccard
+    same = (both == sizes[:, None]) & (both == sizes)
+    inside = (both == sizes[:, None]) | (both == sizes)
+    monotone = np.where(same, 1.0, np.where(both == 0, 0.0, np.where(inside, 2 / 3, 1 / 3)))
+    return np.asarray(1 - (1 - jaccard) * monotone)

@@ -107,7 +107,10 @@ def simulate(
     K, L, P = n_item_clusters, n_annotator_clusters, n_classes
     M, N = (n_items, n_annotators) if pairs is None else (pairs.n_items, pairs.n_annotators)
     theta = rng.dirichlet(np.broadcast_to(concentration("simulate", "alpha", alpha, P), P), size=(K, L))
-    psi, omega = _shares("gamma", gamma, K, rng), _shares("tau", tau, L, rng)
+    psi, omega = (
+        rng.dirichlet(np.broadcast_to(concentration("simulate", name, given, n), n))
+        for name, given, n in (("gamma", gamma, K), ("tau", tau, L))
+    )
     w, z = rng.choice(K, M, p=psi), rng.choice(L, N, p=omega)
     if pairs is None:
         weights = rng.lognormal(0, TAIL_SIGMA, N) if load == "long-tail" else np.ones(N)
@@ -124,47 +127,32 @@ def simulate(
     return Simulation(annotations, theta, psi, omega, w, z)
 
 
-def _shares(name: str, given: float | Sequence[float], n: int, rng: np.random.Generator) -> Array:
-    """ψ or Ω from its Dirichlet distribution."""
-    return rng.dirichlet(np.broadcast_to(concentration("simulate", name, given, n), n))
-
-
 def assign(n_items: int, weights: Array, per_item: int, rng: np.random.Generator) -> NDArray[np.int32]:
     """(items, per_item): different annotators for each item, sorted, chances in proportion to weights.
 
     Annotators are drawn one after another; one that an item already has is drawn again. In a crowd so small
     that this would often happen, the smallest of Exp(1)/weight are taken: the same distribution.
     """
-    scarce = len(weights) < CROWD_PER_LABEL * per_item or weights.max() > weights.sum() / 2
-    chosen = (_smallest_keys if scarce else _drawn_again)(n_items, weights, per_item, rng)
+    N = len(weights)
+    chosen = np.full((n_items, per_item), -1, dtype=np.int32)
+    if CROWD_PER_LABEL * per_item > N or weights.max() > weights.sum() / 2:
+        rows_at_once = max(1, CHUNK_CELLS // N)
+        for start in range(0, n_items, rows_at_once):
+            part = slice(start, min(start + rows_at_once, n_items))
+            keys = rng.exponential(size=(part.stop - part.start, N)) / weights
+            chosen[part] = np.argpartition(keys, per_item - 1, axis=1)[:, :per_item]
+    else:
+        cumulative = np.cumsum(weights) / weights.sum()
+        for column in range(per_item):
+            rows = np.arange(n_items)
+            while len(rows):
+                draws = np.searchsorted(cumulative, rng.random(len(rows)), side="right")
+                repeated = (chosen[rows, :column] == draws[:, None]).any(axis=1)
+                chosen[rows[~repeated], column] = draws[~repeated]
+                rows = rows[repeated]
+        chosen = np.minimum(chosen, N - 1)
     chosen.sort(axis=1)
     return chosen
-
-
-def _smallest_keys(
-    n_items: int, weights: Array, per_item: int, rng: np.random.Generator
-) -> NDArray[np.int32]:
-    N = len(weights)
-    rows_at_once = max(1, CHUNK_CELLS // N)
-    chosen = np.empty((n_items, per_item), dtype=np.int32)
-    for start in range(0, n_items, rows_at_once):
-        rows = slice(start, min(start + rows_at_once, n_items))
-        keys = rng.exponential(size=(rows.stop - rows.start, N)) / weights
-        chosen[rows] = np.argpartition(keys, per_item - 1, axis=1)[:, :per_item]
-    return chosen
-
-
-def _drawn_again(n_items: int, weights: Array, per_item: int, rng: np.random.Generator) -> NDArray[np.int32]:
-    cumulative = np.cumsum(weights) / weights.sum()
-    chosen = np.full((n_items, per_item), -1, dtype=np.int32)
-    for column in range(per_item):
-        rows = np.arange(n_items)
-        while len(rows):
-            draws = np.searchsorted(cumulative, rng.random(len(rows)), side="right")
-            repeated = (chosen[rows, :column] == draws[:, None]).any(axis=1)
-            chosen[rows[~repeated], column] = draws[~repeated]
-            rows = rows[repeated]
-    return np.minimum(chosen, len(weights) - 1)
 
 
 def draw(distributions: Array, which: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:
@@ -190,16 +178,12 @@ def _check(values: dict[str, Any]) -> None:
     rules |= {name: dirichlet(0.0, open_low=True) for name in ("alpha", "gamma", "tau")}
     rules["load"] = choice("even", "long-tail")
     check_rules("simulate", rules, **{name: values[name] for name in rules})
-    if values["pairs"] is not None:
-        _check_pairs(values)
-        return
-    if values["labels_per_item"] > values["n_annotators"]:
-        raise bad_parameter("simulate", "labels_per_item", "at most n_annotators", values["labels_per_item"])
-
-
-def _check_pairs(values: dict[str, Any]) -> None:
-    """A must be Annotations with annotators, and nothing else may say who labels what."""
     given = values["pairs"]
+    if given is None:
+        if values["labels_per_item"] > values["n_annotators"]:
+            n_labels = values["labels_per_item"]
+            raise bad_parameter("simulate", "labels_per_item", "at most n_annotators", n_labels)
+        return
     if not isinstance(given, Annotations) or given.anonymous or not given.n_labels:
         rule = "Annotations that say who labelled what, or None"
         raise bad_parameter("simulate", "pairs", rule, type(given).__name__)

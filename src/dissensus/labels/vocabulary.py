@@ -40,19 +40,16 @@ class Vocabulary(Sequence[Any]):
         ids.setflags(write=False)
         return ids
 
-    @property
-    def is_sorted(self) -> bool:
-        """True where the order is that of code points (of value, for numbers)."""
-        return bool(np.all(np.diff(sorted_order(self.arrow, self.what)) > 0))
-
     def codes(self, ids: Any) -> Codes:
         """The code of each given id; −1 where the vocabulary does not have it.
 
         A number and its text name the same id, so that ids from a frame find those from a file.
         """
         wanted, known = to_arrow(ids, self.what), self.arrow
-        if wanted.type != known.type:
-            common = _common_type(wanted.type, known.type)
+        kinds = wanted.type, known.type
+        if kinds[0] != kinds[1]:
+            text = pa.large_string() if pa.large_string() in kinds else pa.string()
+            common = text if any(map(is_text, kinds)) else pa.float64()
             wanted, known = wanted.cast(common, safe=False), known.cast(common, safe=False)
         found = pc.index_in(wanted, value_set=known)
         codes: Codes = numbers(pc.fill_null(found, -1))
@@ -73,7 +70,7 @@ class Vocabulary(Sequence[Any]):
         if not len(fresh):
             return np.arange(len(self), dtype=np.int32), self
         joined = pa.concat_arrays([self.arrow, _cast(fresh, self.arrow.type, self.what)])
-        if self.is_sorted:
+        if np.all(np.diff(sorted_order(self.arrow, self.what)) > 0):
             codes, vocabulary = encode(joined, self.what)
             return codes[: len(self)], vocabulary
         return np.arange(len(self), dtype=np.int32), Vocabulary(joined, self.what)
@@ -105,23 +102,31 @@ def to_arrow(values: Any, what: str) -> pa.Array:
 
 
 def encode(
-    values: Any, what: str, order: Any = None, place: Place = "row {}".format, *, by_value: bool = True
+    values: Any, what: str, order: Any = None, place: Place = "row {}".format
 ) -> tuple[Codes, Vocabulary]:
     """Codes and vocabulary of a column; ids sorted by code point (numbers by value) unless ordered.
 
-    Labels that are all numbers are sorted by value even where they are text, as from a file, if ``by_value``.
+    Labels that are all numbers are sorted by value even where they are text, as from a file.
     ``place`` says where a row stands in the source, for the error that names it.
     """
     indices, distinct = dictionary(values, what, place)
     if order is None:
-        by_rank = sorted_order(distinct, what if by_value else "")
+        by_rank = sorted_order(distinct, what)
         vocabulary = Vocabulary(distinct.take(places(by_rank)), what)
         rank = np.empty(len(distinct), dtype=np.int32)
         rank[by_rank] = np.arange(len(distinct), dtype=np.int32)
     else:
         vocabulary = ordered_vocabulary(order, what, distinct.type)
         rank = vocabulary.codes(distinct)
-        _refuse_strangers(rank, indices, distinct, vocabulary, place)
+        if (rank < 0).any():
+            row = int(np.flatnonzero(rank[indices] < 0)[0])
+            value = distinct[int(indices[row])].as_py()
+            meant, remedy = one_slip_away(value, vocabulary), "classes=" if what == "label" else f"{what}s="
+            hint = "" if meant is None else f"did you mean {quoted(meant)}? If not, "
+            raise DataError(
+                f"{place(row)}: {what} {quoted(value)} is not in the {what} set; {hint}add it with {remedy} "
+                "or correct the row"
+            )
     return rank[indices], vocabulary
 
 
@@ -169,23 +174,25 @@ def one_slip_away(name: Any, names: Iterable[Any]) -> Any:
     It differs by white space or case, or by one letter too many, too few, wrong or swapped with the next.
     Names of one or two letters, and digits, differ on purpose.
     """
-    if not isinstance(name, str):
-        return None
-    return next((one for one in names if isinstance(one, str) and _one_slip(folded(name), folded(one))), None)
+    for other in names if isinstance(name, str) else ():
+        if not isinstance(other, str):
+            continue
+        a, b = folded(name), folded(other)
+        start, whole = _common_start(a, b), max(len(a), len(b))
+        a, b = a[start:], b[start:]
+        end = _common_start(a[::-1], b[::-1])
+        a, b = a[: len(a) - end], b[: len(b) - end]
+        if whole < _SHORTEST_NAME or any(map(str.isdigit, a + b)):
+            slip = not a + b
+        else:
+            slip = max(len(a), len(b)) <= 1 or (len(a) == 2 and a == b[::-1])
+        if slip:
+            return other
+    return None
 
 
-def _one_slip(a: str, b: str) -> bool:
-    start = _same_start(a, b)
-    a, b, whole = a[start:], b[start:], max(len(a), len(b))
-    end = _same_start(a[::-1], b[::-1])
-    a, b = a[: len(a) - end], b[: len(b) - end]
-    if whole < _SHORTEST_NAME or any(map(str.isdigit, a + b)):
-        return not a + b
-    return max(len(a), len(b)) <= 1 or (len(a) == 2 and a == b[::-1])
-
-
-def _same_start(a: str, b: str) -> int:
-    """How many letters both begin with."""
+def _common_start(a: Sequence[Any], b: Sequence[Any]) -> int:
+    """How many letters or bytes both begin with."""
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
@@ -225,25 +232,18 @@ def _sorted(ids: pa.Array) -> NDArray[np.int64]:
     numbers sort several times faster than strings.
     """
     if is_text(ids.type) and len(ids) > 1:
-        key = _eight_bytes(ids)
+        common = _common_start(*(name.encode() for name in pc.min_max(ids).as_py().values()))
+        starts, text = text_of(ids)
+        at, stop = starts[:-1].astype(np.int64) + common, starts[1:]
+        key = np.zeros(len(ids), dtype=np.uint64)  # eight bytes as one number; beyond a string's end, zeros
+        for _ in range(8):
+            key <<= np.uint64(8)
+            key |= np.where(at < stop, text[np.minimum(at, len(text) - 1)], 0).astype(np.uint64)
+            at += 1
         order = np.argsort(key)
         if np.all(key[order[1:]] > key[order[:-1]]):
             return order
     return numbers(pc.sort_indices(ids)).astype(np.int64)
-
-
-def _eight_bytes(ids: pa.Array) -> NDArray[np.uint64]:
-    """The bytes after the common beginning as one number a string; a shorter string is filled with zeros."""
-    extremes = [name.encode() for name in pc.min_max(ids).as_py().values()]
-    common = next((i for i, (a, b) in enumerate(zip(*extremes, strict=False)) if a != b), len(extremes[0]))
-    starts, text = text_of(ids)
-    at, stop = starts[:-1].astype(np.int64) + common, starts[1:]
-    key = np.zeros(len(ids), dtype=np.uint64)
-    for _ in range(8):
-        key <<= np.uint64(8)
-        key |= np.where(at < stop, text[np.minimum(at, len(text) - 1)], 0).astype(np.uint64)
-        at += 1
-    return key
 
 
 def text_of(ids: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:
@@ -275,7 +275,7 @@ def _plain(array: pa.Array, what: str) -> pa.Array:
         return _plain(array.dictionary_decode(), what)
     if pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_float64(kind):
         return array
-    if pa.types.is_large_string(kind) and _n_bytes(array) > MOST_TEXT:
+    if pa.types.is_large_string(kind) and np.ptp(text_of(array)[0]) > MOST_TEXT:
         return array
     if is_text(kind) or pa.types.is_string_view(kind) or pa.types.is_null(kind):
         return _cast(array, pa.string(), what)
@@ -284,18 +284,6 @@ def _plain(array: pa.Array, what: str) -> pa.Array:
     if pa.types.is_floating(kind):
         return _cast(array, pa.float64(), what)
     raise DataError(f"the {what}s are of type {kind}; give strings or numbers")
-
-
-def _n_bytes(text: pa.Array) -> int:
-    starts, _ = text_of(text)
-    return int(starts[-1] - starts[0])
-
-
-def _common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """What two types of ids are compared as."""
-    if pa.types.is_large_string(a) or pa.types.is_large_string(b):
-        return pa.large_string()
-    return pa.string() if is_text(a) or is_text(b) else pa.float64()
 
 
 def _cast(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
@@ -319,9 +307,18 @@ def dictionary(values: Any, what: str, place: Place) -> tuple[Codes, pa.Array]:
         row = int(np.flatnonzero(marks(indices.is_null()))[0])
         raise blank_error(row, what, place)
     codes = numbers(indices).astype(np.int32, copy=False)
-    _refuse_blanks(codes, distinct, what, place)
+    blank = blank_ids(distinct)
+    if blank.any() and blank[codes].any():
+        raise blank_error(int(blank[codes].argmax()), what, place)
     tidy = _trimmed(distinct) if what == "label" else distinct
-    return _compact(codes, tidy) if ready or tidy is not distinct else (codes, distinct)
+    if not ready and tidy is distinct:
+        return codes, distinct
+    # A dictionary from elsewhere may repeat values or hold unused ones: one entry for each used id.
+    merged = tidy.dictionary_encode()
+    codes = numbers(merged.indices)[codes]
+    used = np.bincount(codes, minlength=len(merged.dictionary)) > 0
+    compact = (np.cumsum(used) - 1).astype(np.int32)
+    return compact[codes], merged.dictionary.take(places(np.flatnonzero(used)))
 
 
 def _trimmed(labels: pa.Array) -> pa.Array:
@@ -331,15 +328,6 @@ def _trimmed(labels: pa.Array) -> pa.Array:
     names = labels.to_pylist()
     tidy = [name.strip() for name in names]
     return labels if tidy == names else pa.array(tidy, labels.type)
-
-
-def _compact(codes: Codes, distinct: pa.Array) -> tuple[Codes, pa.Array]:
-    """A dictionary from elsewhere may repeat values or hold unused ones: one entry for each used id."""
-    merged = distinct.dictionary_encode()
-    codes = numbers(merged.indices)[codes]
-    used = np.bincount(codes, minlength=len(merged.dictionary)) > 0
-    compact = (np.cumsum(used) - 1).astype(np.int32)
-    return compact[codes], merged.dictionary.take(places(np.flatnonzero(used)))
 
 
 def blank_ids(ids: pa.Array) -> NDArray[np.bool_]:
@@ -357,33 +345,9 @@ def blank_ids(ids: pa.Array) -> NDArray[np.bool_]:
     return blank
 
 
-def _refuse_blanks(codes: Codes, distinct: pa.Array, what: str, place: Place) -> None:
-    rows = _rows_with(codes, blank_ids(distinct))
-    if len(rows):
-        raise blank_error(int(rows[0]), what, place)
-
-
 def blank_error(row: int, what: str, place: Place) -> DataError:
     """What is said of a row without an id or label."""
     return DataError(f"{place(row)}: the {what} is blank; fill it in or remove the row")
-
-
-def _refuse_strangers(rank: Codes, codes: Codes, distinct: pa.Array, known: Vocabulary, place: Place) -> None:
-    rows = _rows_with(codes, rank < 0)
-    if len(rows):
-        row, what = int(rows[0]), known.what
-        value = distinct[int(codes[row])].as_py()
-        meant = one_slip_away(value, known)
-        hint = "" if meant is None else f"did you mean {quoted(meant)}? If not, "
-        remedy = "classes=" if what == "label" else f"{what}s="
-        raise DataError(
-            f"{place(row)}: {what} {quoted(value)} is not in the {what} set; {hint}add it with {remedy} or "
-            "correct the row"
-        )
-
-
-def _rows_with(codes: Codes, marked: NDArray[np.bool_]) -> NDArray[np.intp]:
-    return np.flatnonzero(marked[codes]) if marked.any() else np.zeros(0, np.intp)
 
 
 # ---- Arrow to NumPy and back, without pandas ----------------------------------------------------------
@@ -409,16 +373,16 @@ def places(rows: NDArray[Any]) -> pa.Array:
 
 def arrow_table(columns: Mapping[str, Any]) -> pa.Table:
     """Columns of NumPy values, lists or Arrow's own as a table."""
-    return pa.table({name: _column(values) for name, values in columns.items()})
-
-
-def _column(values: Any) -> Any:
-    if not isinstance(values, np.ndarray):
-        return values
-    if values.dtype.kind in "iuf":
-        return column(values)
-    known = values.tolist()
-    return texts(known) if all(isinstance(value, str) for value in known) else pa.array(known)
+    arrays: dict[str, Any] = {}
+    for name, values in columns.items():
+        if not isinstance(values, np.ndarray):
+            arrays[name] = values
+        elif values.dtype.kind in "iuf":
+            arrays[name] = column(values)
+        else:
+            known = values.tolist()
+            arrays[name] = texts(known) if all(isinstance(v, str) for v in known) else pa.array(known)
+    return pa.table(arrays)
 
 
 def column(values: NDArray[Any], known: NDArray[np.bool_] | None = None) -> pa.Array:

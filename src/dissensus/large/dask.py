@@ -14,8 +14,8 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,6 +37,7 @@ POLL_SECONDS = 0.5  # between two looks at whether the cluster is still there
 DEATHS = 10  # of workers that had a task, before it is given up
 PARTS_PER_THREAD = 2  # of the blocks, for each thread of the cluster: tasks of a step
 SMALL_BYTES = 200_000  # up to which parameters travel with every step; larger tables are files
+ANY_SIZE = {"distributed.admin.large-graph-warning-threshold": "1TB"}  # of labels that tasks share
 QUIET = logging.CRITICAL  # of the cluster's own messages, what reaches the terminal
 
 
@@ -55,22 +56,19 @@ def connected(cluster: Any, *, n_workers: int = -1, tls: Sequence[Path] = ()) ->
         return
     if not isinstance(cluster, str):
         raise bad_parameter("resources", "cluster", "an address, 'local' or a distributed.Client", cluster)
-    opened = (
-        _local(distributed, n_cores() if n_workers == -1 else n_workers)
-        if cluster == "local"
-        else _remote(distributed, cluster, tls)
-    )
-    with _quiet(), opened as client:
+    way = _local(n_cores() if n_workers == -1 else n_workers) if cluster == "local" else _remote(cluster, tls)
+    with _quiet(), way as client:
         yield client
 
 
 @contextmanager
-def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
+def _local(n_workers: int) -> Iterator[Any]:
     """One process per worker; one that dies is started again, however often.
 
     Whoever may send a scheduler work runs code as we do. So these processes listen on this machine alone, and
     only to those who have the certificate that is made here, in memory, for this one cluster.
     """
+    distributed = require("distributed", "cluster")
     require("cryptography", "cluster")
     settings = {
         # Dask closes for good a worker that is found dead some seconds after it has died before.
@@ -101,8 +99,8 @@ def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
 
 
 @contextmanager
-def _remote(distributed: Any, address: str, tls: Sequence[Path]) -> Iterator[Any]:
-    security = None
+def _remote(address: str, tls: Sequence[Path]) -> Iterator[Any]:
+    distributed, security = require("distributed", "cluster"), None
     if tls:
         for file in tls:
             if not file.is_file():
@@ -166,8 +164,7 @@ def _lost(client: Any, error: BaseException) -> ClusterError:
 
 
 def _address(client: Any) -> str:
-    scheduler = getattr(client, "scheduler", None)
-    return str(getattr(scheduler, "address", None) or "the cluster")
+    return str(getattr(client.scheduler, "address", None) or "the cluster")
 
 
 def _reason(error: BaseException) -> str:
@@ -200,23 +197,14 @@ def result_of(client: Any, future: Any) -> Any:
 class DaskEngine(LargeEngine):
     """The threads of a cluster's workers; what has no steps over blocks runs here."""
 
-    client: Any = None
+    client: Any
+    ending: ExitStack  # what is done when the fit is over
 
-    @contextmanager
-    def using(self, client: Any) -> Iterator[None]:
-        """Use a client for the length of a fit; no worker keeps anything of it afterwards."""
-        self.client = client
-        self.all_blocks: list[DaskBlocks] = []
-        try:
-            yield
-        finally:
-            for blocks in self.all_blocks:
-                blocks.release()
-
-    def blocks(self, labels: Annotations, layout: Callable[[Block], Any]) -> Blocks:
-        """Lay labels out for steps, on the workers."""
-        self.all_blocks.append(DaskBlocks(self, labels, layout))
-        return self.all_blocks[-1]
+    def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
+        """Cut labels into blocks, each laid out by ``lay_out`` on a worker."""
+        blocks = DaskBlocks(self, labels, lay_out)
+        self.ending.callback(blocks.release)
+        return blocks
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
         """An array for steps to fill: a file that every worker reaches."""
@@ -276,9 +264,9 @@ class DaskBlocks(Blocks):
         for number in range(n_parts):
             part = slice(n * number // n_parts, n * (number + 1) // n_parts)
             content, _ = self._pickled((self.lay_out, self.blocks[part], self._checksums[part]))
-            layouts = (
-                self.engine.client.submit(_laid_out, content, pure=False) if self._keeps_layouts else content
-            )
+            client, layouts = self.engine.client, content
+            if self._keeps_layouts:
+                layouts = client.submit(_laid_out, content, pure=False)
             self._parts.append((part, layouts))
         self._workers = workers
 
@@ -325,22 +313,20 @@ def _stepped(step: Callable[..., Any], layouts: Any, own: bytes, common: bytes) 
 # ---- independent tasks --------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
 class ClusterTasks:
     """Tasks of a search on the workers; what they share is sent to the workers once."""
 
-    def __init__(self, client: Any, shared: Any, resources: Resources) -> None:
-        self._client = client
-        self._resources = resources
-        self._shared = shared
+    client: Any
+    shared: Any
+    resources: Resources
 
     def completed(self, step: Callable[..., Result], tasks: Sequence[Any]) -> Iterator[tuple[Any, Result]]:
         """Yield each task with ``step(shared, task)``, as they finish."""
-        client, wait = self._client, require("distributed", "cluster").wait
-        with require("dask", "cluster").config.set(
-            {"distributed.admin.large-graph-warning-threshold": "1TB"}
-        ):
-            shared = client.submit(_itself, self._shared, pure=False)
-        submit = partial(client.submit, _run_task, self._resources, step, shared, pure=False)
+        client, distributed = self.client, require("distributed", "cluster")
+        with require("dask", "cluster").config.set(ANY_SIZE):
+            shared = client.submit(_itself, self.shared, pure=False)
+        submit = partial(client.submit, _run_task, self.resources, step, shared, pure=False)
         futures = {submit(task): task for task in tasks}
         try:
             while futures:
@@ -351,7 +337,7 @@ class ClusterTasks:
                 if not done:
                     running_workers(client)  # there is one to do the rest
                     with suppress(TimeoutError), client.as_current():
-                        wait(list(futures), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+                        distributed.wait(list(futures), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
         finally:
             for future in (shared, *futures):
                 future.release()

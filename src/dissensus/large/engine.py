@@ -74,16 +74,18 @@ class LargeEngine(Engine):
         """Whether states are kept."""
         return self._checkpoints is not None
 
-    def blocks(self, labels: Annotations, layout: Callable[[Block], Any]) -> Blocks:
-        """Lay labels out for steps."""
-        return BudgetedBlocks(self, cut_blocks(labels), layout)
+    def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
+        """Cut labels into blocks, each laid out for a model's steps by ``lay_out``."""
+        return BudgetedBlocks(self, cut_blocks(labels), lay_out)
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
         """An array for a step to fill, in memory if it fits there."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         if not self.budget.take(size):
             return new_file_array(self.scratch(), shape, dtype)
-        array = np.empty(shape, dtype)
+        if self.budget.unlimited:
+            return super().empty(shape, dtype)
+        array = np.empty(shape, dtype)  # unused memory would not be in the budget
         weakref.finalize(array, self.budget.give_back, size)
         return array
 

@@ -27,7 +27,13 @@ from dissensus.labels.sources import provided
 from dissensus.labels.vocabulary import places, to_arrow
 from dissensus.large.store import COLUMNS, is_store
 from dissensus.params import PROCESS_BYTES, n_bytes, size_words
-from dissensus.tables.columns import find_column, guess_words, has_column, listed, only_column_left
+from dissensus.tables.columns import (
+    find_column,
+    guess_words,
+    has_column,
+    only_column_left,
+    refuse_one_for_two,
+)
 from dissensus.tables.layouts import KEEP_BLANKS, Columns, Missing
 from dissensus.tables.source import (
     GZIP_MAGIC,
@@ -121,17 +127,17 @@ class Inputs:
     @property
     def n_bytes(self) -> int:
         """Size of all files."""
-        return _n_bytes([file.path for file in self.files])
+        return sum(file.path.stat().st_size for file in self.files if file.path.exists())
 
     @property
     def n_rows_about(self) -> int:
         """The number of rows that the largest file of each kind makes likely."""
-        kinds: dict[str, list[Path]] = {}
+        kinds: dict[str, list[tuple[int, Path]]] = {}
         for path in [file.path for file in self.files if file.path.is_file()]:
-            kinds.setdefault("".join(path.suffixes), []).append(path)
+            kinds.setdefault("".join(path.suffixes), []).append((path.stat().st_size, path))
         return sum(
-            int(self._rows_per_byte(max(paths, key=lambda path: path.stat().st_size)) * _n_bytes(paths))
-            for paths in kinds.values()
+            int(self._rows_per_byte(max(files)[1]) * sum(size for size, _ in files))
+            for files in kinds.values()
         )
 
     def _rows_per_byte(self, path: Path) -> float:
@@ -227,11 +233,7 @@ class Inputs:
             if name is not None and not isinstance(name, str):
                 raise bad_parameter("pack", role, "the name of a column", name)
             names.append(find_column(known, role, name, table.name, taken=names))
-        if len(set(names)) < len(names):
-            raise DataError(
-                f"{table.name}: item, annotator and label must be three columns, got {', '.join(names)}; "
-                f"it has {listed(known)}"
-            )
+        refuse_one_for_two(names, known, table.name)
         return names
 
     def place(self, pieces: Iterable[Piece], row: int) -> str:
@@ -242,10 +244,6 @@ class Inputs:
                 return self._open(piece.file).place(piece.first_row + own)
             row -= len(piece)
         raise IndexError(row)
-
-
-def _n_bytes(paths: Iterable[Path]) -> int:
-    return sum(path.stat().st_size for path in paths if path.exists())
 
 
 def list_files(given: Any) -> list[File]:

@@ -56,8 +56,7 @@ from dissensus.large.store import (
 from dissensus.numerics import pointers
 from dissensus.progress import Progress, ShowProgress, shown
 from dissensus.tables.atomic import cannot_be_written, gone_afterwards, held, publication, sync
-from dissensus.tables.layouts import Columns, Missing
-from dissensus.tables.plain_tables import declared_classes, lookalike_notes
+from dissensus.tables.layouts import Columns, Missing, declared_classes, lookalike_notes
 from dissensus.tables.source import within_memory
 
 MOST_IDS = (1 << 31) - 1  # 32-bit codes

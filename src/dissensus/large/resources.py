@@ -82,7 +82,7 @@ class Resources(plain.Resources):
                 dtype=PRECISIONS[self.precision],
             )
             if self.client is not None:
-                stack.enter_context(engine.using(self.client))
+                engine.client, engine.ending = self.client, stack
             if self.progress is not False:
                 engine.progress = stack.enter_context(shown(self.progress))
             yield engine

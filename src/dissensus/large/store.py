@@ -31,11 +31,10 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LABEL_TYPES, LabelType
-from dissensus.labels.rows import DUPLICATE_POLICIES, Duplicates
-from dissensus.labels.side_tables import repeats_note
+from dissensus.labels.rows import DUPLICATE_POLICIES, Duplicates, repeats_note
 from dissensus.labels.vocabulary import Vocabulary, is_text, texts
 from dissensus.params import n_cores
-from dissensus.tables.plain_tables import one_only, with_kind, with_side_tables
+from dissensus.tables.layouts import one_only, with_kind, with_side_tables
 from dissensus.tables.source import not_reached
 
 MANIFEST = "dissensus-store.json"
@@ -201,16 +200,11 @@ class StoreOrigin:
 def open_store(store: Path, manifest: Manifest, verify: bool = True) -> Annotations:
     """The labels that a manifest describes, without side tables."""
     _check_files(store, manifest, verify)
-    pointers = _pointers(store, manifest)
+    pointers = _mapped(store, manifest, "item-rows", "<i8", manifest.n_items + 1)
     sizes = manifest.n_items, manifest.n_annotators, manifest.n_classes
     with ThreadPoolExecutor(n_cores()) as threads:
         item, annotator, label = threads.map(lambda *column: _codes(store, manifest, *column), COLUMNS, sizes)
-    for at in range(0, manifest.n_items, AT_A_TIME):
-        starts = pointers[at : at + AT_A_TIME + 1]
-        labelled = np.flatnonzero(np.diff(starts))  # codes never fall: an item's first and last row tell
-        ends = item[starts[labelled]], item[starts[labelled + 1] - 1]
-        if not all(np.array_equal(codes, at + labelled) for codes in ends):
-            raise _damaged(store, manifest.files["item-codes"].name)
+    _check_rows(store, manifest, item, pointers)
     items, annotators = (_vocabulary(store, manifest, what, n) for what, n in zip(IDS, sizes, strict=False))
     classes = Vocabulary(texts(manifest.classes), "label")
     notes = repeats_note(manifest.left_out, manifest.duplicates)
@@ -255,14 +249,21 @@ def _mapped(store: Path, manifest: Manifest, what: str, kind: str, n: int) -> ND
     return numbers.view(np.ndarray)
 
 
-def _pointers(store: Path, manifest: Manifest) -> NDArray[np.int64]:
-    """Where each item's rows begin: from the first row to the end, never backwards."""
-    starts = _mapped(store, manifest, "item-rows", "<i8", manifest.n_items + 1)
-    pieces = (starts[at : at + AT_A_TIME + 1] for at in range(0, len(starts), AT_A_TIME))
+def _check_rows(
+    store: Path, manifest: Manifest, item: NDArray[np.int32], pointers: NDArray[np.int64]
+) -> None:
+    """Each item's rows begin where those of the one before end, from the first row to the last."""
+    pieces = [pointers[at : at + AT_A_TIME + 1] for at in range(0, manifest.n_items, AT_A_TIME)]
     forwards = all(bool((np.diff(piece) >= 0).all()) for piece in pieces)
-    if (starts[0], starts[-1]) != (0, manifest.n_labels) or not forwards:
+    if (pointers[0], pointers[-1]) != (0, manifest.n_labels) or not forwards:
         raise _damaged(store, manifest.files["item-rows"].name)
-    return starts
+    for number, starts in enumerate(pieces):
+        labelled = np.flatnonzero(np.diff(starts))
+        codes = labelled + number * AT_A_TIME
+        # Codes never fall, so that an item's first and last row tell.
+        for ends in (item[starts[labelled]], item[starts[labelled + 1] - 1]):
+            if not np.array_equal(ends, codes):
+                raise _damaged(store, manifest.files["item-codes"].name)
 
 
 def _codes(store: Path, manifest: Manifest, what: str, size: int) -> NDArray[np.int32]:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 # says (``_label_types``, ``uses_features``).
 MODELS = {
     # nothing, or one number in all
-    "majority": "dissensus.models.majority:MajorityVote",
-    "empirical": "dissensus.models.empirical:EmpiricalDistribution",
+    "majority": "dissensus.models.counting:MajorityVote",
+    "empirical": "dissensus.models.counting:EmpiricalDistribution",
     # a number or a few for every annotator
     "wawa": "dissensus.models.weighted:Wawa",
     "zero-based-skill": "dissensus.models.weighted:ZeroBasedSkill",

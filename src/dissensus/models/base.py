@@ -22,12 +22,11 @@ from dissensus.labels.kinds import LabelType
 from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Codes, Vocabulary
 from dissensus.models import files, results, scoring
-from dissensus.models.clusters import ClusterView
-from dissensus.models.results import by_id, middle_of_largest, table_by_id
+from dissensus.models.results import ClusterView, by_id, most_probable, table_by_id
 from dissensus.models.scoring import in_classes
 from dissensus.params import PROCESS_BYTES, Setting, declare, fitted, physical_memory, size_words
 from dissensus.tables import arrays
-from dissensus.tables.plain_tables import with_side_tables
+from dissensus.tables.layouts import with_side_tables
 
 Array = NDArray[np.float64]
 
@@ -98,20 +97,14 @@ class Model:
     def _run_fit(self, annotations: Any, **given: Any) -> Self:
         """Fit a copy on ``n_jobs`` threads, and become the copy: an interrupted fit changes nothing."""
         labels = self._checked(annotations, given)
-        fitted = object.__new__(type(self))
-        for name in self._settings:
-            setattr(fitted, name, getattr(self, name))
-        fitted._remember(labels)
-        with current().engine(fitted, labels, given) as engine:
-            fitted._fit(labels, engine, **given)
-        if "prior_worth_" in self._common_arrays:
-            fitted.prior_worth_ = np.asarray(labels.prior_strength)
-        for name in self._arrays:  # in C order, as a file gives them back: the same bits after loading
-            setattr(fitted, name, np.asarray(getattr(fitted, name), order="C"))
-        for name, value in vars(self).items():
-            if name.startswith("_"):  # scikit-learn's searches note something there, and want it back
-                vars(fitted).setdefault(name, value)
-        self.__dict__ = vars(fitted)
+        with params.twin(self) as fitted:
+            fitted._remember(labels)
+            with current().engine(fitted, labels, given) as engine:
+                fitted._fit(labels, engine, **given)
+            if "prior_worth_" in self._common_arrays:
+                fitted.prior_worth_ = np.asarray(labels.prior_strength)
+            for name in self._arrays:  # in C order, as a file gives them back: the same bits after loading
+                setattr(fitted, name, np.asarray(getattr(fitted, name), order="C"))
         return self
 
     def _fit(self, annotations: Annotations, engine: Engine) -> None:
@@ -140,8 +133,8 @@ class Model:
         needed, machine = self.memory_needed(labels), physical_memory()
         if needed > machine and current().memory is None:
             raise DataError(
-                f"{type(self).__name__} on {labels.n_labels:,} labels needs {size_words(needed)} of memory at "
-                f"least, and this machine has {size_words(machine)}; use fewer clusters or classes, or a "
+                f"{type(self).__name__} on {labels.n_labels:,} labels needs {size_words(needed)} of memory "
+                f"at least, and this machine has {size_words(machine)}; use fewer clusters or classes, or a "
                 "simpler model"
             )
         return labels
@@ -302,12 +295,8 @@ class Model:
     def predict(self) -> NDArray[Any]:
         """One class per item: the most probable one (the first in class order where several are)."""
         self._check_fitted()
-        best: NDArray[Any] = self.classes_[self._most_probable(self.label_distributions_)]
+        best: NDArray[Any] = self.classes_[most_probable(self.label_distributions_, self.label_type_)]
         return best
-
-    def _most_probable(self, chances: Array) -> NDArray[np.intp]:
-        """(items,): the class of the largest chance; of several, on a scale, the one next to the median."""
-        return middle_of_largest(chances) if self.label_type_ == "ordinal" else chances.argmax(axis=1)
 
     predict_proba = scoring.predict_proba
     score = scoring.score
@@ -318,7 +307,6 @@ class Model:
     label_pieces = results.label_pieces
     _state = files.state
     _restore = files.restore
-    _check_restored = files.check_restored
     save = arrays.save
     save_apart = arrays.save_apart
 

@@ -23,16 +23,14 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, gammaln
 
 from dissensus.engine import Engine, Restarts
 from dissensus.labels.annotations import Annotations
-from dissensus.models.clusters import ClusterView
 from dissensus.models.confusion import ConfusionModel, ConfusionSteps, Expected, log_chances, votes
+from dissensus.models.ibcc import LEAST, MOST, expected_log, fixed_point, log_beta
+from dissensus.models.results import ClusterView
 from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax_rows
 from dissensus.params import MAX_ITER, N_RESTARTS, SEED, TOL, fitted, integer, real, setting
-
-LEAST, MOST = 1e-3, 1e4  # a community's pseudo-counts stay between these
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class State:
 def memberships(counts: Array, communities: Communities) -> tuple[Array, Array]:
     """q(z_n = l) and each annotator's term of the bound (1)."""
     a = communities.a[None] + counts[:, None]  # (N, L, P, P)
-    fit = _log_beta(a) - _log_beta(communities.a)[None]
+    fit = log_beta(a) - log_beta(communities.a)[None]
     return softmax_rows(fit.sum(axis=2) + safe_log(communities.omega))
 
 
@@ -64,30 +62,8 @@ def expected_logs(counts: Array, z: Array, communities: Communities) -> Array:
     """(N, P, P): E log π_nkp (2), one community at a time."""
     logs = np.zeros_like(counts)
     for share, a in zip(z.T, communities.a, strict=True):
-        posterior = a + counts
-        logs += share[:, None, None] * (digamma(posterior) - digamma(posterior.sum(-1, keepdims=True)))
+        logs += share[:, None, None] * expected_log(a + counts)
     return logs
-
-
-def fixed_point(counts: Array, z: Array, a: Array, concentration: float) -> Array:
-    """One step of Minka's iteration for every community.
-
-    a_lkp ← a_lkp · Σ_n z_nl [Ψ(a_lkp + n_nkp) − Ψ(a_lkp)] / (Σ_n z_nl [Ψ(A_lk + n_nk) − Ψ(A_lk)] + 1/c)
-
-    The 1/c comes from an exponential prior with mean c on every a_lkp, so that a community whose members all
-    answer alike does not tighten without limit.
-    """
-    following = np.empty_like(a)
-    for index, (share, own) in enumerate(zip(z.T, a, strict=True)):
-        totals = own.sum(-1)
-        gain = np.tensordot(share, digamma(own + counts) - digamma(own), axes=1)
-        pull = np.tensordot(share, digamma(totals + counts.sum(-1)) - digamma(totals), axes=1)
-        following[index] = own * gain / (pull + 1 / concentration)[:, None]
-    return np.clip(following, LEAST, MOST)
-
-
-def _log_beta(a: Array) -> Array:
-    return np.asarray(gammaln(a).sum(-1) - gammaln(a.sum(-1)))
 
 
 class CBCC(ConfusionModel):
@@ -126,8 +102,9 @@ class CBCC(ConfusionModel):
                 expected, communities = state.expected, state.communities
                 # annotators: each one's community, and what that adds to the bound (3)
                 z, annotator_terms = memberships(expected.counts, communities)
-                bound = float(annotator_terms.sum()) + self._own_terms(expected, communities)
-                if monitor.report(bound, state):
+                items = expected.item_mass @ safe_log(communities.psi) + expected.entropy
+                prior = communities.a.sum() / self.concentration
+                if monitor.report(float(annotator_terms.sum()) + float(items - prior), state):
                     break
                 # M: shares, and the communities' matrices by one step of Minka's fixed point
                 learned = Communities(
@@ -138,20 +115,17 @@ class CBCC(ConfusionModel):
                 # E: z is kept while π's posterior moves with a: each update can only raise the bound
                 logs = expected_logs(expected.counts, z, learned)
                 state = State(steps.e_step(logs, log_chances(learned.psi), log_given), learned, logs)
-        best = restarts.best
-        found, log_psi = best.state, log_chances(best.state.communities.psi)
-        if found.logs.size:
-            self.posterior_ = steps.posterior(found.logs, log_psi, log_given)
+        best, state = restarts.best, restarts.best.state
+        counts, communities = state.expected.counts, state.communities
+        if state.logs.size:
+            self.posterior_ = steps.posterior(state.logs, log_chances(communities.psi), log_given)
         else:
             self.posterior_ = steps.initial_posterior(votes, given)
-        self._keep(found.expected.counts, found.communities)
+        self.psi_, self.omega_, self.community_parameters_ = communities.psi, communities.omega, communities.a
+        self.annotator_clusters_, _ = memberships(counts, communities)
+        self.confusion_ = self._means(counts, self.annotator_clusters_)
         self.trace_, self.stopped_ = np.array(best.trace), best.stopped
         self._finish(annotations.annotator_load)
-
-    def _own_terms(self, expected: Expected, communities: Communities) -> float:
-        """The terms of the bound (3) that hold no annotator."""
-        items = expected.item_mass @ safe_log(communities.psi) + expected.entropy
-        return float(items - communities.a.sum() / self.concentration)
 
     def _first_communities(self, expected: Expected, rng: np.random.Generator) -> Communities:
         """Communities of random annotators around the crowd's matrix."""
@@ -162,11 +136,6 @@ class CBCC(ConfusionModel):
         psi, omega = normalised(expected.item_mass), np.full(L, 1.0 / L)
         # Minka's step, cut to the bounds, is the best point within them only for one that began there.
         return Communities(psi, omega, np.clip(self.concentration * matrices, LEAST, MOST))
-
-    def _keep(self, counts: Array, communities: Communities) -> None:
-        self.psi_, self.omega_, self.community_parameters_ = communities.psi, communities.omega, communities.a
-        self.annotator_clusters_, _ = memberships(counts, communities)
-        self.confusion_ = self._means(counts, self.annotator_clusters_)
 
     def _means(self, counts: Array, z: Array) -> Array:
         """(N, P, P): posterior means of the annotators' matrices."""
@@ -182,9 +151,10 @@ class CBCC(ConfusionModel):
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
         """True classes and communities."""
         view, z = super().cluster_view(annotator_load), self.annotator_clusters_
+        assert view.annotator_weights is not None
         # Θ_kl is the mean of the members' matrices, a_lk / Σ_p a_lkp
         theta = normalised(self.community_parameters_).transpose(1, 0, 2)
-        weights = normalised(self._annotator_weights(annotator_load) @ z)
+        weights = normalised(view.annotator_weights @ z)
         return replace(view, annotators=z, theta=theta, omega=self.omega_, weights=weights)
 
     def annotator_frame(self) -> dict[str, Any]:

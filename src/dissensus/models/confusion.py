@@ -27,14 +27,14 @@ from dissensus.errors import bad_parameter
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
-from dissensus.models.clusters import ClusterView
-from dissensus.models.results import by_id, table_by_id
+from dissensus.models.results import ClusterView, by_id, table_by_id
 from dissensus.models.scoring import fresh_rows
 from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, sum_of_logs, winners
 from dissensus.params import N_JOBS, WEIGHT_BY, choice, fitted, real, setting
 
 LEAST_DAMPING = math.exp(-7)
 FEW_CLASSES = 4  # up to which SciPy multiplies faster with one column after the other
+Cells = NDArray[np.int64] | slice
 DENSE_CELLS = 4  # cells per label of a block up to which a column for every cell is cheaper
 
 
@@ -49,7 +49,7 @@ class CellLayout:
     """
 
     n_classes: int
-    cells: NDArray[np.int64] | slice  # n · P + y of each column
+    cells: Cells  # n · P + y of each column
     matrix: Any  # sparse (items, cells)
     transposed: Any  # sparse (cells, items): the same arrays, so that sums run through items one by one
 
@@ -79,14 +79,16 @@ class CellLayout:
 
 
 @dataclass(frozen=True)
-class ExpectedPart:
-    """What a block's items add, given P(t_m = k) of each."""
+class Expected:
+    """What the M-step consumes, given P(t_m = k) of each item."""
 
-    cells: NDArray[np.int64] | slice
-    counts: Array  # (cells, K): this block's part of (2)
+    counts: Array  # (annotators, K, answers): expected label counts (2); K is the true classes, or more
     item_mass: Array  # (K,): Σ_m P(t_m = k)
-    entropy: float  # Σ_m H(t_m) + Σ_k P(t_m = k) log h_mk, h being the prior of the items; or 0
-    evidence: float  # Σ_m log P(labels of m) / Π_cells π_n0y^S
+    entropy: float  # Σ_m H(t_m) + Σ_k P(t_m = k) log h_mk, h being the prior of the items
+    evidence: float  # Σ_m log P(labels of m)
+
+
+Part = tuple[Cells, Expected]  # of one block: its cells, and what its items add, with counts (cells, K)
 
 
 def _posterior_step(
@@ -117,23 +119,24 @@ def _score_step(layout: CellLayout, weights: Array) -> Array:
     return np.asarray(layout.matrix @ weights[layout.cells])
 
 
-def _e_step(layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array) -> ExpectedPart:
+def _e_step(layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array) -> Part:
+    """Expected counts under the posterior; the evidence is divided by Π_cells π_n0y^S."""
     w, evidence = _posterior_step(layout, log_given, log_psi, ratios)
-    return ExpectedPart(layout.cells, np.asarray(layout.transposed @ w), column_sums(w), 0.0, evidence)
+    return layout.cells, Expected(np.asarray(layout.transposed @ w), column_sums(w), 0.0, evidence)
 
 
-def _counts_step(layout: CellLayout, both: tuple[Array, Array]) -> ExpectedPart:
+def _counts_step(layout: CellLayout, both: tuple[Array, Array]) -> Part:
     """The counts that beliefs w imply, under the items' prior."""
     w, prior = both
     counts, entropy = np.asarray(layout.transposed @ w), float(xlogy(w, prior).sum() - xlogy(w, w).sum())
-    return ExpectedPart(layout.cells, counts, column_sums(w), entropy, 0.0)
+    return layout.cells, Expected(counts, column_sums(w), entropy, 0.0)
 
 
 def _initial_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> Array:
     return times_prior(start(layout.counts(), crowd), prior)
 
 
-def _initial_counts_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> ExpectedPart:
+def _initial_counts_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> Part:
     return _counts_step(layout, (times_prior(start(layout.counts(), crowd), prior), prior))
 
 
@@ -144,16 +147,6 @@ def times_prior(labels: Array, prior: Array) -> Array:
 
 
 # ---- all of them --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What the M-step consumes."""
-
-    counts: Array  # (annotators, K, answers): expected label counts (2); K is the true classes, or more
-    item_mass: Array  # (K,)
-    entropy: float
-    evidence: float
 
 
 class ConfusionSteps:
@@ -200,10 +193,6 @@ class ConfusionSteps:
         """(items, K): Σ_cells S_m,(n,y) weights_nky, the sums of (1) alone."""
         return np.concatenate(list(self.blocks.map(_score_step, weights=_by_cell(weights))))
 
-    def counts(self, w: Array) -> Array:
-        """(annotators, true classes, answers): expected label counts (2) for beliefs (items, K)."""
-        return self.expected_counts(w).counts
-
     def expected_counts(self, w: Array, prior: Array | None = None) -> Expected:
         """What the M-step consumes, for beliefs (items, K) under the items' prior."""
         rows = self._rows(np.ones(w.shape[1]) if prior is None else prior)
@@ -215,20 +204,19 @@ class ConfusionSteps:
             return [table] * len(self.blocks.blocks)
         return [table[block.items] for block in self.blocks.blocks]
 
-    def _sum(self, parts: Iterable[ExpectedPart]) -> Expected:
+    def _sum(self, parts: Iterable[Part]) -> Expected:
         """Add the blocks up, in their order."""
         _, N, P = self.shape
-        cells, item_mass, entropy, evidence = np.zeros(0), np.zeros(0), 0.0, 0.0
-        for part in parts:
+        sums, item_mass, entropy, evidence = np.zeros(0), np.zeros(0), 0.0, 0.0
+        for cells, part in parts:
             if not item_mass.size:
                 K = len(part.item_mass)
-                cells, item_mass = np.zeros((N * P, K)), np.zeros(K)
-            cells[part.cells] += part.counts
+                sums, item_mass = np.zeros((N * P, K)), np.zeros(K)
+            sums[cells] += part.counts
             item_mass += part.item_mass
             entropy += part.entropy
             evidence += part.evidence
-        counts = cells.reshape(N, P, -1).transpose(0, 2, 1)
-        return Expected(counts, item_mass, entropy, evidence)
+        return Expected(sums.reshape(N, P, -1).transpose(0, 2, 1), item_mass, entropy, evidence)
 
 
 def _by_cell(log_matrices: Array) -> Array:
@@ -321,6 +309,7 @@ UNSEEN = (
 
 
 SMOOTHING = 1.0  # labels' worth of the crowd's matrix in each row of an annotator's
+TRANSFORM_ROUNDS = 20
 WEIGHTS = "(N,): what each annotator's labels count"
 
 
@@ -387,15 +376,12 @@ class ConfusionModel(Model):
             w, psi, _, crowd = self._states()
             self.prior_distribution_, self.label_distributions_ = psi @ crowd, w @ crowd
 
-    # What decides about a label: the true class here, in other models also an item's kind within its class.
+    # What decides about a label: the true class here; in other models each class has several states, one
+    # after the other.
 
     def _states(self) -> tuple[Array, Array, Array, Array]:
         """P(state) of the items (M, K), of one never seen (K,), annotators' rows (N, K, P), the crowd's."""
         return self.posterior_, self.psi_, self.confusion_, self.crowd_confusion_
-
-    def _of_states(self, classes: Array) -> Array:
-        """(M, K): a number of each class (M, P) for every state of it."""
-        return classes
 
     def _set_states(self, w: Array, matrices: Array) -> None:
         self.posterior_, self.confusion_ = w, matrices
@@ -414,7 +400,9 @@ class ConfusionModel(Model):
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
         """The true classes as item clusters, the population as the one annotator cluster."""
         self._check_fitted()
-        one, crowd = np.ones(1), self.crowd_confusion_
+        one, crowd, load = np.ones(1), self.crowd_confusion_, np.ones(len(self.confusion_))
+        if annotator_load is not None and self.weight_by == "labels":
+            load = np.asarray(annotator_load, np.float64)
         return ClusterView(
             self.posterior_,
             None,
@@ -425,22 +413,16 @@ class ConfusionModel(Model):
             crowd,
             true_classes=True,
             matrices=self.confusion_,
-            annotator_weights=self._annotator_weights(annotator_load),
+            annotator_weights=normalised(load),
         )
-
-    def _annotator_weights(self, load: NDArray[Any] | None) -> Array:
-        """(N,): what each annotator counts in the population."""
-        by_labels = load is not None and self.weight_by == "labels"
-        return normalised(np.asarray(load, np.float64) if by_labels else np.ones(len(self.confusion_)))
 
     def annotator_frame(self) -> dict[str, Any]:
         """Columns about annotators: chance of the right answer on an item drawn at random, and weights."""
-        weights = {"weight": self.weights_} if "weights_" in vars(self) else {}
-        return {"accuracy": self._accuracy()} | weights
-
-    def _accuracy(self) -> Array:
-        """(N,): Σ_k ψ_k π_nkk."""
-        return np.asarray(np.einsum("k,nkk->n", self.psi_, self.confusion_))
+        # Σ_k ψ_k π_nkk
+        columns: dict[str, Any] = {"accuracy": np.einsum("k,nkk->n", self.psi_, self.confusion_)}
+        if "weights_" in vars(self):
+            columns["weight"] = self.weights_
+        return columns
 
     @property
     def skills_(self) -> Any:
@@ -451,9 +433,9 @@ class ConfusionModel(Model):
         Models of weighted votes give the weight of the annotator's vote instead.
         """
         self._check_fitted()
-        ids = {"annotator": self.annotators_}
-        skills = self.weights_ if "weights_" in vars(self) else self._accuracy()
-        return by_id(ids, skills, "skill", self.columns_, self.frame_kind_)
+        columns = self.annotator_frame()
+        skills = columns.get("weight", columns["accuracy"])
+        return by_id({"annotator": self.annotators_}, skills, "skill", self.columns_, self.frame_kind_)
 
     @property
     def errors_(self) -> Any:
@@ -474,13 +456,12 @@ class ConfusionModel(Model):
         w, psi, matrices, population = fitted._states()
         known = np.vstack([w, psi])[item]
         if self.unseen < 1.0:  # in what is known of fitted items it is already
-            known = np.where(
-                (item < 0)[:, None], known * self._of_states(damping(new.counts, self.unseen)), known
-            )
+            damped = np.repeat(damping(new.counts, self.unseen), len(psi) // new.n_classes, axis=1)
+            known = np.where((item < 0)[:, None], known * damped, known)
         matrices = np.concatenate([matrices, population[None]])[annotator]
         for _ in range(TRANSFORM_ROUNDS):
             w = steps.posterior(safe_log(matrices), np.zeros_like(psi), log_chances(known))
-            learned = self._matrices_of_new(steps.counts(w), fitted)
+            learned = self._matrices_of_new(steps.expected_counts(w).counts, fitted)
             matrices = np.where((annotator < 0)[:, None, None], learned, matrices)
         self._set_states(w, matrices)
         if "weights_" in vars(fitted):  # new annotators have the average weight
@@ -490,6 +471,3 @@ class ConfusionModel(Model):
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         """(annotators, K, P) from counts, with the population's rows as prior."""
         return normalised(SMOOTHING * fitted.crowd_confusion_ + counts)
-
-
-TRANSFORM_ROUNDS = 20

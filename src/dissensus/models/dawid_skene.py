@@ -23,13 +23,7 @@ from scipy.special import xlogy
 
 from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import (
-    ConfusionModel,
-    ConfusionSteps,
-    log_chances,
-    shares,
-    votes,
-)
+from dissensus.models.confusion import ConfusionModel, ConfusionSteps, log_chances, shares, votes
 from dissensus.numerics import Array, normalised, safe_log
 from dissensus.params import MAX_ITER, TOL, real, setting
 
@@ -59,7 +53,9 @@ def _fit_by_em(
         # E: every item's true class, and the expected counts
         logs = safe_log(self._matrices(skills.annotators))
         expected = steps.e_step(logs, log_chances(skills.psi), log_prior)
-        if monitor.report(expected.evidence + self._log_prior(skills.annotators, anchor), skills):
+        # s Σ_nkp C_kp log π_nkp, or with one coin s Σ_n (q log q_n + (1 − q) log (1 − q_n))
+        log_density = float(xlogy(self.smoothing * anchor, skills.annotators).sum())
+        if monitor.report(expected.evidence + log_density, skills):
             break
         # M: the class shares and annotators that maximise the expected log-posterior
         skills = Skills(normalised(expected.item_mass), self._learn(expected.counts, anchor))
@@ -96,12 +92,8 @@ class DawidSkene(ConfusionModel):
     def _matrices(self, learned: Array) -> Array:
         return learned
 
-    def _log_prior(self, learned: Array, anchor: Array) -> float:
-        """s Σ_nkp C_kp log π_nkp."""
-        return float(xlogy(self.smoothing * anchor, learned).sum())
-
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        return self._matrices(self._learn(counts, fitted.crowd_confusion_))
+        return self._learn(counts, fitted.crowd_confusion_)
 
 
 class OneCoin(ConfusionModel):
@@ -112,7 +104,6 @@ class OneCoin(ConfusionModel):
     smoothing: float = setting(
         4.0, real(0.0), "How many labels the crowd's chance is worth; 0 is maximum likelihood."
     )
-
     tol: float = setting(1e-6, *TOL)
 
     _fit = _fit_by_em
@@ -130,19 +121,10 @@ class OneCoin(ConfusionModel):
 
     def _matrices(self, learned: Array) -> Array:
         """π_nkp = q_n where p = k, (1 − q_n) / (P − 1) elsewhere."""
-        P = self.class_count_
+        P = len(self.class_vocabulary_)
         wrong = np.broadcast_to((learned[:, 1] / max(P - 1, 1))[:, None, None], (len(learned), P, P)).copy()
         wrong[:, np.arange(P), np.arange(P)] = learned[:, :1]
         return normalised(wrong)
-
-    def _log_prior(self, learned: Array, anchor: Array) -> float:
-        """s Σ_n (q log q_n + (1 − q) log (1 − q_n))."""
-        return float(xlogy(self.smoothing * anchor, learned).sum())
-
-    @property
-    def class_count_(self) -> int:
-        """Number of classes."""
-        return len(self.class_vocabulary_)
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         right = float(fitted.psi_ @ np.diag(fitted.crowd_confusion_))

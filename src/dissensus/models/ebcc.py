@@ -25,23 +25,10 @@ import numpy as np
 
 from dissensus.engine import Engine, Restarts
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import (
-    UNSEEN,
-    ConfusionModel,
-    ConfusionSteps,
-    Expected,
-    log_chances,
-    shares,
-)
+from dissensus.models.confusion import UNSEEN, ConfusionModel, ConfusionSteps, Expected, log_chances, shares
 from dissensus.models.ibcc import expected_log, fixed_prior, gain
 from dissensus.numerics import Array, normalised
 from dissensus.params import MAX_ITER, N_RESTARTS, SEED, TOL, fitted, integer, real, setting
-
-
-def subtype_logs(mass: Array, subtype_prior: float) -> Array:
-    """(P · G,): E log ψ_k + E log τ_kg for the mass (P, G) of each subtype."""
-    classes = expected_log(1.0 + mass.sum(axis=1))
-    return np.asarray(classes[:, None] + expected_log(subtype_prior + mass)).ravel()
 
 
 class EBCC(ConfusionModel):
@@ -70,14 +57,18 @@ class EBCC(ConfusionModel):
     def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
         steps = ConfusionSteps(annotations, engine)
         given = self._known_before(item_prior, annotations)
-        known = self._of_states(given)
+        known = np.repeat(given, self.n_subtypes, axis=-1)
         log_known = log_chances(known)
-        prior = self._prior(annotations.n_classes)
+        # (P · G, P): a, the same for all subtypes of a class
+        prior = np.repeat(fixed_prior(annotations.n_classes), self.n_subtypes, axis=0)
         restarts = Restarts(engine, self.n_restarts, self.seed, self.max_iter, self.tol)
         for monitor in restarts:
             expected = monitor.resume(Expected)
             if expected is None:
-                w = self._start(steps.initial_posterior(shares, given), monitor.rng)
+                # each item's label shares, cut at random into subtypes
+                w = steps.initial_posterior(shares, given)
+                cuts = monitor.rng.dirichlet(np.ones(self.n_subtypes), size=len(w))
+                w = (w[:, :, None] * cuts[:, None, :]).reshape(len(w), -1)
                 expected = steps.expected_counts(w, known)
             for _ in monitor:
                 if monitor.report(self._bound(expected, prior), expected):
@@ -96,19 +87,11 @@ class EBCC(ConfusionModel):
         self.trace_, self.stopped_ = np.array(best.trace), best.stopped
         self._finish(annotations.annotator_load)
 
-    def _prior(self, n_classes: int) -> Array:
-        """(P · G, P): a, the same for all subtypes of a class."""
-        return np.repeat(fixed_prior(n_classes), self.n_subtypes, axis=0)
-
-    def _start(self, w: Array, rng: np.random.Generator) -> Array:
-        """(M, P · G): each item's label shares, cut at random into subtypes."""
-        cuts = rng.dirichlet(np.ones(self.n_subtypes), size=len(w))
-        return np.asarray(w[:, :, None] * cuts[:, None, :]).reshape(len(w), -1)
-
     def _logs(self, expected: Expected, prior: Array) -> tuple[Array, Array]:
         """E log π (N, P · G, P), and E log ψ + E log τ (P · G,)."""
         mass = expected.item_mass.reshape(-1, self.n_subtypes)
-        return expected_log(prior + expected.counts), subtype_logs(mass, self.subtype_prior)
+        classes, subtypes = expected_log(1.0 + mass.sum(axis=1)), expected_log(self.subtype_prior + mass)
+        return expected_log(prior + expected.counts), (classes[:, None] + subtypes).ravel()
 
     def _bound(self, expected: Expected, prior: Array) -> float:
         """The bound (2)."""
@@ -121,22 +104,19 @@ class EBCC(ConfusionModel):
         """Of subtypes, as :meth:`ConfusionModel._states`."""
         return self.subtypes_, self.subtype_shares_, self.subtype_confusion_, self.subtype_crowd_confusion_
 
-    def _of_states(self, classes: Array) -> Array:
-        return np.repeat(classes, self.n_subtypes, axis=-1)
-
     def _set_states(self, w: Array, matrices: Array) -> None:
         self.subtypes_, self.subtype_confusion_ = w, matrices
-        self.posterior_, self.confusion_ = self._of_classes(w), self._of_rows(matrices)
+        self.posterior_ = self._of_classes(w)
+        # each annotator's matrix by class, subtypes weighed by their shares
+        share = normalised(self.subtype_shares_.reshape(-1, self.n_subtypes))
+        N, _, P = matrices.shape
+        by_class = matrices.reshape(N, -1, self.n_subtypes, P)
+        self.confusion_ = np.asarray(np.einsum("nkgp,kg->nkp", by_class, share))
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        return normalised(self._prior(counts.shape[2]) + counts)
+        prior = np.repeat(fixed_prior(counts.shape[2]), self.n_subtypes, axis=0)
+        return normalised(prior + counts)
 
     def _of_classes(self, subtypes: Array) -> Array:
         """(…, P): P(true class), summed over its subtypes."""
         return np.asarray(subtypes.reshape(*subtypes.shape[:-1], -1, self.n_subtypes).sum(axis=-1))
-
-    def _of_rows(self, confusion: Array) -> Array:
-        """(N, P, P): each annotator's matrix by class, subtypes weighed by their shares."""
-        share = normalised(self.subtype_shares_.reshape(-1, self.n_subtypes))
-        N, _, P = confusion.shape
-        return np.asarray(np.einsum("nkgp,kg->nkp", confusion.reshape(N, -1, self.n_subtypes, P), share))

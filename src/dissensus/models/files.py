@@ -27,23 +27,17 @@ def state(self: Model) -> tuple[Header, Arrays]:
 
 
 def restore(self: Model, facts: Header, arrays: Arrays) -> None:
-    """Take back what a file kept."""
+    """Take back what a file kept; the distributions must be of these items and classes."""
     for what in VOCABULARIES:
         setattr(self, f"{what}_vocabulary_", unpack_ids(what, arrays))
     for name in (*self._common_arrays, *self._arrays):
         setattr(self, name, arrays[name])
     self.stopped_, self.frame_kind_ = facts["stopped"], facts["frame_kind"]
     self.label_type_, self.columns_ = facts["label_type"], dict(facts["columns"])
-    self._check_restored()
-
-
-def check_restored(self: Model) -> None:
-    """What every model has must fit together: a distribution an item, over the classes."""
-    if "label_distributions_" not in self._common_arrays:
-        return
-    M, P = len(self.item_vocabulary_), len(self.class_vocabulary_)
-    found = self.label_distributions_
-    if found.shape != (M, P) or self.n_labels_.shape != (M,) or not np.isfinite(found).all():
-        raise ValueError(f"label_distributions_ of shape {found.shape} for {M} items and {P} classes")
-    if "prior_worth_" in self._common_arrays and np.ndim(self.prior_worth_):
-        raise ValueError("prior_worth_ is not one number")
+    if "label_distributions_" in self._common_arrays:
+        M, P = len(self.item_vocabulary_), len(self.class_vocabulary_)
+        table = self.label_distributions_
+        if table.shape != (M, P) or self.n_labels_.shape != (M,) or not np.isfinite(table).all():
+            raise ValueError(f"label_distributions_ of shape {table.shape} for {M} items and {P} classes")
+        if np.ndim(self.prior_worth_):
+            raise ValueError("prior_worth_ is not one number")

@@ -21,7 +21,7 @@ from scipy.special import xlogy
 from dissensus.engine import Block, Blocks, Engine, Restarts, total
 from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
-from dissensus.models.clusters import ClusterView
+from dissensus.models.results import ClusterView
 from dissensus.numerics import (
     Array,
     Concentration,

@@ -30,8 +30,7 @@ from dissensus.models.confusion import ConfusionModel, log_chances
 from dissensus.numerics import Array, softmax_rows
 from dissensus.params import MAX_ITER, TOL, fitted, setting
 
-CENTRE = 1.0  # mean of both priors
-FIRST = 1.0  # ability and ease at the start
+CENTRE = 1.0  # mean of both priors, and where ability and ease start
 SHARES = (1.0, 0.5, 0.25, 0.0)  # of a Newton step that are tried
 MOST_EASE = 20.0  # e^β stays finite
 
@@ -117,41 +116,33 @@ class GLAD(ConfusionModel):
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         state = monitor.resume(State)
         if state is None:
-            state = State(np.full(annotations.n_annotators, FIRST), np.full(annotations.n_items, FIRST))
+            state = State(np.full(annotations.n_annotators, CENTRE), np.full(annotations.n_items, CENTRE))
         for _ in monitor:
-            # E and M: what the labels say of the classes, then a step of every β and of every α
-            following, evidence = self._stepped(blocks, state, log_given)
-            prior = ((state.ability - CENTRE) ** 2).sum() + ((state.ease - CENTRE) ** 2).sum()
-            if monitor.report(evidence - 0.5 * float(prior), state):
+            # E, and a Newton step of every β: what the labels say of the classes, and of the items' ease
+            own = self._own(blocks, state.ease, log_given)
+            parts = list(blocks.map(ease_step, own, ability=state.ability))
+            off = ((state.ability - CENTRE) ** 2).sum() + ((state.ease - CENTRE) ** 2).sum()
+            if monitor.report(float(sum(part[3] for part in parts)) - 0.5 * float(off), state):
                 break
-            state = following
+            # M: a Newton step of every α, by the share of it that raises Q most
+            ease = np.concatenate([part[0] for part in parts])
+            slope = np.sum([part[1] for part in parts], axis=0) - (state.ability - CENTRE)
+            curvature = np.sum([part[2] for part in parts], axis=0) + 1.0
+            tried = state.ability + np.outer(SHARES, slope / curvature)
+            own = self._own(blocks, state.ease, log_given, ease)
+            scores = np.sum(list(blocks.map(ability_step, own, ability=state.ability, moved=tried)), axis=0)
+            best = (scores - 0.5 * (tried - CENTRE) ** 2).argmax(axis=0)
+            state = State(tried[best, np.arange(len(best))], ease)
         self.abilities_, self.ease_ = state.ability, state.ease
         own = self._own(blocks, state.ease, log_given)
-        parts = [w for w, _ in blocks.map(posterior_step, own, ability=state.ability)]
-        self.posterior_, self.psi_ = np.concatenate(parts), np.full(P, 1.0 / P)
-        self.confusion_ = self._on_average(state.ability, state.ease)
+        posteriors = [w for w, _ in blocks.map(posterior_step, own, ability=state.ability)]
+        self.posterior_, self.psi_ = np.concatenate(posteriors), np.full(P, 1.0 / P)
+        self.confusion_ = self._coins(state.ability * np.exp(state.ease.mean()), P)  # on an average item
         self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._finish(annotations.annotator_load)
 
     def _own(self, blocks: Blocks, *tables: Array) -> list[tuple[Array, ...]]:
         return [tuple(table[block.items] for table in tables) for block in blocks.blocks]
-
-    def _stepped(self, blocks: Blocks, state: State, log_given: Array) -> tuple[State, float]:
-        """The state that follows, and the evidence of the one given."""
-        own = self._own(blocks, state.ease, log_given)
-        parts = list(blocks.map(ease_step, own, ability=state.ability))
-        ease = np.concatenate([part[0] for part in parts])
-        slope = np.sum([part[1] for part in parts], axis=0) - (state.ability - CENTRE)
-        curvature = np.sum([part[2] for part in parts], axis=0) + 1.0
-        tried = state.ability + np.outer(SHARES, slope / curvature)
-        own = self._own(blocks, state.ease, log_given, ease)
-        scores = np.sum(list(blocks.map(ability_step, own, ability=state.ability, moved=tried)), axis=0)
-        best = (scores - 0.5 * (tried - CENTRE) ** 2).argmax(axis=0)
-        return State(tried[best, np.arange(len(best))], ease), float(sum(part[3] for part in parts))
-
-    def _on_average(self, ability: Array, ease: Array) -> Array:
-        """(N, P, P): the matrices on an item of average ease."""
-        return self._coins(ability * np.exp(ease.mean()), len(self.class_vocabulary_))
 
     def _coins(self, x: Array, P: int) -> Array:
         """(…, P, P): right with chance σ(x), any other class alike."""

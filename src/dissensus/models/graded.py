@@ -22,7 +22,6 @@ the variances that the curvature leaves). An item's answer is the population's a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
@@ -35,7 +34,7 @@ from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
-from dissensus.numerics import Array, normalised, row_shares
+from dissensus.numerics import Array, batches, normalised, row_shares
 from dissensus.params import MAX_ITER, TOL, WEIGHT_BY, choice, fitted, setting
 
 PLACES, CLEAR = np.linspace(-3, 3, 17), np.array([0.5, 1.0, 2.0, 4.0])
@@ -45,8 +44,7 @@ SMOOTH = 2.0  # items that the normal start of ψ is worth
 GAP = 0.02  # least distance of two thresholds
 LEAST = 0.01  # least variance of anything
 ROUNDS = 30  # of the search for how annotators part
-ROWS = 1 << 15  # labels worked on at a time
-PEOPLE = 256  # annotators worked on at a time
+LABELS_AT_A_TIME, ANNOTATORS_AT_A_TIME = 1 << 15, 256
 TINY = 1e-12
 
 
@@ -139,7 +137,7 @@ def table_of(own: Array, guesses: Array, shares: Array, grid: Grid) -> Array:
 def places_of(annotations: Annotations, logs: Array, log_psi: Array) -> tuple[Array, float]:
     """(M, Q): P(q | the item's labels), and the log-likelihood of all labels; ``logs`` (N, Q, P)."""
     places = np.tile(log_psi, (annotations.n_items, 1))
-    for rows in _pieces(annotations):
+    for rows in batches(annotations.n_labels, LABELS_AT_A_TIME):
         item, annotator, label = (column[rows] for column in annotations.columns)
         first, count = int(item[0]), int(item[-1] - item[0]) + 1
         adder = csr_array((np.ones(len(item)), (item - first, np.arange(len(item)))), (count, len(item)))
@@ -154,17 +152,13 @@ def expected_counts(annotations: Annotations, places: Array) -> Array:
     """(N, Q, P): how many labels each annotator gave at each place."""
     N, P = annotations.n_annotators, annotations.n_classes
     counts = np.zeros((N * P, places.shape[1]))
-    for rows in _pieces(annotations):
+    for rows in batches(annotations.n_labels, LABELS_AT_A_TIME):
         item, annotator, label = (column[rows] for column in annotations.columns)
         cell = annotator.astype(np.int64) * P + label
         used, local = np.unique(cell, return_inverse=True)
         adder = csr_array((np.ones(len(cell)), (local, np.arange(len(cell)))), (len(used), len(cell)))
         counts[used] += np.asarray(adder @ places[item])
     return counts.reshape(N, P, -1).transpose(0, 2, 1)
-
-
-def _pieces(annotations: Annotations) -> Iterator[slice]:
-    return (slice(at, at + ROWS) for at in range(0, annotations.n_labels, ROWS))
 
 
 def m_step(
@@ -175,8 +169,7 @@ def m_step(
     precision: Array = np.asarray(np.linalg.inv(covariance(parameters.spread, width)), np.float64)
     own, guesses = np.empty_like(parameters.own), np.empty_like(parameters.guesses)
     varying = np.zeros_like(precision)
-    for at in range(0, len(own), PEOPLE):
-        people = slice(at, at + PEOPLE)
+    for people in batches(len(own), ANNOTATORS_AT_A_TIME):
         part = replace(parameters, own=parameters.own[people], guesses=parameters.guesses[people])
         own[people], guesses[people], left = _scored(part, counts[people], precision, shares, grid)
         varying += left
@@ -284,12 +277,8 @@ class GradedResponse(Model):
     class_shares_: Array = fitted("(P,): shares of the classes among the labels")
     weights_: Array = fitted("(N,): what each annotator counts in the population")
 
-    @property
-    def _grid(self) -> Grid:
-        return Grid.of(self.sides)
-
     def _fit(self, annotations: Annotations, engine: Engine) -> None:
-        grid = self._grid
+        grid = Grid.of(self.sides)
         shares = normalised(annotations.class_counts.astype(np.float64) + 1)
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         parameters = monitor.resume(AnnotatorParameters) or start(annotations, shares, grid)
@@ -308,7 +297,7 @@ class GradedResponse(Model):
         self.psi_, self.class_shares_ = parameters.psi, shares
         load = annotations.annotator_load
         self.weights_ = normalised((load if self.weight_by == "labels" else load > 0).astype(np.float64))
-        self._locate(annotations)
+        self._locate(annotations, np.arange(annotations.n_annotators))
 
     @property
     def population_(self) -> Array:
@@ -319,12 +308,11 @@ class GradedResponse(Model):
         """(n, Q, P): P(y | q, n) by code; −1: somebody never seen, as the crowd is on average."""
         own = np.vstack([self.own_, self.crowd_])[annotator]
         guesses = np.append(self.guesses_, GUESSES)[annotator]
-        return table_of(own, guesses, self.class_shares_, self._grid)
+        return table_of(own, guesses, self.class_shares_, Grid.of(self.sides))
 
-    def _locate(self, annotations: Annotations, code: Codes | None = None) -> None:
-        """Every item's place given its labels, and the population's answer there."""
-        known = np.arange(annotations.n_annotators) if code is None else code
-        places, _ = places_of(annotations, np.log(self._tables(known)), np.log(self.psi_))
+    def _locate(self, annotations: Annotations, code: NDArray[Any]) -> None:
+        """Every item's place given its labels, by annotators of these codes, and the population's answer."""
+        places, _ = places_of(annotations, np.log(self._tables(code)), np.log(self.psi_))
         self.places_ = places.astype(np.float32)
         self._answer()
 
@@ -352,8 +340,8 @@ class GradedResponse(Model):
 
     def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Known annotators stay as they are, others are as the crowd; items are placed by their labels."""
-        self._locate(new, fitted.annotator_vocabulary_.codes(new.annotator_vocabulary))
         code = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
+        self._locate(new, code)
         self.own_ = np.vstack([fitted.own_, fitted.crowd_])[code]
         self.guesses_ = np.append(fitted.guesses_, GUESSES)[code]
         self.weights_ = np.append(fitted.weights_, 0.0)[code]

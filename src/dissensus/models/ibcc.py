@@ -27,20 +27,13 @@ from scipy.special import digamma, gammaln
 
 from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.cbcc import fixed_point
-from dissensus.models.confusion import (
-    UNSEEN,
-    ConfusionModel,
-    ConfusionSteps,
-    Expected,
-    log_chances,
-    shares,
-)
+from dissensus.models.confusion import UNSEEN, ConfusionModel, ConfusionSteps, Expected, log_chances, shares
 from dissensus.numerics import Array, normalised
 from dissensus.params import MAX_ITER, TOL, choice, fitted, real, setting
 
 RIGHT, WRONG = 4.0, 1.0  # pseudo-labels of a fixed prior, for the right class and for each other
-FIRST_LABELS = 4.0  # a row of the first prior is worth so many labels
+FIRST_LABELS = 4.0  # labels that a row of the first prior is worth
+LEAST, MOST = 1e-3, 1e4  # a learned prior's pseudo-counts stay between these
 
 
 @dataclass(frozen=True)
@@ -65,6 +58,23 @@ def gain(prior: Array, counts: Array) -> float:
     """Σ over rows of ln B(prior + counts) / B(prior): what counts add to the bound (4)."""
     own = log_beta(prior)
     return float(log_beta(prior + counts).sum() - own.sum() * (counts.size / counts.shape[-1] / own.size))
+
+
+def fixed_point(counts: Array, z: Array, a: Array, concentration: float) -> Array:
+    """One step of Minka's iteration for every community of annotators (IBCC has one).
+
+    a_lkp ← a_lkp · Σ_n z_nl [Ψ(a_lkp + n_nkp) − Ψ(a_lkp)] / (Σ_n z_nl [Ψ(A_lk + n_nk) − Ψ(A_lk)] + 1/c)
+
+    The 1/c comes from an exponential prior with mean c on every a_lkp, so that a community whose members all
+    answer alike does not tighten without limit.
+    """
+    following = np.empty_like(a)
+    for index, (share, own) in enumerate(zip(z.T, a, strict=True)):
+        totals = own.sum(-1)
+        raised = np.tensordot(share, digamma(own + counts) - digamma(own), axes=1)
+        pull = np.tensordot(share, digamma(totals + counts.sum(-1)) - digamma(totals), axes=1)
+        following[index] = own * raised / (pull + 1 / concentration)[:, None]
+    return np.clip(following, LEAST, MOST)
 
 
 def fixed_prior(n_classes: int) -> Array:
@@ -100,17 +110,20 @@ class IBCC(ConfusionModel):
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         state = monitor.resume(State)
         if state is None:
-            expected = steps.initial_counts(shares, given)
-            state = State(expected, self._first_prior(expected.counts.sum(axis=0)))
+            expected, P = steps.initial_counts(shares, given), annotations.n_classes
+            crowd = normalised(expected.counts.sum(axis=0) + 1.0 / P)
+            state = State(expected, fixed_prior(P) if self.prior == "fixed" else FIRST_LABELS * crowd)
         for _ in monitor:
             expected, a = state.expected, state.a
             if monitor.report(self._bound(expected, a), state):
                 break
             # M: the crowd's Dirichlet, by one step of Minka's fixed point
-            learned = self._learned_prior(expected.counts, a)
+            if self.prior == "learned":
+                everyone = np.ones((annotations.n_annotators, 1))
+                a = fixed_point(expected.counts, everyone, a[None], self.concentration)[0]
             # E: annotators (1), class shares (2), items (3)
-            logs = expected_log(learned + expected.counts)
-            state = State(steps.e_step(logs, expected_log(1.0 + expected.item_mass), log_given), learned)
+            logs = expected_log(a + expected.counts)
+            state = State(steps.e_step(logs, expected_log(1.0 + expected.item_mass), log_given), a)
         counts, mass = state.expected.counts, state.expected.item_mass
         self.prior_parameters_, log_psi = state.a, expected_log(1.0 + mass)
         self.posterior_ = steps.posterior(expected_log(state.a + counts), log_psi, log_given)
@@ -118,17 +131,6 @@ class IBCC(ConfusionModel):
         self.confusion_ = normalised(state.a + counts)
         self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._finish(annotations.annotator_load)
-
-    def _first_prior(self, crowd: Array) -> Array:
-        """Four labels' worth of the crowd's matrix under the items' label shares."""
-        P = len(crowd)
-        return fixed_prior(P) if self.prior == "fixed" else FIRST_LABELS * normalised(crowd + 1.0 / P)
-
-    def _learned_prior(self, counts: Array, a: Array) -> Array:
-        if self.prior == "fixed":
-            return a
-        following: Array = fixed_point(counts, np.ones((len(counts), 1)), a[None], self.concentration)[0]
-        return following
 
     def _bound(self, expected: Expected, a: Array) -> float:
         """The bound (4)."""

@@ -63,22 +63,19 @@ class KOS(ConfusionModel):
         given = self._known_before(item_prior, annotations)
         gold = gold_signs(given, annotations)
         start = np.random.default_rng(self.seed).normal(1.0, 1.0, annotations.n_labels)
-        shares, skills = np.empty((annotations.n_items, P)), np.zeros(annotations.n_annotators)
+        M, N, load = annotations.n_items, annotations.n_annotators, annotations.annotator_load
+        shares, skills = np.empty((M, P)), np.zeros(N)
         for k in range(P):
             if P == 2 and k == 1:  # the other side of the same votes
                 shares[:, 1] = 1.0 - shares[:, 0]
                 break
-            shares[:, k], skill = self._one_class(annotations, k, start, gold[:, k])
-            skills += skill / P
-        keep_votes(self, steps, annotations, times_prior(normalised(shares), given), skills)
-        self.trace_, self.stopped_ = np.zeros(0), "max_iter"
-
-    def _one_class(self, annotations: Annotations, k: int, start: Array, gold: Array) -> tuple[Array, Array]:
-        """(items,): the share (2) of the votes for class k against the rest; (annotators,): mean of y."""
-        M, N = annotations.n_items, annotations.n_annotators
-        sign = np.where(annotations.label == k, 1.0, -1.0)
-        y = reliabilities(annotations, sign, start, gold, self.max_iter)
-        votes = np.bincount(annotations.item, sign * y, minlength=M)
-        size = np.bincount(annotations.item, np.abs(y), minlength=M)
-        mean = np.bincount(annotations.annotator, y, minlength=N) / np.maximum(annotations.annotator_load, 1)
-        return 0.5 + 0.5 * np.divide(votes, size, out=np.zeros(M), where=size > 0), mean
+            sign = np.where(annotations.label == k, 1.0, -1.0)
+            y = reliabilities(annotations, sign, start, gold[:, k], self.max_iter)
+            # the share (2) of the votes for class k against the rest
+            votes = np.bincount(annotations.item, sign * y, minlength=M)
+            size = np.bincount(annotations.item, np.abs(y), minlength=M)
+            shares[:, k] = 0.5 + 0.5 * np.divide(votes, size, out=np.zeros(M), where=size > 0)
+            means = np.bincount(annotations.annotator, y, minlength=N) / np.maximum(load, 1)
+            skills += means / P
+        posterior = times_prior(normalised(shares), given)
+        keep_votes(self, steps, annotations, posterior, skills, "max_iter")

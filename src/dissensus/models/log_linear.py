@@ -200,12 +200,6 @@ def with_precisions(own: Answering) -> Answering:
     return replace(own, precisions=np.array(learned))
 
 
-def anchored(matrix: Array) -> Array:
-    """C0: the row-centred logarithm of the crowd's matrix (P, P)."""
-    logs = np.log(normalised(matrix))
-    return np.asarray(logs - logs.mean(axis=1, keepdims=True))
-
-
 # ---- gold ----------------------------------------------------------------------------------------------
 
 
@@ -277,7 +271,9 @@ class LogLinear(ConfusionModel):
             gold = gold_signs(given, annotations) > 0
             matrix = with_gold(matrix, annotations.counts, gold)
             class_prior += (worth(steps.initial_posterior(votes), gold) - 1.0) * gold.sum(axis=0)
-        anchor = anchored(matrix)
+        # C0: row-centred logarithms
+        anchor = np.log(normalised(matrix))
+        anchor -= anchor.mean(axis=1, keepdims=True)
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         state = monitor.resume(State)
         if state is None:

@@ -30,6 +30,7 @@ from dissensus.params import MAX_ITER, TOL, fitted, setting
 
 KNOWING, STRATEGY = 0.5, 10.0  # pseudo-counts of the priors
 FIRST_KNOWING = 0.5  # share of right answers that are taken to be known at the start
+STEPS_OF_NEW = 20
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def matrices(knows: Array, spams: Array) -> Array:
     return np.asarray(spams[:, None, :] + knows[:, :, None] * np.eye(P))
 
 
-def learned(counts: Array, knows: Array, spams: Array) -> Spammers:
+def learned(counts: Array, knows: Array | float, spams: Array | float) -> Spammers:
     """The posteriors, from labels that were known and labels that were not (2)."""
     right = np.einsum("nkk->nk", counts)
     known = right * knows / (knows + spams)
@@ -85,7 +86,7 @@ class MACE(ConfusionModel):
         monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
         own = monitor.resume(Spammers)
         if own is None:
-            own = self._start(steps.initial_counts(shares, given).counts)
+            own = learned(steps.initial_counts(shares, given).counts, FIRST_KNOWING, 1 - FIRST_KNOWING)
         for _ in monitor:
             # E: the items' classes; M: what each annotator knew
             expected = steps.e_step(np.log(matrices(*parts(own))), flat, log_given)
@@ -95,23 +96,14 @@ class MACE(ConfusionModel):
             own = learned(expected.counts, *parts(own))
         self.posterior_ = steps.posterior(np.log(matrices(*parts(own))), flat, log_given)
         self.psi_ = np.exp(flat)
-        self._keep(own)
-        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
-        self._finish(annotations.annotator_load)
-
-    def _start(self, counts: Array) -> Spammers:
-        right = FIRST_KNOWING * np.einsum("nkk->nk", counts)
-        spam = counts.sum(axis=1) - right
-        knowing = KNOWING + np.stack([right.sum(axis=1), spam.sum(axis=1)], axis=1)
-        return Spammers(knowing, STRATEGY + spam)
-
-    def _keep(self, own: Spammers) -> None:
         knows, self.strategies_ = normalised(own.knowing), normalised(own.strategy)
         self.knowing_ = knows[:, 0]
         self.confusion_ = matrices(knows[:, :1], knows[:, 1:] * self.strategies_)
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
+        self._finish(annotations.annotator_load)
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        own = self._start(counts)
+        own = learned(counts, FIRST_KNOWING, 1 - FIRST_KNOWING)
         for _ in range(STEPS_OF_NEW):
             own = learned(counts, *parts(own))
         knows = normalised(own.knowing)
@@ -128,6 +120,3 @@ class MACE(ConfusionModel):
     def annotator_frame(self) -> dict[str, Any]:
         """Columns about annotators: accuracy, and how often they know."""
         return super().annotator_frame() | {"knowing": self.knowing_}
-
-
-STEPS_OF_NEW = 20

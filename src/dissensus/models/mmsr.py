@@ -63,15 +63,6 @@ def trimmed_means(ratios: Array, seen: Any, before: Array, F: int, least: float)
     return np.where(size > 0, np.maximum(means, least), before)
 
 
-def _leading(X: Array) -> Array:
-    """The eigenvector of the largest eigenvalue of a symmetric matrix."""
-    if len(X) <= WHOLE:
-        return np.asarray(np.linalg.eigh(X)[1][:, -1])
-    from scipy.sparse.linalg import eigsh
-
-    return np.asarray(eigsh(X, k=1, which="LA", v0=np.ones(len(X)))[1][:, 0])
-
-
 class MMSR(ConfusionModel):
     """Skills by robust completion of the matrix of agreements between annotators, then a weighted vote."""
 
@@ -96,17 +87,17 @@ class MMSR(ConfusionModel):
             )
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
-        x = self._completed(annotations, gold_signs(given, annotations))
+        x, stopped = self._completed(annotations, gold_signs(given, annotations))
         # p_n = x_n (P − 1)/P + 1/P, kept off 0 and 1 by what so many items can tell
         edge = 1.0 / np.sqrt(max(annotations.n_items, 4))
         x = np.maximum(np.minimum(x, 1.0 - edge), -1.0 / max(P - 1, 1) + edge)
         chance = np.clip(x * (P - 1) / P + 1.0 / P, 1e-9, 1 - 1e-9)
         skills = np.log(chance * max(P - 1, 1) / (1 - chance))
         posterior, _ = softmax_rows(steps.scores(diagonal(skills, P)))
-        keep_votes(self, steps, annotations, times_prior(posterior, given), skills)
+        keep_votes(self, steps, annotations, times_prior(posterior, given), skills, stopped)
 
-    def _completed(self, annotations: Annotations, gold: Array) -> Array:
-        """(N,): x, of rank one with the agreements (1)."""
+    def _completed(self, annotations: Annotations, gold: Array) -> tuple[Array, str]:
+        """(N,): x, of rank one with the agreements (1); and why the completion ended."""
         M, P = annotations.n_items, annotations.n_classes
         common, alike = agreements(annotations)
         np.fill_diagonal(common, 0.0)
@@ -117,21 +108,26 @@ class MMSR(ConfusionModel):
         F, least = max(int(neighbours.min() // 2) - 1, 0), 1.0 / np.sqrt(max(M, 1))
         rng = np.random.default_rng(self.seed)
         u, v = rng.uniform(size=len(X)), rng.uniform(size=len(X))
-        size, self.stopped_ = np.abs(X), "max_iter"
+        size, stopped = np.abs(X), "max_iter"
         for _ in range(self.max_iter):
             before = np.outer(u, v)
             v = trimmed_means(size / u[:, None], seen, v, F, least)
             u = trimmed_means(size / v[:, None], seen, u, F, least)
             if np.linalg.norm(np.outer(u, v) - before) < max(self.tol, 1e-12):
-                self.stopped_ = "tolerance"
+                stopped = "tolerance"
                 break
-        self.trace_ = np.zeros(0)
         scale = float(np.sqrt(np.linalg.norm(v) / np.linalg.norm(u)))
-        return self._signs(X, gold, annotations) * u * scale
+        return self._signs(X, gold, annotations) * u * scale, stopped
 
     def _signs(self, X: Array, gold: Array, annotations: Annotations) -> Array:
         """(N,): ±1, by X's leading eigenvector; gold, or that most annotators are right, says which is +."""
-        leading = _leading((X + X.T) / 2)
+        symmetric = (X + X.T) / 2
+        if len(X) <= WHOLE:
+            leading = np.linalg.eigh(symmetric)[1][:, -1]
+        else:
+            from scipy.sparse.linalg import eigsh
+
+            leading = eigsh(symmetric, k=1, which="LA", v0=np.ones(len(X)))[1][:, 0]
         signs = np.where(leading < 0, -1.0, 1.0)
         right = float(signs[annotations.annotator] @ gold[annotations.item, annotations.label])
         agree = right if gold.any() else float(signs @ np.abs(leading))

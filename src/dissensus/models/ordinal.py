@@ -34,10 +34,8 @@ from dissensus.params import fitted
 from dissensus.tables.arrays import Arrays, Header
 
 HIDDEN, FEWEST_HIDDEN = 0.1, 20  # share of the pairs that the weights are learned from, and the fewest
-TIMES = 2  # that pairs are hidden
 FLATTERED = 0.01  # of the hidden labels, HPGM's beforehand
 MOST_LABELS = 30_000  # labels that the weights are learned from
-STEPS = 200
 SHORT = 120  # sweeps of the fit that the weights are learned by
 SHARED = ("n_labels_", "prior_worth_", "label_type_", "frame_kind_", "stopped_", "trace_")
 
@@ -75,10 +73,14 @@ class OrdinalHPGM(HPGM):
 
     def _learned_pool(self, annotations: Annotations) -> Array:
         """(2, 3): w of items and of pairs, from labels that no model has seen."""
-        part = _sampled(annotations, self.seed)
+        part = annotations
+        if annotations.n_labels > MOST_LABELS:  # items drawn at random until they have as many labels
+            order = np.random.default_rng([self.seed, 1 << 26]).permutation(annotations.n_items)
+            within = np.cumsum(np.diff(annotations.item_pointers)[order]) <= MOST_LABELS
+            part = annotations.take_items(np.sort(order[within]))
         if round(HIDDEN * part.n_pairs) < FEWEST_HIDDEN:
             return np.full((2, 3), 1 / 3)
-        parts = [self._foreseen(*part.split_labels(HIDDEN, self.seed + i)) for i in range(TIMES)]
+        parts = [self._foreseen(*part.split_labels(HIDDEN, self.seed + i)) for i in range(2)]
         chances = np.concatenate(parts, axis=2)
         favoured = np.array([FLATTERED * chances.shape[2], 0.0, 0.0])
         return np.stack([best_weights(one, favoured) for one in chances])
@@ -160,17 +162,8 @@ class OrdinalHPGM(HPGM):
 def best_weights(chances: Array, favoured: Array) -> Array:
     """(models,): the w that maximises Σ_e log Σ_j w_j P_je + Σ_j h_j log w_j, by EM; ``chances`` is P."""
     w = np.full(len(chances), 1 / len(chances))
-    for _ in range(STEPS):
+    for _ in range(200):
         part = w[:, None] * chances
         part = part / np.maximum(part.sum(axis=0), 1e-300)
         w = (part.sum(axis=1) + favoured) / (chances.shape[1] + favoured.sum())
     return np.asarray(w)
-
-
-def _sampled(annotations: Annotations, seed: int) -> Annotations:
-    """Items drawn at random until they have as many labels as the weights are learned from."""
-    if annotations.n_labels <= MOST_LABELS:
-        return annotations
-    order = np.random.default_rng([seed, 1 << 26]).permutation(annotations.n_items)
-    within = np.cumsum(np.diff(annotations.item_pointers)[order]) <= MOST_LABELS
-    return annotations.take_items(np.sort(order[within]))

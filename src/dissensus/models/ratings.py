@@ -37,7 +37,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.models.results import PIECE
 from dissensus.models.scoring import codes_of_hidden
-from dissensus.numerics import Array
+from dissensus.numerics import Array, batches
 from dissensus.params import SEED, choice, fitted, integer, setting
 
 MOST_WORK, SWEEPS, FEWEST = 30_000_000, 300, 30  # ratings times sweeps, and the bounds of the sweeps
@@ -116,20 +116,18 @@ def start(data: Ratings, bias: bool) -> State:
     return State(x, beta, np.ones(data.N), np.full(data.N, 1 / noise), np.ones(data.N), numbers, *empty)
 
 
-def weights_given(data: Ratings, state: State, residual: Array, rng: np.random.Generator) -> Array:
-    """w_e ~ Gamma((ν + 1)/2, (ν + λ_n r_e²)/2)."""
+def weights_given(
+    data: Ratings, state: State, residual: Array, rng: np.random.Generator
+) -> tuple[Array, float]:
+    """w_e ~ Gamma((ν + 1)/2, (ν + λ_n r_e²)/2); then ν given the weights, on its grid."""
     nu = state.numbers[6]
     rate = (nu + state.precision[data.annotator] * residual**2) / 2
-    return np.asarray(rng.standard_gamma((nu + 1) / 2, len(rate)) / rate)
-
-
-def drawn_nu(weights: Array, rng: np.random.Generator) -> float:
-    """ν given the weights, on its grid."""
+    weights = rng.standard_gamma((nu + 1) / 2, len(rate)) / rate
     half, E = NU / 2, len(weights)
     # Σ_e log Gamma(w_e; ν/2, ν/2)
     logs = E * (half * np.log(half) - gammaln(half))
     logs += (half - 1) * float(np.log(np.maximum(weights, 1e-300)).sum()) - half * float(weights.sum())
-    return float(_drawn(NU, logs, rng))
+    return weights, float(_drawn(NU, logs, rng))
 
 
 def precisions_given(
@@ -211,14 +209,16 @@ def items_given(data: Ratings, state: State, weight: Array) -> tuple[Array, Arra
 def sweep(
     data: Ratings, state: State, uses: tuple[bool, bool, bool], keep: bool, rng: np.random.Generator
 ) -> State:
-    """Every unknown drawn once given the others; ``uses``: bias, scale, outliers."""
+    """Every unknown drawn once given the others, and the sums grown if ``keep``.
+
+    ``uses``: bias, scale, outliers.
+    """
     bias, scale, robust = uses
     residual = data.y - state.beta[data.annotator] - state.scale[data.annotator] * state.x[data.item]
     numbers = state.numbers.copy()
     weights = np.ones(len(data.y))
     if robust:
-        weights = weights_given(data, state, residual, rng)
-        numbers[6] = drawn_nu(weights, rng)
+        weights, numbers[6] = weights_given(data, state, residual, rng)
     squares, counts = data.by_annotator(weights * residual**2), data.by_annotator(np.ones(len(data.y)))
     precision, numbers[4], numbers[5] = precisions_given(squares, counts, numbers[4], numbers[5], rng)
     state = replace(state, precision=precision, numbers=numbers)
@@ -229,10 +229,8 @@ def sweep(
     state = replace(state, numbers=numbers, usual=usual)
     mean, variance = items_given(data, state, weight)
     state = replace(state, x=mean + rng.standard_normal(data.M) * np.sqrt(variance))
-    return _gathered(state, mean, variance) if keep else state
-
-
-def _gathered(state: State, mean: Array, variance: Array) -> State:
+    if not keep:
+        return state
     told = np.stack([state.beta, state.scale, 1 / np.sqrt(state.precision)])
     return replace(
         state,
@@ -291,7 +289,9 @@ class NumericRatings(Model):
         self.units_ = np.array([values.mean(), unit])
         data = ratings_of(annotations, *self.units_)
         uses = self.bias, self.scale, self.robust
-        n_sweeps = self._sweeps(len(data.y))
+        n_sweeps = self.n_sweeps
+        if isinstance(n_sweeps, str):
+            n_sweeps = int(np.clip(MOST_WORK // len(data.y), FEWEST, SWEEPS))
         reached = engine.resume("sweeps", State)
         state = start(data, self.bias) if reached is None else reached.state
         for i in range(0 if reached is None else reached.done, n_sweeps):
@@ -301,11 +301,6 @@ class NumericRatings(Model):
             engine.step_done(i + 1, n_sweeps)
         self.trace_, self.stopped_ = np.zeros(n_sweeps), "number of sweeps"
         self._learn(state)
-
-    def _sweeps(self, n_labels: int) -> int:
-        if not isinstance(self.n_sweeps, str):
-            return self.n_sweeps
-        return int(np.clip(MOST_WORK // n_labels, FEWEST, SWEEPS))
 
     def _learn(self, state: State) -> None:
         """What the draws say, in the units of the ratings."""
@@ -353,18 +348,14 @@ class NumericRatings(Model):
         variance = (noise**2 + off[0] ** 2) / unit**2 + s**2 * doubt + (off[1] * x) ** 2
         return centre + beta + unit * s * x, unit * np.sqrt(variance)
 
-    def _log_rows(self, annotations: Annotations, item: Any, annotator: Any) -> Array:
-        """log density of each label: Student's t around what is expected."""
-        mean, spread = self.expected(item, annotator)
-        nu, off = self.numbers_[6] if self.robust else 1e6, (annotations.values - mean) / spread
-        # log Γ((ν + 1)/2) − log Γ(ν/2) − log(ν π)/2 − log spread − (ν + 1)/2 log(1 + off²/ν)
-        peak = gammaln((nu + 1) / 2) - gammaln(nu / 2) - np.log(nu * np.pi) / 2
-        return np.asarray(peak - np.log(spread) - (nu + 1) / 2 * np.log1p(off**2 / nu))
-
     def log_chances(self, hidden: Any, annotators: bool = True) -> Array:
         """log density of every rating of ``hidden`` given item and annotator, or given the item."""
         known, item, annotator = codes_of_hidden(self, hidden)
-        return self._log_rows(known, item, annotator if annotators else None)
+        mean, spread = self.expected(item, annotator if annotators else None)
+        # Student's t: log Γ((ν + 1)/2) − log Γ(ν/2) − log(ν π)/2 − log spread − (ν + 1)/2 log(1 + off²/ν)
+        nu, off = self.numbers_[6] if self.robust else 1e6, (known.values - mean) / spread
+        peak = gammaln((nu + 1) / 2) - gammaln(nu / 2) - np.log(nu * np.pi) / 2
+        return np.asarray(peak - np.log(spread) - (nu + 1) / 2 * np.log1p(off**2 / nu))
 
     def rmse(self, hidden: Any, annotators: bool = True) -> float:
         """Root mean squared error of what is expected of the ratings of ``hidden``.
@@ -385,8 +376,7 @@ class NumericRatings(Model):
         from dissensus.tables.labels_file import rating_columns
 
         ids, reach = self.item_vocabulary_.arrow, float(ndtri((1 + (interval or 0.95)) / 2))
-        for first in range(0, max(len(ids), 1), size):
-            rows = slice(first, first + size)
+        for rows in batches(max(len(ids), 1), size):
             yield rating_columns(
                 ids[rows], self.estimates_[rows], reach * self.errors_[rows], self.n_labels_[rows]
             )

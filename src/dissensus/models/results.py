@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dissensus.errors import bad_parameter, require
 from dissensus.labels.vocabulary import numbers_of
-from dissensus.numerics import Array
+from dissensus.numerics import Array, batches
 from dissensus.params import real
 from dissensus.tables.labels_file import label_columns, scale_columns
 
@@ -70,12 +70,41 @@ def intervals(self: Model, interval: float = 0.9, items: slice = slice(None)) ->
     return Intervals(np.minimum(low, answers), np.maximum(high, answers), sure, worth)
 
 
-def middle_of_largest(chances: Array) -> NDArray[np.intp]:
-    """(items,): where the largest chance is; of several within rounding, the one nearest the median."""
+def most_probable(chances: Array, label_type: str) -> NDArray[np.intp]:
+    """(items,): the class of the largest chance, the first of several.
+
+    On an ordered scale, of several within rounding, the one nearest the median.
+    """
+    if label_type != "ordinal":
+        return np.asarray(chances.argmax(axis=1))
     largest = chances >= chances.max(axis=1, keepdims=True) * (1 - 1e-9)
     median = (np.cumsum(chances, axis=1) < 0.5 - 1e-12).sum(axis=1, keepdims=True)
     off = np.abs(np.arange(chances.shape[1]) - median)
     return np.asarray(np.where(largest, off, chances.shape[1] + 1).argmin(axis=1))
+
+
+# ---- clusters --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """Clusters of a fitted model, as ``Model.cluster_view`` gives them.
+
+    An item belongs to item cluster k with probability w_mk, an annotator to annotator cluster l with
+    probability z_nl, and Θ_kl is how cluster l answers about cluster k. A mixture over items has one
+    annotator cluster; where a model looks for true classes, they are the item clusters.
+    """
+
+    items: Array  # (M, K): w
+    annotators: Array | None  # (N, L): z; None: annotators are not put into clusters
+    theta: Array  # (K, L, P): Θ
+    psi: Array  # (K,): shares of the item clusters
+    omega: Array  # (L,): shares of the annotator clusters
+    weights: Array  # (L,): π, what each annotator cluster counts in the population
+    population: Array  # (K, P): Y', what the population answers about each item cluster
+    true_classes: bool = False  # the item clusters are the model's true classes, in class order
+    matrices: Array | None = None  # (N, K, P): how each annotator answers, where the model knows each
+    annotator_weights: Array | None = None  # (N,): what each annotator counts in the population
 
 
 # ---- frames ------------------------------------------------------------------------------------------
@@ -114,19 +143,16 @@ def label_pieces(self: Model, interval: float | None = None, size: int = 0) -> I
     """
     ids = self.item_vocabulary_.arrow
     step = size or min(PIECE, max(PIECE_CELLS // len(self.class_vocabulary_), 1))
-    for first in range(0, max(len(ids), 1), step):
-        rows = slice(first, first + step)
-        chances = self.label_distributions_[rows]
-        labels, known = self.classes_[self._most_probable(chances)], self.intervals(interval or 0.9, rows)
-        columns = label_columns(ids[rows], labels, self.classes_, chances, self.n_labels_[rows], known)
-        ordered = self.label_type_ == "ordinal"
-        yield columns | (scale_columns(self.classes_, _class_values(self), chances) if ordered else {})
-
-
-def _class_values(model: Model) -> Array:
-    """(classes,): the numbers that the classes are, or their places from 1."""
-    numbers = numbers_of(model.class_vocabulary_.arrow)
-    return np.arange(1.0, len(model.classes_) + 1) if numbers is None else numbers
+    for rows in batches(max(len(ids), 1), step):
+        chances, classes = self.label_distributions_[rows], self.classes_
+        labels = classes[most_probable(chances, self.label_type_)]
+        known = self.intervals(interval or 0.9, rows)
+        columns = label_columns(ids[rows], labels, classes, chances, self.n_labels_[rows], known)
+        if self.label_type_ == "ordinal":
+            numbers = numbers_of(self.class_vocabulary_.arrow)  # or their places, where they are no numbers
+            values = np.arange(1.0, len(classes) + 1) if numbers is None else numbers
+            columns |= scale_columns(classes, values, chances)
+        yield columns
 
 
 def make_frame(columns: dict[str, Any], kind: str) -> Any:
@@ -142,27 +168,21 @@ def make_frame(columns: dict[str, Any], kind: str) -> Any:
 
 def by_id(ids: Mapping[str, Any], values: Any, name: str, read: Mapping[str, str], kind: str) -> Any:
     """One value for each id (by role): a pandas Series, or a frame with the id in a column."""
-    if kind == "pandas":
-        pd = require("pandas", "pandas")
-        return pd.Series(values, index=_index(ids, read), name=name)
-    return make_frame({read.get(role, role): column for role, column in ids.items()} | {name: values}, kind)
+    table = table_by_id(ids, {name: values}, read, kind)
+    return table[name] if kind == "pandas" else table
 
 
 def table_by_id(
     ids: Mapping[str, Any], columns: Mapping[Any, Any], read: Mapping[str, str], kind: str
 ) -> Any:
     """Several columns for each id; where frames have no index, ids are columns and class names are text."""
+    roles = [read.get(role, role) for role in ids]
     if kind == "pandas":
         pd = require("pandas", "pandas")
-        table = pd.DataFrame(dict(columns), index=_index(ids, read))
-        return table.rename_axis(columns=read.get("label", "label"))
-    named = {read.get(role, role): column for role, column in ids.items()}
+        if len(ids) == 1:
+            index = pd.Index(*ids.values(), name=roles[0])
+        else:
+            index = pd.MultiIndex.from_arrays(list(ids.values()), names=roles)
+        return pd.DataFrame(dict(columns), index=index).rename_axis(columns=read.get("label", "label"))
+    named = dict(zip(roles, ids.values(), strict=True))
     return make_frame(named | {str(name): column for name, column in columns.items()}, kind)
-
-
-def _index(ids: Mapping[str, Any], read: Mapping[str, str]) -> Any:
-    pd = require("pandas", "pandas")
-    names = [read.get(role, role) for role in ids]
-    if len(ids) == 1:
-        return pd.Index(*ids.values(), name=names[0])
-    return pd.MultiIndex.from_arrays(list(ids.values()), names=names)

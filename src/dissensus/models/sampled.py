@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.models.results import Intervals
 from dissensus.numerics import Array
-from dissensus.params import declare, fitted
+from dissensus.params import check_fitted, declare, fitted
 
 MIN_VARIANCE = 1e-12
 ANSWERS = "item shares"  # the name of the answers in :meth:`SampledMixin.convergence`
@@ -23,6 +23,7 @@ class SampledMixin:
 
     intervals_are = "sampled"
     quantities_: ClassVar[tuple[str, ...]]  # quantities that the chains are compared by
+    _check_fitted = check_fitted
 
     label_distributions_: Array = fitted("(M, P): the population's answers, in the mean", saved=False)
     trace_: Array = fitted("the first of ``quantities_`` in every draw, chain after chain", saved=False)
@@ -32,10 +33,6 @@ class SampledMixin:
     rhat_: Array = fitted("split-R̂ of each of ``quantities_``")
     share_rhat_: Array = fitted("(items sampled,): the largest split-R̂ of a class's share, of each item")
     effective_draws_: Array = fitted("number of independent draws that each of ``quantities_`` is worth")
-
-    if TYPE_CHECKING:
-
-        def _check_fitted(self) -> None: ...
 
     def intervals(self, interval: float = 0.9, items: slice = slice(None)) -> Intervals:
         """Intervals of each class's share by the draws, and the probability of the label.

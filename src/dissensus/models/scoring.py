@@ -5,7 +5,6 @@ The functions whose first argument is ``self`` are methods of :class:`~dissensus
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Codes, Vocabulary, one_slip_away, quoted
-from dissensus.numerics import Array
+from dissensus.numerics import Array, batches
 
 if TYPE_CHECKING:
     from dissensus.models.base import Model
@@ -51,7 +50,7 @@ def predict_proba(self: Model, items: Any, annotators: Any = None) -> Array:
         )
 
     with threads(getattr(self, "n_jobs", 1)) as engine:
-        engine.map(fill, list(batches(len(item))))
+        engine.map(fill, list(batches(len(item), ROWS_AT_A_TIME)))
     return chances
 
 
@@ -90,7 +89,7 @@ def log_chances(self: Model, hidden: Any, annotators: bool = True) -> Array:
     known, item, annotator = codes_of_hidden(self, hidden)
     known = in_classes(known, self.class_vocabulary_)
     logs = np.empty(known.n_labels)
-    for rows in batches(known.n_labels):
+    for rows in batches(known.n_labels, ROWS_AT_A_TIME):
         label = known.label[rows].astype(np.intp)
         chances = (
             self._label_chances(item[rows], annotator[rows], label)
@@ -116,7 +115,7 @@ def codes_of_hidden(model: Model, hidden: Any) -> tuple[Annotations, Codes, Code
 def fresh_rows(new: Annotations, item: Codes, annotator: Codes) -> Annotations:
     """The labels with an item or an annotator (codes of the fit, by those of ``new``) that is new (−1)."""
     fresh = np.empty(new.n_labels, dtype=bool)
-    for rows in batches(new.n_labels):
+    for rows in batches(new.n_labels, ROWS_AT_A_TIME):
         fresh[rows] = (item[new.item[rows]] < 0) | (annotator[new.annotator[rows]] < 0)
     return new if fresh.all() else new.take_rows(fresh)
 
@@ -153,8 +152,3 @@ def _translate(codes: Codes, source: Vocabulary, target: Vocabulary) -> Codes:
     if source is target or source == target:
         return codes
     return target.codes(source)[codes]
-
-
-def batches(n: int) -> Iterator[slice]:
-    """Slices of so many rows, some at a time."""
-    return (slice(start, start + ROWS_AT_A_TIME) for start in range(0, n, ROWS_AT_A_TIME))

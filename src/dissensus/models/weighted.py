@@ -42,6 +42,7 @@ from dissensus.params import MAX_ITER, fitted, integer, real, setting
 VOTE_TABLES = {"MP": 7, "NPP": 5}  # that a fit holds at once
 FIRST_SKILL = 1e-5  # above chance, of zero-based skill
 STEPS_AT_A_RATE = 20
+MIN_ERROR = 1e-12
 
 
 def diagonal(skills: Array, n_classes: int) -> Array:
@@ -55,7 +56,12 @@ def agreement(counts: Array, load: NDArray[Any]) -> Array:
 
 
 def keep_votes(
-    model: ConfusionModel, steps: ConfusionSteps, annotations: Annotations, posterior: Array, skills: Array
+    model: ConfusionModel,
+    steps: ConfusionSteps,
+    annotations: Annotations,
+    posterior: Array,
+    skills: Array,
+    stopped: str,
 ) -> None:
     """Keep a weighted vote. Matrices are counted afterwards, an item's labels against its answer.
 
@@ -64,10 +70,11 @@ def keep_votes(
     labelled = np.diff(annotations.item_pointers) > 0
     model.psi_ = normalised(posterior[labelled].sum(axis=0))
     model.posterior_ = np.where(labelled[:, None], posterior, model.psi_)
-    counts = steps.counts(np.where(labelled[:, None], posterior, 0.0))
+    counts = steps.expected_counts(np.where(labelled[:, None], posterior, 0.0)).counts
     pooled = normalised(counts.sum(axis=0) + 1.0 / counts.shape[1])
     model.confusion_ = normalised(SMOOTHING * pooled + counts)
     model.weights_ = skills
+    model.trace_, model.stopped_ = np.zeros(0), stopped
     model._finish(annotations.annotator_load)
 
 
@@ -83,8 +90,7 @@ class Wawa(ConfusionModel):
         given = self._known_before(item_prior, annotations)
         skills = agreement(steps.initial_counts(votes, given).counts, annotations.annotator_load)
         posterior = times_prior(normalised(steps.scores(diagonal(skills, P))), given)
-        keep_votes(self, steps, annotations, posterior, skills)
-        self.trace_, self.stopped_ = np.zeros(0), "closed form"
+        keep_votes(self, steps, annotations, posterior, skills, "closed form")
 
 
 class ZeroBasedSkill(ConfusionModel):
@@ -103,11 +109,10 @@ class ZeroBasedSkill(ConfusionModel):
         for iteration in range(1, self.max_iter + 1):
             rate *= 0.5 if iteration % STEPS_AT_A_RATE == 0 else 1.0
             answer = winners(steps.scores(diagonal(skills, P)) * given)
-            agreed = agreement(steps.counts(answer), annotations.annotator_load)
+            agreed = agreement(steps.expected_counts(answer).counts, annotations.annotator_load)
             skills = skills + rate * (agreed - skills)
         posterior = times_prior(normalised(steps.scores(diagonal(skills, P))), given)
-        keep_votes(self, steps, annotations, posterior, skills)
-        self.trace_, self.stopped_ = np.zeros(0), "max_iter"
+        keep_votes(self, steps, annotations, posterior, skills, "max_iter")
 
 
 class BWA(ConfusionModel):
@@ -133,31 +138,22 @@ class BWA(ConfusionModel):
         steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
         given = self._known_before(item_prior, annotations)
         load, labels = annotations.annotator_load, np.diff(annotations.item_pointers)
-        z, self.stopped_ = steps.initial_posterior(shares, given), "max_iter"
+        z, stopped = steps.initial_posterior(shares, given), "max_iter"
         # b_k = 4 a (1 − 1/P) Σ_m N_m z_mk (1 − z_mk) / Σ_m N_m                                        (3)
         b = 4 * self.strength * (1 - 1 / P) * (labels @ (z * (1 - z))) / labels.sum()
+        given_by = np.einsum("nkk->nk", steps.expected_counts(np.ones_like(z)).counts)
         for _ in range(self.max_iter):
-            precision = (self.strength + load)[:, None] / (np.maximum(b, TINY) + self._errors(steps, z))
-            before, z = z, times_prior(self._measured(steps, z, precision), given)
+            # Σ_m (z_mk − [y_mn = k])² = Σ_m z_mk² − 2 Σ_(y = k) z_mk + Σ_m [y_mn = k]
+            squares = steps.expected_counts(z**2).counts.sum(axis=2)
+            own = np.einsum("nkk->nk", steps.expected_counts(z).counts)
+            errors = np.maximum(squares - 2 * own + given_by, 0.0)
+            precision = (self.strength + load)[:, None] / (np.maximum(b, MIN_ERROR) + errors)
+            # z_mk, with μ_k the mean over the items                                                    (2)
+            said = steps.scores(diagonal(precision, P))
+            all_of_them = steps.scores(np.repeat(precision[:, :, None], P, axis=2))
+            measured = (self.shrinkage * z.mean(axis=0) + said) / (self.shrinkage + all_of_them)
+            before, z = z, times_prior(measured, given)
             if np.allclose(before, z, rtol=self.tol):
-                self.stopped_ = "tolerance"
+                stopped = "tolerance"
                 break
-        keep_votes(self, steps, annotations, normalised(z), precision.mean(axis=1))
-        self.trace_ = np.zeros(0)
-
-    def _errors(self, steps: ConfusionSteps, z: Array) -> Array:
-        """(N, P): Σ_m (z_mk − [y_mn = k])² = Σ_m z_mk² − 2 Σ_(y = k) z_mk + Σ_m [y_mn = k]."""
-        squares, own = steps.counts(z**2).sum(axis=2), np.einsum("nkk->nk", steps.counts(z))
-        given = np.einsum("nkk->nk", steps.counts(np.ones_like(z)))
-        return np.asarray(np.maximum(squares - 2 * own + given, 0.0))
-
-    def _measured(self, steps: ConfusionSteps, z: Array, precision: Array) -> Array:
-        """(M, P): z (2)."""
-        P = z.shape[1]
-        said = steps.scores(diagonal(precision, P))
-        all_of_them = steps.scores(np.repeat(precision[:, :, None], P, axis=2))
-        # μ_k is the mean over the items                                                                (2)
-        return np.asarray((self.shrinkage * z.mean(axis=0) + said) / (self.shrinkage + all_of_them))
-
-
-TINY = 1e-12
+        keep_votes(self, steps, annotations, normalised(z), precision.mean(axis=1), stopped)

@@ -183,33 +183,23 @@ def column_content(
     if table is None:
         return []
     fewest = FEWEST_NAMED if anonymise else 1
-    found = [_column(name, annotations, votes, group, groups, fewest) for name in table.column_names[1:]]
-    return [one for one in found if one is not None]
-
-
-def _column(
-    name: str,
-    annotations: Annotations,
-    votes: Votes,
-    group: NDArray[Any] | None,
-    groups: list[str],
-    fewest: int,
-) -> dict[str, Any] | None:
-    """One column; None where it says the same of everybody, or something else of each."""
-    column = annotations.annotator_column(name)
-    values = ["" if value is None or value != value else str(value) for value in column]
-    known, counts = np.unique(np.array(values, dtype=object).astype(str), return_counts=True)
-    frequent = np.argsort(-counts, kind="stable")[:MOST_VALUES]
-    kept = [str(known[i]) for i in frequent if counts[i] >= fewest]
-    rows = [*kept, *([OTHER] if set(values) - set(kept) else [])]
-    if len(rows) < 2 or len(set(values)) == len(values):
-        return None
-    place = {value: row for row, value in enumerate(kept)}
-    code = np.array([place.get(value, len(rows) - 1) for value in values])
-    classes, shown = [str(one) for one in annotations.classes], [value or "(blank)" for value in rows]
-    sides = side_rows(annotations, votes, code, range(len(rows)), classes)
-    words = None if group is None else sentences.column_sentence(name, shown, groups, code, group)
-    return {"name": name, "values": shown, "sides": sides, "words": words}
+    classes, columns = [str(one) for one in annotations.classes], []
+    for name in table.column_names[1:]:
+        column = annotations.annotator_column(name)
+        values = ["" if value is None or value != value else str(value) for value in column]
+        known, counts = np.unique(np.array(values, dtype=object).astype(str), return_counts=True)
+        frequent = np.argsort(-counts, kind="stable")[:MOST_VALUES]
+        kept = [str(known[i]) for i in frequent if counts[i] >= fewest]
+        rows = [*kept, *([OTHER] if set(values) - set(kept) else [])]
+        if len(rows) < 2 or len(set(values)) == len(values):
+            continue  # it says the same of everybody, or something else of each
+        place = {value: row for row, value in enumerate(kept)}
+        code = np.array([place.get(value, len(rows) - 1) for value in values])
+        shown = [value or "(blank)" for value in rows]
+        sides = side_rows(annotations, votes, code, range(len(rows)), classes)
+        words = None if group is None else sentences.column_sentence(name, shown, groups, code, group)
+        columns.append({"name": name, "values": shown, "sides": sides, "words": words})
+    return columns
 
 
 # ---- when labels were given ---------------------------------------------------------------------------
@@ -223,7 +213,13 @@ def time_content(found: Findings, times: Any, order: NDArray[np.intp]) -> dict[s
     known = np.flatnonzero(np.isfinite(when))
     if not len(known):
         return None
-    alike = label_agreement(found)
+    votes, m, p = found.votes, annotations.item, annotations.label
+    assert votes is not None
+    # of each label, the share of the others' answers to the item that equal it; NaN: nobody else
+    cell = annotations.pair * annotations.n_classes + p
+    own = np.bincount(cell)[cell] / np.bincount(annotations.pair)[annotations.pair]
+    others, same = votes.table.sum(axis=1)[m] - 1, votes.table[m, p] - own
+    alike: Array = np.divide(same, others, out=np.full(len(m), np.nan), where=others > 0.5)
     pace, change, error = paces(annotations, when), *drifts(annotations, when, alike)
     people = {
         "pace": np.round(pace, 1)[order],
@@ -241,19 +237,6 @@ def time_content(found: Findings, times: Any, order: NDArray[np.intp]) -> dict[s
         for part in np.array_split(by_time, min(TIME_BINS, len(by_time)))
     ]
     return {"people": people, "bins": bins}
-
-
-def label_agreement(found: Findings) -> Array:
-    """(labels,): the share of the others' answers to the item that equal the label; NaN: nobody else."""
-    annotations, votes = found.annotations, found.votes
-    assert votes is not None
-    m, p = annotations.item, annotations.label
-    cell = annotations.pair * annotations.n_classes + p
-    own = np.bincount(cell)[cell] / np.bincount(annotations.pair)[annotations.pair]
-    others = votes.table.sum(axis=1)[m] - 1
-    same = votes.table[m, p] - own
-    share: Array = np.divide(same, others, out=np.full(len(m), np.nan), where=others > 0.5)
-    return share
 
 
 def paces(annotations: Any, when: Array) -> Array:

@@ -119,6 +119,16 @@ def write_report(
         texts = texts_of(known, texts)
     elif len(texts) != known.n_items:
         raise DataError(f"{len(texts)} texts were given for {known.n_items} items; give one an item")
+    if (
+        model.item_vocabulary_ != known.item_vocabulary
+        or model.class_vocabulary_ != known.class_vocabulary
+        or not (known.anonymous or model.annotator_vocabulary_ == known.annotator_vocabulary)
+    ):
+        raise DataError(
+            f"the labels ({known.n_items:,} items, {known.n_annotators:,} annotators) are not "
+            f"those of the model ({len(model.items_):,} items, {len(model.annotators_):,} annotators); "
+            "give the same labels, read with the same options"
+        )
     with shown(progress) as tell, atomic_path(path) as temporary:
         request = Request(
             model,
@@ -174,7 +184,6 @@ class Request:
 def gather(request: Request) -> dict[str, Any]:
     """The page's content, section by section."""
     model, annotations = request.model, request.annotations
-    check_match(model, annotations)
     head = {"title": request.title, "version": __version__, "command": request.command}
     if isinstance(model, NumericRatings | BradleyTerry | LabelSets):
         if request.since is not None or request.times is not None:
@@ -219,21 +228,6 @@ def gather(request: Request) -> dict[str, Any]:
         "judges": judge_content(annotations, request.anonymise),
         **people,
     }
-
-
-def check_match(model: Model, annotations: Annotations) -> None:
-    """The labels must be those of the model's items and classes, in its order."""
-    same = (
-        model.item_vocabulary_ == annotations.item_vocabulary
-        and model.class_vocabulary_ == annotations.class_vocabulary
-        and (annotations.anonymous or model.annotator_vocabulary_ == annotations.annotator_vocabulary)
-    )
-    if not same:
-        raise DataError(
-            f"the labels ({annotations.n_items:,} items, {annotations.n_annotators:,} annotators) are not "
-            f"those of the model ({len(model.items_):,} items, {len(model.annotators_):,} annotators); "
-            "give the same labels, read with the same options"
-        )
 
 
 def data_content(found: Description) -> dict[str, Any]:

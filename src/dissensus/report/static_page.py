@@ -15,7 +15,7 @@ import numpy as np
 
 from dissensus.annotators.pseudonyms import pseudonymous
 from dissensus.evaluate.compare import Gap, HeldOut
-from dissensus.labels.alpha import reading
+from dissensus.labels.agreement import reading
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import describe
 from dissensus.models.bradley_terry import BradleyTerry

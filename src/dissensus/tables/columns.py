@@ -64,7 +64,11 @@ def find_column(
     ``later`` are roles that are looked for next: those without a column are named in the same message.
     """
     if given is not None:
-        return _given_column(columns, given, where)
+        alike = [name for name in columns if name.strip().casefold() == given.strip().casefold()]
+        if given in columns or len(alike) == 1:
+            return given if given in columns else alike[0]
+        hint = did_you_mean(given, columns[:_MOST_COMPARED])
+        raise DataError(f"{where}: there is no column {quoted(given)}; {hint}it has {listed(columns)}")
     free = [name for name in columns if name not in taken]
     if role == "item" and sum(_full(name) in ("id", "idx") for name in free) == 1:
         free = [name for name in free if _full(name) not in _SHOWN]
@@ -129,6 +133,15 @@ def refuse_several_missing(columns: Sequence[str], given: Any, where: str) -> No
         )
 
 
+def refuse_one_for_two(names: Sequence[str], columns: Sequence[str], where: str) -> None:
+    """Item, annotator and label have a column each."""
+    if len(set(names)) < len(names):
+        raise DataError(
+            f"{where}: item, annotator and label must be three columns, got {', '.join(names)}; "
+            f"it has {listed(columns)}"
+        )
+
+
 def has_column(columns: Sequence[str], role: str) -> bool:
     """Whether some column's name says that it has this role."""
     return any(_is_called(name, _known(role), role) for name in columns)
@@ -164,16 +177,6 @@ def first_repeat(names: Iterable[str]) -> str | None:
     return None
 
 
-def _given_column(columns: Sequence[str], given: str, where: str) -> str:
-    if given in columns:
-        return given
-    alike = [name for name in columns if name.strip().casefold() == given.strip().casefold()]
-    if len(alike) == 1:
-        return alike[0]
-    hint = did_you_mean(given, columns[:_MOST_COMPARED])
-    raise DataError(f"{where}: there is no column {quoted(given)}; {hint}it has {listed(columns)}")
-
-
 def _not_found(
     free: Sequence[str], columns: Sequence[str], role: str, where: str, missing: Sequence[str]
 ) -> DataError:
@@ -185,19 +188,11 @@ def _not_found(
     option = _OPTIONS[role]
     hint = f"did you mean {quoted(near)}? S" if near is not None else "s"
     long = len(unknown) < 2 or (has_column(columns, "label") and has_column(columns, "annotator"))
+    options = ", ".join(f"{_OPTIONS[other]}=" for other in missing)
+    also = f"; nor is there a column of {' or '.join(f'{other}s' for other in missing)} ({options})"
     return DataError(
         f"{where}: no {role} column found; {hint}ay which it is with {option}={quoted(example)}"
-        f"{'' if long else _ONE_ROW_AN_ITEM}{_also(missing)}; it has {listed(columns)}"
-    )
-
-
-def _also(missing: Sequence[str]) -> str:
-    """The other roles that no column has."""
-    options = ", ".join(f"{_OPTIONS[role]}=" for role in missing)
-    return (
-        f"; nor is there a column of {' or '.join(f'{role}s' for role in missing)} ({options})"
-        if missing
-        else ""
+        f"{'' if long else _ONE_ROW_AN_ITEM}{also if missing else ''}; it has {listed(columns)}"
     )
 
 

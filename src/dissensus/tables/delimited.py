@@ -34,10 +34,15 @@ class DelimitedTable(FileTable):
     """A header and one record a row, fields quoted where needed; every field is text."""
 
     def __init__(self, source: Source, delimiter: str | None = None) -> None:
-        source, told = _without_sep(source)
+        # A first line ``sep=;``, as Excel writes and reads it, names the delimiter; the line becomes empty.
+        found = re.match(rb"(?:\xef\xbb\xbf)?\"?sep=(.)\"?(?=\r?\n)", source.raw[:16], re.IGNORECASE)
+        if found is not None:
+            source = replace(source, raw=bytes(source.raw[found.end() :]))
+            delimiter = delimiter or found[1].decode("latin-1")
         super().__init__(source)
-        self.delimiter = delimiter or told or _guess_delimiter(source)
-        self.columns = self._header()
+        self.delimiter = delimiter or _guess_delimiter(source)
+        self.columns = next(_records(source, self.delimiter, "strict"), (1, []))[1]
+        refuse_doubled(self.columns, f"{self.name} line 1")
 
     def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
         """The columns, as strings."""
@@ -76,29 +81,28 @@ class DelimitedTable(FileTable):
     # ---- the fast way ---------------------------------------------------------------------------------
 
     def _read(self, columns: list[str]) -> pa.Table:
-        table = self._one_line_a_record(columns)
-        if table is None:
+        try:
+            table = self._parsed(columns, _BLOCK, line_breaks=False)
+        except _UNPARSED:
+            table = None
+        if table is None or not self._is_cut_at_lines(table.num_rows):
             self._refuse_open_quote()
             table = self._any_records(columns)
         if not table.num_rows:
             raise self._no_rows()
         return table
 
-    def _one_line_a_record(self, columns: list[str]) -> pa.Table | None:
-        """The table, if no field holds a line break: then Arrow may cut the file into blocks at any line.
-
-        Where there are quotes, the proof is that there are as many records as lines.
-        """
-        try:
-            table = self._parsed(columns, _BLOCK, line_breaks=False)
-        except _UNPARSED:
-            return None
-        return table if self._is_cut_at_lines(table.num_rows) else None
-
     def _is_cut_at_lines(self, n_records: int) -> bool:
+        """Whether no field holds a line break: then Arrow may cut the file into blocks at any line.
+
+        Where there are quotes, the proof is that there are as many records as lines, and that the last line
+        does not open a quote that it does not close.
+        """
         if not self._has_quotes:
             return True
-        return n_records + 1 == _n_lines(self.source.raw) and not self._ends_in_quote
+        raw = self.source.raw
+        last = raw.rfind(b"\n", 0, len(raw) - 1) + 1
+        return n_records + 1 == _n_lines(raw) and not self._is_open([raw[last:].decode(errors="replace")])
 
     @property
     def _has_quotes(self) -> bool:
@@ -108,10 +112,9 @@ class DelimitedTable(FileTable):
 
     def _any_records(self, columns: list[str]) -> pa.Table:
         """The table, line breaks in quotes and all; in one block where a record is longer than a block."""
-        raw = self.source.raw
-        whole = self._one_block
         # Arrow drops a line feed that the edge of a block parts from its carriage return, even in quotes.
-        for block in (_BLOCK, whole) if raw.find(b"\r") < 0 else (whole,):
+        cut = self.source.raw.find(b"\r") < 0
+        for block in (_BLOCK, self._one_block) if cut else (self._one_block,):
             try:
                 return self._parsed(columns, block, line_breaks=True)
             except _UNPARSED as error:
@@ -170,20 +173,7 @@ class DelimitedTable(FileTable):
         except _UNPARSED:
             return -1
 
-    @property
-    def _ends_in_quote(self) -> bool:
-        """Whether the last line opens a quote that it does not close."""
-        raw = self.source.raw
-        end = raw.rfind(b"\n", 0, len(raw) - 1) + 1
-        return self._is_open([raw[end:].decode(errors="replace")])
-
     # ---- the careful way ------------------------------------------------------------------------------
-
-    def _header(self) -> list[str]:
-        """The names in the first record that is not empty."""
-        header = next(_records(self.source, self.delimiter, "strict"), (1, []))[1]
-        refuse_doubled(header, f"{self.name} line 1")
-        return header
 
     def _records(self) -> Iterator[Record]:
         """The records after the header."""
@@ -273,14 +263,6 @@ def _ragged(name: str, columns: Sequence[str], line: int, fields: Sequence[str])
         f"{name} line {line}: {n} field{'s' * (n != 1)} where the header has {len(columns)} "
         f"({listed(columns)}); complete the row, or quote a field that holds the delimiter"
     )
-
-
-def _without_sep(source: Source) -> tuple[Source, str | None]:
-    """A first line ``sep=;``, as Excel writes and reads it, names the delimiter; the line becomes empty."""
-    found = re.match(rb"(?:\xef\xbb\xbf)?\"?sep=(.)\"?(?=\r?\n)", source.raw[:16], re.IGNORECASE)
-    if found is None:
-        return source, None
-    return replace(source, raw=bytes(source.raw[found.end() :])), found[1].decode("latin-1")
 
 
 def _guess_delimiter(source: Source) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TextIO
 
@@ -121,14 +121,17 @@ class JsonStream:
             try:
                 value, end = self._decode(self._text, self._at)
             except json.JSONDecodeError as error:
-                if self._cut_short(error) and self._more():
+                at_end = error.pos >= len(self._text) - _LONGEST_LITERAL
+                if (at_end or error.msg.startswith("Unterminated string")) and self._more():
                     continue
                 raise self.broken(error.msg.lower()) from None
             except _DoubledKeyError as error:
                 raise self._doubled(error.args[0]) from None
             except (RecursionError, ValueError):
                 raise self.broken("nested too deeply, or a number too long") from None
-            if self._may_go_on(value, end) and self._more():
+            # A number may be continued by the next piece.
+            at_end = end > len(self._text) - _LONGEST_LITERAL
+            if at_end and isinstance(value, int | float) and self._more():
                 continue
             if too_deep(self._text, self._at, end):
                 raise self.broken(f"nested more than {DEEPEST} deep")
@@ -140,7 +143,8 @@ class JsonStream:
         self.take("[")
         while self.peek() != "]":
             yield self.value()
-            self._separator("]")
+            if self.peek() != "]":
+                self.take(",")
         self.take("]")
 
     def members(self) -> Iterator[str]:
@@ -156,7 +160,8 @@ class JsonStream:
             seen.add(key)
             self.take(":")
             yield key
-            self._separator("}")
+            if self.peek() != "}":
+                self.take(",")
         self.take("}")
 
     def take(self, character: str) -> None:
@@ -176,18 +181,6 @@ class JsonStream:
     def _doubled(self, key: str) -> DataError:
         place = f"{self._name} line {self.line}"
         return DataError(f"{place}: the key {quoted(key)} occurs twice; rename or remove one")
-
-    def _separator(self, closing: str) -> None:
-        if self.peek() != closing:
-            self.take(",")
-
-    def _cut_short(self, error: json.JSONDecodeError) -> bool:
-        at_end = error.pos >= len(self._text) - _LONGEST_LITERAL
-        return at_end or error.msg.startswith("Unterminated string")
-
-    def _may_go_on(self, value: Any, end: int) -> bool:
-        """Whether a number reaches so near the end of the piece that the next one may continue it."""
-        return end > len(self._text) - _LONGEST_LITERAL and isinstance(value, int | float)
 
     def _more(self) -> bool:
         """Read another piece (twice as much as is pending, so that a long value is not re-read often)."""
@@ -259,7 +252,12 @@ class JsonTable(FileTable):
         tables = []
         for batch in _batches(records(self.source, EXACT)):
             names = dict.fromkeys(key for _, record in batch for key in record)
-            self._check_names(names)
+            try:
+                "".join(names).encode()
+            except UnicodeEncodeError:
+                raise DataError(
+                    f"{self.name}: a key is no valid text (a lone surrogate); correct it"
+                ) from None
             tables.append(pa.table({name: self._column(batch, name, _text) for name in names}))
         return pa.concat_tables(tables, promote_options="default")
 
@@ -268,29 +266,23 @@ class JsonTable(FileTable):
         places = (place for place, _ in records(self.source, EXACT))
         return f"{self.name} {next(islice(places, row, None), f'record {row + 1}')}"
 
-    def _check_names(self, names: Iterable[str]) -> None:
-        try:
-            "".join(names).encode()
-        except UnicodeEncodeError:
-            raise DataError(f"{self.name}: a key is no valid text (a lone surrogate); correct it") from None
-
     def _column(self, batch: Sequence[Placed], name: str, text: Callable[[Any], str | None]) -> pa.Array:
         try:
             return pa.array([text(record.get(name)) for _, record in batch], pa.string())
         except (TypeError, UnicodeEncodeError):
-            raise self._no_text(batch, name, text) from None
-
-    def _no_text(self, batch: Sequence[Placed], name: str, text: Callable[[Any], str | None]) -> DataError:
+            pass
         for at, record in batch:
             place = f"{self.name} {at}"
             try:
                 pa.array([text(record.get(name))], pa.string())
             except TypeError:
                 kind = "a list" if isinstance(record[name], list) else "an object"
-                return DataError(f"{place}: {quoted(name)} is {kind}; give one string or number")
+                raise DataError(f"{place}: {quoted(name)} is {kind}; give one string or number") from None
             except UnicodeEncodeError:
-                return DataError(f"{place}: {quoted(name)} is no valid text (a lone surrogate); correct it")
-        return DataError(f"{self.name}: {quoted(name)} cannot be read as text; correct it")
+                raise DataError(
+                    f"{place}: {quoted(name)} is no valid text (a lone surrogate); correct it"
+                ) from None
+        raise DataError(f"{self.name}: {quoted(name)} cannot be read as text; correct it")
 
 
 def _batches(records: Iterator[Placed]) -> Iterator[list[Placed]]:

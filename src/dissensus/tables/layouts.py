@@ -7,7 +7,8 @@ wide
 counts
     one row per item, one column per class; nobody knows who gave which label
 
-In the last two, columns that describe the item (text, split, …) go into the item table.
+In the last two, columns that describe the item (text, split, …) go into the item table. Side tables (items,
+annotators, gold) and the times of labels come from files of their own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -25,13 +28,16 @@ from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_parameter
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.rows import Duplicates
-from dissensus.labels.side_tables import counted
+from dissensus.labels.kinds import LabelType, check_label_type, recognised
+from dissensus.labels.rows import Duplicates, counted
 from dissensus.labels.vocabulary import (
+    Place,
+    Vocabulary,
     as_values,
     blank_ids,
     encode,
     is_text,
+    lookalikes,
     marks,
     places,
     quoted,
@@ -45,8 +51,10 @@ from dissensus.tables.columns import (
     listed,
     only_column_left,
     other_item_columns,
+    refuse_one_for_two,
+    refuse_several_missing,
 )
-from dissensus.tables.tables import Table
+from dissensus.tables.tables import Table, open_table
 
 Layout = Literal["long", "wide", "counts"]
 LAYOUTS: tuple[Layout, ...] = ("long", "wide", "counts")
@@ -112,8 +120,11 @@ def is_wide(first: Sequence[Mapping[str, str]]) -> bool:
     Numbers alone do not tell ratings from counts, so such a table is recognised by its column names only.
     """
     columns = list(first[0]) if first else []
-    if len(columns) < 3 or not _holds_items(first, columns[0]):
+    if len(columns) < 3:
         return False
+    ids = {row[columns[0]] for row in first}
+    if not has_column(columns[:1], "item") and ("" in ids or not len(ids) == len(first) > 1):
+        return False  # neither the name says so, nor has each of several rows a value of its own
     texts = text_columns(first, columns[1:])
     annotators = [name for name in columns[1:] if name.lower() not in ITEM_SIDE and name not in texts]
     if len(annotators) < 2:
@@ -126,12 +137,6 @@ def is_wide(first: Sequence[Mapping[str, str]]) -> bool:
     n_columns = Counter(value for own in values for value in own)
     shared = all(not own or any(n_columns[value] > 1 for value in own) for own in values)
     return named or (shared and not any(map(_is_number, distinct)))
-
-
-def _holds_items(first: Sequence[Mapping[str, str]], column: str) -> bool:
-    """Whether the name says so, or each of several rows has a value of its own."""
-    ids = {row[column] for row in first}
-    return has_column([column], "item") or (len(ids) == len(first) > 1 and "" not in ids)
 
 
 def text_columns(first: Sequence[Mapping[str, str]], names: Sequence[str]) -> set[str]:
@@ -214,7 +219,7 @@ def read_long(
     label = find_column(
         table.columns, "label", one_column(columns.label), table.name, taken=[item, annotator]
     )
-    _refuse_one_for_two(table, item, annotator, label)
+    refuse_one_for_two([item, annotator, label], table.columns, table.name)
     if columns.item is None:
         _ask_where_ids_count_rows(table, item)
     order = table.order(label)
@@ -271,14 +276,6 @@ def one_column(name: str | Sequence[str] | None) -> str | None:
     raise DataError(f"a long table has one column for each role, got {list(name)}; name one, or say layout=")
 
 
-def _refuse_one_for_two(table: Table, *columns: str) -> None:
-    if len(set(columns)) < len(columns):
-        raise DataError(
-            f"{table.name}: item, annotator and label must be three columns, got {', '.join(columns)}; "
-            f"it has {listed(table.columns)}"
-        )
-
-
 # ---- wide ---------------------------------------------------------------------------------------------
 
 
@@ -291,8 +288,7 @@ def read_wide(
 ) -> Annotations:
     """One column per annotator; blank cells carry no label, nor do words for none."""
     item = item_column(table, columns, "wide")
-    text = _text_column(table, columns)
-    annotators = _value_columns(table, item, columns.annotator, "annotator", text)
+    text, annotators = _value_columns(table, item, columns.annotator, "annotator", columns.text)
     ids, *cells = table.ids([item, *annotators])
     labels = [_whole_numbers(to_arrow(column, "label")) for column in cells]
     given = [np.flatnonzero(~missing.among(column)) for column in labels]
@@ -320,10 +316,6 @@ def read_wide(
     return replace(annotations, columns_read=read).with_tables(items=side, places={"items": table.place})
 
 
-def _text_column(table: Table, columns: Columns) -> str | None:
-    return None if columns.text is None else find_column(table.columns, "text", columns.text, table.name)
-
-
 def _item_side(table: Table, item: str, values: Sequence[str], text: str | None) -> pa.Table:
     """The item column and those beside the values, so that none is lost; a named text is called so."""
     taken = {item, *values}
@@ -336,24 +328,25 @@ def _item_side(table: Table, item: str, values: Sequence[str], text: str | None)
 
 def _value_columns(
     table: Table, item: str, given: str | Sequence[str] | None, what: str, text: str | None
-) -> list[str]:
-    """The columns of annotators or classes: those given, or all that do not describe the item."""
+) -> tuple[str | None, list[str]]:
+    """The column of texts, if one is named, and those of annotators or classes.
+
+    They are the ones given, or all that do not describe the item.
+    """
+    if text is not None:
+        text = find_column(table.columns, "text", text, table.name)
     if given is not None:
         wanted = [given] if isinstance(given, str) else list(given)
-        return [find_column(table.columns, what, name, table.name) for name in wanted]
-    beside = [
-        name
-        for name in table.columns
-        if name not in (item, text) and name.strip().casefold() not in ITEM_SIDE
-    ]
-    named = [name for name in beside if name.strip()]
+        return text, [find_column(table.columns, what, name, table.name) for name in wanted]
+    beside = [name for name in table.columns if name not in (item, text) and name.strip()]
+    named = [name for name in beside if name.strip().casefold() not in ITEM_SIDE]
     texts = text_columns(_first_rows(table), named)
     found = [name for name in named if name not in texts]
     if not found:
         raise DataError(
             f"{table.name}: there is no {what} column beside {quoted(item)}; give one column a {what}"
         )
-    return found
+    return text, found
 
 
 def _blank(column: pa.Array) -> NDArray[np.bool_]:
@@ -387,8 +380,9 @@ def _joined(pieces: Sequence[pa.Array], table: Table) -> pa.Array:
 
 def read_counts(table: Table, columns: Columns, classes: Sequence[Any] | None) -> Annotations:
     """One column per class, in the order of their names unless ``classes`` gives another; blank is 0."""
-    item, text = item_column(table, columns, "counts"), _text_column(table, columns)
-    names = list(encode(_value_columns(table, item, columns.label, "class", text), "label")[1])
+    item = item_column(table, columns, "counts")
+    text, given = _value_columns(table, item, columns.label, "class", columns.text)
+    names = list(encode(given, "label")[1])
     if classes is not None:
         names = _in_declared_order(table, names, classes)
     ids, *cells = table.ids([item, *names])
@@ -409,18 +403,18 @@ def read_counts(table: Table, columns: Columns, classes: Sequence[Any] | None) -
 
 def _in_declared_order(table: Table, names: Sequence[str], classes: Sequence[Any]) -> list[str]:
     declared = [str(name) for name in classes]
-    stranger = next((name for name in names if name not in declared), None)
-    if stranger is not None:
-        raise DataError(
-            f"{table.name}: column {quoted(stranger)} is not in the label set; "
-            "add it with classes= or name the class columns with label="
-        )
-    missing = next((name for name in declared if name not in names), None)
-    if missing is not None:
-        raise DataError(
-            f"{table.name}: there is no column for the class {quoted(missing)}; "
-            f"it has {listed(table.columns)}"
-        )
+    for name in names:
+        if name not in declared:
+            raise DataError(
+                f"{table.name}: column {quoted(name)} is not in the label set; "
+                "add it with classes= or name the class columns with label="
+            )
+    for name in declared:
+        if name not in names:
+            raise DataError(
+                f"{table.name}: there is no column for the class {quoted(name)}; "
+                f"it has {listed(table.columns)}"
+            )
     return declared
 
 
@@ -434,3 +428,188 @@ def _numbers(column: pa.Array, table: Table, name: str) -> NDArray[np.float64]:
             f"{table.place(row)}: the count of {quoted(name)} is {quoted(filled[row])}; "
             "give a whole number of at least 0"
         ) from None
+
+
+# ---- any of the three ---------------------------------------------------------------------------------
+
+
+def read_table(
+    table: Table,
+    columns: Columns,
+    classes: Sequence[Any] | None,
+    duplicates: Duplicates,
+    layout: Layout | None,
+    blanks: Missing,
+) -> tuple[Annotations, tuple[str, str]]:
+    """The labels, and what the source calls its item and annotator columns."""
+    if len(table.columns) < 2:
+        raise DataError(
+            f"{table.name}: this is not a table: it has one column only ({listed(table.columns)}); give one "
+            "row for each label with the columns item, annotator and label, and commas or tabs between them"
+        )
+    layout = layout or guess_layout(table, columns)
+    if layout == "long":
+        refuse_several_missing(table.columns, columns, table.name)
+    item = item_column(table, columns, layout)
+    if layout == "counts":
+        return read_counts(table, columns, classes), (item, "annotator")
+    if layout == "wide":
+        return read_wide(table, columns, classes, duplicates, blanks), (item, "annotator")
+    annotator = columns.annotator if isinstance(columns.annotator, str) else "annotator"
+    return read_long(table, columns, classes, duplicates, blanks), (item, annotator)
+
+
+# ---- kinds of labels, and what a person should know of them -------------------------------------------
+
+
+def declared_classes(
+    owner: str, classes: Sequence[Any] | str | None, label_type: LabelType | None
+) -> tuple[Sequence[Any] | None, LabelType | None]:
+    """The label set as a list, and the type of labels: one written as ``low<mid<high`` is ordinal."""
+    check_label_type(owner, label_type)
+    if not isinstance(classes, str):
+        return classes, label_type
+    if "<" not in classes:
+        raise bad_parameter(owner, "classes", "a list of labels, or an order such as 'low<mid<high'", classes)
+    if label_type not in (None, "ordinal"):
+        raise bad_parameter(owner, "label_type", "'ordinal', as the classes have an order", label_type)
+    return [name.strip() for name in classes.split("<")], "ordinal"
+
+
+def with_kind(labels: Annotations, label_type: LabelType | None) -> Annotations:
+    """The labels as the type named, or as the one that they look like, with a note on that."""
+    if label_type is not None:
+        return labels.with_label_type(label_type)
+    if labels.label_type != "nominal":
+        return labels  # the source said so
+    kind, notes = recognised(labels)
+    return replace(labels, notes=(*labels.notes, *notes)).with_label_type(kind)
+
+
+def refuse_other_type(labels: Annotations, wanted: LabelType) -> None:
+    """Labels that a question about another kind of labels cannot be asked of."""
+    if labels.label_type != wanted:
+        raise DataError(
+            f"these labels are {labels.label_type}, and {wanted} ones are needed; give a table with two "
+            "columns of what is compared (model_a and model_b, chosen and rejected) and one of the winner"
+        )
+
+
+def one_only(annotations: Annotations) -> tuple[str, ...]:
+    """A word on a crowd of one, and on labels that are all the same."""
+    notes = []
+    if annotations.n_classes == 1:
+        notes.append(f"there is one class only: {quoted(annotations.classes[0])}")
+    if annotations.n_annotators == 1 and not annotations.anonymous:
+        notes.append(f"there is one annotator only: {quoted(annotations.annotators[0])}")
+    return tuple(notes)
+
+
+def lookalike_notes(vocabulary: Vocabulary) -> list[str]:
+    """A word on ids that differ only by white space or case, if there are any."""
+    groups, what = lookalikes(vocabulary), vocabulary.what
+    if not groups:
+        return []
+    n, such = sum(map(len, groups)), " and ".join(map(quoted, groups[0][:2]))
+    find = " (classes= with the right spellings names the first row that differs)" if what == "label" else ""
+    return [
+        f"{n:,} {what}s differ from another only by white space or case (such as {such}) and count as "
+        f"different {what}s; if they mean the same, correct the data{find}"
+    ]
+
+
+# ---- side tables --------------------------------------------------------------------------------------
+
+
+def with_side_tables(
+    labels: Annotations, items: Any, annotators: Any, gold: Any, names: tuple[str, str], new_classes: bool
+) -> Annotations:
+    """The labels with tables read from paths or frames; ``names``: what the source calls its id columns."""
+    tables: dict[str, pa.Table] = {}
+    places: dict[str, Place] = {}
+    if items is not None:
+        tables["items"], places["items"] = _side_table(items, "item", names[0])
+    if annotators is not None:
+        tables["annotators"], places["annotators"] = _side_table(annotators, "annotator", names[1])
+    if gold is not None:
+        tables["gold"], places["gold"] = _gold_table(gold, names[0])
+    return labels.with_tables(**tables, new_classes=new_classes, places=places)
+
+
+def _side_table(source: Any, what: str, usual: str) -> tuple[pa.Table, Place]:
+    """A table whose first column holds the ids; the others as they are."""
+    table = open_table(source, name=f"the {what} table")
+    key = find_column(table.columns, what, usual if usual in table.columns else None, table.name)
+    everything = table.everything()
+    others = [name for name in everything.column_names if name != key]
+    ids = table.ids([key])[0]
+    sides = everything.select(others)
+    return sides.add_column(0, what if what not in others else key, ids), table.place
+
+
+def _gold_table(source: Any, usual: str) -> tuple[pa.Table, Place]:
+    """Item and gold label."""
+    table = open_table(source, name="the gold table")
+    names = table.columns
+    key = find_column(names, "item", usual if usual in names else None, table.name)
+    others = [name for name in names if name != key and name.strip()]
+    label = others[0] if len(others) == 1 else find_column(names, "gold", None, table.name, taken=[key])
+    item, gold = table.ids([key, label])
+    return pa.table({"item": item, "label": gold}), table.place
+
+
+# ---- when labels were given ---------------------------------------------------------------------------
+
+MILLISECONDS = 1e11  # a larger number counts milliseconds, not seconds, since 1970
+
+
+def read_times(path: Path, column: str, annotations: Annotations) -> NDArray[np.float64]:
+    """(labels,): seconds since 1970 of each label, in the annotations' order, NaN where none is written.
+
+    The file has one row per label. Rows find their label by item, annotator and class; of labels that are
+    alike in all three, the first row is the first label.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: a run keeps no times; name the file of labels too")
+    table = open_table(path)
+    if column not in table.columns:
+        raise DataError(f"{path}: has no column {column!r}; its columns are {', '.join(table.columns)}")
+    known = annotations.columns_read
+    names = [
+        find_column(table.columns, role, known.get(role), table.name)
+        for role in ("item", "annotator", "label")
+    ]
+    ids = zip(annotations.vocabularies, table.ids(names), strict=True)
+    when = np.array([seconds(value) for value in table.everything()[column].to_pylist()])
+    keys = []  # of the file's rows, and of the labels: one number for item, annotator and class, or −1
+    for columns in ([vocabulary.codes(column) for vocabulary, column in ids], annotations.columns):
+        item, annotator, label = (codes.astype(np.int64) for codes in columns)
+        key = (item * annotations.n_annotators + annotator) * annotations.n_classes + label
+        keys.append(np.where((item >= 0) & (annotator >= 0) & (label >= 0), key, -1))
+    there, here = (np.argsort(key, kind="stable") for key in keys)
+    rows, labels = keys[0][there], keys[1][here]
+    # the k-th row with a key is the k-th label with it
+    place = np.searchsorted(rows, labels) + np.arange(len(labels)) - np.searchsorted(labels, labels)
+    place = np.minimum(place, len(there) - 1)
+    found = np.full(annotations.n_labels, np.nan)
+    same = rows[place] == labels
+    found[here[same]] = when[there][place[same]]
+    return found
+
+
+def seconds(value: Any) -> float:
+    """A time as seconds since 1970: a number (of seconds or milliseconds) or ISO 8601; NaN for a blank."""
+    if value is None or value == "":
+        return float("nan")
+    try:
+        number = float(value)
+        return number / 1000 if abs(number) > MILLISECONDS else number
+    except (TypeError, ValueError):
+        pass
+    try:
+        when = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
+    except ValueError as error:
+        raise DataError(
+            f"{value!r} is no time; write seconds since 1970 or ISO 8601, such as 2026-05-04T10:15:00"
+        ) from error
+    return when.replace(tzinfo=when.tzinfo or UTC).timestamp()

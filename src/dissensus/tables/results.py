@@ -243,24 +243,18 @@ def without_formulas(table: pa.Table) -> pa.Table:
 def _rounded(table: pa.Table) -> pa.Table:
     import pyarrow as pa
 
-    from dissensus.labels.vocabulary import column
+    from dissensus.labels.vocabulary import column, numbers
 
-    def rounded(values: pa.ChunkedArray) -> pa.Array:
-        found = significant(_floats(values))
-        return column(found, ~np.isnan(found))
-
+    columns: list[Any] = []
+    for values in table.columns:
+        if pa.types.is_floating(values.type):  # NaN for null, and null for NaN
+            plain = values.to_numpy() if values.null_count else numbers(values.combine_chunks())
+            rounded = significant(np.asarray(plain))
+            columns.append(column(rounded, ~np.isnan(rounded)))
+        else:
+            columns.append(values)
     # All at once: to exchange one column after the other is slow where there are thousands.
-    columns = [rounded(c) if pa.types.is_floating(c.type) else c for c in table.columns]
     return pa.Table.from_arrays(columns, schema=table.schema)
-
-
-def _floats(values: pa.ChunkedArray) -> NDArray[np.float64]:
-    """Numbers as NumPy has them, NaN for null."""
-    from dissensus.labels.vocabulary import numbers
-
-    if values.null_count:
-        return np.asarray(values.to_numpy())
-    return numbers(values.combine_chunks())
 
 
 def significant(values: NDArray[np.float64], digits: int = DIGITS) -> NDArray[np.float64]:
@@ -287,16 +281,11 @@ def finite(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(key): finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return _finite_list(value)
-    return value
-
-
-def _finite_list(values: Sequence[Any]) -> list[Any]:
-    """The same of a list; one of plain values, as the long ones are, is not looked at one by one."""
-    kinds = set(map(type, values))
-    if kinds <= _PLAIN:
-        return list(values)
+    if not isinstance(value, list | tuple):
+        return value
+    kinds = set(map(type, value))
+    if kinds <= _PLAIN:  # as the long ones are
+        return list(value)
     if kinds <= _PLAIN | {float}:
-        return [None if type(one) is float and one - one != 0.0 else one for one in values]
-    return [finite(one) for one in values]
+        return [None if type(one) is float and one - one != 0.0 else one for one in value]
+    return [finite(one) for one in value]

@@ -112,7 +112,11 @@ def open_source(
     with explained(name, place):
         if place.is_dir():
             raise DataError(f"{name}: is a directory; name the file in it")
-        raw = _map(place) if place.is_file() else place.read_bytes()
+        if place.is_file():
+            with place.open("rb") as file:
+                raw = _mapped(file.fileno())
+        else:
+            raw = place.read_bytes()
     suffixes = [suffix.lower() for suffix in place.suffixes]
     zipped = bool(suffixes) and suffixes[-1] == ".gz"
     source = Source(name, ("", *suffixes)[-2 if zipped else -1], raw)
@@ -166,11 +170,6 @@ def encoding_error(source: Source) -> DataError | None:
             "has the labels, name its encoding="
         )
     return None
-
-
-def _map(place: Path) -> Raw:
-    with place.open("rb") as file:
-        return _mapped(file.fileno())
 
 
 def _mapped(file: int) -> Raw:
@@ -252,20 +251,15 @@ def explained(name: str, place: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise DataError(f"{name}: no such file; {_near_file(place)}") from None
+        try:
+            close = nearest(place.name, [file.name for file in place.parent.iterdir()])
+            hint = "check the name" if close is None else f"did you mean {str(place.parent / close)!r}?"
+        except OSError:
+            hint = f"there is no folder {str(place.parent)!r} either; check the path"
+        raise DataError(f"{name}: no such file; {hint}") from None
     except (OSError, ValueError) as error:
         reason = system_words(error)
         raise DataError(f"{name}: cannot be read ({reason}); check the name and its rights") from None
-
-
-def _near_file(place: Path) -> str:
-    folder = place.parent
-    try:
-        names = [file.name for file in folder.iterdir()]
-    except OSError:
-        return f"there is no folder {str(folder)!r} either; check the path"
-    close = nearest(place.name, names)
-    return "check the name" if close is None else f"did you mean {str(folder / close)!r}?"
 
 
 def not_reached(path: str | Path, remedy: str) -> DataError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -22,6 +22,13 @@ from dissensus.tables.source import PARQUET_MAGIC, Source, open_source
 
 if TYPE_CHECKING:
     import narwhals as nw
+
+    from dissensus.tables.delimited import DelimitedTable
+    from dissensus.tables.json_lines import JsonTable
+
+# Named columns, read when asked for, and where each row stands; a table in a file may be larger than memory.
+StreamedTable: TypeAlias = "ParquetTable | DelimitedTable | JsonTable"
+Table: TypeAlias = "StreamedTable | FrameTable"
 
 TABLE_FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"}
@@ -36,42 +43,6 @@ _NO_TABLES = (
     (b"\xff\xd8\xff", "a picture"),
 )
 _SUFFIXES |= {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
-
-
-class Table(Protocol):
-    """Named columns, read when asked for, and where each row stands in the source."""
-
-    name: str
-    columns: list[str]
-    frame_kind: str
-
-    def ids(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
-        """Columns of ids or labels."""
-
-    def everything(self) -> pa.Table:
-        """All columns."""
-
-    def native(self, column: str) -> Any:
-        """A column's name as the source has it (frames may name columns by numbers)."""
-
-    def order(self, column: str) -> Sequence[Any] | None:
-        """The order of a column's values, where the source declares one."""
-
-    def place(self, row: int) -> str:
-        """Where a row stands, in words."""
-
-
-class StreamedTable(Table, Protocol):
-    """A table in a file, which may be larger than memory."""
-
-    source: Source
-
-    def chunks(self, columns: Sequence[str]) -> Iterator[list[pa.Array]]:
-        """What ``ids`` gives, some rows at a time."""
-
-    @property
-    def at_once(self) -> int:
-        """Bytes of memory that ``chunks`` needs beside the chunk, where the format cannot be cut."""
 
 
 def open_table(
@@ -121,7 +92,13 @@ def open_file(source: Source, format: str | None = None) -> StreamedTable:
 def recognise_format(source: Source) -> str:
     """The format by the first bytes, and by the suffix where they leave it open."""
     start = source.start
-    _refuse_no_table(source.name, start)
+    head = start.removeprefix(b"\xef\xbb\xbf").lstrip()[:20].lower()
+    what = next((kind for magic, kind in _NO_TABLES if head.startswith(magic)), None)
+    if what is not None:
+        raise DataError(
+            f"{source.name}: this is {what}, not a table; save its table as CSV with one row for each label "
+            "(columns item, annotator and label), and give that file"
+        )
     named = _SUFFIXES.get(source.suffix, "")
     if start.startswith(PARQUET_MAGIC):
         return "parquet"
@@ -130,17 +107,6 @@ def recognise_format(source: Source) -> str:
     if named in ("json", "jsonl") or (start[:1] in (b"{", b"[") and named not in ("csv", "tsv")):
         return "jsonl"
     return "csv"
-
-
-def _refuse_no_table(name: str, start: bytes) -> None:
-    """A document, a page or a picture, by its first bytes."""
-    head = start.removeprefix(b"\xef\xbb\xbf").lstrip()[:20].lower()
-    what = next((kind for magic, kind in _NO_TABLES if head.startswith(magic)), None)
-    if what is not None:
-        raise DataError(
-            f"{name}: this is {what}, not a table; save its table as CSV with one row for each label "
-            "(columns item, annotator and label), and give that file"
-        )
 
 
 class FileTable:
@@ -230,7 +196,14 @@ class ParquetTable(FileTable):
             return column
         plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         try:
-            return _recoded(plain.dictionary_encode().combine_chunks())
+            coded = plain.dictionary_encode().combine_chunks()
+            values = coded.dictionary
+            if pa.types.is_floating(values.type):  # as Python writes them, NaN blank
+                known = [None if math.isnan(value) else repr(value) for value in values.to_pylist()]
+                texts = pa.array(known, pa.string())
+            else:
+                texts = values.cast(pa.string())
+            return pa.chunked_array([pa.DictionaryArray.from_arrays(coded.indices, texts)])
         except (pa.ArrowException, TypeError):
             raise DataError(
                 f"{self.name}: column {quoted(name)} is of type {column.type}; give strings or numbers"
@@ -241,18 +214,6 @@ class ParquetTable(FileTable):
 
     def _damaged(self) -> DataError:
         return DataError(f"{self.name}: the Parquet file is damaged or cut short; write it again")
-
-
-def _recoded(coded: pa.DictionaryArray) -> pa.ChunkedArray:
-    """A dictionary-coded column with its values as text; a float as Python writes it, NaN blank."""
-    values = coded.dictionary
-    if pa.types.is_floating(values.type):
-        texts = pa.array(
-            [None if math.isnan(value) else repr(value) for value in values.to_pylist()], pa.string()
-        )
-    else:
-        texts = values.cast(pa.string())
-    return pa.chunked_array([pa.DictionaryArray.from_arrays(coded.indices, texts)])
 
 
 # ---- data frames --------------------------------------------------------------------------------------
@@ -282,7 +243,6 @@ class FrameTable:
 
     def everything(self) -> pa.Table:
         """All columns."""
-        self._refuse_empty()
         return pa.table({name: self._column(name) for name in self.columns})
 
     def native(self, column: str) -> Any:
@@ -301,7 +261,8 @@ class FrameTable:
         return f"{self.name} row {row}"
 
     def _column(self, name: str) -> pa.ChunkedArray:
-        self._refuse_empty()
+        if not len(self._frame):
+            raise DataError(f"{self.name} has no rows; add some")
         try:
             column = self._frame.get_column(self._native[name]).to_arrow()
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -309,10 +270,6 @@ class FrameTable:
                 f"{self.name}: column {quoted(name)} mixes types; give strings or numbers of one type"
             ) from None
         return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-
-    def _refuse_empty(self) -> None:
-        if not len(self._frame):
-            raise DataError(f"{self.name} has no rows; add some")
 
 
 def _opened(frame: Any, name: str) -> nw.DataFrame[Any]:
@@ -324,7 +281,13 @@ def _opened(frame: Any, name: str) -> nw.DataFrame[Any]:
     if isinstance(frame, Mapping):
         frame = pa.table({"item": list(frame.keys()), "label": list(frame.values())})
     if hasattr(frame, "reset_index") and hasattr(frame, "index"):
-        frame = _with_index(frame)
+        # pandas keeps ids in the index at times: a Series' index, or one that has a name, becomes a column.
+        if frame.ndim == 1:
+            index = frame.index.name or "item"
+            frame = frame.rename(frame.name or "label").rename_axis(index).reset_index()
+        else:
+            named = [name for name in frame.index.names if name is not None and name not in frame.columns]
+            frame = frame.reset_index() if len(named) == frame.index.nlevels else frame
     try:
         opened = nw.from_native(frame)
     except nw.exceptions.DuplicateError:
@@ -351,12 +314,3 @@ def _of_dataset(dataset: Any, name: str) -> pa.Table:
             names = [known[-1 if number is None else number] for number in table[column].to_pylist()]
             table = table.set_column(table.column_names.index(column), column, pa.array(names, pa.string()))
     return table
-
-
-def _with_index(frame: Any) -> Any:
-    """pandas keeps ids in the index at times: a Series' index, or one that has a name, becomes a column."""
-    if frame.ndim == 1:
-        index = frame.index.name or "item"
-        return frame.rename(frame.name or "label").rename_axis(index).reset_index()
-    named = [name for name in frame.index.names if name is not None and name not in frame.columns]
-    return frame.reset_index() if len(named) == frame.index.nlevels else frame

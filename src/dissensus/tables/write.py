@@ -1,5 +1,7 @@
 """Refined labels on their way out: tables, a Hugging Face dataset, Label Studio predictions, weighted rows.
 
+Also items to be labelled next, as tasks for Label Studio, Argilla and Prodigy.
+
 Every writer starts from the same table, a row per item: item, label, ``p_<class>`` for every class, entropy,
 n_labels. Files appear whole or not at all.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,9 +24,10 @@ from dissensus.errors import DataError, bad_parameter
 from dissensus.labels.vocabulary import arrow_table
 from dissensus.tables.atomic import atomic_directory, atomic_path, atomic_paths
 from dissensus.tables.labels_file import ENTROPY, ITEM, LABEL, N_LABELS, PROBABILITY, probability_columns
-from dissensus.tables.results import without_formulas
+from dissensus.tables.results import finite, without_formulas
 
-OUTPUT_FORMATS = ("csv", "parquet", "jsonl", "huggingface", "label-studio", "weighted")
+TABLE_FORMATS = ("csv", "parquet", "jsonl")
+OUTPUT_FORMATS = (*TABLE_FORMATS, "huggingface", "label-studio", "weighted")
 _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _BATCH = 10_000  # rows turned into JSON at a time
 
@@ -63,11 +66,18 @@ def write_labels(
     if kind not in OUTPUT_FORMATS:
         raise bad_parameter("write_labels", "format", f"one of {', '.join(OUTPUT_FORMATS)}", kind)
     table = _label_table(labels)
-    side = None if items is None else _aligned(_arrow(items), table["item"])
+    side = None
+    if items is not None:  # its columns without the ids, in the order of the labels; null where it has no row
+        given = _arrow(items)
+        key = "item" if "item" in given.column_names else given.column_names[0]
+        known = given[key].cast(pa.string()).combine_chunks()
+        rows = pc.index_in(table["item"].cast(pa.string()).combine_chunks(), value_set=known)
+        side = given.drop_columns([key]).take(rows)
     if kind == "huggingface":
         _write_dataset(_with_columns(table, side), path)
     elif kind == "label-studio":
-        version = model_version or f"dissensus {_model_name(labels)}".strip()
+        model = type(labels).__name__ if hasattr(labels, "label_distributions_") else ""
+        version = model_version or f"dissensus {model}".strip()
         _write_predictions(table, side, path, question, to_name, version)
     elif kind == "weighted":
         write_table(weighted_rows(table, side), path)
@@ -85,17 +95,24 @@ def write_table(table: pa.Table, path: str | Path, format: str | None = None) ->
 def write_tables(tables: Mapping[Path, pa.Table], format: str | None = None) -> None:
     """The same of several tables by the files they go into: all of them, or none."""
     kinds = [format or _table_format(path) for path in tables]
-    writers: dict[str, Callable[[pa.Table, Path], None]] = {
-        "csv": _write_csv,
-        "parquet": pq.write_table,
-        "jsonl": _write_jsonl,
-    }
-    strange = next((kind for kind in kinds if kind not in writers), None)
-    if strange is not None:
-        raise bad_parameter("write_table", "format", f"one of {', '.join(writers)}", strange)
+    for kind in kinds:
+        if kind not in TABLE_FORMATS:
+            raise bad_parameter("write_table", "format", f"one of {', '.join(TABLE_FORMATS)}", kind)
     with atomic_paths(list(tables)) as temporary:
         for kind, table, file in zip(kinds, tables.values(), temporary, strict=True):
-            writers[kind](table, file)
+            if kind == "parquet":
+                pq.write_table(table, file)
+                continue
+            zipped = file.suffix == ".gz"
+            with (
+                pa.CompressedOutputStream(str(file), "gzip") if zipped else pa.OSFile(str(file), "wb") as sink
+            ):
+                if kind == "csv":
+                    options = pa_csv.WriteOptions(quoting_style="needed")
+                    pa_csv.write_csv(without_formulas(_without_dictionaries(table)), sink, options)
+                else:
+                    for row in _rows(table):
+                        sink.write(json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n")
 
 
 def weighted_rows(labels: Any, items: pa.Table | None = None) -> pa.Table:
@@ -154,14 +171,6 @@ def _arrow(frame: Any) -> pa.Table:
     return table.replace_schema_metadata(None)
 
 
-def _aligned(items: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
-    """The columns of an item table (without its ids) in the order of the labels; null where it has no row."""
-    key = "item" if "item" in items.column_names else items.column_names[0]
-    own = items[key].cast(pa.string())
-    rows = pc.index_in(ids.cast(pa.string()).combine_chunks(), value_set=own.combine_chunks())
-    return items.drop_columns([key]).take(rows)
-
-
 def _with_columns(table: pa.Table, side: pa.Table | None) -> pa.Table:
     if side is None:
         return table
@@ -169,10 +178,6 @@ def _with_columns(table: pa.Table, side: pa.Table | None) -> pa.Table:
         if name not in table.column_names:
             table = table.append_column(name, side[name])
     return table
-
-
-def _model_name(labels: Any) -> str:
-    return type(labels).__name__ if hasattr(labels, "label_distributions_") else ""
 
 
 def _table_format(path: Path) -> str:
@@ -187,22 +192,14 @@ def _table_format(path: Path) -> str:
 # ---- one writer a format ------------------------------------------------------------------------------
 
 
-def _write_csv(table: pa.Table, path: Path) -> None:
-    options = pa_csv.WriteOptions(quoting_style="needed")
-    with _output(path) as sink:
-        pa_csv.write_csv(without_formulas(_without_dictionaries(table)), sink, options)
-
-
-def _write_jsonl(table: pa.Table, path: Path) -> None:
-    with _output(path) as sink:
-        for row in _rows(table):
-            sink.write(json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n")
-
-
 def _write_dataset(table: pa.Table, path: Path) -> None:
     """The layout of ``datasets.Dataset.save_to_disk``: an Arrow stream and two JSON files about it."""
     table = _without_dictionaries(table)
-    features = {field.name: {"dtype": _dtype(field), "_type": "Value"} for field in table.schema}
+    names = {pa.float64(): "float64", pa.float32(): "float32"}  # otherwise as Arrow calls them
+    features = {
+        field.name: {"dtype": names.get(field.type, str(field.type)), "_type": "Value"}
+        for field in table.schema
+    }
     table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
     file = "data-00000-of-00001.arrow"
     with atomic_directory(path) as folder:
@@ -236,37 +233,24 @@ def _write_predictions(
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as sink:
         separator = "[\n"
         for row, data in zip(_rows(table), _rows(side), strict=True):
-            task = _task(row, data, columns, question, to_name, version)
+            label = str(row["label"])
+            distribution = {name: row[column] for name, column in columns.items()}
+            known = {name: value for name, value in row.items() if name in (ENTROPY, N_LABELS)}
+            shown = {name: value for name, value in data.items() if value is not None}
+            task = {
+                "data": {"item": row["item"]} | shown,
+                "meta": {"distribution": distribution} | known,
+                "predictions": [_prediction(label, distribution.get(label), question, to_name, version)],
+            }
             sink.write(separator + json.dumps(task, ensure_ascii=False, default=str))
             separator = ",\n"
         sink.write("\n]\n" if table.num_rows else "[]\n")
 
 
-def _task(
-    row: dict[str, Any],
-    data: dict[str, Any],
-    columns: Mapping[str, str],
-    question: str,
-    to_name: str,
-    version: str,
-) -> dict[str, Any]:
-    label = str(row["label"])
+def _prediction(label: str, score: Any, question: str, to_name: str, version: str) -> dict[str, Any]:
+    """A label as Label Studio has predictions."""
     result = {"from_name": question, "to_name": to_name, "type": "choices", "value": {"choices": [label]}}
-    distribution = {name: row[column] for name, column in columns.items()}
-    prediction = {"model_version": version, "score": distribution.get(label), "result": [result]}
-    known = {name: value for name, value in row.items() if name in (ENTROPY, N_LABELS)}
-    return {
-        "data": {"item": row["item"]} | {name: value for name, value in data.items() if value is not None},
-        "meta": {"distribution": distribution} | known,
-        "predictions": [prediction],
-    }
-
-
-def _output(path: Path) -> Any:
-    """A byte sink that compresses where the name asks for it."""
-    if path.suffix == ".gz":
-        return pa.CompressedOutputStream(str(path), "gzip")
-    return pa.OSFile(str(path), "wb")
+    return {"model_version": version, "score": score, "result": [result]}
 
 
 def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
@@ -282,11 +266,62 @@ def _without_dictionaries(table: pa.Table) -> pa.Table:
     return table
 
 
-def _dtype(field: pa.Field) -> str:
-    names = {
-        pa.float64(): "float64",
-        pa.float32(): "float32",
-        pa.bool_(): "bool",
-        pa.large_string(): "large_string",
+# ---- items to be labelled next, as the tools import them ----------------------------------------------
+# Every record carries the item's own id (``item``), by which the answers are joined to the labels there are:
+# reading the tool's export with that column as the item's does it.
+
+TOOLS = ("label-studio", "argilla", "prodigy")
+
+
+def write_tasks(
+    rows: Sequence[Mapping[str, Any]],
+    path: str | Path,
+    tool: str,
+    classes: Sequence[str],
+    *,
+    question: str = "label",
+    version: str = "dissensus",
+) -> Path:
+    """Write items as tasks: ``rows`` have item, text, action, n_more, reason, label and share.
+
+    ``question`` is the name of the tool's control; ``version`` names who predicts.
+    """
+    if tool not in TOOLS:
+        raise bad_parameter("write_tasks", "tool", f"one of {', '.join(TOOLS)}", tool)
+    if any(row.get("text") is None for row in rows):
+        raise DataError("a labelling tool shows the items' text; name the items= table that has it")
+    records = [finite(_task(row, tool, classes, question, version)) for row in rows]
+    with atomic_path(path) as temporary:
+        if tool == "prodigy":
+            text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        else:
+            text = json.dumps(records, ensure_ascii=False, indent=1) + "\n"
+        temporary.write_text(text, encoding="utf-8")
+    return Path(path)
+
+
+def _task(
+    row: Mapping[str, Any], tool: str, classes: Sequence[str], question: str, version: str
+) -> dict[str, Any]:
+    """An item as a tool imports it, the label so far as a prediction or suggestion."""
+    if tool == "label-studio":
+        return {
+            "data": {name: row[name] for name in ("item", "text", "action", "n_more", "reason")},
+            "predictions": [_prediction(row["label"], row["share"], question, "text", version)],
+        }
+    if tool == "argilla":  # as ``dataset.records.from_json`` reads it
+        return {
+            "id": row["item"],
+            "fields": {"text": row["text"]},
+            "metadata": {name: row[name] for name in ("action", "n_more", "reason")},
+            "suggestions": {question: {"value": row["label"], "score": row["share"], "agent": version}},
+            "responses": {},
+            "vectors": {},
+        }
+    so_far = f"{row['label']} {row['share']:.0%}"  # Prodigy's choice interface: nothing is chosen beforehand
+    return {
+        "item": row["item"],
+        "text": row["text"],
+        "options": [{"id": name, "text": name} for name in classes],
+        "meta": {"action": row["action"], "reason": row["reason"], "so far": so_far},
     }
-    return names.get(field.type, str(field.type))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,10 +38,10 @@ from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel, gold_prior
 from dissensus.models.hpgm.model import HPGM
 from dissensus.params import PROCESS_BYTES, size_words
-from dissensus.progress import Progress, ShowProgress, shown
+from dissensus.progress import shown
 from dissensus.tables.atomic import restore
 from dissensus.tables.labels_file import LABELS_FILE
-from dissensus.tables.plain_tables import with_side_tables
+from dissensus.tables.layouts import with_side_tables
 from dissensus.tables.results import (
     check_output,
     is_ours,
@@ -78,17 +78,39 @@ def write_run(
     reading: Mapping[str, Any] | None = None,
     force: bool = False,
     page: Mapping[str, Any] | None = None,
-    progress: ShowProgress = None,
+    more: Mapping[str, Any] | None = None,
+    cells: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Write the run's files, all or none, and give back its summary.
 
     ``reading`` is how the labels were read, for those that join later. ``page`` are settings of
-    :func:`dissensus.write_report` (an empty mapping does); None: no page.
+    :func:`dissensus.write_report` (an empty mapping does); None: no page. ``more`` joins the summary;
+    ``cells`` are the table of a search.
     """
-    looks = None if page is None else {"held_out": run.held_out, "run": str(directory), **page}
-    with output_directory(directory, force) as folder, shown(progress) as tell:
-        notice = {"command": command, "source": source, "reading": dict(reading or {})}
-        return _write_fit(run, folder, notice, looks, tell)
+    seconds, found, missing = dict(run.seconds), None, None
+    with output_directory(directory, force) as folder, shown() as tell:
+        if cells:
+            write_rows(cells, folder / CELLS)
+        tell("writing labels, annotators and the model", FITTED)
+        with timed("write", seconds):
+            described = describe(run.annotations)
+            if isinstance(run.model, HPGM) and not run.annotations.anonymous:  # its draws know the annotators
+                from dissensus.annotators.verdicts import annotator_verdicts
+
+                found = annotator_verdicts(run.annotations, run.model)
+            write_pieces(map(arrow_table, run.model.label_pieces()), folder / LABELS)
+            if not run.annotations.anonymous:
+                write_pieces([annotator_table(run, found)], folder / ANNOTATORS)
+            run.model.save_apart(folder / MODEL)
+        if page is not None:
+            with timed("report", seconds):
+                known = {"verdicts": found, "description": described, "held_out": run.held_out}
+                settings = {"command": command, "progress": tell, "run": str(directory), **known, **page}
+                missing = _write_page(run, folder / REPORT, settings)
+        notice = {"command": command, "source": source, "reading": dict(reading or {}), **(more or {})}
+        views = None if found is None else found.in_words()
+        later = {"views": views, "seconds": seconds, "report_missing": missing}
+        return write_summary(folder, summary(run, described) | notice | later)
 
 
 def write_selection(
@@ -96,23 +118,25 @@ def write_selection(
     annotations: Annotations,
     directory: Path,
     *,
-    command: str = "",
-    source: str = "",
-    reading: Mapping[str, Any] | None = None,
-    page: Mapping[str, Any] | None = None,
-    progress: ShowProgress = None,
+    command: str,
+    source: str,
+    reading: Mapping[str, Any],
+    page: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Write a search's table and its winner, fitted to all labels; otherwise as :func:`write_run`."""
     took = {"search": selection.seconds}
     run = Refinement(annotations, selection.model, [], "the best cell of the search", selection.seed, took)
     found = {key: value for key, value in selection.to_dict().items() if key != "cells"}
-    looks = (
-        None if page is None else {"held_out": None, "selection": selection, "run": str(directory), **page}
+    return write_run(
+        run,
+        directory,
+        command=command,
+        source=source,
+        reading=reading,
+        page=None if page is None else {"held_out": None, "selection": selection, **page},
+        more={"search": found},
+        cells=selection.rows(),
     )
-    notice = {"command": command, "source": source, "reading": dict(reading or {}), "search": found}
-    with output_directory(directory) as folder, shown(progress) as tell:
-        write_rows(selection.rows(), folder / CELLS)
-        return _write_fit(run, folder, notice, looks, tell)
 
 
 def write_recovery(
@@ -123,33 +147,6 @@ def write_recovery(
         write_rows(recovery.rows(every=True), folder / "recovery.csv")
         content = {"command": command, "source": source, "recovery": recovery.to_dict()}
         return write_summary(folder, content)
-
-
-def _write_fit(
-    run: Refinement, folder: Path, notice: Mapping[str, Any], looks: Mapping[str, Any] | None, tell: Progress
-) -> dict[str, Any]:
-    """Labels, annotators (where there are any), the model, the page and the summary."""
-    seconds, missing = dict(run.seconds), None
-    tell("writing labels, annotators and the model", FITTED)
-    with timed("write", seconds):
-        found, described = None, describe(run.annotations)
-        if isinstance(run.model, HPGM) and not run.annotations.anonymous:  # its draws know the annotators
-            from dissensus.annotators.verdicts import annotator_verdicts
-
-            found = annotator_verdicts(run.annotations, run.model)
-        write_pieces(map(arrow_table, run.model.label_pieces()), folder / LABELS)
-        if not run.annotations.anonymous:
-            write_pieces([annotator_table(run, found)], folder / ANNOTATORS)
-        run.model.save_apart(folder / MODEL)
-    if looks is not None:
-        with timed("report", seconds):
-            known = {"verdicts": found, "description": described}
-            shown = {"command": notice["command"], "progress": tell, **known, **looks}
-            missing = _write_page(run, folder / REPORT, shown)
-    views = None if found is None else found.in_words()
-    later = {"views": views, "seconds": seconds, "report_missing": missing}
-    content = summary(run, described) | {**notice, **later}
-    return write_summary(folder, content)
 
 
 def _write_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> str | None:
@@ -340,7 +337,6 @@ def update_run(
     command: str = "",
     source: str = "",
     page: Mapping[str, Any] | None = None,
-    progress: ShowProgress = None,
 ) -> dict[str, Any]:
     """Add labels to a finished run and let its chains go on; the run is replaced, or ``directory`` written.
 
@@ -359,20 +355,21 @@ def update_run(
     learned = saved.model.training_labels()
     _refuse_update(place, learned, new)
     before, seconds = learned.n_labels, dict[str, float]()
-    with timed("update", seconds), shown(progress) as tell, fit_told(saved.model, 0.0, tell):
+    with timed("update", seconds), shown() as tell, fit_told(saved.model, 0.0, tell):
         model = saved.model.update(new)
     known = {name: saved.summary[name] for name in ("seed", "estimate") if name in saved.summary}
     labels, estimate = model.training_labels(), known.get("estimate", "population")
     run = Refinement(labels, model, [], "", known.get("seed", model.seed), seconds, estimate=estimate)
-    notice = {
-        "command": command,
-        "source": source,
-        "reading": reading_of(place),
-        "updated": {"from": saved.summary.get("source", str(place)), "n_labels": before},
-    }
-    looks = None if page is None else {"held_out": [], "run": str(directory), **page}
-    with output_directory(directory) as folder, shown(progress) as tell:
-        return _write_fit(run, folder, notice, looks, tell)
+    updated = {"from": saved.summary.get("source", str(place)), "n_labels": before}
+    return write_run(
+        run,
+        directory,
+        command=command,
+        source=source,
+        reading=reading_of(place),
+        page=page,
+        more={"updated": updated},
+    )
 
 
 def _refuse_update(place: Path, learned: Annotations, new: Annotations) -> None:

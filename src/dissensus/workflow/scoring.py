@@ -30,7 +30,7 @@ from dissensus.tables.columns import find_column, has_column, listed
 from dissensus.tables.labels_file import LABEL, LABELS_FILE, N_LABELS, probability_columns
 from dissensus.tables.results import is_ours
 from dissensus.tables.source import open_source
-from dissensus.tables.tables import Table, open_table
+from dissensus.tables.tables import open_table
 
 MODEL_SUFFIX = ".safetensors"
 LABELS = "labels by annotators"  # the kind of a reference
@@ -99,31 +99,20 @@ def read_estimates(path: Path, *, item: str | None = None, label: str | None = N
     classes = [*probabilities, *sorted(set(given or ()) - set(probabilities))]
     chances, n_labels = None, None
     if probabilities:  # classes that only labels name have probability 0
-        claimed = _probabilities(table, list(probabilities.values()), name)
+        given_by, whole = list(probabilities.values()), table.everything()
+        try:
+            shares = [whole.column(column).cast(pa.float64()).to_numpy() for column in given_by]
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise DataError(
+                f"{name}: the columns {listed(given_by)} must hold numbers in every row"
+            ) from None
+        claimed = check_distributions(np.column_stack(shares), name)
         chances = np.pad(claimed, ((0, 0), (0, len(classes) - claimed.shape[1])))
     if N_LABELS in columns:
         with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # another column of that name
             n_labels = table.everything().column(N_LABELS).cast(pa.int64()).to_numpy()
     ordered = set(ON_A_SCALE) <= set(columns)
     return Estimates(name, vocabulary, classes, chances, given, n_labels, ordered)
-
-
-def _probabilities(table: Table, columns: Sequence[str], name: str) -> Array:
-    """(items, classes): the numbers of the probability columns, each row a distribution."""
-    whole = table.everything()
-    try:
-        numbers = [whole.column(column).cast(pa.float64()).to_numpy() for column in columns]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise DataError(f"{name}: the columns {listed(columns)} must hold numbers in every row") from None
-    return check_distributions(np.column_stack(numbers), name)
-
-
-def of_model(model: Model, name: str) -> Estimates:
-    """What a fitted model claims about its items."""
-    labels = [str(label) for label in model.predict()]
-    classes, n_labels = list(map(str, model.classes_)), np.asarray(model.n_labels_)
-    items, ordered = Vocabulary([str(one) for one in model.items_], "item"), model.label_type_ == "ordinal"
-    return Estimates(name, items, classes, model.label_distributions_, labels, n_labels, ordered)
 
 
 def of_labels(annotations: Annotations, name: str) -> Estimates:
@@ -206,8 +195,18 @@ def score_files(
     estimates = estimates / LABELS_FILE if is_ours(estimates) else estimates
     if not estimates.exists():
         open_source(estimates)  # says what is missing, and what is near
-    model = load_model(estimates) if estimates.suffix == MODEL_SUFFIX else None
-    claims = of_model(model, str(estimates)) if model else read_estimates(estimates, item=item, label=label)
+    model = None
+    if estimates.suffix != MODEL_SUFFIX:
+        claims = read_estimates(estimates, item=item, label=label)
+    else:
+        model = load_model(estimates)
+        items, labels = (
+            Vocabulary([str(one) for one in model.items_], "item"),
+            list(map(str, model.predict())),
+        )
+        classes, n_labels = list(map(str, model.classes_)), np.asarray(model.n_labels_)
+        shares, ordered = model.label_distributions_, model.label_type_ == "ordinal"
+        claims = Estimates(str(estimates), items, classes, shares, labels, n_labels, ordered)
     kind = kind or kind_of(reference)
     if kind == LABELS:
         hidden = (read_labels or read_annotations)(reference)

@@ -5,9 +5,10 @@ have clusters, as in PGM; each annotator has distributions of their own around t
 item its own distribution around that of its cluster; how much of either, and how many clusters there are, is
 learned. FMM, smoothed counts, Dawid–Skene's matrices, CBCC and PGM are limits of it.
 
-The answer about an item is the mean of the population's answer over the draws of several chains; its interval
-is what the draws have between two quantiles. Numbers of clusters are upper bounds: clusters that are not
-needed stay empty (with many kinds of items all are used), and nothing has to be searched.
+The answer about an item is the mean of the population's answer over the draws of several chains, but for the
+adjustments of adjustments.py; its interval is what the draws have between two quantiles. Numbers of clusters
+are upper bounds: clusters that are not needed stay empty (with many kinds of items all are used), and nothing
+has to be searched.
 """
 
 from __future__ import annotations
@@ -24,12 +25,10 @@ from dissensus.engine import Checkpoint, Engine
 from dissensus.errors import DataError, require
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import features_of
-from dissensus.labels.rows import joined, rows_of
-from dissensus.labels.side_tables import several, with_values
+from dissensus.labels.rows import joined, rows_of, several, with_values
 from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
-from dissensus.models.clusters import ClusterView
 from dissensus.models.dirichlet_regression import DirichletRegression
 from dissensus.models.hpgm.adjustments import (
     Aliases,
@@ -40,7 +39,7 @@ from dissensus.models.hpgm.adjustments import (
 )
 from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws, Extension
 from dissensus.models.hpgm.sampler import FEW_GROUPS, MANY_KINDS, PRIORS, Data, State, continued, start, sweep
-from dissensus.models.results import make_frame
+from dissensus.models.results import ClusterView, make_frame
 from dissensus.models.sampled import SampledMixin, spaced
 from dissensus.models.scoring import in_classes
 from dissensus.models.softmax import predict
@@ -60,13 +59,13 @@ from dissensus.params import (
 from dissensus.tables.arrays import Arrays, Header
 
 SWEEPS, FEWER_SWEEPS, MANY_LABELS = 300, 150, 10_000  # sweeps of a chain; fewer from so many labels on
-ITEMS_PER_CLUSTER = 25  # items for each cluster from which on these are points of a grid
+ITEMS_PER_CLUSTER = 25  # from which on items are taken to be of many kinds
 LABELS_FOR_THREADS = 20_000  # from which on threads take less time than one
 THIN = 3  # sweeps from one draw that is kept to the next
 MAX_SHARE_NUMBERS = 8_000_000  # numbers of the population's answers that a fit keeps, over all draws
 MAX_DRAW_NUMBERS = 12_000_000  # numbers that it keeps of whole draws, to predict labels by
 MIN_DRAWS, USUAL_DRAWS = 8, 48  # whole draws that are kept
-UPDATE, MIN_UPDATE_SWEEPS = 6, 20  # an update makes one sweep for so many of a fit; at least so many
+UPDATE, MIN_UPDATE_SWEEPS = 6, 20  # an update makes a sixth of a fit's sweeps, and at least 20
 MAX_EXTENDED_NUMBERS = 100_000_000  # numbers that are kept of items that were not sampled
 EXTENDED_LABELS = 200_000  # labels at a time of items that were not sampled
 MAX_PAIRED = 5_000  # annotators or items whose co-clustering is one table
@@ -182,6 +181,7 @@ class HPGM(SampledMixin, Model):
         self.hint_weights_, self.hint_usual_ = np.zeros((0, 0)), np.zeros(0)
         hints = self._learn_hints(labels, features) if self.use_features else None
         weights = self.annotator_weights_ = self._annotator_weights(labels)
+        # sample the posterior: all items, or a part of very many
         if labels.n_labels <= self.max_sampled:
             sampled, data = None, Data.of_labels(labels, hints)
             last = [replace(state, z=state.z[aliases.named], own=state.own[aliases.rows]) for state in last]
@@ -193,6 +193,7 @@ class HPGM(SampledMixin, Model):
         on_threads = self.n_jobs != -1 or labels.n_labels >= LABELS_FOR_THREADS
         numbers = range(self.n_chains)
         chains = engine.map(sample, numbers) if on_threads else [*map(sample, numbers)]
+        # the posterior mean, and draws
         n_draws = self.n_chains * len(chains[0].trace)
         self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_draws
         self.prior_distribution_ = np.sum([chain.prior for chain in chains], axis=0) / n_draws
@@ -203,6 +204,7 @@ class HPGM(SampledMixin, Model):
         self._judge_chains(np.stack([chain.trace for chain in chains]))
         if sampled is not None:
             self._extend_to_unsampled(labels, sampled, hints, engine)
+        # what moves the answers away from the posterior mean (adjustments.py)
         if self.adjust and not shares_items(labels.item, labels.annotator):
             shrink_single_labels(self, labels.counts)
         self._floor_unanimous(labels.counts)

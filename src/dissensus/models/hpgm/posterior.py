@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.labels.vocabulary import Codes
-from dissensus.models.clusters import ClusterView
 from dissensus.models.hpgm.sampler import (
     PIECE,
     TINY,
@@ -37,6 +36,7 @@ from dissensus.models.hpgm.sampler import (
     row_priors,
     shares_of,
 )
+from dissensus.models.results import ClusterView
 from dissensus.models.sampled import spaced
 from dissensus.numerics import Array, row_shares
 

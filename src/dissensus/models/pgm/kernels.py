@@ -143,7 +143,9 @@ class SameLabels:
         counts = np.empty((len(self.bounds), w.shape[1], z.shape[1]))
         for p, runs in enumerate(self.bounds):
             np.matmul(left[runs].T, right[runs], out=counts[p])
-        return np.ascontiguousarray(counts.transpose(1, 2, 0))  # as it would be after a journey
+        return np.ascontiguousarray(
+            counts.transpose(1, 2, 0)
+        )  # C order, as after pickling: the same bits on a worker
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +226,7 @@ class PairBlock:
     @classmethod
     def of(cls, block: Block) -> PairBlock:
         """Lay out every shard."""
-        n_shards, N = len(block.item_ends) - 1, block.labels.n_annotators
+        n_shards, N = len(block.item_bounds) - 1, block.labels.n_annotators
         # Few annotators, all of them: that is faster than to look up those who occur.
         everyone = N if N * n_shards <= block.rows.stop - block.rows.start else None
         layouts, items, pairs, n_pairs = [], [], [], 0
@@ -232,7 +234,7 @@ class PairBlock:
             layout = PairLayout.of(block.shard(n, n + 1), everyone)
             layouts.append(layout)
             items.append(
-                slice(block.item_ends[n] - block.items.start, block.item_ends[n + 1] - block.items.start)
+                slice(block.item_bounds[n] - block.items.start, block.item_bounds[n + 1] - block.items.start)
             )
             pairs.append(slice(n_pairs, n_pairs + len(layout.item)))
             n_pairs += len(layout.item)

@@ -139,9 +139,9 @@ class Graph:
         How far beliefs moved is measured only where it is asked for, as it costs time.
         """
         (K, L, _), (M, N, E) = potentials.log_theta.shape, self._shape
-        engine, passes = self._engine, 0 if self.mean_field else E
-        w, nu = engine.empty((M, K)), engine.empty((passes, L), engine.dtype)
-        incoming = engine.empty((passes if self.keep_cavities else 0, L), engine.dtype)
+        engine, n_rows = self._engine, 0 if self.mean_field else E  # mean field passes no messages
+        w, nu = engine.empty((M, K)), engine.empty((n_rows, L), engine.dtype)
+        incoming = engine.empty((n_rows if self.keep_cavities else 0, L), engine.dtype)
         log_psi = potentials.log_psi
         each = []
         for block in self.blocks.blocks:

@@ -10,10 +10,10 @@ with π = Ω (every annotator counts the same) or in proportion to how much each
 
 One model, three ways to learn it:
 
-* ``"bp"``: EM, the clusters' posteriors by belief propagation (propagation.py; Algorithm 3), the M-step in
-  parameters.py;
+* ``"bp"``: EM, the clusters' posteriors by belief propagation (messages.py; Algorithm 3), the M-step in
+  m_step.py;
 * ``"annealing"``: simulated annealing on the complete state (annealing.py; Algorithm 2);
-* ``"vb"``: Dirichlet posteriors over the parameters (parameters.py), the same messages.
+* ``"vb"``: Dirichlet posteriors over the parameters (m_step.py), the same messages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from dissensus.errors import bad_parameter
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
-from dissensus.models.clusters import ClusterView
 from dissensus.models.fmm import assigned, initial_theta, random_clusters
 from dissensus.models.pgm import annealing
 from dissensus.models.pgm.m_step import (
@@ -43,6 +42,7 @@ from dissensus.models.pgm.m_step import (
     VariationalBayes,
 )
 from dissensus.models.pgm.messages import Beliefs, Graph, Potentials, with_pseudo_labels
+from dissensus.models.results import ClusterView
 from dissensus.models.scoring import fresh_rows
 from dissensus.numerics import (
     Array,
@@ -138,7 +138,9 @@ class PGM(Model):
     )
     bp_rounds: int = setting(1, integer(1), "Rounds of messages in each iteration, at most.")
     bp_tol: float | None = setting(
-        None, real(0.0) | NONE, "Rounds end when no belief moves by more than this; None is 1e-4."
+        None,
+        real(0.0) | NONE,
+        "Rounds end when the summed KL between successive beliefs is at most this; None is 1e-4.",
     )
     damping: float | None = setting(
         None,
@@ -242,9 +244,10 @@ class PGM(Model):
     def _fit(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None = None) -> None:
         """EM with its E-step by messages (Algorithm 3): maximum posterior, or variational Bayes.
 
-        The objective is Bethe's log-evidence plus what the priors add; under mean field, and with pairwise
-        counts and settled messages on a tree, it is a bound or the evidence itself and never falls. Elsewhere
-        it is neither, and may swing: when it keeps swinging without calming down, messages are damped.
+        A state holds beliefs and the parameters that they were computed with, so an iteration begins with
+        the M-step. The objective is Bethe's log-evidence plus the priors' terms. It never falls under mean
+        field, where it is a lower bound, and with pairwise counts and settled messages on a tree, where it
+        is exact. Elsewhere it may swing; when it keeps swinging, messages are damped.
         """
         shape = (annotations.n_items, annotations.n_classes)
         if pseudo_labels is not None and pseudo_labels.shape != shape:
@@ -272,17 +275,17 @@ class PGM(Model):
                 state = State(settled, learned, (), damping)
             for _ in monitor:
                 beliefs, log_theta = state.beliefs, state.learned.potentials.log_theta
-                # E: counts expected under the beliefs of the last round
+                # the counts that the beliefs of this state imply
                 statistics = graph.statistics(beliefs, log_theta if pairwise else None)
                 # M: Section "maxeq", or Dirichlet posteriors
                 learned = m_step.learn(statistics, state.learned)
-                # messages: Section "belief"
+                # E: the beliefs of the next state, by messages: Section "belief"
                 damping = state.damping
                 if self.damping is None and not damping and swings(state.objectives):
                     damping = AUTO_DAMPING
                 potentials = with_pseudo_labels(learned.potentials, pseudo_labels, beliefs.z, load)
                 settled = graph.settle(beliefs, potentials, rounds, bp_tol, damping)
-                # the objective of the state it began with, whose pairs' terms the round came by
+                # the objective of this state; its pair terms are a by-product of the first round above
                 objective = graph.evidence(beliefs, settled.pair_terms_before) + state.learned.prior_term
                 if monitor.report(objective, state):
                     break

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import softsign
+from torch.nn.functional import kl_div, softsign
 
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
 from dissensus.metrics import kl_rows
 from dissensus.numerics import Array
-from dissensus.text.ldlnm.network import (
-    HEADS,
-    NUMBERS_PER_BLOCK,
-    Network,
-    fitted_network,
-    pair_logits,
-    scaled,
-)
+from dissensus.text.ldlnm.network import HEADS, NUMBERS_PER_BLOCK, Network, inputs, pair_logits, side_by_side
 from dissensus.text.learners.torch_tools import to_numpy
 
 if TYPE_CHECKING:
@@ -94,10 +87,10 @@ class Descent:
     backtracking: bool = True
 
 
-def descend(value: Callable[[Tensor], Tensor], start: Tensor, how: Descent) -> tuple[Tensor, Tensor, int]:
+def descend(value: Callable[[Tensor], Tensor], start: Tensor, how: Descent) -> tuple[Tensor, Tensor]:
     """Gradient descent on independent rows: ``value`` maps (S, rows, ·) to (S, rows).
 
-    Returns where it ended, the objective after every step (steps + 1, S, rows), and the steps taken.
+    Returns where it ended and the objective after every step, (steps + 1, S, rows).
     """
     z = start.detach().clone().requires_grad_()
     length = torch.full(start.shape[:-1], how.rate, dtype=start.dtype, device=start.device)
@@ -120,29 +113,27 @@ def descend(value: Callable[[Tensor], Tensor], start: Tensor, how: Descent) -> t
         if float((before - trace[-1]).abs().max()) <= how.tol:
             break
         length = (2 * length).clamp(max=how.rate)
-    return z.detach(), torch.stack(trace), len(trace) - 1
+    return z.detach(), torch.stack(trace)
 
 
 def kl_of_items(network: Network, x: Tensor, y_I: Tensor) -> Callable[[Tensor], Tensor]:
     """z_A (S, rows, ·) ↦ KL(y_I ‖ ŷ_I) of each row, (S, rows)."""
     of_item, direct = network.item_part(x), network.direct(x, "item")
-    entropy = torch.xlogy(y_I, y_I).sum(dim=-1)
 
     def value(z_A: Tensor) -> Tensor:
         z_E = network.encode(of_item + network.annotator_part(z_A))
         log_p = (network.head(z_E, "item") + direct).log_softmax(dim=1)
-        return entropy - (y_I.T * log_p).sum(dim=1)
+        return kl_div(log_p, y_I.T, reduction="none").sum(dim=1)
 
     return value
 
 
 def infer_annotators(
     network: Network, x: Tensor, y_I: Tensor, starts: Tensor, decay: float, how: Descent
-) -> tuple[Tensor, Tensor, int]:
+) -> tuple[Tensor, Tensor]:
     """Algorithm 4 (InferA) for every row at once: z_A from (x, y_I), the best of several starts.
 
-    ``starts`` is (starts, S, rows, ·). Returns z_A (S, rows, ·), the best start's objective by step, and the
-    steps taken.
+    ``starts`` is (starts, S, rows, ·). Returns z_A (S, rows, ·) and the best start's objective by step.
     """
     n = len(starts)
     kl = kl_of_items(network, x.repeat(n, 1), y_I.repeat(n, 1))
@@ -151,38 +142,11 @@ def infer_annotators(
     def value(z_A: Tensor) -> Tensor:
         return kl(z_A) + decay / (2 * how.rate) * z_A.square().sum(dim=-1)
 
-    z_A, trace, steps = descend(value, starts.transpose(0, 1).flatten(1, 2), how)
+    z_A, trace = descend(value, starts.transpose(0, 1).flatten(1, 2), how)
     z_A, trace = z_A.view(len(z_A), n, len(x), -1), trace.view(*trace.shape[:2], n, len(x))
     best = trace[-1].argmin(dim=1, keepdim=True)  # (S, 1, rows)
     z_A = z_A.take_along_dim(best.unsqueeze(-1), dim=1).squeeze(1)
-    return z_A, trace.take_along_dim(best.unsqueeze(0), dim=2).squeeze(2), steps
-
-
-def fit_annotators(
-    network: Network,
-    x: Tensor,
-    annotator: Tensor,
-    label: Tensor,
-    centre: Tensor,
-    scale: Tensor,
-    how: Descent,
-) -> Tensor:
-    """(S, annotators, ·): the embeddings that explain the labels of annotators the network has not met.
-
-    Minimises −Σ log ŷ_y over an annotator's labels + ½ ‖(z_A − centre) / scale‖²: the mean and spread of the
-    annotators it knows, (S, 1, ·), are what is expected of one with few labels.
-    """
-    of_item, direct = network.item_part(x), network.direct(x, "label")
-    n = int(annotator.max()) + 1
-
-    def value(u: Tensor) -> Tensor:
-        of_annotator = network.annotator_part(centre + scale * u).index_select(1, annotator)
-        log_p = (network.head(network.encode(of_item + of_annotator), "label") + direct).log_softmax(dim=1)
-        given = log_p.gather(1, label.expand(len(u), 1, -1)).squeeze(1)
-        return 0.5 * u.square().sum(dim=-1) - u.new_zeros(len(u), n).index_add(1, annotator, given)
-
-    u, _, _ = descend(value, centre.new_zeros(centre.shape[0], n, centre.shape[2]), how)
-    return centre + scale * u
+    return z_A, trace.take_along_dim(best.unsqueeze(0), dim=2).squeeze(2)
 
 
 # ---- a model's questions ---------------------------------------------------------------------------------
@@ -208,17 +172,16 @@ def infer(
     model: LDLNM, x: Tensor, y_I: Array, decay: float, sigma: float, n_starts: int, seed: int, how: Descent
 ) -> Inferred:
     """Algorithm 4 on the fitted networks, in double precision."""
-    network = fitted_network(model).double()
-    x, target = x.double(), torch.tensor(y_I, device=x.device)
-    P, A = network.W_y.shape[2], model.annotator_size
+    network, x = Network.fitted(model).double(), x.double()
+    target, P = torch.tensor(y_I, device=x.device), network.W_y.shape[2]
     if target.shape != (len(x), P):
         raise DataError(f"{len(x)} items of {P} classes and distributions of shape {y_I.shape}")
-    shape = (n_starts, model.n_networks, len(x), A)
+    shape = n_starts, model.n_networks, len(x), model.annotator_size
     starts = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     starts *= sigma or 1.0
     if not (sigma and n_starts == 1):
         starts[0] = 0.0  # z_A = 0 comes first, unless only N(0, sigma) is asked for
-    z_A, trace, n_steps = infer_annotators(network, x, target, starts.to(x.device), decay, how)
+    z_A, trace = infer_annotators(network, x, target, starts.to(x.device), decay, how)
     row = torch.arange(len(x), device=x.device)
     label, item, annotator = (to_numpy(pair_distributions(network, x, z_A, row, row, head)) for head in HEADS)
     return Inferred(
@@ -228,8 +191,8 @@ def infer(
         item,
         annotator,
         to_numpy(trace.mean(dim=1)),
-        n_steps,
-        "tolerance" if n_steps < how.steps else "max_iter",
+        len(trace) - 1,
+        "tolerance" if len(trace) <= how.steps else "max_iter",
     )
 
 
@@ -242,23 +205,32 @@ def embed_new_annotators(model: LDLNM, new: Annotations, fitted: LDLNM) -> None:
     table[known] = fitted.annotator_embeddings_[place[known]]
     fresh = np.flatnonzero(~known & labelled)
     if len(fresh) and model.annotators:
-        network = fitted_network(fitted)
-        stored = network.W_A[:, fitted.annotator_load_ > 0]
         rows = np.isin(new.annotator, fresh)
-        x = scaled(fitted, model.features_[new.item[rows]])
-        z_A = fit_annotators(
-            network,
-            x,
-            torch.from_numpy(np.searchsorted(fresh, new.annotator[rows])).to(x.device),
-            torch.from_numpy(new.label[rows].astype(np.int64)).to(x.device),
-            stored.mean(dim=1, keepdim=True),
-            stored.std(dim=1, keepdim=True, correction=0),
-            NEW_ANNOTATOR,
+        x = inputs(fitted, model.features_[new.item[rows]])
+        annotator, label = (
+            torch.from_numpy(codes.astype(np.int64)).to(x.device)
+            for codes in (np.searchsorted(fresh, new.annotator[rows]), new.label[rows])
         )
-        table[fresh] = side_by_side(z_A)
+        table[fresh] = side_by_side(explain(Network.fitted(fitted), fitted, x, annotator, label))
     model.annotator_embeddings_, model.known_annotators_ = table, known | labelled
 
 
-def side_by_side(z: Tensor) -> NDArray[Any]:
-    """(S, rows, ·) as (rows, S · ·)."""
-    return np.ascontiguousarray(to_numpy(z.transpose(0, 1).flatten(1)))
+def explain(network: Network, fitted: LDLNM, x: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+    """(S, annotators, ·): the embeddings that explain the labels of annotators the network has not met.
+
+    Minimises −Σ log ŷ_y over an annotator's labels + ½ ‖(z_A − μ) / s‖²: the mean μ and spread s of the
+    annotators it knows are what is expected of one with few labels.
+    """
+    stored = network.W_A[:, torch.from_numpy(fitted.annotator_load_ > 0)]
+    mean, spread = stored.mean(dim=1, keepdim=True), stored.std(dim=1, keepdim=True, correction=0)
+    of_item, direct = network.item_part(x), network.direct(x, "label")
+    n = int(annotator.max()) + 1
+
+    def value(u: Tensor) -> Tensor:
+        of_annotator = network.annotator_part(mean + spread * u).index_select(1, annotator)
+        log_p = (network.head(network.encode(of_item + of_annotator), "label") + direct).log_softmax(dim=1)
+        given = log_p.gather(1, label.expand(len(u), 1, -1)).squeeze(1)
+        return 0.5 * u.square().sum(dim=-1) - u.new_zeros(len(u), n).index_add(1, annotator, given)
+
+    u, _ = descend(value, mean.new_zeros(len(mean), n, mean.shape[2]), NEW_ANNOTATOR)
+    return mean + spread * u

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dissensus.engine import Engine
 from dissensus.errors import DataError, ParameterError, bad_parameter, require
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.features import as_features, carries_features, features_of
+from dissensus.labels.features import carries_features, features_of
 from dissensus.labels.vocabulary import Codes
 from dissensus.metrics import check_distributions, kl
 from dissensus.models.base import Model
@@ -51,10 +51,7 @@ from dissensus.params import (
 from dissensus.text.learners.base import hold_out
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from dissensus.text.ldlnm.inference import Inferred
-    from dissensus.text.ldlnm.network import Network
 
 LOSS_WEIGHTS = Rule(
     "three numbers >= 0, the first or the second above 0",
@@ -158,7 +155,7 @@ class LDLNM(Model):
         }
     )
 
-    weights_: NDArray[np.float32] = fitted("(networks, numbers)")
+    weights_: NDArray[np.float32] = fitted("(numbers,): network by network in each block")
     features_: NDArray[np.float32] = fitted("(items, features)")
     feature_scale_: Array = fitted("what features are multiplied by, as a 0-d array")
     annotator_load_: NDArray[np.int64] = fitted("(stored annotators,): labels each gave in training")
@@ -195,64 +192,26 @@ class LDLNM(Model):
     ) -> None:
         del engine
         require("torch", "text")
-        from dissensus.text.ldlnm.network import dev_loss, new_network, train, training_set
-        from dissensus.text.learners.torch_tools import threads
+        from dissensus.text.ldlnm.network import fit_networks
 
-        self._check_fusion()
         x = features_of(annotations, self.embedding, given=features)
         y_I = None if item_distributions is None else check_distributions(item_distributions, "targets")
-        kept = annotations
-        if dev is None and self.dev_size:
-            kept, dev = self._hold_out_items(annotations, x)
-        with threads(self.n_threads) as n_threads:
-            self._describe(kept, x, n_threads)
-            trained = train(
-                new_network([self]),
-                training_set(self, kept, x, y_I),
-                self,
-                None if dev is None else dev_loss(self, dev, annotations, self.seed),
-                self.seed,
-            )
-            self._keep(trained.network, trained.epoch)
-            self.trace_, self.stopped_ = trained.trace.mean(axis=1), trained.stopped
-            self.label_distributions_ = self.label_distributions(self.features_)
+        kept, labelled = annotations, np.flatnonzero(annotations.counts.sum(axis=1))
+        if dev is None and self.dev_size and len(labelled) > 1:
+            held = labelled[hold_out(len(labelled), self.seed, self.dev_size)[1]]
+            kept = annotations.take_rows(~np.isin(annotations.item, held))
+            dev = x[held], row_shares(annotations.counts[held])
+        fit_networks([self], kept, x, y_I, dev, self.seed)
+        self.label_distributions_ = self.label_distributions(self.features_)
 
-    def _check_fusion(self) -> None:
+    def check_params(self) -> None:
+        """Hold every setting against its rule, and the sizes against each other."""
+        super().check_params()
         if self.fusion == "sum" and self.annotators and self.item_size != self.annotator_size:
             raise ParameterError(
                 "LDLNM with fusion='sum' adds item and annotator embeddings, which must be of one size; "
                 f"got item_size={self.item_size} and annotator_size={self.annotator_size}"
             )
-
-    def _hold_out_items(
-        self, annotations: Annotations, x: NDArray[np.float32]
-    ) -> tuple[Annotations, tuple[NDArray[np.float32], Array] | None]:
-        """The labels of most items, and the features and distributions of a seeded share of them."""
-        labelled = np.flatnonzero(annotations.counts.sum(axis=1))
-        if len(labelled) < 2:
-            return annotations, None
-        held = labelled[hold_out(len(labelled), self.seed, self.dev_size)[1]]
-        kept = annotations.take_rows(~np.isin(annotations.item, held))
-        return kept, (x[held], row_shares(annotations.counts[held]))
-
-    def _describe(self, annotations: Annotations, x: NDArray[np.float32], n_threads: int) -> None:
-        """Set what is known of the data before training."""
-        mean_square = float(np.square(x, dtype=np.float64).sum(axis=1).mean())
-        # A mean squared length of one is that of sentence embeddings.
-        scale = mean_square**-0.5 if self.rescale and mean_square else 1.0
-        self.features_, self.feature_scale_ = x, np.asarray(scale)
-        self.annotator_load_ = np.asarray(annotations.annotator_load)
-        self.prior_distribution_ = annotations.counts.sum(axis=0) / annotations.n_labels
-        self.n_threads_ = np.asarray(n_threads)
-
-    def _keep(self, network: Network, epoch: NDArray[np.int64]) -> None:
-        """Set what was learned."""
-        from dissensus.text.ldlnm.inference import side_by_side
-        from dissensus.text.learners.torch_tools import to_numpy
-
-        self.weights_, self.epoch_ = to_numpy(network.rows()), epoch
-        self.annotator_embeddings_ = side_by_side(network.W_A)
-        self.known_annotators_ = self.annotator_load_ > 0
 
     @property
     def _needs_annotators(self) -> bool:  # type: ignore[override]
@@ -263,10 +222,19 @@ class LDLNM(Model):
         from dissensus.text.ldlnm.inference import embed_new_annotators
         from dissensus.text.learners.torch_tools import threads
 
+        if carries_features(new):
+            self.features_ = features_of(new, fitted.embedding)
+        else:
+            place = fitted.item_vocabulary_.codes(new.item_vocabulary)
+            if (place < 0).any():
+                stranger = new.items[int(np.flatnonzero(place < 0)[0])]
+                raise DataError(
+                    f"item {stranger!r} is new and has no features; attach them with dissensus.with_features"
+                )
+            self.features_ = fitted.features_[place]
         with threads(self.n_threads):
-            self.features_ = _features_by_id(new, fitted)
             embed_new_annotators(self, new, fitted)
-            self.label_distributions_ = self.label_distributions(self.features_)
+        self.label_distributions_ = self.label_distributions(self.features_)
 
     # ---- asking ---------------------------------------------------------------------------------------
 
@@ -289,23 +257,24 @@ class LDLNM(Model):
         """
         self._check_weights()
         owner, sizes = "LDLNM.label_distributions", (self.item_size, self.annotator_size, self.latent_size)
-        if not projected:
-            if not self.annotators or len(set(sizes)) > 1:
-                rule = "True unless item_size, annotator_size and latent_size are one"
-                raise bad_parameter(owner, "projected", rule, projected)
-            if dropout_seed is not None:
-                rule = "None with projected=False, where no z_P is"
-                raise bad_parameter(owner, "dropout_seed", rule, dropout_seed)
-        head, reduce = self._own_unless("head", head), self._own_unless("reduce", reduce)
-        weight_by = self._own_unless("weight_by", weight_by)
-        check_rules(owner, {"dropout_seed": integer(0) | NONE}, dropout_seed=dropout_seed)
+        if not projected and (not self.annotators or len(set(sizes)) > 1):
+            rule = "True unless item_size, annotator_size and latent_size are one"
+            raise bad_parameter(owner, "projected", rule, projected)
+        if not projected and dropout_seed is not None:
+            rule = "None with projected=False, where no z_P is"
+            raise bad_parameter(owner, "dropout_seed", rule, dropout_seed)
+        replaced = {"head": head, "reduce": reduce, "weight_by": weight_by}
+        given: dict[str, Any] = {name: value for name, value in replaced.items() if value is not None}
+        rules = {name: self._settings[name].rule for name in replaced} | {"dropout_seed": integer(0) | NONE}
+        check_rules(owner, rules, **given, dropout_seed=dropout_seed)
+        head, reduce, weight_by = (given.get(name, getattr(self, name)) for name in replaced)
         import torch
 
         from dissensus.text.ldlnm.inference import ensemble
-        from dissensus.text.ldlnm.network import fitted_network
+        from dissensus.text.ldlnm.network import Network, inputs
         from dissensus.text.learners.torch_tools import seeded, threads, to_numpy
 
-        network, x = fitted_network(self), self._inputs(features)
+        network, x = Network.fitted(self), inputs(self, features)
         stored = np.flatnonzero(self.annotator_load_) if self.annotators else np.zeros(1, np.int64)
         by_labels = self.annotators and weight_by == "labels"
         mass = self.annotator_load_[stored] if by_labels else np.ones(len(stored))
@@ -322,50 +291,33 @@ class LDLNM(Model):
             )
         return row_shares(to_numpy(rows).astype(np.float64))
 
-    def _own_unless(self, name: str, given: str | None) -> str:
-        """The model's own setting, or what is given in its place if it keeps that setting's rule."""
-        if given is None:
-            own: str = getattr(self, name)
-            return own
-        check_rules("LDLNM.label_distributions", {name: self._settings[name].rule}, **{name: given})
-        return given
-
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
         """The label head for annotators it knows; for others, and for unknown items, the crowd's answer."""
-        known = (item >= 0) & (annotator >= 0) & self.known_annotators_[annotator]
-        if not self.annotators:
-            known[:] = False
-        chances = np.empty((len(item), len(self.class_vocabulary_)))
-        if known.any():
-            chances[known] = self._known_pairs(item[known], annotator[known])
-        if not known.all():
-            chances[~known] = self._label_distributions_of(item[~known])
-        return chances
-
-    def _known_pairs(self, item: Codes, annotator: Codes) -> Array:
         import torch
 
         from dissensus.text.ldlnm.inference import pair_distributions
-        from dissensus.text.ldlnm.network import fitted_network
+        from dissensus.text.ldlnm.network import Network, inputs
         from dissensus.text.learners.torch_tools import threads, to_numpy
 
-        items, i = np.unique(item, return_inverse=True)
-        annotators, a = np.unique(annotator, return_inverse=True)
-        x = self._inputs(self.features_[items])
-        embeddings = self.annotator_embeddings_[annotators].reshape(len(annotators), self.n_networks, -1)
-        arrays = embeddings.swapaxes(0, 1), i, a
-        z_A, of_item, of_annotator = (torch.from_numpy(array).to(x.device) for array in arrays)
-        with threads(self.n_threads):
-            rows = pair_distributions(fitted_network(self), x, z_A, of_item, of_annotator, "label")
-        return row_shares(to_numpy(rows).astype(np.float64))
-
-    def _label_distributions_of(self, item: Codes) -> Array:
-        """The crowd's label-head distribution of each row's item, every item asked once."""
-        seen, place = np.unique(item, return_inverse=True)
-        table = np.tile(self.prior_distribution_, (len(seen), 1))
-        if (seen >= 0).any():
-            table[seen >= 0] = self.label_distributions(self.features_[seen[seen >= 0]], head="label")
-        return np.asarray(table[place])
+        known = (item >= 0) & (annotator >= 0) & self.known_annotators_[annotator] & self.annotators
+        chances = np.empty((len(item), len(self.class_vocabulary_)))
+        if known.any():
+            items, i = np.unique(item[known], return_inverse=True)
+            annotators, a = np.unique(annotator[known], return_inverse=True)
+            x = inputs(self, self.features_[items])
+            embeddings = self.annotator_embeddings_[annotators].reshape(len(annotators), self.n_networks, -1)
+            arrays = embeddings.swapaxes(0, 1), i, a
+            z_A, of_item, of_annotator = (torch.from_numpy(array).to(x.device) for array in arrays)
+            with threads(self.n_threads):
+                rows = pair_distributions(Network.fitted(self), x, z_A, of_item, of_annotator, "label")
+            chances[known] = row_shares(to_numpy(rows).astype(np.float64))
+        if not known.all():
+            items, i = np.unique(item[~known], return_inverse=True)
+            table = np.tile(self.prior_distribution_, (len(items), 1))
+            if (items >= 0).any():
+                table[items >= 0] = self.label_distributions(self.features_[items[items >= 0]], head="label")
+            chances[~known] = table[i]
+        return chances
 
     def infer_annotators(
         self,
@@ -413,6 +365,7 @@ class LDLNM(Model):
         """
         self._check_weights()
         from dissensus.text.ldlnm.inference import Descent, infer
+        from dissensus.text.ldlnm.network import inputs
         from dissensus.text.learners.torch_tools import threads
 
         if not self.annotators:
@@ -424,7 +377,7 @@ class LDLNM(Model):
         check_rules("LDLNM.infer_annotators", INFERENCE, **dict(zip(INFERENCE, settings, strict=True)))
         how = Descent(rate, max_steps, tol, backtracking)
         with threads(self.n_threads):
-            return infer(self, self._inputs(features), targets, decay, sigma, n_starts, seed, how)
+            return infer(self, inputs(self, features), targets, decay, sigma, n_starts, seed, how)
 
     @property
     def item_embeddings_(self) -> NDArray[np.float32]:
@@ -440,37 +393,14 @@ class LDLNM(Model):
             (items, features).
         """
         self._check_weights()
-        from dissensus.text.ldlnm.inference import side_by_side
-        from dissensus.text.ldlnm.network import fitted_network
+        from dissensus.text.ldlnm.network import Network, inputs, side_by_side
 
-        return side_by_side(fitted_network(self).embed_items(self._inputs(features)))
-
-    def _inputs(self, features: Any) -> Tensor:
-        """Features (or texts) as the networks take them."""
-        from dissensus.text.ldlnm.network import scaled
-
-        rows, J = as_features(features, self.embedding), self.features_.shape[1]
-        if rows.shape[1] != J:
-            raise DataError(f"{rows.shape[1]} features came and LDLNM was fitted on {J}")
-        return scaled(self, rows)
+        return side_by_side(Network.fitted(self).embed_items(inputs(self, features)))
 
     def _check_weights(self) -> None:
         if not hasattr(self, "weights_"):
             self._check_fitted()
         require("torch", "text")
-
-
-def _features_by_id(new: Annotations, fitted: LDLNM) -> NDArray[np.float32]:
-    """Features of new's items: its own where it carries any, else those of the items fitted on."""
-    if carries_features(new):
-        return features_of(new, fitted.embedding)
-    place = fitted.item_vocabulary_.codes(new.item_vocabulary)
-    if (place < 0).any():
-        stranger = new.items[int(np.flatnonzero(place < 0)[0])]
-        raise DataError(
-            f"item {stranger!r} is new and has no features; attach them with dissensus.with_features"
-        )
-    return fitted.features_[place]
 
 
 # ---- what a search over network sizes is judged by -------------------------------------------------------
@@ -518,35 +448,17 @@ class DevDistributions:
     def scores(self, estimators: Sequence[Any], annotations: Annotations, seed: int) -> list[float]:
         """The score of each estimator of a group."""
         require("torch", "text")
-        models = [with_settings(model, {}) for model in estimators]
+        from dissensus.text.ldlnm.network import fit_networks
+
+        models: list[LDLNM] = [with_settings(model, {}) for model in estimators]
         if models[0].n_networks > 1:
             models = [model.fit(annotations, dev=self.dev) for model in models]
         else:
-            self._fit_together(models, annotations, seed)
-        return [-divergence(model, self.dev) for model in models]
-
-    def _fit_together(self, models: Sequence[LDLNM], annotations: Annotations, seed: int) -> None:
-        """Train the models' networks in one program; they then answer questions about features."""
-        from dissensus.text.ldlnm.network import blank_network, dev_loss, new_network, train, training_set
-        from dissensus.text.learners.torch_tools import threads
-
-        first, x = models[0], features_of(annotations, models[0].embedding)
-        with threads(first.n_threads) as n_threads:
             for model in models:
                 model._remember(model._checked(annotations, {}))
-                model._check_fusion()
-                model._describe(annotations, x, n_threads)
-            trained = train(
-                new_network(models, same_dropout=True),
-                training_set(first, annotations, x, None),
-                first,
-                dev_loss(first, self.dev, annotations, seed),
-                seed,
-                leave=True,
-            )
-        for row, model in enumerate(models):
-            alone = blank_network([model]).copy_from(trained.network, row)
-            model._keep(alone, trained.epoch[row : row + 1])
+            x = features_of(annotations, models[0].embedding)
+            fit_networks(models, annotations, x, None, self.dev, seed)
+        return [-divergence(model, self.dev) for model in models]
 
 
 def divergence(model: Any, part: Annotations) -> float:

@@ -22,7 +22,7 @@ whose further weights are zero. φ(0) = 0, so the gradient of those weights is z
 
 from __future__ import annotations
 
-import copy
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,16 +33,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import kl_div, softsign
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.features import as_features, features_of
+from dissensus.labels.features import Features, as_features, features_of
 from dissensus.labels.sources import as_annotations
-from dissensus.metrics import check_distributions
 from dissensus.models.scoring import in_classes
 from dissensus.numerics import Array, row_shares
-from dissensus.text.learners.base import as_pair, check_rows
-from dissensus.text.learners.torch_tools import pick_device, seeded
+from dissensus.text.learners.base import checked_dev
+from dissensus.text.learners.torch_tools import pick_device, seeded, threads, to_numpy
 
 if TYPE_CHECKING:
     from dissensus.text.ldlnm.model import LDLNM
@@ -53,92 +53,79 @@ DEV_ANNOTATORS = 16  # asked for each dev item after every epoch
 SMOOTHING = 1e-5  # added to both sides of the KL that chooses the epoch
 
 
-class Sizes(NamedTuple):
-    """Sizes of one network's layers."""
-
-    item: int
-    annotator: int  # 0: the annotator side is left out
-    latent: int
-
-
 class Batch(NamedTuple):
     """Labels, their items' features and their targets."""
 
     x: Tensor  # (items of the batch, features)
-    place: Tensor | None  # (labels,): which of these items; None where label i is of row i
+    place: Tensor  # (labels,): which of these items
     annotator: Tensor  # (labels,)
     targets: Tensor  # (3, P, labels): y one-hot, y_I and y_A
 
 
 class Network(nn.Module):
-    """Equations (1) to (4) for S networks side by side.
+    """Equations (1) to (4) for all networks of models that differ in sizes and seed alone.
 
-    ``noise`` switches dropout on; ``same_dropout`` gives all networks the same.
+    A random generator as ``noise`` switches dropout on. The networks of one model have dropout of their own;
+    several models are trained to be compared, and share it.
     """
 
-    def __init__(
-        self,
-        n_features: int,
-        n_annotators: int,
-        n_classes: int,
-        sizes: Sequence[Sizes],
-        *,
-        fusion: str = "concat",
-        direct: bool = False,
-        dropout: float = 0.0,
-        same_dropout: bool = False,
-    ) -> None:
+    def __init__(self, models: Sequence[LDLNM]) -> None:
         super().__init__()
-        self.sizes, self.dropout, self.same_dropout = list(sizes), dropout, same_dropout
-        item, annotator, latent = (max(column) for column in zip(*sizes, strict=True))
-        self.sums = fusion == "sum" and annotator > 0
+        self.models, self.dropout, first = list(models), models[0].dropout, models[0]
+        n_features, n_annotators = first.features_.shape[1], len(first.annotator_load_)
+        S, n_classes = len(models) * first.n_networks, len(first.class_vocabulary_)
+        item, annotator, latent = (max(column) for column in zip(*map(_sizes, models), strict=True))
+        self.sums = first.fusion == "sum" and annotator > 0
 
         def zeros(*shape: int) -> nn.Parameter:
-            return nn.Parameter(torch.zeros(len(sizes), *shape))
+            return nn.Parameter(torch.zeros(S, *shape))
 
         self.W_I = zeros(item, n_features)
         self.W_P = zeros(item, latent)  # from φ(z_I), or φ(z_I + z_A) …
         self.W_PA = zeros(0 if self.sums else annotator, latent)  # … and from φ(z_A)
         self.W_E = zeros(latent, latent)
         self.W_y = zeros(3, n_classes, latent)
-        self.D = zeros(2 if direct else 0, n_classes, n_features)
+        self.D = zeros(2 if first.direct else 0, n_classes, n_features)
         self.W_A = zeros(n_annotators, annotator)
         self.b_I, self.b_P, self.b_E = zeros(1, item), zeros(1, latent), zeros(1, latent)
         self.b_y = zeros(3, n_classes, 1)
 
+    @classmethod
+    def fitted(cls, model: LDLNM) -> Network:
+        """The fitted networks of a model."""
+        network = cls([model]).requires_grad_(False)
+        vector_to_parameters(torch.tensor(model.weights_), network.parameters())
+        return network.to(pick_device(model.device))
+
     @torch.no_grad()
-    def start(self, noises: Sequence[torch.Generator]) -> Network:
-        """Random orthogonal matrices, biases and direct paths zero (Saxe et al. 2013); a generator each."""
-        (_, _, F), (_, N, _) = self.W_I.shape, self.W_A.shape
-        for s, ((item, annotator, latent), noise) in enumerate(zip(self.sizes, noises, strict=True)):
-
-            def orthogonal(rows: int, columns: int, noise: torch.Generator = noise) -> Tensor:
-                return nn.init.orthogonal_(torch.empty(rows, columns), generator=noise)
-
-            self.W_I[s, :item] = orthogonal(item, F)
-            fused = orthogonal(item if self.sums else item + annotator, latent)  # one matrix for both
-            self.W_P[s, :item, :latent] = fused[:item]
-            self.W_PA[s, : len(fused) - item, :latent] = fused[item:]
-            self.W_E[s, :latent, :latent] = orthogonal(latent, latent)
-            self.W_A[s, :, :annotator] = orthogonal(N, annotator)
-            for head in self.W_y[s]:
-                head[:, :latent] = orthogonal(latent, len(head)).T
+    def start(self) -> Network:
+        """Draw orthogonal matrices by each model's seed (Saxe et al. 2013); the rest stays zero."""
+        (S, _, F), N = self.W_I.shape, self.W_A.shape[1]
+        rows = iter(range(S))
+        for model in self.models:
+            noise, (i, a, j) = torch.Generator().manual_seed(model.seed), _sizes(model)
+            for s in itertools.islice(rows, model.n_networks):
+                self.W_I[s, :i] = _orthogonal(i, F, noise)
+                fused = _orthogonal(i if self.sums else i + a, j, noise)  # one matrix, of both embeddings
+                self.W_P[s, :i, :j], self.W_PA[s, : len(fused) - i, :j] = fused[:i], fused[i:]
+                self.W_E[s, :j, :j] = _orthogonal(j, j, noise)
+                self.W_A[s, :, :a] = _orthogonal(N, a, noise)
+                for head in self.W_y[s]:
+                    head[:, :j] = _orthogonal(j, len(head), noise).T
         return self
 
     # ---- equations ------------------------------------------------------------------------------------
 
     def forward(self, batch: Batch, noise: torch.Generator | None = None) -> Tensor:
         """(S, 3, P, labels): logits of the three heads; items are projected once, whatever their labels."""
-        of_item = self.item_part(batch.x)
-        if batch.place is not None:
-            of_item = of_item.index_select(1, batch.place)
+        of_item = self.item_part(batch.x).index_select(1, batch.place)
         of_annotator = self.annotator_part(self.W_A.index_select(1, batch.annotator))
         z_E = self.encode(of_item + of_annotator, noise)
         logits = torch.baddbmm(self.b_y.flatten(1, 2), self.W_y.flatten(1, 2), z_E.mT)
         logits = logits.view(*self.W_y.shape[:3], -1)
         if self.D.shape[1]:
             direct = _for_all(self.D.flatten(1, 2), batch.x).view(*self.D.shape[:3], -1)
-            logits[:, :2] += direct if batch.place is None else direct.index_select(3, batch.place)
+            logits[:, :2] += direct.index_select(3, batch.place)
         return logits
 
     def embed_items(self, x: Tensor) -> Tensor:
@@ -185,7 +172,7 @@ class Network(nn.Module):
     def _dropped(self, z: Tensor, noise: torch.Generator | None) -> Tensor:
         if noise is None or not self.dropout:
             return z
-        return z * dropout_factors((1 if self.same_dropout else len(z), *z.shape[1:]), self.dropout, noise)
+        return z * dropout_factors((1 if len(self.models) > 1 else len(z), *z.shape[1:]), self.dropout, noise)
 
     # ---- weights --------------------------------------------------------------------------------------
 
@@ -199,30 +186,26 @@ class Network(nn.Module):
     @torch.no_grad()
     def drop_networks(self, stay: Tensor, adam: torch.optim.Adam) -> None:
         """Go on with the marked networks alone."""
-        self.sizes = [size for size, stays in zip(self.sizes, stay, strict=True) if stays]
         for weights in self.parameters():
             weights.data, weights.grad = weights.data[stay], None
-            for moment in ("exp_avg", "exp_avg_sq"):
-                adam.state[weights][moment] = adam.state[weights][moment][stay]
-
-    def rows(self) -> Tensor:
-        """(networks, numbers): the weights of each network, block after block."""
-        return torch.cat([weights.detach().flatten(1) for weights in self.parameters()], dim=1)
+            state = adam.state[weights]
+            state.update({name: moment[stay] for name, moment in state.items() if moment.dim()})
 
     @torch.no_grad()
-    def load_rows(self, rows: Tensor) -> Network:
-        """Take over weights as :meth:`rows` gives them."""
-        parts = rows.split([weights[0].numel() for weights in self.parameters()], dim=1)  # type: ignore[no-untyped-call]
-        for weights, part in zip(self.parameters(), parts, strict=True):
-            weights.copy_(part.view_as(weights))
-        return self
-
-    @torch.no_grad()
-    def copy_from(self, wider: Network, place: int) -> Network:
-        """Take over one network of a wider program, without the zeros around it."""
+    def copy_from(self, wider: Network, rows: slice) -> Network:
+        """Take over some networks of a wider program, without the zeros around them."""
         for own, weights in zip(self.parameters(), wider.parameters(), strict=True):
-            own.copy_(weights[(slice(place, place + 1), *map(slice, own.shape[1:]))])
+            own.copy_(weights[(rows, *map(slice, own.shape[1:]))])
         return self
+
+
+def _sizes(model: LDLNM) -> tuple[int, int, int]:
+    """Sizes of z_I, z_A and z_P."""
+    return model.item_size, model.annotator_size if model.annotators else 0, model.latent_size
+
+
+def _orthogonal(rows: int, columns: int, noise: torch.Generator) -> Tensor:
+    return nn.init.orthogonal_(torch.empty(rows, columns), generator=noise)
 
 
 def _for_all(W: Tensor, x: Tensor) -> Tensor:
@@ -274,7 +257,6 @@ class TrainingSet:
     item: NDArray[np.int64]  # (labels,)
     annotator: Tensor  # (labels,)
     targets: Tensor  # (labels, 3, P)
-    loss_weights: Tensor  # (3, 1)
 
     def batches(self, size: int, by: str, rng: np.random.Generator) -> Iterator[Batch]:
         """All labels once, in random order; ``by="items"`` keeps the labels of an item together."""
@@ -282,7 +264,7 @@ class TrainingSet:
             order = rng.permutation(len(self.item))
             for start in range(0, len(order), size):
                 rows = order[start : start + size]
-                yield self._batch(self.item[rows], None, rows)
+                yield self._batch(self.item[rows], np.arange(len(rows)), rows)
             return
         labelled, first, n = np.unique(self.item, return_index=True, return_counts=True)
         labels_of = np.split(np.arange(len(self.item)), first[1:])
@@ -290,47 +272,33 @@ class TrainingSet:
         order = rng.permutation(len(labelled))
         for start in range(0, len(order), per_batch):
             some = order[start : start + per_batch]
-            place = torch.from_numpy(np.repeat(np.arange(len(some)), n[some])).to(self.x.device)
+            place = np.repeat(np.arange(len(some)), n[some])
             yield self._batch(labelled[some], place, np.concatenate([labels_of[i] for i in some]))
 
-    def _batch(self, items: NDArray[np.int64], place: Tensor | None, rows: NDArray[np.int64]) -> Batch:
-        m, r = (torch.from_numpy(codes).to(self.x.device) for codes in (items, rows))
-        targets = self.targets.index_select(0, r).permute(1, 2, 0).contiguous()
-        return Batch(self.x.index_select(0, m), place, self.annotator.index_select(0, r), targets)
-
-
-@dataclass
-class Trained:
-    """The best weights of each network and how training went."""
-
-    network: Network
-    epoch: NDArray[np.int64]  # (networks,): the epoch kept, from 0; −1 without a dev part
-    trace: NDArray[np.float64]  # (epochs, networks): the dev loss; empty without one
-    stopped: str
+    def _batch(self, *codes: NDArray[np.int64]) -> Batch:
+        items, place, rows = (torch.from_numpy(array).to(self.x.device) for array in codes)
+        targets = self.targets.index_select(0, rows).permute(1, 2, 0).contiguous()
+        return Batch(self.x.index_select(0, items), place, self.annotator.index_select(0, rows), targets)
 
 
 def train(
-    network: Network,
-    data: TrainingSet,
-    model: LDLNM,
-    dev_loss: DevLoss | None,
-    seed: int,
-    *,
-    leave: bool = False,
-) -> Trained:
-    """Train in place by the model's settings; each network's best epoch on dev is kept.
+    network: Network, data: TrainingSet, dev_loss: DevLoss | None, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64], str]:
+    """Train in place; each network's best epoch on dev is kept.
 
-    Training ends when every network has waited ``patience`` epochs for a better one; with ``leave``, a
-    network that has waited so long leaves at once, as if it were trained alone.
+    Training ends when every network has waited ``patience`` epochs for a better one. Of several models, one
+    that has waited so long leaves at once, as if it were trained alone. Returns the epoch kept of each
+    network (from 0; −1 without a dev part), the dev loss (epochs, networks), and why training stopped.
     """
+    how, S = network.models[0], len(network.W_I)
     rng, noise = np.random.default_rng(seed), seeded(seed, data.x.device)
-    adam = network.optimiser(model.learning_rate, model.weight_decay)
-    best, S = copy.deepcopy(network), len(network.sizes)
-    lowest, kept, trace = np.full(S, np.inf), np.full(S, -1), []
+    adam = network.optimiser(how.learning_rate, how.weight_decay)
+    best = [weights.detach().clone() for weights in network.parameters()]
+    lowest, kept, trace, stopped = np.full(S, np.inf), np.full(S, -1), [], "max_iter"
     going = np.arange(S)  # the networks that are still in training
-    for epoch in range(model.epochs):
-        for batch in data.batches(model.batch_size, model.batch_by, rng):
-            learn(network, adam, batch, data.loss_weights, model.feature_dropout, noise)
+    for epoch in range(how.epochs):
+        for batch in data.batches(how.batch_size, how.batch_by, rng):
+            learn(network, adam, batch, noise)
         if dev_loss is None:
             continue
         with torch.no_grad():
@@ -338,85 +306,80 @@ def train(
         better = (loss < lowest[going]) | (kept[going] < 0)
         rows = going[better]
         lowest[rows], kept[rows] = loss[better], epoch
+        for best_weights, weights in zip(best, network.parameters(), strict=True):
+            best_weights[torch.from_numpy(rows)] = weights.detach()[torch.from_numpy(better)]
         trace.append(lowest.copy())
         trace[epoch][going] = loss
-        with torch.no_grad():
-            for kept_weights, weights in zip(best.parameters(), network.parameters(), strict=True):
-                kept_weights[torch.from_numpy(rows)] = weights[torch.from_numpy(better)]
-        if model.patience is None:
-            continue
-        stay = epoch - kept[going] < model.patience
+        stay = epoch - kept[going] < (how.patience or math.inf)
         if not stay.any():
-            return Trained(best, kept, np.asarray(trace), "patience")
-        if leave and not stay.all():
+            stopped = "patience"
+            break
+        if len(network.models) > 1 and not stay.all():
             going = going[stay]
             network.drop_networks(torch.from_numpy(stay), adam)
-    last = network if dev_loss is None else best
-    return Trained(last, kept, np.asarray(trace).reshape(-1, S), "max_iter")
+    if trace:
+        for best_weights, weights in zip(best, network.parameters(), strict=True):
+            weights.data = best_weights
+    return kept, np.asarray(trace).reshape(-1, S), stopped
 
 
-def learn(
-    network: Network,
-    adam: torch.optim.Adam,
-    batch: Batch,
-    loss_weights: Tensor,
-    feature_dropout: float,
-    noise: torch.Generator,
-) -> None:
+def learn(network: Network, adam: torch.optim.Adam, batch: Batch, noise: torch.Generator) -> None:
     """One step down the gradient of a batch's mean loss, in place."""
-    if feature_dropout:
-        batch = batch._replace(x=batch.x * dropout_factors(tuple(batch.x.shape), feature_dropout, noise))
-    terms = loss_terms(network(batch, noise), batch.targets)
+    how = network.models[0]
+    if how.feature_dropout:
+        batch = batch._replace(x=batch.x * dropout_factors(tuple(batch.x.shape), how.feature_dropout, noise))
+    terms = loss_terms(network(batch, noise), batch.targets).mean(dim=2)
+    label, item, annotator = how.loss_weights
+    loss_weights = terms.new_tensor([label, item, annotator if how.annotators else 0.0])
     adam.zero_grad()
-    ((loss_weights * terms).sum() / len(batch.annotator)).backward()  # type: ignore[no-untyped-call]
+    (terms @ loss_weights).sum().backward()  # type: ignore[no-untyped-call]
     adam.step()
 
 
-# ---- a model's networks -----------------------------------------------------------------------------------
+# ---- a model's fit ----------------------------------------------------------------------------------------
 
 
-def blank_network(models: Sequence[LDLNM], *, same_dropout: bool = False) -> Network:
-    """All networks of models that differ in sizes and seed alone, side by side, all weights zero."""
-    first = models[0]
-    sizes = [
-        Sizes(model.item_size, model.annotator_size if model.annotators else 0, model.latent_size)
-        for model in models
-        for _ in range(model.n_networks)
-    ]
-    return Network(
-        first.features_.shape[1],
-        len(first.annotator_load_),
-        len(first.class_vocabulary_),
-        sizes,
-        fusion=first.fusion,
-        direct=first.direct,
-        dropout=first.dropout,
-        same_dropout=same_dropout,
-    )
+def fit_networks(
+    models: Sequence[LDLNM], annotations: Annotations, x: Features, y_I: Array | None, dev: Any, seed: int
+) -> None:
+    """Fit models that differ in sizes and seed alone in one program; their items are not predicted yet.
+
+    Their initial weights go by their own seeds; batches, dropout and the annotators asked on dev by ``seed``.
+    """
+    mean_square = float(np.square(x, dtype=np.float64).sum(axis=1).mean())
+    with threads(models[0].n_threads) as n_threads:
+        for model in models:
+            # A mean squared length of one is that of sentence embeddings.
+            model.feature_scale_ = np.asarray(mean_square**-0.5 if model.rescale and mean_square else 1.0)
+            model.features_, model.annotator_load_ = x, np.asarray(annotations.annotator_load)
+            model.prior_distribution_ = annotations.counts.sum(axis=0) / annotations.n_labels
+            model.n_threads_ = np.asarray(n_threads)
+        first, network = models[0], Network(models).start().to(pick_device(models[0].device))
+        loss = None if dev is None else dev_loss(first, dev, seed)
+        epoch, trace, stopped = train(network, training_set(first, annotations, x, y_I), loss, seed)
+    for place, model in enumerate(models):
+        rows = slice(place * model.n_networks, (place + 1) * model.n_networks)
+        own = Network([model]).copy_from(network, rows)
+        model.weights_ = to_numpy(parameters_to_vector(own.parameters()))
+        model.annotator_embeddings_ = side_by_side(own.W_A)
+        model.known_annotators_ = model.annotator_load_ > 0
+        model.epoch_, model.trace_, model.stopped_ = epoch[rows], trace[:, rows].mean(axis=1), stopped
 
 
-def new_network(models: Sequence[LDLNM], *, same_dropout: bool = False) -> Network:
-    """The models' networks before training, each model's by its own seed."""
-    noises = [
-        noise for model in models for noise in [torch.Generator().manual_seed(model.seed)] * model.n_networks
-    ]
-    return blank_network(models, same_dropout=same_dropout).start(noises).to(pick_device(models[0].device))
+def side_by_side(z: Tensor) -> NDArray[Any]:
+    """(S, rows, ·) as (rows, S · ·)."""
+    return np.ascontiguousarray(to_numpy(z.transpose(0, 1).flatten(1)))
 
 
-def fitted_network(model: LDLNM) -> Network:
-    """The fitted networks of a model."""
-    network = blank_network([model]).load_rows(torch.from_numpy(model.weights_)).requires_grad_(False)
-    return network.to(pick_device(model.device))
-
-
-def scaled(model: LDLNM, x: NDArray[np.float32]) -> Tensor:
-    """Features as the model's networks take them."""
+def inputs(model: LDLNM, features: Any) -> Tensor:
+    """Features (or texts) as the model's networks take them."""
+    x, J = as_features(features, model.embedding), model.features_.shape[1]
+    if x.shape[1] != J:
+        raise DataError(f"{x.shape[1]} features came and LDLNM was fitted on {J}")
     return torch.tensor(x * np.float32(model.feature_scale_), device=pick_device(model.device))
 
 
-def training_set(
-    model: LDLNM, annotations: Annotations, x: NDArray[np.float32], y_I: Array | None
-) -> TrainingSet:
+def training_set(model: LDLNM, annotations: Annotations, x: Features, y_I: Array | None) -> TrainingSet:
     """Labels with their targets: y one-hot, the item's distribution and the annotator's."""
     item, annotator, label = (
         codes.astype(np.int64) for codes in (annotations.item, annotations.annotator, annotations.label)
@@ -429,31 +392,23 @@ def training_set(
             f"item distributions of shape {of_items.shape} for {annotations.n_items} items, {P} classes"
         )
     targets = np.stack([np.eye(P)[label], of_items[item], row_shares(own)[annotator]], axis=1)
-    loss_weights = (*model.loss_weights[:2], model.loss_weights[2] if model.annotators else 0.0)
     device = pick_device(model.device)
     return TrainingSet(
-        scaled(model, x),
+        inputs(model, x),
         item,
         torch.from_numpy(annotator).to(device),
         torch.tensor(targets, dtype=torch.float32, device=device),
-        torch.tensor(loss_weights, dtype=torch.float32, device=device).unsqueeze(1),
     )
 
 
-def dev_loss(model: LDLNM, dev: Any, annotations: Annotations, seed: int) -> DevLoss:
+def dev_loss(model: LDLNM, dev: Any, seed: int) -> DevLoss:
     """How far each network's predictions on the dev part are off; ``seed`` draws the annotators asked."""
     P, J = len(model.class_vocabulary_), model.features_.shape[1]
     if isinstance(dev, tuple | list):
-        x, gold = as_pair(dev)
-        x, gold = as_features(x, model.embedding), check_distributions(gold, "dev distributions")
-        check_rows(x, gold, "dev X", "dev distributions")
-        if gold.shape[1] != P:
-            raise DataError(
-                f"dev has {gold.shape[1]} classes and the training part {P}; give a column to each"
-            )
+        x, gold = checked_dev(dev, P, lambda X: as_features(X, model.embedding))
     else:
         held = in_classes(as_annotations(dev), model.class_vocabulary_)
-        codes = annotations.item_vocabulary.codes(held.item_vocabulary)
+        codes = model.item_vocabulary_.codes(held.item_vocabulary)
         labelled = np.unique(held.item)
         if (codes[labelled] >= 0).all():
             return _label_loss(model, held, codes)
@@ -463,9 +418,9 @@ def dev_loss(model: LDLNM, dev: Any, annotations: Annotations, seed: int) -> Dev
     return _distribution_loss(model, x, gold, seed)
 
 
-def _distribution_loss(model: LDLNM, x: NDArray[np.float32], gold: Array, seed: int) -> DevLoss:
+def _distribution_loss(model: LDLNM, x: Features, gold: Array, seed: int) -> DevLoss:
     """KL(gold ‖ prediction); a few stored annotators, the same in every epoch, answer for each item."""
-    rows = scaled(model, x)
+    rows = inputs(model, x)
     truth = torch.tensor((gold + SMOOTHING).T, dtype=torch.float32, device=rows.device)
     drawn = np.zeros((len(x), 1), np.int64)
     if model.annotators:
@@ -488,12 +443,11 @@ def _distribution_loss(model: LDLNM, x: NDArray[np.float32], gold: Array, seed: 
 def _label_loss(model: LDLNM, held: Annotations, codes: NDArray[Any]) -> DevLoss:
     """−log ŷ_y, the mean over the dev labels that training annotators gave to training items."""
     annotator = model.annotator_vocabulary_.codes(held.annotator_vocabulary)[held.annotator].astype(np.int64)
-    known = (annotator >= 0) & (model.annotator_load_[annotator] > 0)
-    known |= not model.annotators
+    known = (annotator >= 0) & (model.annotator_load_[annotator] > 0) | (not model.annotators)
     if not known.any():
         raise DataError("dev has no label by an annotator of the training part; give others, or new items")
     items, place = np.unique(held.item[known], return_inverse=True)
-    x = scaled(model, model.features_[codes[items]])
+    x = inputs(model, model.features_[codes[items]])
     rows = place, np.maximum(annotator[known], 0), held.label[known].astype(np.int64)
     item, who, label = (torch.from_numpy(column).to(x.device) for column in rows)
 

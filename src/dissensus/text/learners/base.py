@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
@@ -64,7 +64,7 @@ class Learner:
         targets = check_distributions(distributions, "distributions")
         inputs = self._inputs(X)
         check_rows(inputs, targets, "X", "distributions")
-        held = None if dev is None else self._checked_dev(dev, targets.shape[1])
+        held = None if dev is None else checked_dev(dev, targets.shape[1], self._inputs)
         with self._twin() as twin:
             twin.n_classes_ = targets.shape[1]
             twin._fit(inputs, targets, held)
@@ -114,17 +114,6 @@ class Learner:
             setattr(self, name, arrays[name])
         self.n_classes_ = int(facts["n_classes"])
 
-    # ---- helpers --------------------------------------------------------------------------------------
-
-    def _checked_dev(self, dev: Dev, n_classes: int) -> Dev:
-        X, distributions = as_pair(dev)
-        targets = check_distributions(distributions, "dev distributions")
-        if targets.shape[1] != n_classes:
-            raise DataError(f"dev has {targets.shape[1]} classes and the training part {n_classes}")
-        inputs = self._inputs(X)
-        check_rows(inputs, targets, "dev X", "dev distributions")
-        return inputs, targets
-
 
 def as_texts(X: Any) -> list[str]:
     """X as a list of strings."""
@@ -139,12 +128,19 @@ def as_texts(X: Any) -> list[str]:
     return texts
 
 
-def as_pair(dev: Any) -> Dev:
-    """A dev part as (X, distributions)."""
+def checked_dev(dev: Any, n_classes: int, inputs: Callable[[Any], Any]) -> Dev:
+    """A dev part as (X, distributions), X in the form that ``inputs`` gives it."""
     if not isinstance(dev, tuple | list) or len(dev) != 2:
         size = f" of {len(dev)}" if isinstance(dev, tuple | list) else ""
         raise DataError(f"dev: a pair (X, distributions) is needed, got a {type(dev).__name__}{size}")
-    return dev[0], dev[1]
+    targets = check_distributions(dev[1], "dev distributions")
+    if targets.shape[1] != n_classes:
+        raise DataError(
+            f"dev has {targets.shape[1]} classes and the training part {n_classes}; give a column to each"
+        )
+    X = inputs(dev[0])
+    check_rows(X, targets, "dev X", "dev distributions")
+    return X, targets
 
 
 def own_dev(X: list[Any], targets: Array, seed: int) -> tuple[Dev, Dev]:

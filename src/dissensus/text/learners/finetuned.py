@@ -70,10 +70,13 @@ class FineTunedEncoder(Learner):
     def _train(self, X: list[str], targets: Array, dev: Dev) -> None:
         import torch
 
-        from dissensus.text.learners.torch_tools import BestEpoch, kl_loss
+        from dissensus.text.learners.torch_tools import BestEpoch, kl_loss, pick_device, to_numpy
 
-        self.encoder_ = self._load(self.model)
-        head = self._regression_head(X, targets, dev)
+        self.encoder_ = load_encoder(self.model, str(pick_device(self.device)))
+        # the head starts as the softmax regression on the frozen embeddings
+        vectors = [embed(texts, self.model, progress=self.progress) for texts in (X, dev[0])]
+        line = SoftmaxRegression(seed=self.seed).fit(vectors[0], targets, dev=(vectors[1], dev[1]))
+        head = self._head(line.coef_, line.intercept_)
         network = torch.nn.ModuleDict({"encoder": self.encoder_, "head": head})
         n_steps = self.epochs * -(-len(X) // self.batch_size)
         adam, schedule = self._optimiser(network, n_steps)
@@ -94,7 +97,8 @@ class FineTunedEncoder(Learner):
                     break
         network.load_state_dict(best.state)
         self.dev_kl_, self.epoch_ = best.trace, best.epoch
-        self._keep_head(head)
+        self.coef_ = to_numpy(head.weight).T.astype(np.float64)
+        self.intercept_ = to_numpy(head.bias).astype(np.float64)
 
     def _optimiser(self, network: Any, n_steps: int) -> tuple[Any, Any]:
         """AdamW with one rate for the encoder and one for the head, both falling linearly to zero."""
@@ -107,12 +111,6 @@ class FineTunedEncoder(Learner):
         adam = torch.optim.AdamW(groups, weight_decay=self.weight_decay, fused=True)
         return adam, torch.optim.lr_scheduler.LambdaLR(adam, lambda step: max(0.0, 1.0 - step / n_steps))
 
-    def _regression_head(self, X: list[str], targets: Array, dev: Dev) -> Any:
-        """A linear layer that starts as the softmax regression on the frozen embeddings."""
-        vectors = [embed(texts, self.model, progress=self.progress) for texts in (X, dev[0])]
-        line = SoftmaxRegression(seed=self.seed).fit(vectors[0], targets, dev=(vectors[1], dev[1]))
-        return self._head(line.coef_, line.intercept_)
-
     def _head(self, coef: Array, intercept: Array) -> Any:
         import torch
 
@@ -121,12 +119,6 @@ class FineTunedEncoder(Learner):
             head.weight.copy_(torch.from_numpy(coef.T))
             head.bias.copy_(torch.from_numpy(intercept))
         return head.to(self.encoder_.device)
-
-    def _keep_head(self, head: Any) -> None:
-        from dissensus.text.learners.torch_tools import to_numpy
-
-        self.coef_ = to_numpy(head.weight).T.astype(np.float64)
-        self.intercept_ = to_numpy(head.bias).astype(np.float64)
 
     def _logits(self, head: Any, texts: list[str]) -> Any:
         tokens = self.encoder_.tokenizer(
@@ -154,11 +146,6 @@ class FineTunedEncoder(Learner):
                 logits = self._logits(head, [X[i] for i in rows])
                 chances[rows] = logits.double().softmax(dim=1).cpu().numpy()
         return chances
-
-    def _load(self, model: Any) -> Any:
-        from dissensus.text.learners.torch_tools import pick_device
-
-        return load_encoder(model, str(pick_device(self.device)))
 
     # ---- keeping it -----------------------------------------------------------------------------------
 

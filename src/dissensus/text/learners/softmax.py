@@ -60,7 +60,8 @@ class SoftmaxRegression(Learner):
     def _fit(self, X: Array, targets: Array, dev: Dev | None) -> None:
         with threads() as _:
             self._choose(X, targets, dev)
-            weights = self._weights_at(X, targets, float(self.l2_))
+            start = np.zeros((X.shape[1] + 1, targets.shape[1]))
+            weights = minimise(X, targets, float(self.l2_) * spread(X), start, self.max_iter, self.tol)
         self.coef_, self.intercept_ = weights[:-1], weights[-1]
 
     def _predict(self, X: Array) -> Array:
@@ -75,28 +76,31 @@ class SoftmaxRegression(Learner):
     # ---- the l2 -------------------------------------------------------------------------------
 
     def _choose(self, X: Array, targets: Array, dev: Dev | None) -> None:
-        """Set ``l2_`` to the one given, or to the best of the path."""
+        """Set ``l2_`` to the one given, or to the best of the path on dev or on ``cv`` folds."""
         if self.l2 is not None:
             self.l2_tried_, self.path_kl_ = np.asarray([float(self.l2)]), np.full(1, np.nan)
-        else:
-            parts = [((X, targets), dev)] if dev is not None else self._folds(X, targets)
-            self.l2_tried_, self.path_kl_ = self._walk(parts)
-        best = 0 if self.l2 is not None else int(self.path_kl_.argmin())
-        self.l2_ = np.asarray(self.l2_tried_[best])
-
-    def _walk(self, parts: list[tuple[Dev, Dev]]) -> tuple[Array, Array]:
-        """KL on the held parts along the path, until it has got no better for a while."""
-        walks = [self._path(*train) for train, _ in parts]
+            self.l2_ = np.asarray(self.l2_tried_[0])
+            return
+        parts: list[tuple[Dev, Dev]] = [] if dev is None else [((X, targets), dev)]
+        if dev is None:
+            if len(X) < self.cv:
+                raise DataError(f"{len(X)} items cannot be cut into cv={self.cv} folds; give l2 or dev")
+            order = np.random.default_rng(self.seed).permutation(len(X))
+            for held in np.array_split(order, self.cv):
+                kept = np.setdiff1d(order, held)
+                parts.append(((X[kept], targets[kept]), (X[held], targets[held])))
+        # KL on the held parts along the path, until it has got no better for a while
         reached: list[float] = []
-        for at_strength in zip(*walks, strict=True):
+        for each in zip(*(self._path(*train) for train, _ in parts), strict=True):
             scores = [
-                kl(held, predict(X, weights))
-                for weights, (_, (X, held)) in zip(at_strength, parts, strict=True)
+                kl(shares, predict(rows, weights))
+                for weights, (_, (rows, shares)) in zip(each, parts, strict=True)
             ]
             reached.append(float(np.mean(scores)))
             if len(reached) - 1 - int(np.argmin(reached)) >= PATIENCE:
                 break
-        return PATH[: len(reached)], np.asarray(reached)
+        self.l2_tried_, self.path_kl_ = PATH[: len(reached)], np.asarray(reached)
+        self.l2_ = np.asarray(self.l2_tried_[self.path_kl_.argmin()])
 
     def _path(self, X: Array, targets: Array) -> Iterator[Array]:
         """The minimisers from the strongest penalty to the weakest, each started from the one before."""
@@ -104,17 +108,3 @@ class SoftmaxRegression(Learner):
         for l2 in PATH:
             weights = minimise(X, targets, l2 * spread(X), weights, self.max_iter, self.tol)
             yield weights
-
-    def _weights_at(self, X: Array, targets: Array, l2: float) -> Array:
-        start = np.zeros((X.shape[1] + 1, targets.shape[1]))
-        return minimise(X, targets, l2 * spread(X), start, self.max_iter, self.tol)
-
-    def _folds(self, X: Array, targets: Array) -> list[tuple[Dev, Dev]]:
-        if len(X) < self.cv:
-            raise DataError(f"{len(X)} items cannot be cut into cv={self.cv} folds; give l2 or dev")
-        order = np.random.default_rng(self.seed).permutation(len(X))
-        folds = []
-        for held in np.array_split(order, self.cv):
-            kept = np.setdiff1d(order, held)
-            folds.append(((X[kept], targets[kept]), (X[held], targets[held])))
-        return folds

@@ -109,7 +109,9 @@ def logits_of(network: Any, codes: list[list[int]], pool: int) -> Tensor:
     import torch
     from torch.nn.functional import max_pool1d
 
-    words = _padded(codes).to(network["head"].weight.device)
+    longest = max(1, max(map(len, codes)))
+    words = torch.tensor([row + [PAD] * (longest - len(row)) for row in codes])
+    words = words.to(network["head"].weight.device)
     inside = (words != PAD).float().unsqueeze(1)  # texts, 1, positions
     signal = network["words"](words).transpose(1, 2)
     for layer, convolution in enumerate(network["convolutions"]):
@@ -119,14 +121,6 @@ def logits_of(network: Any, codes: list[list[int]], pool: int) -> Tensor:
             signal, inside = (max_pool1d(part, pool, ceil_mode=True) for part in (signal, inside))
     logits: Tensor = network["head"](network["dropout"](signal.amax(dim=2)))
     return logits
-
-
-def _padded(rows: list[list[int]]) -> Tensor:
-    """Word codes as one tensor, padded to the longest row."""
-    import torch
-
-    longest = max(1, max(map(len, rows)))
-    return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
 
 
 class TextCNN(Learner):

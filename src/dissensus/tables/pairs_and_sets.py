@@ -1,7 +1,8 @@
-"""Tables of paired comparisons: two columns of things and who won, or what was chosen and what was rejected.
+"""Tables whose answers are no single class: comparisons of two things, and sets of classes.
 
-Each row becomes a label ``left``, ``tie`` or ``right`` on an item that is the pair (of a question, where the
-table has a column of questions); the item table has the two things in the columns ``left`` and ``right``.
+A table of comparisons has two columns of things and who won, or what was chosen and what was rejected. Each
+row becomes a label ``left``, ``tie`` or ``right`` on an item that is the pair (of a question, where the table
+has a column of questions); the item table has the two things in the columns ``left`` and ``right``.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from numpy.typing import NDArray
 
 from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.kinds import WINNERS
+from dissensus.labels.kinds import WINNERS, LabelType, members_of, written
 from dissensus.labels.rows import Duplicates
-from dissensus.labels.vocabulary import as_values, blank_error, quoted, to_arrow
+from dissensus.labels.vocabulary import as_values, blank_error, places, quoted, to_arrow
 from dissensus.tables.columns import find_column, has_column, listed
-from dissensus.tables.layouts import KEEP_BLANKS, Columns, Missing, one_column
+from dissensus.tables.json_lines import JsonTable
+from dissensus.tables.layouts import KEEP_BLANKS, Columns, Layout, Missing, item_column, one_column
 from dissensus.tables.tables import Table
 
 # What people call the two sides, and the answer; "a" and "b", 1 and 2 follow the same word.
@@ -42,6 +44,18 @@ _RIGHT = frozenset({"right", "b", "2", "second", "model_b", "option_b", "respons
 _TIE = re.compile(r"(tie|ties|draw|drawn|equal|same|both|neither|none|no preference)\b.*|tie.*|0|=")
 _COMMON = frozenset({"a", "b", "first", "second"})  # columns that may be called so for other reasons
 NOBODY = "everybody"
+
+
+def kind_of_rows(
+    table: Table, columns: Columns, label_type: LabelType | None, layout: Layout | None, separator: str | None
+) -> LabelType | None:
+    """What a table's rows must be read as: pairs, or sets of classes; None where each has one class."""
+    unsaid = label_type is None and layout is None and not columns.named
+    if label_type == "pairwise" or (unsaid and looks_pairwise(table.columns)):
+        return "pairwise"
+    if separator is not None or (label_type in (None, "multi") and holds_lists(table, columns)):
+        return "multi"
+    return None
 
 
 def looks_pairwise(names: Sequence[str]) -> bool:
@@ -68,11 +82,6 @@ def _chosen(names: Sequence[str]) -> tuple[str, str] | None:
     return found if plain in _CHOSEN else None
 
 
-def _winner(names: Sequence[str]) -> str | None:
-    known = {name.strip().casefold(): name for name in names}
-    return next((known[name] for name in _WINNER if name in known), None)
-
-
 def read_pairs(
     table: Table, columns: Columns, duplicates: Duplicates, missing: Missing = KEEP_BLANKS
 ) -> tuple[Annotations, tuple[str, str]]:
@@ -85,20 +94,28 @@ def read_pairs(
         )
     taken = list(sides)
     chosen = _chosen(table.columns) is not None
-    winner = None if chosen else _winner_column(table, columns, taken)
-    taken += [] if winner is None else [winner]
+    winner = None
+    if not chosen:
+        given = one_column(columns.label)
+        free = {name.strip().casefold(): name for name in table.columns if name not in taken}
+        usual = next((free[name] for name in _WINNER if name in free), None)
+        winner = usual if given is None and usual is not None else None
+        winner = winner or find_column(table.columns, "label", given, table.name, taken=taken)
+        taken.append(winner)
     who = _found(table, "annotator", one_column(columns.annotator), taken)
     taken += [] if who is None else [who]
     question = _found(table, "item", columns.item, taken)
     names = [*taken, *([question] if question else [])]
-    given = dict(zip(names, table.ids(names), strict=True))
-    n_rows = len(given[sides[0]])
-    rows = np.arange(n_rows) if winner is None else _answered(table, given[winner], missing)
-    told = {name: _texts(column)[rows] for name, column in given.items()}
+    cells = dict(zip(names, table.ids(names), strict=True))
+    n_rows = len(cells[sides[0]])
+    rows = np.arange(n_rows) if winner is None else _answered(table, cells[winner], missing)
+    texts = {name: to_arrow(column, "thing").cast(pa.string()) for name, column in cells.items()}
+    told = {name: as_values(column)[rows] for name, column in texts.items()}
     left, right = (told[side] for side in sides)
     won = np.full(len(left), "left") if winner is None else _won(table, rows, told[winner], left, right)
-    if chosen:
-        left, right, won = _in_order(left, right, won)
+    if chosen:  # things whose sides are not told stand in the order of their names
+        won = np.where(left > right, "right", "left").astype(object)
+        left, right = np.minimum(left, right), np.maximum(left, right)
     annotator = np.full(len(left), NOBODY, object) if who is None else told[who]
     about = None if question is None else told[question]
     labels = _built(table, rows, left, right, won, annotator, about, duplicates)
@@ -116,24 +133,12 @@ def _answered(table: Table, winner: Any, missing: Missing) -> NDArray[np.intp]:
     return np.flatnonzero(~none)
 
 
-def _winner_column(table: Table, columns: Columns, taken: Sequence[str]) -> str:
-    given = one_column(columns.label)
-    found = _winner([name for name in table.columns if name not in taken])
-    if given is None and found is not None:
-        return found
-    return find_column(table.columns, "label", given, table.name, taken=taken)
-
-
 def _found(table: Table, role: str, given: str | None, taken: Sequence[str]) -> str | None:
     """The column of a role, or None: comparisons need name neither annotators nor questions."""
     free = [name for name in table.columns if name not in taken]
     if given is None and not has_column(free, role):
         return None
     return find_column(table.columns, role, given, table.name, taken=taken)
-
-
-def _texts(column: Any) -> NDArray[Any]:
-    return as_values(to_arrow(column, "thing").cast(pa.string()))
 
 
 def _won(
@@ -155,16 +160,6 @@ def _won(
                 "two, 'left', 'right' or 'tie'"
             )
     return won
-
-
-def _in_order(
-    left: NDArray[Any], right: NDArray[Any], won: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Things whose sides are not told stand in the order of their names."""
-    swap = left > right
-    other = {"left": "right", "right": "left", "tie": "tie"}
-    turned = np.array([other[word] if turn else word for word, turn in zip(won, swap, strict=True)], object)
-    return np.where(swap, right, left), np.where(swap, left, right), turned
 
 
 def _built(
@@ -199,3 +194,81 @@ def _built(
         label_type="pairwise",
         notes=(f"read as comparisons of {len(set(left) | set(right)):,} things",),
     )
+
+
+# ---- sets of classes ----------------------------------------------------------------------------------
+# Lists in JSON lines, Parquet or frames, or texts with a named separator.
+
+_LOOKED_AT = 100  # rows that tell whether a column holds lists
+
+
+def label_column(table: Table, columns: Columns) -> str | None:
+    """The column of labels in a table of one row per answer, if it has one."""
+    given = one_column(columns.label) if not isinstance(columns.label, list | tuple) else None
+    if given is None and not has_column(table.columns, "label"):
+        return None
+    taken = [] if given is not None else [name for name in table.columns if has_column([name], "item")]
+    return find_column(table.columns, "label", given, table.name, taken=taken)
+
+
+def holds_lists(table: Table, columns: Columns) -> bool:
+    """Whether the labels of a table are lists, by the column's type or as JSON has them."""
+    try:
+        label = label_column(table, columns)
+    except DataError:
+        return False
+    if label is None or label not in table.columns:
+        return False
+    column = table.everything().column(label)
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        return True
+    if not isinstance(table, JsonTable):
+        return False
+    first = [value for value in column.slice(0, _LOOKED_AT).to_pylist() if value]
+    return bool(first) and all(str(value).startswith("[") for value in first)
+
+
+def read_sets(
+    table: Table,
+    columns: Columns,
+    duplicates: Duplicates,
+    separator: str | None,
+    missing: Missing = KEEP_BLANKS,
+) -> tuple[Annotations, tuple[str, str]]:
+    """One row per answer, its label a list, a JSON list or a text with a separator; blanks are skipped."""
+    item = item_column(table, columns, "long")
+    names, who, what = table.columns, one_column(columns.annotator), one_column(columns.label)
+    annotator = find_column(names, "annotator", who, table.name, taken=[item])
+    label = find_column(names, "label", what, table.name, taken=[item, annotator])
+    values = table.everything().column(label).to_pylist()
+    texts = [None if value in missing.words else _text(value, separator) for value in values]
+    rows = np.array([row for row, text in enumerate(texts) if text is not None], np.int64)
+    if not len(rows):
+        raise DataError(f"{table.name}: every label is blank; there is nothing to read")
+    if len(rows) < len(values) and not missing.skip:
+        raise blank_error(texts.index(None), "label", table.place)
+    kept = [to_arrow(column, "id").take(places(rows)) for column in table.ids([item, annotator])]
+    notes = ("answers are read as sets of classes", *missing.notes(len(values) - len(rows)))
+    labels = Annotations.from_arrays(
+        kept[0],
+        kept[1],
+        pa.array([texts[row] for row in rows], pa.string()),
+        duplicates=duplicates,
+        frame_kind=table.frame_kind,
+        place=lambda row: table.place(int(rows[row])),
+        label_type="multi",
+        notes=notes,
+    )
+    columns_read = {"item": item, "annotator": annotator, "label": label}
+    return replace(labels, columns_read=columns_read), (item, annotator)
+
+
+def _text(value: Any, separator: str | None) -> str | None:
+    """A cell as a set written out; None where it is blank. An empty list is an empty set."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    if isinstance(value, str) and separator is not None:
+        return written(part.strip() for part in value.split(separator) if part.strip())
+    if isinstance(value, str):
+        return written(members_of(value) if value.lstrip().startswith("[") else [value])
+    return written(str(part) for part in value)

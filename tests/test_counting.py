@@ -1,4 +1,4 @@
-"""Smoothed counts: the formula by hand, leave-one-out by brute force."""
+"""The counting models: majority vote by hand, smoothed counts by hand and leave-one-out by brute force."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 import dissensus as ds
-from dissensus.models.base import worth_of_shares
-from dissensus.models.empirical import GRID, best_smoothing, leave_one_out
+from dissensus.models.counting import GRID, leave_one_out
 
 COUNTS = np.array([[3, 1, 0], [0, 0, 1], [2, 2, 2], [0, 7, 0], [0, 0, 0]])
 
@@ -71,6 +70,10 @@ def crowd(alpha: float) -> NDArray[np.int64]:
     """Ten labels on each of 3,000 items whose distributions are drawn from Dir(α)."""
     rng = np.random.default_rng(1)
     return np.array([rng.multinomial(10, chances) for chances in rng.dirichlet([alpha] * 4, size=3000)])
+
+
+def best_smoothing(counts: NDArray[np.int64]) -> float:
+    return ds.EmpiricalDistribution().fit(ds.Annotations.from_counts(counts)).smoothing_.item()
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.7, 4.0])
@@ -140,7 +143,7 @@ def test_what_shares_are_worth_is_found(worth: float) -> None:
     rng = np.random.default_rng(1)
     shares = rng.dirichlet(worth * np.array([0.5, 0.3, 0.2]), size=900)
     counts = np.array([rng.multinomial(8, row) for row in shares])
-    assert worth_of_shares(ds.Annotations.from_counts(counts)) == pytest.approx(worth, rel=0.35)
+    assert ds.Annotations.from_counts(counts).prior_strength == pytest.approx(worth, rel=0.35)
 
 
 def test_nine_in_ten_approximate_intervals_hold_the_truth() -> None:
@@ -160,3 +163,62 @@ def test_nine_in_ten_approximate_intervals_hold_the_truth() -> None:
     # the label that looks most common is that as often as it says
     best = model.label_distributions_.argmax(axis=1) == shares.argmax(axis=1)
     assert best.mean() == pytest.approx(known.sure.mean(), abs=0.06)
+
+
+# ---- majority vote ------------------------------------------------------------------------------------
+
+VOTES = [
+    [3, 1, 0],  # a clear winner
+    [2, 2, 0],  # two classes tied
+    [1, 1, 1],  # all tied
+    [0, 0, 1],  # one label
+    [0, 0, 0],  # nobody labelled it
+]
+
+
+@pytest.fixture(scope="module")
+def vote() -> ds.MajorityVote:
+    return ds.MajorityVote().fit(
+        ds.Annotations.from_counts(VOTES, items=list("vwxyz"), classes=["no", "yes", "maybe"])
+    )
+
+
+def test_tied_classes_share(vote: ds.MajorityVote) -> None:
+    third = 1 / 3
+    expected = [[1, 0, 0], [0.5, 0.5, 0], [third, third, third], [0, 0, 1], [1, 0, 0]]
+    np.testing.assert_allclose(vote.label_distributions_, expected, rtol=1e-15)
+
+
+def test_the_first_tied_class_in_class_order_is_named(vote: ds.MajorityVote) -> None:
+    # Class order is the one given, not the alphabet's.
+    assert vote.predict().tolist() == ["no", "no", "no", "maybe", "no"]
+
+
+def test_ties_are_counted_among_labelled_items(vote: ds.MajorityVote) -> None:
+    assert vote.ties_ == 2
+    assert vote.transform(ds.Annotations.from_counts([[1, 1]], classes=["yes", "no"])).ties_ == 1
+
+
+def test_an_item_never_seen_gets_the_crowds_most_frequent_class(vote: ds.MajorityVote) -> None:
+    # Over all items: 6 × no, 4 × yes, 2 × maybe.
+    assert vote.predict_proba(["never seen", "z"]).tolist() == [[1, 0, 0], [1, 0, 0]]
+    moved = vote.transform(ds.Annotations.from_counts([[0, 5], [0, 0]], classes=["no", "yes"]))
+    assert moved.label_distributions_.tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
+def test_a_crowd_that_is_tied_itself_expects_both() -> None:
+    model = ds.MajorityVote().fit(ds.Annotations.from_counts([[2, 0], [0, 2]]))
+    assert model.predict_proba([99]).tolist() == [[0.5, 0.5]]
+    assert model.ties_ == 0
+
+
+def test_a_label_that_lost_is_impossible(vote: ds.MajorityVote) -> None:
+    hidden = ds.Annotations.from_counts([[0, 1, 0]], items=["v"], classes=["no", "yes", "maybe"])
+    assert vote.score(hidden) == -np.inf
+    half = ds.Annotations.from_counts([[1, 1, 0]], items=["w"], classes=["no", "yes", "maybe"])
+    np.testing.assert_allclose(vote.score(half), np.log(0.5), rtol=1e-15)
+
+
+def test_there_is_nothing_to_iterate(vote: ds.MajorityVote) -> None:
+    assert vote.trace_.shape == (0,)
+    assert vote.stopped_ == "closed form"

@@ -1,0 +1,233 @@
+"""Tools that write one JSON record per answer: Prodigy, Potato, Ground Truth, Inspect and Langfuse.
+
+Prodigy: a choice task lists the chosen options in ``accept``. A binary task shows one ``label`` and asks
+whether it fits: the label is the question and the answer (accept or reject) is the class.
+
+Potato: one folder for each user, in it lines with ``id``, ``displayed_text`` and ``label_annotations``, by
+question the labels that were chosen: ``{"mood": {"happy": "true"}}``. A scale has its number as the value:
+``{"mood": {"scale_3": "3"}}``.
+
+SageMaker Ground Truth: the output manifest of a custom labelling job. Under the job's name a line holds
+``annotationsFromAllWorkers``; each worker's answer is JSON inside a string. The manifests of built-in jobs
+hold only the consolidated label and are refused.
+
+Inspect: every scorer of a log is an annotator; an item is a sample, and each epoch of it is an item.
+
+Langfuse (also as CSV): an item is a trace (or the observation within it); the score's name is the question.
+Who gave it is the person (``authorUserId``), or for other sources the source and what it names itself by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dissensus.errors import DataError
+from dissensus.importers.answers import as_id, as_labels, as_text, by_question, parse_json
+from dissensus.importers.gather import EMPTY, Gatherer
+from dissensus.tables.delimited import rows
+from dissensus.tables.json_lines import records
+from dissensus.tables.source import first_bytes, open_source
+
+Record = Mapping[str, Any]
+
+# ---- Prodigy ------------------------------------------------------------------------------------------
+
+CHOICE = "choice"  # the name of the question of a choice task
+
+
+def read_prodigy(path: Path, gather: Gatherer) -> None:
+    """Labels of a Prodigy dataset."""
+    for place, record in records(open_source(path)):
+        key = gather.options.item_column or "_input_hash"
+        who = "_annotator_id" if record.get("_annotator_id") else "_session_id"
+        gather.takes(item=key, annotator=who)
+        item = gather.item(place, record.get(key))
+        if gather.lacks_text(item) and (gather.options.text_column is not None or "text" in record):
+            gather.describe(item, gather.text_of(record))
+        answer, chosen = record.get("answer"), "accept" in record
+        question = CHOICE if chosen else as_id(record.get("label"))
+        if answer == "ignore":
+            gather.leave_out("answers marked ignore")
+        elif question is None and isinstance(record.get("spans"), list):
+            raise gather.error(place, "marks spans, parts of a text; only classification tasks can be read")
+        elif question is None:
+            raise gather.error(
+                place, "has neither 'accept' nor 'label'; only classification tasks can be read"
+            )
+        elif gather.wants(question):
+            if chosen and answer == "reject":
+                gather.leave_out("rejected tasks")
+            else:
+                value = record["accept"] if chosen else answer
+                gather.label(place, item, record.get(who), gather.parsed(place, as_labels, value))
+
+
+# ---- Potato -------------------------------------------------------------------------------------------
+
+POTATO_FILE = "annotated_instances.jsonl"
+UNTICKED = (None, False, "", "false")
+
+
+def read_potato(path: Path, gather: Gatherer) -> None:
+    """Labels of all users of a folder, or of the one whose folder a file lies in."""
+    files = sorted(path.glob(f"*/{POTATO_FILE}")) if path.is_dir() else [path]
+    if not files:
+        raise DataError(
+            f"{path}: has no */{POTATO_FILE}; give the folder annotation_output of a Potato project"
+        )
+    gather.takes(item="id", annotator="the user's folder")
+    for file in files:
+        for line, record in records(open_source(file)):
+            place, user = f"{file.parent.name} {line}", file.resolve().parent.name
+            text = gather.text_of({"text": record.get("displayed_text")})
+            item = gather.item(place, record.get("id"), text)
+            answers = record.get("label_annotations")
+            if not isinstance(answers, Mapping):
+                raise gather.error(place, "has no object 'label_annotations'; correct the line")
+            for question, answer in answers.items():
+                if not gather.wants(str(question)):
+                    continue
+                if isinstance(answer, Mapping):  # the names that were ticked, or the number of a scale
+                    ticked = [(str(name), answer[name]) for name in answer if answer[name] not in UNTICKED]
+                    answer = [value if name.startswith("scale_") else name for name, value in ticked]
+                gather.label(place, item, user, gather.parsed(place, as_labels, answer))
+            if record.get("span_annotations"):
+                gather.leave_out("span annotations")
+
+
+# ---- SageMaker Ground Truth ---------------------------------------------------------------------------
+
+_WORKERS = "annotationsFromAllWorkers"
+_SOURCES = ("source-ref", "source")
+
+
+def is_ground_truth(record: Record) -> bool:
+    """A line of an output manifest, custom or built-in."""
+    return bool(_jobs(record)) or _is_consolidated(record)
+
+
+def read_ground_truth(path: Path, gather: Gatherer) -> None:
+    """Labels of a custom job's manifest; the question is the path of the answer within the worker's form."""
+    for place, record in records(open_source(path)):
+        jobs = _jobs(record)
+        if not jobs and _is_consolidated(record):
+            raise gather.error(
+                place,
+                "is the manifest of a built-in job, which holds only the consolidated label; "
+                "use the output of a custom job, which keeps each worker's answer",
+            )
+        source = next((source for source in _SOURCES if source in record), "source")
+        key, text = gather.options.item_column or source, None
+        gather.takes(item=key, annotator="workerId")
+        if gather.options.text_column:
+            text = gather.text_of(record)
+        elif isinstance(record.get("source"), str):  # only where the job's source was inline
+            gather.takes(text="source")
+            text = record["source"]
+        item = gather.item(place, record.get(key), text)
+        for job in jobs:
+            _read_job(place, item, record[job], f"{job}." if len(jobs) > 1 else "", gather)
+
+
+def _jobs(record: Record) -> list[str]:
+    return [
+        name
+        for name, value in record.items()
+        if isinstance(value, dict) and isinstance(value.get(_WORKERS), list)
+    ]
+
+
+def _is_consolidated(record: Record) -> bool:
+    has_source = any(source in record for source in _SOURCES)
+    return has_source and any(f"{name}-metadata" in record for name in record)
+
+
+def _read_job(place: str, item: int, job: Record, prefix: str, gather: Gatherer) -> None:
+    for annotation in job[_WORKERS]:
+        if not isinstance(annotation, dict):
+            raise gather.error(place, "holds an annotation that is not an object; export it again")
+        data = annotation.get("annotationData")
+        content = data.get("content") if isinstance(data, dict) else None
+        if isinstance(content, str):
+            content = gather.parsed(place, parse_json, content) if content.strip() else None
+        answers = gather.parsed(place, by_question, content) if content else {}
+        wanted = [labels for question, labels in answers.items() if gather.wants(prefix + question)]
+        for labels in wanted:
+            gather.label(place, item, annotation.get("workerId"), labels)
+        if not wanted:
+            gather.leave_out(EMPTY)
+
+
+# ---- Inspect ------------------------------------------------------------------------------------------
+
+VERDICT = "score"  # the one question of an Inspect log
+INSPECT_KEYS = ("version", "status", "eval", "task", "model")  # that a log in JSON begins with
+
+
+def read_inspect(path: Path, gather: Gatherer) -> None:
+    """The scores of every sample."""
+    _, log = next(iter(records(open_source(path))), ("", {}))
+    samples = log.get("samples")
+    if not isinstance(samples, list) or not all(isinstance(one, Mapping) for one in samples):
+        raise DataError(f"{path}: the log has no samples; write it again with log_samples")
+    gather.takes(item="id", annotator="name of the scorer")
+    several = any(one.get("epoch", 1) != 1 for one in samples)
+    for number, sample in enumerate(samples, 1):
+        place, name = f"sample {number}", as_id(sample.get("id"))
+        text = as_text(sample.get("input")) if isinstance(sample.get("input"), str) else None
+        item = gather.item(place, f"{name} #{sample.get('epoch')}" if several and name else name, text)
+        scores = sample.get("scores")
+        if not scores:
+            gather.leave_out("samples without a score")
+            continue
+        for scorer, score in scores.items():
+            if gather.wants(VERDICT):
+                value = score.get("value") if isinstance(score, Mapping) else score
+                gather.label(place, item, scorer, gather.parsed(place, as_labels, value))
+
+
+# ---- Langfuse -----------------------------------------------------------------------------------------
+
+
+def is_langfuse(record: Record) -> bool:
+    """A score, as the interface or the blob storage writes it, or a page of them."""
+    page = record.get("data")
+    if isinstance(page, list) and page and isinstance(page[0], Mapping):
+        record = page[0]
+    return {"dataType", "source", "name"} <= set(record) or {"data_type", "trace_id", "name"} <= set(record)
+
+
+def read_langfuse(path: Path, gather: Gatherer) -> None:
+    """The scores of one name."""
+    gather.takes(item="traceId", annotator="authorUserId or source")
+    for place, given in _scores(path):
+        # Keys as the interface writes them (traceId), or as tables have them (trace_id).
+        score = {re.sub(r"_([a-z])", lambda found: found[1].upper(), key): given[key] for key in given}
+        score |= given
+        question, trace = as_id(score.get("name")), as_id(score.get("traceId"))
+        trace = trace or as_id(score.get("sessionId"))
+        if question is None or not gather.wants(question):
+            continue
+        part = as_id(score.get("observationId"))
+        item = gather.item(place, f"{trace} {part}" if trace and part else trace)
+        # The person, or the source with the name of what scored (an evaluator's configuration, an author).
+        person, source = as_id(score.get("authorUserId")), as_id(score.get("source"))
+        scorer = as_id(score.get("configId")) or as_id(score.get("author"))
+        who = person or (f"{source} {scorer}" if source and scorer else source)
+        value = score.get("stringValue")
+        value = score.get("value") if value in (None, "") else value
+        gather.label(place, item, who, gather.parsed(place, as_labels, value))
+
+
+def _scores(path: Path) -> Iterator[tuple[str, Record]]:
+    if first_bytes(path).start[:1] not in (b"{", b"["):
+        yield from rows(open_source(path))
+        return
+    for place, record in records(open_source(path)):
+        page = record.get("data")
+        for score in page if isinstance(page, list) else [record]:
+            if isinstance(score, Mapping):
+                yield place, score
