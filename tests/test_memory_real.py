@@ -118,7 +118,9 @@ def test_what_is_known_of_the_items_is_counted(crowd: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("crowd", CROWDS)
 def test_a_transform_takes_no_more_than_it_is_allowed(crowd: str, tmp_path: Path) -> None:
     annotations = CROWDS[crowd]
-    some = annotations.take_items(np.arange(annotations.n_items // 20))
+    other = annotations.take_items(np.arange(annotations.n_items // 20))
+    names = [f"other {item}" for item in other.items[other.item]]
+    some = ds.Annotations.from_arrays(names, other.annotators[other.annotator], other.classes[other.label])
     for fitted in (
         ds.PGM(16, 2, max_iter=3, n_jobs=1).fit(some),
         ds.DawidSkene(max_iter=3, n_jobs=1).fit(some),

@@ -14,9 +14,11 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,58 +37,38 @@ POLL_SECONDS = 0.5  # between two looks at whether the cluster is still there
 DEATHS = 10  # of workers that had a task, before it is given up
 PARTS_PER_THREAD = 2  # of the blocks, for each thread of the cluster: tasks of a step
 SMALL_BYTES = 200_000  # up to which parameters travel with every step; larger tables are files
+ANY_SIZE = {"distributed.admin.large-graph-warning-threshold": "1TB"}  # of labels that tasks share
 QUIET = logging.CRITICAL  # of the cluster's own messages, what reaches the terminal
 
 
 # ---- a cluster ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Tls:
-    """Three files: who is trusted, who we are, and our key."""
-
-    ca: Path
-    cert: Path
-    key: Path
-
-    def security(self) -> Any:
-        """As Dask wants it; an unencrypted connection is refused."""
-        for file in (self.ca, self.cert, self.key):
-            if not Path(file).is_file():
-                raise ClusterError(f"{file}: there is no such file; give the three files of TLS")
-        return require("distributed", "cluster").Security(
-            tls_ca_file=str(self.ca),
-            tls_client_cert=str(self.cert),
-            tls_client_key=str(self.key),
-            require_encryption=True,
-        )
-
-
 @contextmanager
-def connected(cluster: Any, *, n_workers: int = -1, tls: Tls | None = None) -> Iterator[Any]:
-    """A client of the cluster: an address, ``"local"`` (processes on this machine), or a client as it is."""
+def connected(cluster: Any, *, n_workers: int = -1, tls: Sequence[Path] = ()) -> Iterator[Any]:
+    """A client of the cluster: an address, ``"local"`` (processes on this machine), or a client as it is.
+
+    ``tls`` are three files: the authority's certificate, ours, and our key.
+    """
     distributed = require("distributed", "cluster")
     if isinstance(cluster, distributed.Client):
         yield cluster
         return
     if not isinstance(cluster, str):
         raise bad_parameter("resources", "cluster", "an address, 'local' or a distributed.Client", cluster)
-    opened = (
-        _local(distributed, n_cores() if n_workers == -1 else n_workers)
-        if cluster == "local"
-        else _remote(distributed, cluster, tls)
-    )
-    with _quiet(), opened as client:
+    way = _local(n_cores() if n_workers == -1 else n_workers) if cluster == "local" else _remote(cluster, tls)
+    with _quiet(), way as client:
         yield client
 
 
 @contextmanager
-def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
+def _local(n_workers: int) -> Iterator[Any]:
     """One process per worker; one that dies is started again, however often.
 
     Whoever may send a scheduler work runs code as we do. So these processes listen on this machine alone, and
     only to those who have the certificate that is made here, in memory, for this one cluster.
     """
+    distributed = require("distributed", "cluster")
     require("cryptography", "cluster")
     settings = {
         # Dask closes for good a worker that is found dead some seconds after it has died before.
@@ -117,9 +99,16 @@ def _local(distributed: Any, n_workers: int) -> Iterator[Any]:
 
 
 @contextmanager
-def _remote(distributed: Any, address: str, tls: Tls | None) -> Iterator[Any]:
-    security = None if tls is None else tls.security()
-    if tls is None and address.startswith("tls://"):
+def _remote(address: str, tls: Sequence[Path]) -> Iterator[Any]:
+    distributed, security = require("distributed", "cluster"), None
+    if tls:
+        for file in tls:
+            if not file.is_file():
+                raise ClusterError(f"{file}: there is no such file; give the three files of TLS")
+        names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
+        files = dict(zip(names, map(str, tls), strict=True))
+        security = distributed.Security(**files, require_encryption=True)
+    elif address.startswith("tls://"):
         raise ClusterError(f"{address}: asks for a certificate; give the three files of TLS with tls=")
     try:
         # A client that was never more than begun would print something when it is thrown away.
@@ -175,8 +164,7 @@ def _lost(client: Any, error: BaseException) -> ClusterError:
 
 
 def _address(client: Any) -> str:
-    scheduler = getattr(client, "scheduler", None)
-    return str(getattr(scheduler, "address", None) or "the cluster")
+    return str(getattr(client.scheduler, "address", None) or "the cluster")
 
 
 def _reason(error: BaseException) -> str:
@@ -209,38 +197,18 @@ def result_of(client: Any, future: Any) -> Any:
 class DaskEngine(LargeEngine):
     """The threads of a cluster's workers; what has no steps over blocks runs here."""
 
-    client: Any = None
-
-    @contextmanager
-    def using(self, client: Any) -> Iterator[None]:
-        """Use a client for the length of a fit; no worker keeps anything of it afterwards."""
-        self.client = client
-        self.all_blocks: list[DaskBlocks] = []
-        try:
-            yield
-        finally:
-            for blocks in self.all_blocks:
-                blocks.release()
+    client: Any
+    ending: ExitStack  # what is done when the fit is over
 
     def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
         """Cut labels into blocks, each laid out by ``lay_out`` on a worker."""
-        self.all_blocks.append(DaskBlocks(self, labels, lay_out))
-        return self.all_blocks[-1]
+        blocks = DaskBlocks(self, labels, lay_out)
+        self.ending.callback(blocks.release)
+        return blocks
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
         """An array for steps to fill: a file that every worker reaches."""
         return new_file_array(self.scratch(), shape, dtype)
-
-
-@dataclass(frozen=True, eq=False)
-class FiledLabels:
-    """The columns of labels in files, for the workers."""
-
-    item: Any
-    annotator: Any
-    label: Any
-    n_annotators: int
-    n_classes: int
 
 
 class DaskBlocks(Blocks):
@@ -251,7 +219,8 @@ class DaskBlocks(Blocks):
     def __init__(self, engine: DaskEngine, labels: Annotations, layout: Callable[[Block], Any]) -> None:
         super().__init__(engine, cut_blocks(labels), layout)
         item, annotator, label = (as_file_array(column, engine.scratch()) for column in labels.columns)
-        filed = FiledLabels(item, annotator, label, labels.n_annotators, labels.n_classes)
+        sizes = {"n_annotators": labels.n_annotators, "n_classes": labels.n_classes}
+        filed = SimpleNamespace(item=item, annotator=annotator, label=label, **sizes)
         self.blocks = [replace(block, labels=filed) for block in self.blocks]
         self._checksums = [_checksum(block) for block in self.blocks]
         self._workers: dict[str, int] = {}
@@ -263,8 +232,7 @@ class DaskBlocks(Blocks):
 
     def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
         """Yield ``step(layout, own, **common)`` of every block, in order."""
-        client = self.engine.client
-        own: list[tuple[Any, ...]] = [(value,) for value in each] or [()] * len(self.blocks)
+        client, own = self.engine.client, [[value] for value in each] or [[] for _ in self.blocks]
         for name, value in common.items():
             if isinstance(value, np.ndarray):
                 common[name] = np.ascontiguousarray(value)
@@ -285,16 +253,21 @@ class DaskBlocks(Blocks):
                 future.release()
 
     def _share(self, workers: dict[str, int]) -> None:
-        """Divide the blocks into parts, a few for each thread of the cluster, and have them laid out."""
+        """Divide the blocks into parts, a few for each thread of the cluster, and have them laid out.
+
+        Layouts that no worker may keep are made for every step, of one block at a time.
+        """
         self.release()
-        n, n_parts = len(self.blocks), min(len(self.blocks), PARTS_PER_THREAD * sum(workers.values()))
+        n = n_parts = len(self.blocks)
+        if self._keeps_layouts:
+            n_parts = min(n, PARTS_PER_THREAD * sum(workers.values()))
         for number in range(n_parts):
             part = slice(n * number // n_parts, n * (number + 1) // n_parts)
-            checked = list(zip(self.blocks[part], self._checksums[part], strict=True))
-            content, _ = self._pickled((self.lay_out, checked))
+            content, _ = self._pickled((self.lay_out, self.blocks[part], self._checksums[part]))
+            client, layouts = self.engine.client, content
             if self._keeps_layouts:
-                layouts = self.engine.client.submit(_laid_out, content, pure=False)
-            self._parts.append((part, layouts if self._keeps_layouts else content))
+                layouts = client.submit(_laid_out, content, pure=False)
+            self._parts.append((part, layouts))
         self._workers = workers
 
     def _pickled(self, value: Any) -> tuple[bytes, list[NDArray[Any]]]:
@@ -319,62 +292,52 @@ def _checksum(block: Block) -> int:
 
 
 def _laid_out(content: bytes) -> list[Any]:
-    return list(_layouts(content))
-
-
-def _layouts(content: bytes) -> Iterator[Any]:
-    lay_out, blocks = pickle.loads(content)
-    for block, checksum in blocks:
-        if _checksum(block) != checksum:
-            place = place_in_file(block.labels.label)
-            raise DataError(
-                f"{place and Path(place.path).parent}: holds other labels on this worker's machine than on "
-                "the driver's; copy the store there again"
-            )
-        yield lay_out(block)
+    lay_out, blocks, checksums = pickle.loads(content)
+    if checksums != [_checksum(block) for block in blocks]:
+        place = place_in_file(blocks[0].labels.label)
+        raise DataError(
+            f"{place and place.path}: holds other labels on this worker's machine than on the driver's; copy "
+            "the store there again"
+        )
+    return [lay_out(block) for block in blocks]
 
 
 def _stepped(step: Callable[..., Any], layouts: Any, own: bytes, common: bytes) -> list[Any]:
-    laid_out = _layouts(layouts) if isinstance(layouts, bytes) else layouts
+    if isinstance(layouts, bytes):
+        layouts = _laid_out(layouts)
+    given = pickle.loads(common)
     with one_blas_thread():
-        given = pickle.loads(common)
-        return [
-            step(layout, *mine, **given) for layout, mine in zip(laid_out, pickle.loads(own), strict=True)
-        ]
+        return [step(layout, *mine, **given) for layout, mine in zip(layouts, pickle.loads(own), strict=True)]
 
 
 # ---- independent tasks --------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
 class ClusterTasks:
-    """Tasks of a search on the workers; what they share is sent to each worker once."""
+    """Tasks of a search on the workers; what they share is sent to the workers once."""
 
-    def __init__(self, client: Any, shared: Any, resources: Resources) -> None:
-        self._client = client
-        self._resources = resources
-        self._shared = shared
+    client: Any
+    shared: Any
+    resources: Resources
 
     def completed(self, step: Callable[..., Result], tasks: Sequence[Any]) -> Iterator[tuple[Any, Result]]:
         """Yield each task with ``step(shared, task)``, as they finish."""
-        client, wait = self._client, require("distributed", "cluster").wait
-        shared = client.submit(_itself, self._shared, pure=False)
-        options = {"pure": False}
-        futures = {
-            client.submit(_run_task, step, shared, task, self._resources, **options): task for task in tasks
-        }
+        client, distributed = self.client, require("distributed", "cluster")
+        with require("dask", "cluster").config.set(ANY_SIZE):
+            shared = client.submit(_itself, self.shared, pure=False)
+        submit = partial(client.submit, _run_task, self.resources, step, shared, pure=False)
+        futures = {submit(task): task for task in tasks}
         try:
             while futures:
                 done = [future for future in futures if future.done()]
                 for future in done:
-                    result = result_of(client, future)
-                    yield futures.pop(future), result
+                    yield futures[future], result_of(client, future)
+                    del futures[future]
                 if not done:
-                    running_workers(client)
-                    try:
-                        with client.as_current():
-                            wait(list(futures), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-                    except TimeoutError:
-                        continue
+                    running_workers(client)  # there is one to do the rest
+                    with suppress(TimeoutError), client.as_current():
+                        distributed.wait(list(futures), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
         finally:
             for future in (shared, *futures):
                 future.release()
@@ -384,6 +347,6 @@ def _itself(shared: Any) -> Any:
     return shared
 
 
-def _run_task(step: Callable[..., Result], shared: Any, task: Any, resources: Resources) -> Result:
+def _run_task(resources: Resources, step: Callable[..., Result], shared: Any, task: Any) -> Result:
     with using(resources), one_blas_thread():
         return step(shared, task)

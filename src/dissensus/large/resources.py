@@ -82,7 +82,7 @@ class Resources(plain.Resources):
                 dtype=PRECISIONS[self.precision],
             )
             if self.client is not None:
-                stack.enter_context(engine.using(self.client))
+                engine.client, engine.ending = self.client, stack
             if self.progress is not False:
                 engine.progress = stack.enter_context(shown(self.progress))
             yield engine
@@ -266,10 +266,10 @@ def resources(
     with ExitStack() as stack:
         client, n_threads = None, 0
         if cluster is not None:
-            from dissensus.large.dask import Tls, connected, running_workers
+            from dissensus.large.dask import connected, running_workers
 
-            secured = None if tls is None else Tls(*map(Path, tls))
-            client = stack.enter_context(connected(cluster, n_workers=n_workers, tls=secured))
+            files = [Path(file) for file in tls or ()]
+            client = stack.enter_context(connected(cluster, n_workers=n_workers, tls=files))
             n_threads = sum(running_workers(client).values())
         found = Resources(
             memory=None if memory is None else n_bytes(memory, "resources"),

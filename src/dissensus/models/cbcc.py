@@ -82,7 +82,7 @@ class CBCC(ConfusionModel):
     n_restarts: int = setting(1, *N_RESTARTS)
     seed: int = setting(0, *SEED)
 
-    _memory_tables = {"MP": 4, "NPP": 12}
+    _memory_tables = {"MP": 5, "NPP": 12}
 
     omega_: Array = fitted("(L,): shares of the communities")
     annotator_clusters_: Array = fitted("(N, L): P(z_n = l)")

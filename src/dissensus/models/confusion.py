@@ -327,7 +327,7 @@ class ConfusionModel(Model):
     n_jobs: int = setting(-1, *N_JOBS)
 
     _needs_annotators = True
-    _memory_tables: ClassVar[Mapping[str, int]] = {"MP": 4, "NPP": 7}
+    _memory_tables: ClassVar[Mapping[str, int]] = {"MP": 5, "NPP": 7}
     finds_truth = True
     unseen = 1.0  # no setting of every model: see UNSEEN
 
