@@ -204,6 +204,7 @@ class Engine:
 
     def map_lazily(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
         """Lazy `map`; at most 2 × n_threads results are pending."""
+        raise_if_cancelled()
         if self.pool is None or len(over) < 2:
             return map(step, over)
         return self._map_on_threads(self.pool, step, over)
@@ -230,7 +231,9 @@ class Engine:
         if self.progress is None:
             return
         now = time.monotonic()
-        since, first = self.started = self.started or (now, done)
+        if self.started is None or done <= self.started[1]:  # of a restart: it is counted anew
+            self.started = now, done
+        since, first = self.started
         words = f"iteration {done} of at most {of}"
         if done > first:
             seconds = (now - since) / (done - first)
@@ -378,14 +381,14 @@ def using(resources: Resources) -> Iterator[Resources]:
 
 
 # set in the context of work whose caller waits for it, so that an interrupted caller can end it
-_cancelled: ContextVar[threading.Event | None] = ContextVar("cancelled", default=None)
+_cancelled: ContextVar[tuple[threading.Event, ...]] = ContextVar("cancelled", default=())
 
 
 def raise_if_cancelled() -> None:
     """End the work of a thread whose caller was interrupted."""
-    event = _cancelled.get()
-    if event is not None and event.is_set():
-        raise CancelledError
+    for event in _cancelled.get():
+        if event.is_set():
+            raise CancelledError
 
 
 @contextmanager
@@ -400,7 +403,7 @@ def threads(n_jobs: int = -1, n_labels: int = 1) -> Iterator[Engine]:
             yield Engine(n_labels=n_labels)
             return
         cancelled = threading.Event()
-        token = _cancelled.set(cancelled)
+        token = _cancelled.set((*_cancelled.get(), cancelled))
         try:
             yield Engine(n_threads, running, n_labels)
         except BaseException:  # Ctrl-C above all: whole fits may be running on the threads

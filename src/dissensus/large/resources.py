@@ -18,7 +18,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from dissensus import engine as plain
 from dissensus._version import __version__
 from dissensus.engine import Engine, using
 from dissensus.errors import DataError, bad_parameter
+from dissensus.labels.annotations import Annotations
 from dissensus.large.checkpoints import Checkpoints
 from dissensus.large.engine import Budget, LargeEngine
 from dissensus.large.scratch import alone_in, scratch_below
@@ -66,8 +67,8 @@ class Resources(plain.Resources):
             scratch = _once(lambda: stack.enter_context(scratch_below(self.scratch or self.checkpoint)))
             checkpoints = None
             if self.checkpoint is not None:
-                folder = self.checkpoint / _fit_name(model, labels, given, self.precision)
-                checkpoints = Checkpoints(_once(lambda: self._own(folder, stack)), self.checkpoint_every)
+                own = _once(lambda: self._own(_fit_name(model, labels, given, self.precision), stack))
+                checkpoints = Checkpoints(own, self.checkpoint_every)
             kind: Any = LargeEngine
             if self.client is not None:
                 from dissensus.large.dask import DaskEngine as kind  # noqa: N813
@@ -142,8 +143,10 @@ class Resources(plain.Resources):
                 shutil.rmtree(folder, ignore_errors=True)
         self.used.clear()
 
-    def _own(self, folder: Path, stack: ExitStack) -> Path:
-        """Lock a folder for this fit, until it is over."""
+    def _own(self, name: str, stack: ExitStack) -> Path:
+        """Lock the folder of this fit, until it is over."""
+        assert self.checkpoint is not None
+        folder = self.checkpoint / name
         stack.enter_context(alone_in(folder))
         self.used.add(folder)
         return folder
@@ -170,6 +173,7 @@ def _fit_name(model: Any, labels: Any, given: Mapping[str, Any], precision: str)
             key: repr(value) for key, value in model.get_params(deep=False).items() if key != "n_jobs"
         },
         "labels": labels.fingerprint() if labels.origin is None else labels.origin.seal,
+        "label_type": labels.label_type,
         "given": {key: _digest(value) for key, value in given.items()},
         "precision": precision,
     }
@@ -178,13 +182,16 @@ def _fit_name(model: Any, labels: Any, given: Mapping[str, Any], precision: str)
 
 
 def _digest(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, list):  # of states: dataclasses of arrays and numbers
-        parts = [_digest(part) for state in value for part in vars(state).values()]
-        return hashlib.sha256("".join(parts).encode()).hexdigest()
-    table = np.ascontiguousarray(value, dtype=np.float64)
-    return hashlib.sha256(f"{table.shape}".encode() + table.tobytes()).hexdigest()
+    """A digest of arrays, labels, states, and lists of them."""
+    if isinstance(value, Annotations):
+        return value.fingerprint()
+    if is_dataclass(value):
+        value = list(vars(value).values())
+    if isinstance(value, list | tuple):
+        return hashlib.sha256("".join(map(_digest, value)).encode()).hexdigest()
+    array = np.asarray(value)
+    content = repr(value).encode() if array.dtype == object else np.ascontiguousarray(array).tobytes()
+    return hashlib.sha256(f"{array.dtype}{array.shape}".encode() + content).hexdigest()
 
 
 _DIRECTORY = Rule(

@@ -297,8 +297,9 @@ class NumericRatings(Model):
         for i in range(0 if reached is None else reached.done, n_sweeps):
             rng = np.random.default_rng([self.seed, i])
             state = sweep(data, state, uses, i >= FORGOTTEN * n_sweeps, rng)
-            engine.checkpoint("sweeps", Checkpoint(state, i + 1))
             engine.step_done(i + 1, n_sweeps)
+            stopped = "number of sweeps" if i + 1 == n_sweeps else ""
+            engine.checkpoint("sweeps", Checkpoint(state, i + 1, stopped=stopped))
         self.trace_, self.stopped_ = np.zeros(n_sweeps), "number of sweeps"
         self._learn(state)
 

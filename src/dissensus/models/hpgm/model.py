@@ -319,7 +319,7 @@ class HPGM(SampledMixin, Model):
         answers[sampled] = self.label_distributions_
         shares[:, sampled] = self.share_draws_[np.linspace(0, len(self.share_draws_) - 1, T).astype(int)]
         beliefs[:, sampled], own[:, sampled] = draws.beliefs, draws.own
-        for items, extension in zip(parts, engine.map(extend, range(len(parts))), strict=True):
+        for items, extension in zip(parts, engine.map_lazily(extend, range(len(parts))), strict=True):
             answers[items] = row_shares(extension.answers)
             shares[:, items] = extension.shares
             beliefs[:, items], own[:, items] = extension.draws.beliefs, extension.draws.own

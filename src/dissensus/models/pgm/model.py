@@ -462,7 +462,7 @@ class PGM(Model):
         graph = Graph(fresh_rows(new, item, annotator), engine, keep_cavities=False)
         start = graph.start(np.exp(potentials.log_psi), np.exp(potentials.log_omega))
         beliefs = graph.settle(start, potentials, rounds=50, tol=1e-9 * max(new.n_labels, 1))
-        self.item_clusters_, self.annotator_clusters_ = beliefs.w, beliefs.z
+        self.item_clusters_, self.annotator_clusters_ = np.array(beliefs.w), beliefs.z
         self._describe_items()
 
 
