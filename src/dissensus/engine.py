@@ -305,9 +305,7 @@ class ConvergenceMonitor:
         self.state = state if self.stopped else None  # earlier states should not take memory
         if self.engine.keeps_checkpoints:
             self.engine.checkpoint(self.name, Checkpoint(state, done, tuple(self.trace), self.stopped))
-        cancelled = _cancelled.get()
-        if self.engine.progress is not None or (cancelled is not None and cancelled.is_set()):
-            self.engine.step_done(done, self.max_iter)
+        self.engine.step_done(done, self.max_iter)
         return bool(self.stopped)
 
 
