@@ -69,7 +69,7 @@ def test_every_option_reaches_the_library(
     @contextmanager
     def noted(**given: Any) -> Iterator[resourcing.Resources]:
         seen.update(given)
-        yield engine.PLAIN
+        yield resourcing.Resources()
 
     monkeypatch.setattr(resourcing, "resources", noted)
     words = ["--cluster", "tls://host:1", "--tls-ca", "a", "--tls-cert", "b", "--tls-key", "c"]
