@@ -83,8 +83,8 @@ AUDITED = [
     Mutant(
         "γ and τ are exchanged in the simulator",
         "labels/simulation.py",
-        'psi = rng.dirichlet(np.broadcast_to(concentration("simulate", "gamma", gamma, K), K))',
-        'psi = rng.dirichlet(np.broadcast_to(concentration("simulate", "gamma", tau, K), K))',
+        '("gamma", gamma, K), ("tau", tau, L)',
+        '("tau", tau, K), ("gamma", gamma, L)',
         "test_simulation.py",
     ),
     Mutant(
@@ -314,10 +314,10 @@ OURS = [
         "test_ldlnm_network.py",
     ),
     Mutant(
-        "Adam remembers too little of the first moment",
+        "annotators and biases decay",
         NETWORK,
-        "torch.optim.Adam(groups, lr=rate, fused=True)",
-        "torch.optim.Adam(groups, lr=rate, betas=(0.5, 0.999), fused=True)",
+        '{"params": others}',
+        '{"params": others, "weight_decay": decay}',
         "test_ldlnm_network.py",
     ),
     Mutant(

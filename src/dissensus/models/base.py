@@ -143,6 +143,13 @@ class Model:
         """Bytes that a fit takes at least, estimated: the process, its tables, and what threads work on.
 
         Messages and layouts of blocks may be on disk and are not counted.
+
+        Parameters
+        ----------
+        labels
+            Labels to fit.
+        n_threads
+            Threads that work on blocks at once.
         """
         settings = vars(self)
         sizes: dict[str, int] = {

@@ -22,7 +22,6 @@ whose further weights are zero. φ(0) = 0, so the gradient of those weights is z
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -100,11 +99,10 @@ class Network(nn.Module):
     @torch.no_grad()
     def start(self) -> Network:
         """Draw orthogonal matrices by each model's seed (Saxe et al. 2013); the rest stays zero."""
-        (S, _, F), N = self.W_I.shape, self.W_A.shape[1]
-        rows = iter(range(S))
-        for model in self.models:
+        F, N, n = self.W_I.shape[2], self.W_A.shape[1], self.models[0].n_networks
+        for place, model in enumerate(self.models):
             noise, (i, a, j) = torch.Generator().manual_seed(model.seed), _sizes(model)
-            for s in itertools.islice(rows, model.n_networks):
+            for s in range(place * n, (place + 1) * n):
                 self.W_I[s, :i] = _orthogonal(i, F, noise)
                 fused = _orthogonal(i if self.sums else i + a, j, noise)  # one matrix, of both embeddings
                 self.W_P[s, :i, :j], self.W_PA[s, : len(fused) - i, :j] = fused[:i], fused[i:]
