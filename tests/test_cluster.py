@@ -262,6 +262,26 @@ def test_no_worker_keeps_labels_of_a_fit_that_is_over(
         assert all(during)
 
 
+# ---- new labels ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fmm", "dawid-skene", "pgm-bp"])
+def test_new_labels_are_worked_on_where_fits_are(name: str, client: Any, tmp_path: Path) -> None:
+    fitted, new = MODELS[name](n_jobs=1).fit(crowd()), stored(renamed(crowd(seed=1)), tmp_path)
+    alone = fitted.transform(new)
+    with ds.resources(cluster=client, scratch=tmp_path / "scratch", progress=False):
+        assert differing(fitted.transform(new), alone) == []
+    assert differing(fitted.set_params(n_jobs=2).transform(new), alone) == []
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def renamed(labels: ds.Annotations) -> ds.Annotations:
+    """The same labels of items that are new to a model, by annotators of whom some are known."""
+    names = [f"new {item}" for item in labels.items[labels.item]]
+    people = labels.annotators[labels.annotator]
+    return ds.Annotations.from_arrays(np.array(names), people, labels.classes[labels.label])
+
+
 # ---- ways to a cluster --------------------------------------------------------------------------------
 
 

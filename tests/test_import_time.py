@@ -52,6 +52,31 @@ def test_a_fit_loads_neither_scikit_learn_nor_torch() -> None:
     assert {"sklearn", "torch", "typer", "plotly", "dask"}.isdisjoint(loaded)
 
 
+# A fit, and a search on processes whose criterion tells what its process has loaded.
+PLAIN_PATH = """
+import sys
+import dissensus as ds
+
+def machinery(*_):
+    return sorted(n for n in sys.modules if n.startswith(("dissensus.large", "distributed", "dask")))
+
+labels = ds.simulate(40, 10, 3).annotations
+ds.PGM(2, 2).fit(labels)
+
+def score(model, annotations, seed):
+    model.fit(annotations)
+    return float(len(machinery()))
+
+found = ds.select(ds.PGM(), labels, {"n_item_clusters": [2, 3]}, criterion=score, n_jobs=2, references={})
+print(machinery(), {row["score"] for row in found.rows()})
+"""
+
+
+@pytest.mark.slow
+def test_neither_a_fit_nor_a_search_on_processes_loads_the_machinery_of_large_runs() -> None:
+    assert run(PLAIN_PATH) == "[] {0.0}"
+
+
 @pytest.mark.slow
 def test_every_public_name_loads() -> None:
     assert (

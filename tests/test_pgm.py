@@ -662,3 +662,15 @@ def test_an_objective_that_keeps_swinging_is_told_from_one_that_calms_down() -> 
 def test_damping_is_said_when_it_is_used() -> None:
     assert float(ds.PGM(3, 2, max_iter=5).fit(CROWD).damping_) == 0.0
     assert float(ds.PGM(3, 2, max_iter=5, damping=0.3).fit(CROWD).damping_) == 0.3
+
+
+def test_chances_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dissensus.models.scoring.ROWS_AT_A_TIME", 500)
+    known = ds.simulate(400, 40, 4, labels_per_item=6, seed=3).annotations
+    fitted = ds.PGM(4, 3, max_iter=5, n_jobs=1).fit(known)
+    pairs = known.items[known.item], known.annotators[known.annotator]
+    alone = fitted.predict_proba(*pairs)
+    np.testing.assert_array_equal(fitted.set_params(n_jobs=2).predict_proba(*pairs), alone)
+    np.testing.assert_allclose(
+        np.log(alone[np.arange(known.n_labels), known.label]).mean(), fitted.score(known)
+    )

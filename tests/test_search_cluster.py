@@ -139,6 +139,12 @@ def test_no_worker_keeps_what_the_tasks_of_a_search_shared(client: Any) -> None:
     assert not any(client.has_what().values())
 
 
+def test_labels_in_memory_may_be_many(client: Any) -> None:
+    """Dask warns of what is large, and a warning is an error in these tests."""
+    with ds.resources(cluster=client), workers("x" * 20_000_000, 1) as pool:
+        assert list(pool.completed(_length, [1])) == [(1, 20_000_001)]
+
+
 def test_memory_is_divided_among_the_tasks_that_run_at_once(client: Any) -> None:
     n_threads = sum(client.nthreads().values())
     with ds.resources(cluster=client, memory="8GB"), workers(None, 1) as pool:

@@ -8,7 +8,6 @@
     │   └── UnknownSettingError   there is no such setting (also a TypeError)
     ├── ModelFileError      a saved model, learner or state cannot be read
     ├── ClusterError        a cluster, or the way to it, is lost
-    │   └── MessagesLostError     a worker was lost, and with it what it kept of a fit
     ├── NotFittedError      a fitted attribute was asked for before ``fit``
     └── MissingExtraError   an optional package is needed (also an ImportError)
 
@@ -47,10 +46,6 @@ class ModelFileError(DissensusError):
 
 class ClusterError(DissensusError):
     """A cluster cannot be reached, or was lost."""
-
-
-class MessagesLostError(ClusterError):
-    """A worker was lost, and with it messages of a fit."""
 
 
 class NotFittedError(DissensusError, AttributeError):

@@ -325,26 +325,25 @@ class ClusterTasks:
         """Yield each task with ``step(shared, task)``, as they finish."""
         client, distributed = self.client, require("distributed", "cluster")
         with require("dask", "cluster").config.set(ANY_SIZE):
-            shared = client.submit(_itself, self.shared, pure=False)
+            content = require("cloudpickle", "cluster").dumps(self.shared)
+            shared = client.submit(pickle.loads, content, pure=False)
         submit = partial(client.submit, _run_task, self.resources, step, shared, pure=False)
         futures = {submit(task): task for task in tasks}
+        pending = set(futures)
         try:
-            while futures:
-                done = [future for future in futures if future.done()]
+            while pending:
+                done = [future for future in futures if future in pending and future.done()]
                 for future in done:
                     yield futures[future], result_of(client, future)
-                    del futures[future]
+                    future.release()
                 if not done:
                     running_workers(client)  # there is one to do the rest
                     with suppress(TimeoutError), client.as_current():
-                        distributed.wait(list(futures), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+                        distributed.wait(list(pending), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+                pending.difference_update(done)
         finally:
             for future in (shared, *futures):
                 future.release()
-
-
-def _itself(shared: Any) -> Any:
-    return shared
 
 
 def _run_task(resources: Resources, step: Callable[..., Result], shared: Any, task: Any) -> Result:
