@@ -19,11 +19,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from dissensus.execution.run import Run
-from dissensus.execution.threads import executor
 
 import dissensus as ds
-from dissensus.engine import Engine
+from dissensus.engine import Engine, threads
 from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import CellLayout, ConfusionSteps, _by_cell, _e_step, _log_ratios
 from dissensus.models.pgm.m_step import MaximumPosterior, Priors
@@ -201,13 +199,15 @@ def pgm(known: Annotations, numba: Any) -> int:
     """A round of ours beside the loop."""
     K = L = CLUSTERS
     rng, step = np.random.default_rng(2), numba.njit(fused_round(K, L))
-    with executor(1) as pool:
-        graph = Graph.of(known, Run(pool), keep_cavities=False)
+    with threads(1, known.n_labels) as pool:
+        graph = Graph(known, pool, keep_cavities=False)
         start = graph.start(*(rng.dirichlet(np.ones(8), n) for n in (known.n_items, known.n_annotators)))
         learned = MaximumPosterior(Priors()).learn(graph.statistics(start, None), None).potentials
         beliefs = graph.round(start, learned)
         inputs = []  # of every shard: its pairs in the order of the items
-        for block, state in zip(graph.work.map(lambda block: block), beliefs.states, strict=True):
+        layouts = graph.blocks.map(lambda layout: layout)
+        for rows, block in zip([block.rows for block in graph.blocks.blocks], layouts, strict=True):
+            nu = beliefs.nu[rows]
             for layout, pairs in zip(block.layouts, block.pairs, strict=True):
                 order = np.argsort(layout.item, kind="stable")
                 answer = np.repeat(np.arange(len(layout.answers)), np.diff(layout.bounds))
@@ -216,7 +216,7 @@ def pgm(known: Annotations, numba: Any) -> int:
                 F = layout.factors(learned.log_theta)[0]
                 sorted_pairs = (layout.annotator[order], answer[order].astype(np.int32))
                 turned = np.ascontiguousarray(F.transpose(0, 2, 1))
-                inputs.append((pointers, *sorted_pairs, F, turned, beliefs.z, state.nu[pairs][order]))
+                inputs.append((pointers, *sorted_pairs, F, turned, beliefs.z, nu[pairs][order]))
 
         def ours() -> np.ndarray:
             return graph.round(beliefs, learned, measure=False).w
