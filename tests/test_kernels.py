@@ -23,7 +23,6 @@ from dissensus.models.pgm.kernels import (
     cavity,
     class_counts,
     messages,
-    messages_plain,
     pair_counts,
 )
 from dissensus.numerics import (
@@ -48,6 +47,12 @@ REPEATED = crowd(
     ],
     *(3, 4, 3),
 )
+
+
+def messages_plain(layout: PairLayout, factors: Array, incoming: Array) -> Array:
+    """Messages one pair at a time."""
+    answer = np.repeat(np.arange(len(factors)), np.diff(layout.bounds))
+    return np.array([factors[answer[e]] @ incoming[e] for e in range(len(layout.item))])
 
 
 def layout_of(annotations: ds.Annotations) -> PairLayout:

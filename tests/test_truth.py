@@ -29,8 +29,7 @@ from dissensus.models import MODELS, mace, model_class
 from dissensus.models import log_linear as hll
 from dissensus.models.confusion import ConfusionSteps, damping, gold_prior, shares
 from dissensus.models.ibcc import fixed_prior
-from dissensus.models.kos import reliabilities
-from dissensus.models.mmsr import trimmed_means
+from dissensus.models.weighted import reliabilities, trimmed_means
 from dissensus.params import with_settings
 from dissensus.workflow.refine import refine
 from dissensus.workflow.runs import annotator_table, share_right, summary
@@ -585,7 +584,7 @@ def test_a_trimmed_mean_by_hand() -> None:
 
 
 def test_m_msr_refuses_crowds_whose_pairs_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dissensus.models.mmsr.MOST_ANNOTATORS", 5)
+    monkeypatch.setattr("dissensus.models.weighted.MAX_COMPARED_ANNOTATORS", 5)
     with pytest.raises(DataError, match="compares every two annotators, and 9 are too many"):
         ds.MMSR().fit(CROWD)
 

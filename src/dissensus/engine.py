@@ -305,7 +305,9 @@ class ConvergenceMonitor:
         self.state = state if self.stopped else None  # earlier states should not take memory
         if self.engine.keeps_checkpoints:
             self.engine.checkpoint(self.name, Checkpoint(state, done, tuple(self.trace), self.stopped))
-        self.engine.step_done(done, self.max_iter)
+        raise_if_cancelled()
+        if self.engine.progress is not None:
+            self.engine.step_done(done, self.max_iter)
         return bool(self.stopped)
 
 

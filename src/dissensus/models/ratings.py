@@ -358,20 +358,6 @@ class NumericRatings(Model):
         peak = gammaln((nu + 1) / 2) - gammaln(nu / 2) - np.log(nu * np.pi) / 2
         return np.asarray(peak - np.log(spread) - (nu + 1) / 2 * np.log1p(off**2 / nu))
 
-    def rmse(self, hidden: Any, annotators: bool = True) -> float:
-        """Root mean squared error of what is expected of the ratings of ``hidden``.
-
-        Parameters
-        ----------
-        hidden
-            Ratings that were not learned from.
-        annotators
-            Whether the annotator is known.
-        """
-        known, item, annotator = codes_of_hidden(self, hidden)
-        mean, _ = self.expected(item, annotator if annotators else None)
-        return float(np.sqrt(np.mean((known.values - mean) ** 2)))
-
     def label_pieces(self, interval: float | None = None, size: int = PIECE) -> Iterator[dict[str, Any]]:
         """Item, estimate, low, high (a credible interval, 0.95 unless told otherwise) and n_labels."""
         from dissensus.tables.labels_file import rating_columns

@@ -1,4 +1,4 @@
-"""Weighted votes: Wawa, zero-based skill and the Bayesian weighted average.
+"""Weighted votes: Wawa, zero-based skill, the Bayesian weighted average, KOS and M-MSR.
 
 Each label counts as much as its annotator's skill v_n, and an item's class is the one with the largest sum
 
@@ -14,7 +14,8 @@ each class k is a number z_mk in [0, 1] that annotators measure with a precision
 
 with b_k = 4 a (1 − 1/P) times the mean of z(1 − z) over the labels, at the start.
 
-Ties share an item; a gold label takes its place in every comparison.
+Ties share an item; a gold label takes its place in every comparison. The stories of KOS and M-MSR stand
+above their classes.
 """
 
 from __future__ import annotations
@@ -24,25 +25,30 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from dissensus.engine import Engine
+from dissensus.errors import DataError
 from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import (
     SMOOTHING,
     WEIGHTS,
     ConfusionModel,
     ConfusionSteps,
+    gold_signs,
     shares,
     times_prior,
     votes,
 )
-from dissensus.numerics import Array, normalised, winners
-from dissensus.params import MAX_ITER, fitted, integer, real, setting
+from dissensus.numerics import Array, normalised, ones, softmax_rows, winners
+from dissensus.params import MAX_ITER, SEED, fitted, integer, real, setting
 
 VOTE_TABLES = {"MP": 7, "NPP": 5}  # that a fit holds at once
 FIRST_SKILL = 1e-5  # above chance, of zero-based skill
 STEPS_AT_A_RATE = 20
 MIN_ERROR = 1e-12
+ALL_EIGENVECTORS = 100  # annotators up to which all eigenvectors are found
+MAX_COMPARED_ANNOTATORS = 20_000  # of which every two are compared
 
 
 def diagonal(skills: Array, n_classes: int) -> Array:
@@ -157,3 +163,191 @@ class BWA(ConfusionModel):
                 stopped = "tolerance"
                 break
         keep_votes(self, steps, annotations, normalised(z), precision.mean(axis=1), stopped)
+
+
+# ---- KOS ----------------------------------------------------------------------------------------------
+#
+# KOS: messages between items and annotators, no model of either (Karger, Oh & Shah, NIPS 2011).
+#
+# For two classes, a label is A_mn = ±1, and every label carries a reliability y_{n→m}, at first from N(1, 1):
+#
+#     x_{m→n} = Σ_{n' ≠ n} A_mn' y_{n'→m},        y_{n→m} = Σ_{m' ≠ m} A_m'n x_{m'→n}                    (1)
+#
+# and at last item m is sign(Σ_n A_mn y_{n→m}). Messages are scaled to mean square one in every round, which
+# changes nothing in (1) and keeps them within floating point. With more classes, each is compared with the
+# rest. ``posterior_`` is no probability here: it is the share of the weighted votes for a class,
+#
+#     (1 + Σ_n A_mn y_{n→m} / Σ_n |y_{n→m}|) / 2.                                                         (2)
+#
+# An item with gold sends messages of the size of the others' and of the sign of its gold.
+
+
+def scaled(messages: Array) -> Array:
+    """Mean square one; messages that are all 0 stay."""
+    size = float(np.sqrt(np.mean(messages**2)))
+    return messages / size if size > 0 else messages
+
+
+def reliabilities(annotations: Annotations, sign: Array, start: Array, gold: Array, rounds: int) -> Array:
+    """(labels,): y_{n→m} after so many rounds (1); ``gold`` (items,) is ±1, or 0 where it is not known."""
+    item, annotator = annotations.item, annotations.annotator
+    M, N, y = annotations.n_items, annotations.n_annotators, start
+    for _ in range(rounds):
+        said = sign * y
+        x = scaled(np.bincount(item, said, minlength=M)[item] - said)
+        x = np.where(gold[item] != 0, gold[item], x)
+        said = sign * x
+        y = scaled(np.bincount(annotator, said, minlength=N)[annotator] - said)
+    return y
+
+
+class KOS(ConfusionModel):
+    """Iterative message passing between items and annotators, with a random start."""
+
+    max_iter: int = setting(100, integer(1), "How many rounds of messages there are.")
+    _: KW_ONLY
+    seed: int = setting(0, *SEED)
+
+    _memory_tables = {"MP": 7, "NPP": 5, "E": 8}
+
+    weights_: Array = fitted(WEIGHTS)
+
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
+        given = self._known_before(item_prior, annotations)
+        gold = gold_signs(given, annotations)
+        start = np.random.default_rng(self.seed).normal(1.0, 1.0, annotations.n_labels)
+        M, N, load = annotations.n_items, annotations.n_annotators, annotations.annotator_load
+        shares, skills = np.empty((M, P)), np.zeros(N)
+        for k in range(P):
+            if P == 2 and k == 1:  # the other side of the same votes
+                shares[:, 1] = 1.0 - shares[:, 0]
+                break
+            sign = np.where(annotations.label == k, 1.0, -1.0)
+            y = reliabilities(annotations, sign, start, gold[:, k], self.max_iter)
+            # the share (2) of the votes for class k against the rest
+            votes = np.bincount(annotations.item, sign * y, minlength=M)
+            size = np.bincount(annotations.item, np.abs(y), minlength=M)
+            shares[:, k] = 0.5 + 0.5 * np.divide(votes, size, out=np.zeros(M), where=size > 0)
+            means = np.bincount(annotations.annotator, y, minlength=N) / np.maximum(load, 1)
+            skills += means / P
+        posterior = times_prior(normalised(shares), given)
+        keep_votes(self, steps, annotations, posterior, skills, "max_iter")
+
+
+# ---- M-MSR --------------------------------------------------------------------------------------------
+#
+# M-MSR: skills from agreement between annotators, robust to adversaries (Ma & Olshevsky, NeurIPS 2020).
+#
+# Annotator n is right with chance p_n and otherwise says any other class alike. Two annotators then agree on
+# an item with a chance that, put in the scale of
+#
+#     X_nj = (P A_nj − 1) / (P − 1),       A_nj: the share of their common items on which n and j agree,   (1)
+#
+# is x_n x_j, with x_n = (P p_n − 1) / (P − 1): a matrix of rank one, of which the pairs without common items
+# are missing. It is completed by turns,
+#
+#     v_j ← trimmed mean over n of |X_nj| / u_n,           u_n ← trimmed mean over j of |X_nj| / v_j,      (2)
+#
+# where a mean leaves out up to F values above and F below the one before it, so that F adversaries among
+# one's neighbours cannot move it. F is half of the smallest number of neighbours, less one, and not below 0. The
+# signs are those of X's leading eigenvector. An item's class is the largest of
+# Σ_n log((P − 1) p_n / (1 − p_n)) [y_mn = k].
+
+
+def agreements(annotations: Annotations) -> tuple[Array, Array]:
+    """(N, N) twice: on how many items two annotators answered, and on how many of those alike."""
+    M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
+    cells = annotations.item * np.int64(P) + annotations.label
+    by_answer = sparse.csr_array(
+        (ones(annotations.n_labels), (cells, annotations.annotator)), shape=(M * P, N)
+    )
+    by_item = sparse.csr_array(
+        (ones(annotations.n_labels), (annotations.item, annotations.annotator)), shape=(M, N)
+    )
+    return (by_item.T @ by_item).toarray(), (by_answer.T @ by_answer).toarray()
+
+
+def trimmed_means(ratios: Array, seen: Any, before: Array, F: int, least: float) -> Array:
+    """(N,): each column's mean, up to F values above and F below ``before`` left out (2)."""
+    values = np.sort(np.where(seen, ratios, np.inf), axis=0)  # what is missing comes last
+    n = seen.sum(axis=0)
+    below, above = (values < before).sum(axis=0), n - (values <= before).sum(axis=0)
+    first, last = np.minimum(below, F), n - np.minimum(above, F)
+    rank = np.arange(len(values))[:, None]
+    kept = (rank >= first) & (rank < last)
+    size = kept.sum(axis=0)
+    means = np.where(kept, values, 0.0).sum(axis=0) / np.maximum(size, 1)
+    # A lone 0 would stay 0 for ever, and be divided by.
+    return np.where(size > 0, np.maximum(means, least), before)
+
+
+class MMSR(ConfusionModel):
+    """Skills by robust completion of the matrix of agreements between annotators, then a weighted vote."""
+
+    max_iter: int = setting(1000, *MAX_ITER)
+    _: KW_ONLY
+    tol: float = setting(
+        1e-10,
+        real(0.0),
+        "The fit stops when the completed matrix changes by less than this (Frobenius norm).",
+    )
+    seed: int = setting(0, *SEED)
+
+    _memory_tables = {"MP": 3, "NPP": 7, "NN": 8}
+
+    weights_: Array = fitted(WEIGHTS)
+
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        if annotations.n_annotators > MAX_COMPARED_ANNOTATORS:
+            raise DataError(
+                f"MMSR compares every two annotators, and {annotations.n_annotators:,} are too many; "
+                "take another model (ibcc, dawid-skene)"
+            )
+        steps, P = ConfusionSteps(annotations, engine), annotations.n_classes
+        given = self._known_before(item_prior, annotations)
+        x, stopped = self._completed(annotations, gold_signs(given, annotations))
+        # p_n = x_n (P − 1)/P + 1/P, kept off 0 and 1 by what so many items can tell
+        edge = 1.0 / np.sqrt(max(annotations.n_items, 4))
+        x = np.maximum(np.minimum(x, 1.0 - edge), -1.0 / max(P - 1, 1) + edge)
+        chance = np.clip(x * (P - 1) / P + 1.0 / P, 1e-9, 1 - 1e-9)
+        skills = np.log(chance * max(P - 1, 1) / (1 - chance))
+        posterior, _ = softmax_rows(steps.scores(diagonal(skills, P)))
+        keep_votes(self, steps, annotations, times_prior(posterior, given), skills, stopped)
+
+    def _completed(self, annotations: Annotations, gold: Array) -> tuple[Array, str]:
+        """(N,): x, of rank one with the agreements (1); and why the completion ended."""
+        M, P = annotations.n_items, annotations.n_classes
+        common, alike = agreements(annotations)
+        np.fill_diagonal(common, 0.0)
+        seen = common > 0
+        X = (P * np.divide(alike, common, out=np.zeros_like(alike), where=seen) - 1) / max(P - 1, 1)
+        X[~seen] = 0.0
+        neighbours = seen.sum(axis=0)
+        F, least = max(int(neighbours.min() // 2) - 1, 0), 1.0 / np.sqrt(max(M, 1))
+        rng = np.random.default_rng(self.seed)
+        u, v = rng.uniform(size=len(X)), rng.uniform(size=len(X))
+        size, stopped = np.abs(X), "max_iter"
+        for _ in range(self.max_iter):
+            before = np.outer(u, v)
+            v = trimmed_means(size / u[:, None], seen, v, F, least)
+            u = trimmed_means(size / v[:, None], seen, u, F, least)
+            if np.linalg.norm(np.outer(u, v) - before) < max(self.tol, 1e-12):
+                stopped = "tolerance"
+                break
+        scale = float(np.sqrt(np.linalg.norm(v) / np.linalg.norm(u)))
+        return self._signs(X, gold, annotations) * u * scale, stopped
+
+    def _signs(self, X: Array, gold: Array, annotations: Annotations) -> Array:
+        """(N,): ±1, by X's leading eigenvector; gold, or that most annotators are right, says which is +."""
+        symmetric = (X + X.T) / 2
+        if len(X) <= ALL_EIGENVECTORS:
+            leading = np.linalg.eigh(symmetric)[1][:, -1]
+        else:
+            from scipy.sparse.linalg import eigsh
+
+            leading = eigsh(symmetric, k=1, which="LA", v0=np.ones(len(X)))[1][:, 0]
+        signs = np.where(leading < 0, -1.0, 1.0)
+        right = float(signs[annotations.annotator] @ gold[annotations.item, annotations.label])
+        agree = right if gold.any() else float(signs @ np.abs(leading))
+        return signs if agree >= 0 else -signs

@@ -321,12 +321,6 @@ def _stacked(rows: Array, n: int) -> Array:
     return rows.reshape(n, -1, rows.shape[1])
 
 
-def messages_plain(layout: PairLayout, factors: Array, incoming: Array) -> Array:
-    """The plain twin of :func:`messages`: one pair at a time."""
-    answer = np.repeat(np.arange(len(factors)), np.diff(layout.bounds))
-    return np.array([factors[answer[e]] @ incoming[e] for e in range(len(layout.item))])
-
-
 def pair_counts(layout: PairLayout, left: Array, right: Array) -> Array:
     """(answers, I, J): Σ_e left_e(i) right_e(j) over the pairs of each answer."""
     counts = np.zeros((len(layout.answers), left.shape[1], right.shape[1]), left.dtype)
