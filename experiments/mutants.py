@@ -88,9 +88,9 @@ AUDITED = [
     ),
     Mutant(
         "γ and τ are exchanged in the simulator",
-        "data/simulation.py",
-        'psi, omega = _shares("gamma", gamma, K, rng), _shares("tau", tau, L, rng)',
-        'psi, omega = _shares("tau", tau, K, rng), _shares("gamma", gamma, L, rng)',
+        "labels/simulation.py",
+        'for name, given, n in (("gamma", gamma, K), ("tau", tau, L))',
+        'for name, given, n in (("tau", tau, K), ("gamma", gamma, L))',
         "test_simulation.py",
     ),
     Mutant(
@@ -421,7 +421,7 @@ OURS = [
     ),
     Mutant(
         "the simulator's population ignores Ω",
-        "data/simulation.py",
+        "labels/simulation.py",
         'np.einsum("l,klp->kp", self.omega, self.theta)',
         "self.theta.mean(axis=1)",
         "test_simulation.py",
