@@ -51,8 +51,8 @@ from dissensus.tables.tables import StreamedTable, open_file
 ROW = 200
 # Copies of a chunk's text at once: as read, joined, in the dictionary, sorted.
 TEXT_COPIES = 5
-# A chunk should hold so many rows at least, or the packing would never end.
-FEWEST_ROWS = 200_000
+# Bytes for chunks, codes and ids: with less, chunks would be so small that the packing would never end.
+LEAST_FREE = 80_000_000
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,12 @@ class Budget:
     def of(cls, memory: str | int) -> Budget:
         """The budget for ``"2GB"``, ``"512MB"`` or a number of bytes."""
         whole = n_bytes(memory, "pack")
-        least = PROCESS_BYTES + 2 * ROW * FEWEST_ROWS
+        least = PROCESS_BYTES + LEAST_FREE
         if whole < least:
             raise bad_parameter("pack", "memory", f"at least {size_words(least)}", memory)
         free = whole - PROCESS_BYTES
-        return cls(whole, free // (2 * ROW), free // (2 * TEXT_COPIES))
+        # A third for the chunk; the rest for the codes and ids of all chunks so far.
+        return cls(whole, free // (3 * ROW), free // (3 * TEXT_COPIES))
 
     def check(self, needed: int, what: str, remedy: str) -> None:
         """Refuse what cannot be done in less than ``needed`` bytes beside the base."""

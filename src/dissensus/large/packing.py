@@ -21,7 +21,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_parameter
@@ -34,7 +33,6 @@ from dissensus.labels.vocabulary import (
     Vocabulary,
     dictionary,
     encode,
-    marks,
     numbers,
     ordered_vocabulary,
     sorted_order,
@@ -62,7 +60,7 @@ from dissensus.tables.source import within_memory
 MOST_IDS = (1 << 31) - 1  # 32-bit codes
 # Bytes of memory for each label: its three codes; these with a sorting key; and with pairs compared as well.
 ROW_CODED, ROW_SORTED, ROW_RESOLVED = 12, 24, 60
-ID_SORTED = 80  # bytes of memory for each id that is sorted, its text apart
+ID_SORTED = 100  # bytes of memory for each id that is sorted, its text apart
 
 
 def pack(
@@ -177,45 +175,58 @@ def _rules(
     return _Rules(kept, old.duplicates, old.label_type)
 
 
-class _Ids:
-    """Distinct ids in the order in which they were first read, or all of them as declared."""
+class _Column:
+    """Items, annotators or labels of all chunks: codes, and the ids that they stand for.
 
-    def __init__(self, what: str, known: Vocabulary | None, declared: bool = False) -> None:
-        self.what, self._order = what, known if declared else None
-        self._parts = [] if known is None else [known.arrow.cast(pa.large_string())]
-        self.n = 0 if known is None else len(known)
+    The distinct ids of a chunk wait in a list of their own until many have come together; then those that
+    several chunks have get one code. Without an ``order``, ids stand as they were first read.
+    """
 
-    @property
-    def n_bytes(self) -> int:
-        """Of their text."""
-        return sum(part.nbytes for part in self._parts)
+    def __init__(self, what: str, known: Vocabulary | None, order: Vocabulary | None) -> None:
+        self.what, self._order = what, order
+        self.codes: list[Codes] = []
+        self.ids = pa.array([], pa.large_string()) if known is None else known.arrow.cast(pa.large_string())
+        self.lists: list[pa.Array] = []  # of the last chunks
 
-    def codes(self, column: pa.ChunkedArray, place: Place) -> Codes:
-        """The code of each id of a column; new ids get the next codes."""
+    def add(self, values: pa.ChunkedArray, place: Place) -> None:
+        """Code the values of a chunk."""
         if self._order is not None:
-            return encode(column, self.what, self._order, place)[0]
-        codes, distinct = dictionary(column, self.what, place)
-        distinct = distinct.cast(pa.large_string())
-        known = pc.index_in(distinct, value_set=pa.chunked_array(self._parts, pa.large_string()))
-        fresh = known.is_null()
-        self._parts.append(distinct.filter(fresh))
-        first, self.n = self.n, self.n + len(self._parts[-1])
-        if self.n > MOST_IDS:
-            raise DataError(f"there are {self.n:,} {self.what}s, more than 2 billion; split the files")
-        code = np.array(numbers(pc.fill_null(known, -1)))
-        code[marks(fresh)] = np.arange(first, self.n)
-        return code[codes]
+            self.codes.append(encode(values, self.what, self._order, place)[0])
+            return
+        codes, distinct = dictionary(values, self.what, place)
+        self.codes.append(codes)
+        self.lists.append(distinct.cast(pa.large_string()))
 
-    def sorted(self) -> tuple[Codes, Vocabulary]:
-        """The final code of each id, and the vocabulary."""
-        if self._order is not None:
-            return np.arange(self.n, dtype=np.int32), self._order
-        ids = Vocabulary(pa.chunked_array(self._parts, pa.large_string()), self.what)
-        self._parts = []
-        order = sorted_order(ids.arrow, self.what)
-        code = np.empty(self.n, np.int32)
-        code[order] = np.arange(self.n, dtype=np.int32)
-        return code, ids.take(order)
+    def merge(self) -> None:
+        """Give ids that several chunks have one code."""
+        n_lists, first = len(self.lists), len(self.codes) - len(self.lists)
+        if not n_lists:
+            return
+        # Arrow codes in order of appearance, so that ids that are merged already keep their codes.
+        merged = pa.chunked_array([self.ids, *self.lists]).dictionary_encode().chunks[-n_lists:]
+        for chunk, coded in enumerate(merged, start=first):
+            self.codes[chunk] = numbers(coded.indices)[self.codes[chunk]]
+        self.ids, self.lists = merged[0].dictionary, []
+        pa.default_memory_pool().release_unused()
+        if len(self.ids) > MOST_IDS:
+            raise DataError(f"there are {len(self.ids):,} {self.what}s, more than 2 billion; split the files")
+
+    def sorted(self) -> Coded:
+        """All codes in order of reading, and the sorted vocabulary that they count in."""
+        vocabulary, code = self._order, None
+        if vocabulary is None:
+            ids, self.ids = Vocabulary(self.ids, self.what), None
+            order = sorted_order(ids.arrow, self.what)
+            code = np.empty(len(ids), np.int32)
+            code[order] = np.arange(len(ids), dtype=np.int32)
+            vocabulary = ids.take(order)
+        column = np.empty(sum(map(len, self.codes)), np.int32)
+        stop = len(column)
+        while self.codes:  # from the last on: the memory of one is free before the next is copied
+            chunk = self.codes.pop()
+            column[stop - len(chunk) : stop] = chunk if code is None else code[chunk]
+            stop -= len(chunk)
+        return column, vocabulary
 
 
 @dataclass
@@ -231,57 +242,57 @@ class _Packing:
 
     def read(self) -> tuple[list[Coded], int]:
         """All rows in canonical order, with what their codes stand for, and how many rows were left out."""
-        chunks, ids = self._chunks()
-        n_rows, n_old = sum(len(chunk[0]) for chunk in chunks), 0 if self.old is None else self.old.n_labels
+        columns, n_old, n_rows = self._columns()
         self._tell("sorting ids", 0.6, n_rows)
         with ThreadPoolExecutor(len(COLUMNS)) as threads:
-            ranks, vocabularies = zip(*threads.map(_Ids.sorted, ids), strict=True)
+            list(threads.map(_Column.merge, columns))
+            self._check_memory(n_rows, columns)
+            item, annotator, label = threads.map(_Column.sorted, columns)
         self._tell("sorting labels", 0.7, n_rows)
-        columns = [np.empty(n_rows, np.int32) for _ in COLUMNS]
-        stop = n_rows
-        while chunks:  # from the last on: the memory of one is free before the next is copied
-            chunk = chunks.pop()
-            rows = slice(stop - len(chunk[0]), stop)
-            for column, rank, codes in zip(columns, ranks, chunk, strict=True):
-                column[rows] = rank[codes]
-            stop = rows.start
-        item, annotator, label = zip(columns, vocabularies, strict=True)
 
         def place(row: int) -> str:
             return self.inputs.place(self.inputs.pieces(self.budget), row - n_old)
 
-        sorted_rows, left_out = resolved_rows(item, annotator, label, self.rules.duplicates, place)
-        return list(zip(sorted_rows, vocabularies, strict=True)), left_out
+        rows, left_out = resolved_rows(item, annotator, label, self.rules.duplicates, place)
+        return list(zip(rows, (item[1], annotator[1], label[1]), strict=True)), left_out
 
-    def _chunks(self) -> tuple[list[Sequence[Codes]], list[_Ids]]:
-        """The rows of each chunk in order of reading, coded by ids in the order of their appearance."""
-        known = (None, None, None) if self.old is None else self.old.vocabularies
-        ids = [_Ids("item", known[0]), _Ids("annotator", known[1]), _Ids("label", known[2])]
-        if self.rules.classes is not None:
-            ids[2] = _Ids("label", self.rules.classes, declared=True)
-        chunks: list[Sequence[Codes]] = [] if self.old is None else [self.old.columns]
-        n_old = n_rows = sum(len(chunk[0]) for chunk in chunks)
+    def _columns(self) -> tuple[list[_Column], int, int]:
+        """The columns of all chunks, and the number of rows, those of the store and all."""
+        old, order = self.old, (None, None, self.rules.classes)
+        known = (None, None, None) if old is None else old.vocabularies
+        columns = list(map(_Column, COLUMNS, known, order))
+        n_old = n_rows = 0 if old is None else old.n_labels
+        if old is not None:
+            for column, codes in zip(columns, old.columns, strict=True):
+                column.codes.append(codes)
         about = n_old + self.inputs.n_rows_about
-        self._check_memory(about, ids)
+        self._check_memory(about, columns)
         whole, done = max(1, self.inputs.n_bytes), 0
         for pieces in self.inputs.chunks(self.budget):
             parts = zip(*(piece.columns for piece in pieces), strict=True)
-            columns = [pa.chunked_array(part, pa.string()) for part in parts]
+            values = [pa.chunked_array(part, pa.string()) for part in parts]
             places = [partial(self.inputs.place, pieces)] * len(COLUMNS)
             with ThreadPoolExecutor(len(COLUMNS)) as threads:
-                chunks.append(list(threads.map(_Ids.codes, ids, columns, places)))
-            n_rows += len(chunks[-1][0])
+                list(threads.map(_Column.add, columns, values, places))
+            n_rows += sum(map(len, pieces))
             done += sum(piece.n_bytes for piece in pieces)
             share = 0.6 * min(1.0, done / whole)
             self._tell(f"reading {pieces[-1].file.path.name}", share, n_rows - n_old)
-            self._check_memory(max(n_rows, about), ids)
-        return chunks, ids
+            self._check_memory(max(n_rows, about), columns)
+            pieces.clear()  # their memory is wanted for merging
+            del parts, values, places
+            pa.default_memory_pool().release_unused()
+            for column in columns:
+                if sum(waiting.nbytes for waiting in column.lists) > self.budget.text:
+                    column.merge()
+        return columns, n_old, n_rows
 
-    def _check_memory(self, n_rows: int, ids: Sequence[_Ids]) -> None:
+    def _check_memory(self, n_rows: int, columns: Sequence[_Column]) -> None:
         """Refuse what does not fit: all rows with their sorting keys, or their codes with the ids' keys."""
         row = ROW_SORTED if self.rules.duplicates == "keep" else ROW_RESOLVED
-        sorting_ids = ROW_CODED * n_rows + sum(ID_SORTED * own.n + 3 * own.n_bytes for own in ids)
-        needed = max(row * n_rows, sorting_ids)
+        ids = sum(ID_SORTED * len(column.ids) + 3 * column.ids.nbytes for column in columns)
+        waiting = sum(own.nbytes for column in columns for own in column.lists)
+        needed = max(row * n_rows, ROW_CODED * n_rows + ids + 2 * waiting)
         self.budget.check(needed, f"packing about {n_rows:,} labels", "pack the files into several stores")
 
     def write(self, folder: Path, rows: Sequence[Coded], left_out: int, digests: tuple[str, ...]) -> Manifest:
