@@ -346,7 +346,6 @@ class Resources:
     @contextmanager
     def engine(self, model: Any, labels: Annotations, given: Mapping[str, Any]) -> Iterator[Engine]:
         """Yield what one fit runs on; ``given`` is what ``fit`` was given beside the labels."""
-        del given
         progress = nullcontext() if self.progress is False else shown(self.progress)
         with threads(vars(model).get("n_jobs", 1), labels.n_labels) as engine, progress as engine.progress:
             yield engine
@@ -357,7 +356,6 @@ class Resources:
 
     def tasks(self, shared: Any) -> Any:
         """What runs the tasks of a search on a cluster; None without a cluster."""
-        del shared
         return None
 
 

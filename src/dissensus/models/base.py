@@ -328,7 +328,6 @@ class Model:
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
         """P(label | item, annotator) by codes; models without annotators know only the item."""
-        del annotator
         return self._item_distributions(item)
 
     def _label_chances(self, item: Codes, annotator: Codes, label: NDArray[np.intp]) -> Array:
@@ -351,7 +350,6 @@ class Model:
         annotator_load
             (annotators,): labels that each annotator gave.
         """
-        del annotator_load
         self._check_fitted()
         return None
 

@@ -171,7 +171,6 @@ class DirichletRegression(Model):
         return self._run_fit(annotations, features=features)
 
     def _fit(self, annotations: Annotations, engine: Engine, features: Any = None) -> None:
-        del engine
         X = features_of(annotations, self.embedding, given=features).astype(np.float64)
         labelled = np.flatnonzero(annotations.counts.any(axis=1))
         shares = normalised(annotations.counts[labelled].astype(np.float64))

@@ -196,7 +196,6 @@ class FMM(Model):
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
         """Item clusters; all annotators are one cluster."""
-        del annotator_load
         self._check_fitted()
         one = np.ones(1)
         return ClusterView(self.item_clusters_, None, self.theta_[:, None], self.psi_, one, one, self.theta_)

@@ -430,7 +430,6 @@ class HPGM(SampledMixin, Model):
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
         """The clusters of the draw that is most like all draws (Dahl 2006), those that are not empty."""
-        del annotator_load
         self._check_fitted()
         return self.draws_.cluster_view(self.annotator_weights_)
 

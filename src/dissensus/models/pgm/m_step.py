@@ -168,7 +168,6 @@ class MaximumPosterior:
 
     def learn(self, statistics: Statistics, before: Learned | None) -> Learned:
         """The parameters that maximise the expected log-posterior."""
-        del before
         p = self.priors
         parameters = Parameters(
             # Θ_klp = (α_p−1 + n_klp) / (Σ_p α_p − P + n_kl)

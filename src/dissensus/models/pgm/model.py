@@ -432,7 +432,6 @@ class PGM(Model):
 
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
         """Item clusters and annotator clusters."""
-        del annotator_load
         self._check_fitted()
         w, z, population = self.item_clusters_, self.annotator_clusters_, self._cluster_distributions()
         return ClusterView(w, z, self.theta_, self.psi_, self.omega_, self.population_weights_, population)

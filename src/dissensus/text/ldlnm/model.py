@@ -186,7 +186,6 @@ class LDLNM(Model):
         dev: Any = None,
         item_distributions: Any = None,
     ) -> None:
-        del engine
         require("torch", "text")
         from dissensus.text.ldlnm.network import fit_networks
 
