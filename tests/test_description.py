@@ -318,7 +318,7 @@ def test_copies_of_rows_and_gold_that_nobody_gave_are_told() -> None:
     assert not others
     alone = ds.Annotations.from_arrays(["i1", "i1", "i2"], ["a", "a", "b"], ["x", "x", "y"])
     (said,) = ds.describe(alone).notes
-    assert "and hpgm hears them once, as no item has labels by two annotators" in said
+    assert "and hpgm counts them once, as no item has labels by two annotators" in said
     once = ds.Annotations.from_arrays(item[1:4], who[1:4], ["x", "x", "y"])
     assert ds.describe(once).notes == ()
     known = once.with_tables(gold={"item": ["i1", "i2"], "gold": ["y", "y"]})

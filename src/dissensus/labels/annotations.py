@@ -103,7 +103,7 @@ class Annotations:
     anonymous: bool = False  # True: the source had no annotators (class counts)
     frame_kind: str = "pandas"  # the kind of data frame to give back
     notes: tuple[str, ...] = field(default=())  # what the reader found worth a word
-    label_type: LabelType = "nominal"  # what kind of answer a label is: see data/kinds.py
+    label_type: LabelType = "nominal"  # what kind of answer a label is: see labels/kinds.py
     columns_read: Mapping[str, str] = field(default_factory=dict)  # by role, the source's column (item: "id")
     n_items: int = field(init=False)  # those without labels included
     n_annotators: int = field(init=False)

@@ -280,7 +280,7 @@ def remarks(annotations: Annotations) -> tuple[str, ...]:
     if again:
         rows = "1 row repeats" if again == 1 else f"{again:,} rows repeat"
         shared = annotations.n_pairs > np.count_nonzero(np.diff(annotations.item_pointers))
-        count = "all count" if shared else "hpgm hears them once, as no item has labels by two annotators"
+        count = "all count" if shared else "hpgm counts them once, as no item has labels by two annotators"
         said.append(
             f"{rows} the item, annotator and label of another, and {count}; should they be copies, "
             "duplicates=first leaves them out"

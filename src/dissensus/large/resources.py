@@ -244,7 +244,7 @@ def resources(
         How much a fit may take, all processes together and mapped files apart: ``"8GB"``, or a number of
         bytes. Messages then go to disk where they would not fit; what cannot be done in it is refused.
     scratch
-        A directory for messages, also of cells of a search that wait (unless memory is limited); on a cluster
+        A directory for messages that do not fit into memory; on a cluster for all messages, and
         one that every worker reaches. Default: ``checkpoint``, or the system's place for temporary files.
     checkpoint
         A directory for checkpoints. A fit with the same settings on the same labels goes on where an earlier
