@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-QUICK  := not slow and not data and not browser and not cluster and not torch and not verify
+SHORT  := not slow and not data and not browser and not cluster and not torch and not verify
 CORES  := $(shell nproc 2>/dev/null || echo 2)
 # Tests start hundreds of interpreters: what one has compiled is kept for the next, whatever the shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SPREAD := -n $(CORES) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test verify lint types install browser benchmarks core docs clean
+.PHONY: help demo check test verify lint types install browser benchmarks reproduce core docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -19,7 +19,7 @@ demo: $(VENV)/core.stamp  ## simulate disagreeing annotators, refine their label
 	@$(BIN)/dissensus demo -o demo-output
 
 check: install lint types  ## lint, types and the quick tests, for every change
-	$(BIN)/python -m pytest -q $(SPREAD) -m "$(QUICK)"
+	$(BIN)/python -m pytest -q $(SPREAD) -m "$(SHORT)"
 
 test: install browser lint types  ## everything a developer needs: install, lint, types, tests with coverage
 	$(BIN)/python -m pytest $(SPREAD) -m "not verify" --cov --cov-report=term
@@ -28,10 +28,10 @@ verify: install browser  ## all tests, the long ones too, with every seed, size 
 	DISSENSUS_VERIFY=1 $(BIN)/python -m pytest $(SPREAD)
 
 lint: install  ## ruff: style and format
-	$(BIN)/ruff check src tests benchmarks experiments website
-	$(BIN)/ruff format --check src tests benchmarks experiments website
+	$(BIN)/ruff check src tests benchmarks experiments reproduction website
+	$(BIN)/ruff format --check src tests benchmarks experiments reproduction website
 
-types: install  ## mypy, strict on src/ and experiments/
+types: install  ## mypy, strict on src/, experiments/ and reproduction/
 	$(BIN)/mypy
 
 install: $(VENV)/all.stamp  ## the package with all extras, in .venv
@@ -50,6 +50,9 @@ core:  ## the core's own tests with VERSIONS=lowest (as pyproject.toml says) or 
 
 benchmarks: install  ## the limits of speed in one table (half an hour), with its history in docs/results/speed.md; WHICH="fit search" runs some, WHICH=all everything
 	$(BIN)/python benchmarks/run.py $(WHICH)
+
+reproduce: install  ## the paper's evaluation, an hour on two cores, with its page in docs/results/paper; QUICK=1 takes ten minutes and writes to paper-quick
+	$(BIN)/python -m reproduction $(if $(QUICK),--quick -o paper-quick,--publish docs/results/paper)
 
 clean:  ## remove the environment and what tests and the demo wrote
 	rm -rf $(VENV) .venv-core site demo-output .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis

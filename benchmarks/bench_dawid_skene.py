@@ -29,7 +29,7 @@ def measure(side: str, n_labels: int, iterations: int) -> None:
     ).annotations
     if side == "dissensus":
         start = time.perf_counter(), time.process_time()
-        ds.DawidSkene(iterations, tol=0.0, accelerate=False, n_jobs=THREADS).fit(annotations)
+        ds.DawidSkene(iterations, tol=0.0, n_jobs=THREADS).fit(annotations)
     else:
         import pandas as pd
         from crowdkit.aggregation import DawidSkene

@@ -19,8 +19,8 @@ LEAST_RATIO = 20.0
 RUN = """
 import sys, time
 import dissensus as ds
-from dissensus.paper.datasets import read_dataset
-texts = read_dataset(__import__("pathlib").Path(sys.argv[1])).item_column("text").tolist()
+labels = ds.read_annotations(sys.argv[1] + "/annotations.csv", items=sys.argv[1] + "/items.csv")
+texts = labels.item_column("text").tolist()
 began, busy = time.perf_counter(), time.process_time()
 rows = ds.embed(texts, cache_dir=sys.argv[2])
 print(len(rows), time.perf_counter() - began, time.process_time() - busy, "torch" in sys.modules)

@@ -23,8 +23,7 @@ from pathlib import Path
 
 import dissensus as ds
 from dissensus.evaluate.search import FILE
-from dissensus.paper.datasets import read_dataset
-from timing import data_option
+from timing import data_option, read_dataset
 
 
 def search(data: Path, largest: int, directory: Path) -> None:

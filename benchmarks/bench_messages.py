@@ -11,12 +11,10 @@ import sys
 import numpy as np
 
 import dissensus as ds
-from dissensus.execution.run import Run
-from dissensus.execution.threads import executor
-from dissensus.labels.blocks import shards_of
+from dissensus.engine import cut_blocks, threads
 from dissensus.models.pgm.kernels import PairLayout, messages
-from dissensus.models.pgm.parameters import MaximumPosterior, Priors
-from dissensus.models.pgm.propagation import Graph
+from dissensus.models.pgm.m_step import MaximumPosterior, Priors
+from dissensus.models.pgm.messages import Graph
 from timing import best_seconds, verdict
 
 K = L = 12
@@ -27,19 +25,21 @@ def main() -> int:
     simulation = ds.simulate(N_LABELS // PER_ITEM, 2000, P, labels_per_item=PER_ITEM, load="long-tail")
     annotations = simulation.annotations
     rng = np.random.default_rng(0)
-    shards = shards_of(annotations)
+    shards = [
+        block.shard(n, n + 1) for block in cut_blocks(annotations) for n in range(len(block.item_bounds) - 1)
+    ]
     theta = rng.dirichlet(np.ones(P), (K, L))
     factors = np.ascontiguousarray(theta.transpose(2, 0, 1))
     layouts = [PairLayout.of(shard) for shard in shards]
-    cavities = {id(layout): rng.dirichlet(np.ones(L), layout.n_pairs) for layout in layouts}
+    cavities = {id(layout): rng.dirichlet(np.ones(L), len(layout.item)) for layout in layouts}
 
     def bare_step(layout: PairLayout) -> np.ndarray:
         return layout.by_item.of_logs(messages(layout, factors, cavities[id(layout)]), -np.log(factors.min()))
 
     status = 0
     for n_jobs in (1, 2):
-        with executor(n_jobs) as pool:
-            graph = Graph.of(annotations, Run(pool), keep_cavities=False)
+        with threads(n_jobs, annotations.n_labels) as pool:
+            graph = Graph(annotations, pool, keep_cavities=False)
             w, z = (rng.dirichlet(np.ones(12), n) for n in (annotations.n_items, annotations.n_annotators))
             start = graph.start(w, z)
             learner = MaximumPosterior(Priors())

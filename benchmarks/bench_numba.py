@@ -21,12 +21,11 @@ from typing import Any
 import numpy as np
 
 import dissensus as ds
-from dissensus.execution.run import Run
-from dissensus.execution.threads import executor
+from dissensus.engine import Engine, threads
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import CellLayout, Crowd, _by_cell, _e_step, _log_ratios
-from dissensus.models.pgm.parameters import MaximumPosterior, Priors
-from dissensus.models.pgm.propagation import Graph
+from dissensus.models.confusion import CellLayout, ConfusionSteps, _by_cell, _e_step, _log_ratios
+from dissensus.models.pgm.m_step import MaximumPosterior, Priors
+from dissensus.models.pgm.messages import Graph
 from dissensus.numerics import AT_ONCE
 from timing import best_seconds, verdict
 
@@ -104,7 +103,7 @@ def fused_products(K: int) -> Callable[..., float]:
 
 def dawid_skene(known: Annotations, numba: Any) -> int:
     """Ours beside both loops, the second with its table in single precision too."""
-    layouts: list[CellLayout] = list(Crowd.of(known, Run()).work.map(lambda layout: layout))
+    layouts: list[CellLayout] = list(ConfusionSteps(known, Engine()).blocks.map(lambda layout: layout))
     matrices = np.random.default_rng(1).dirichlet(np.ones(CLASSES), (known.n_annotators, CLASSES))
     logs, log_psi = _by_cell(np.log(matrices)), np.log(np.full(CLASSES, 1 / CLASSES))
     ratios = _log_ratios(logs)
@@ -112,7 +111,7 @@ def dawid_skene(known: Annotations, numba: Any) -> int:
     sums, products = (numba.njit(form(CLASSES)) for form in (fused_sums, fused_products))
 
     def ours() -> list[np.ndarray]:
-        return [_e_step(layout, np.zeros(CLASSES), log_psi, ratios).counts for layout in layouts]
+        return [_e_step(layout, np.zeros(CLASSES), log_psi, ratios)[1].counts for layout in layouts]
 
     def compiled(step: Callable[..., float], table: np.ndarray, psi: np.ndarray) -> list[np.ndarray]:
         found = []
@@ -134,7 +133,7 @@ def dawid_skene(known: Annotations, numba: Any) -> int:
     for name, way in ways.items():
         for one, other in zip(ours(), way(), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-3 if "single" in name else 1e-9)
-    model = ds.DawidSkene(ITERATIONS, tol=0.0, accelerate=False, n_jobs=1)
+    model = ds.DawidSkene(ITERATIONS, tol=0.0, n_jobs=1)
     return judged("Dawid–Skene", known, ways, lambda: model.fit(known), compiling)
 
 
@@ -200,13 +199,15 @@ def pgm(known: Annotations, numba: Any) -> int:
     """A round of ours beside the loop."""
     K = L = CLUSTERS
     rng, step = np.random.default_rng(2), numba.njit(fused_round(K, L))
-    with executor(1) as pool:
-        graph = Graph.of(known, Run(pool), keep_cavities=False)
+    with threads(1, known.n_labels) as pool:
+        graph = Graph(known, pool, keep_cavities=False)
         start = graph.start(*(rng.dirichlet(np.ones(8), n) for n in (known.n_items, known.n_annotators)))
         learned = MaximumPosterior(Priors()).learn(graph.statistics(start, None), None).potentials
         beliefs = graph.round(start, learned)
         inputs = []  # of every shard: its pairs in the order of the items
-        for block, state in zip(graph.work.map(lambda block: block), beliefs.states, strict=True):
+        layouts = graph.blocks.map(lambda layout: layout)
+        for rows, block in zip([block.rows for block in graph.blocks.blocks], layouts, strict=True):
+            nu = beliefs.nu[rows]
             for layout, pairs in zip(block.layouts, block.pairs, strict=True):
                 order = np.argsort(layout.item, kind="stable")
                 answer = np.repeat(np.arange(len(layout.answers)), np.diff(layout.bounds))
@@ -215,7 +216,7 @@ def pgm(known: Annotations, numba: Any) -> int:
                 F = layout.factors(learned.log_theta)[0]
                 sorted_pairs = (layout.annotator[order], answer[order].astype(np.int32))
                 turned = np.ascontiguousarray(F.transpose(0, 2, 1))
-                inputs.append((pointers, *sorted_pairs, F, turned, beliefs.z, state.nu[pairs][order]))
+                inputs.append((pointers, *sorted_pairs, F, turned, beliefs.z, nu[pairs][order]))
 
         def ours() -> np.ndarray:
             return graph.round(beliefs, learned, measure=False).w

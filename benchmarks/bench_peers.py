@@ -39,10 +39,8 @@ from crowdkit.aggregation import (
 
 import dissensus as ds
 from dissensus.metrics import accuracy_rows
-from dissensus.paper.datasets import read_dataset
-from dissensus.paper.tables import line, table
 from dissensus.tables.atomic import atomic_path
-from timing import data_option, verdict
+from timing import data_option, markdown, read_dataset, verdict
 
 SLOW_PEERS_MOST_LABELS = 30_000
 DEFAULT = "**default**"
@@ -162,17 +160,17 @@ def page(results: dict[str, Measured], slow_most_labels: int) -> str:
 
     methods = list(next(iter(results.values())))
 
-    def lines(place: int, form: str) -> list[str]:
+    def lines(place: int, form: str) -> list[list[str]]:
         def cell(one: tuple[float, float] | None) -> str:
             return form.format(one[place]) if one else "–"
 
-        rows = [line(name, *map(cell, found.values())) for name, found in results.items()]
+        rows = [[name, *map(cell, found.values())] for name, found in results.items()]
         values = [[found[m][place] for found in results.values() if found[m]] for m in methods]
-        return [*rows, line("**mean**", *(form.format(np.mean(v)) if v else "–" for v in values))]
+        return [*rows, ["**mean**", *(form.format(np.mean(v)) if v else "–" for v in values)]]
 
     rivals = ("crowd-kit Dawid–Skene", "Dawid–Skene", "crowd-kit majority")
     contrasts = [
-        line(name, f"{mean:+.4f}", f"{low:+.4f} to {high:+.4f}")
+        [name, f"{mean:+.4f}", f"{low:+.4f} to {high:+.4f}"]
         for name, (mean, low, high) in ((name, contrast(results, name)) for name in rivals)
     ]
     return PAGE.format(
@@ -182,9 +180,9 @@ def page(results: dict[str, Measured], slow_most_labels: int) -> str:
         sklearn=sklearn.__version__,
         most=slow_most_labels,
         slow=", ".join(SLOW_PEERS),
-        contrasts=table(("less", "mean", "interval"), contrasts),
-        accuracy=table(("dataset", *methods), lines(0, "{:.4f}")),
-        seconds=table(("dataset", *methods), lines(1, "{:.3f}")),
+        contrasts=markdown(["less", "mean", "interval"], contrasts),
+        accuracy=markdown(["dataset", *methods], lines(0, "{:.4f}")),
+        seconds=markdown(["dataset", *methods], lines(1, "{:.3f}")),
     )
 
 

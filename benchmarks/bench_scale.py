@@ -100,7 +100,7 @@ def built(model: str, iterations: int) -> Any:
     import dissensus as ds
 
     common = {"max_iter": iterations, "tol": 0.0, "n_jobs": 2}
-    return ds.PGM(8, 8, **common) if model.startswith("PGM") else ds.DawidSkene(accelerate=False, **common)
+    return ds.PGM(8, 8, **common) if model.startswith("PGM") else ds.DawidSkene(**common)
 
 
 def fingerprint(fitted: Any) -> str:
@@ -185,25 +185,24 @@ def known_posterior(annotations: Any, annotator: np.ndarray) -> np.ndarray:
 
 def overhead() -> dict[str, Any]:
     """Seconds that a round of four shards takes on two Dask workers beyond the same round here."""
-
     import dissensus as ds
-    from dissensus.execution import threads as engine
-    from dissensus.execution.dask.blocks import Dask
-    from dissensus.execution.dask.cluster import connected
-    from dissensus.labels import blocks
+    from dissensus import engine
     from dissensus.models.pgm.kernels import PairBlock
 
     annotations = ds.simulate(20_000, 2_000, 5, labels_per_item=5, load="long-tail").annotations
-    blocks.SHARD_LABELS = -(-annotations.n_labels // 4)
+    engine.LABELS_PER_SHARD = -(-annotations.n_labels // 4)
     z = np.random.default_rng(0).dirichlet(np.ones(8), annotations.n_annotators)
     took = {}
-    with connected("local", n_workers=2) as client, tempfile.TemporaryDirectory() as folder:
-        for name, pool in (("here", engine.Local()), ("Dask", Dask(client, Path(folder)))):
-            work = pool.over(annotations, PairBlock.of)
+    with (
+        ds.resources(cluster="local", n_workers=2) as found,
+        found.engine(ds.PGM(), annotations, {}) as remote,
+    ):
+        for name, one in (("here", engine.Engine()), ("Dask", remote)):
+            blocks = one.blocks(annotations, PairBlock.of)
             times = []
             for _ in range(60):
                 start = time.perf_counter()
-                n_parts = len(list(work.map(touch, z=z)))
+                n_parts = len(list(blocks.map(touch, z=z)))
                 times.append(time.perf_counter() - start)
             took[name] = float(np.median(times[10:]))
     return {"seconds": took["Dask"] - took["here"], "shards": n_parts}
@@ -230,17 +229,15 @@ MEASUREMENTS = {
 
 
 def fit_on_disk(model: str, source: str) -> dict[str, Any]:
-    """The same fit in the least memory that keeps layouts: every message goes to disk, and is seen there."""
+    """The same fit in the least memory there is: every message goes to disk, and is seen there."""
     import dissensus as ds
-    from dissensus.params import PROCESS_BYTES
 
     annotations = ds.read_annotations(source)
-    needs = built(model, 1)._needs(annotations, 8)
-    least = PROCESS_BYTES + needs.fixed + 2 * needs.working + needs.laid_out * annotations.n_labels
     seen: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder)
-        look = lambda what, share: seen.append(len(list(files.rglob("*.nu.npy"))))  # noqa: E731
+        look = lambda what, share: seen.append(len(list(files.rglob("array-*"))))  # noqa: E731
+        least = built(model, 1).memory_needed(annotations)
         with ds.resources(memory=least, scratch=folder, progress=look):
             fitted = built(model, ITERATIONS).fit(annotations)
     return {"bits": fingerprint(fitted), "files": min(seen)}

@@ -24,14 +24,14 @@ SIZES = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 def measure(n_labels: int) -> None:
     """One fit of a few iterations; what it cost per iteration, and at most in memory beyond the data."""
     import dissensus as ds
-    from dissensus.execution.threads import executor
+    from dissensus.engine import threads
     from dissensus.models.pgm.kernels import PairBlock
 
     annotations = ds.simulate(
         n_labels // PER_ITEM, max(500, n_labels // 500), P, labels_per_item=PER_ITEM, load="long-tail"
     ).annotations
-    with executor(2) as pool:
-        list(pool.over(annotations, PairBlock.of).map(lambda block: block.n_pairs))
+    with threads(2) as pool:
+        list(pool.blocks(annotations, PairBlock.of).map(lambda block: block.n_pairs))
     before = peak_bytes()
     times = []
     for iterations in (1, 1 + ITERATIONS):

@@ -13,8 +13,7 @@ import sys
 import time
 
 import dissensus as ds
-from dissensus.paper.datasets import read_dataset
-from timing import best_seconds, data_option, verdict
+from timing import best_seconds, data_option, read_dataset, verdict
 
 
 def main() -> int:

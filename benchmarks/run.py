@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from timing import ROWS
+from timing import ROWS, markdown
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "results"
@@ -72,11 +72,6 @@ def this_run(names: list[str]) -> Run:
 def cells(row: dict[str, Any]) -> list[str]:
     """What a table says of a figure."""
     return [f"{row['value']:.2f}", row["limit"], "kept" if row["kept"] else "**missed**"]
-
-
-def markdown(head: list[str], lines: list[list[str]]) -> str:
-    """A table."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *lines])
 
 
 def page(history: list[Run]) -> str:

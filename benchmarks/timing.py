@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -36,6 +37,18 @@ def data_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, default=usual, help="folder of the datasets")
 
 
+def read_dataset(folder: Path) -> Any:
+    """Read a dataset's folder: its labels, with texts and gold where it has them."""
+    import dissensus as ds
+
+    def first(stem: str) -> Path | None:
+        files = (folder / f"{stem}{ending}" for ending in (".csv", ".csv.gz"))
+        return next((file for file in files if file.exists()), None)
+
+    labels = first("annotations") or folder / "annotations.csv"  # not there: said as of any file
+    return ds.read_annotations(labels, items=first("items"), gold=first("gold"))
+
+
 def peak_bytes() -> int:
     """Most memory this process has had at once."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -46,6 +59,11 @@ def in_fresh_process(script: str, *arguments: object) -> dict[str, float]:
     command = [sys.executable, script, *map(str, arguments)]
     finished = subprocess.run(command, check=True, capture_output=True, text=True)
     return dict(json.loads(finished.stdout.splitlines()[-1]))
+
+
+def markdown(head: list[str], lines: list[list[str]]) -> str:
+    """Write a table."""
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *lines])
 
 
 ROWS = "DISSENSUS_BENCHMARK_ROWS"  # names the file that run.py reads figures from

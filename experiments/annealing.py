@@ -18,12 +18,12 @@ import numpy as np
 from dissensus._version import __version__
 from dissensus.labels.annotations import Annotations
 from dissensus.models.pgm.annealing import ascend, start_at
+from dissensus.models.pgm.m_step import Priors
 from dissensus.models.pgm.model import PGM
-from dissensus.models.pgm.parameters import Priors
-from dissensus.paper.columns import DEPARTURES
-from dissensus.paper.datasets import read_dataset
-from dissensus.paper.tables import line, table, yes
 from experiments.common import write_page
+from reproduction.columns import DEPARTURES
+from reproduction.datasets import read_dataset
+from reproduction.tables import line, table, yes
 
 COMMAND = "python -m experiments.annealing"
 DATASET = "jq1"

@@ -35,10 +35,10 @@ from dissensus.models import title_of
 from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array, row_shares
-from dissensus.paper.datasets import read_dataset
-from dissensus.paper.tables import line, table
 from dissensus.workflow.refine import TEST_SIZE, refine
 from experiments.common import Finished, Values, command_line, write_files
+from reproduction.datasets import read_dataset
+from reproduction.tables import line, table
 
 COMMAND = "python -m experiments.default"
 POOL, RESERVED, FEWEST_ITEMS = 8, 4, 90

@@ -17,16 +17,15 @@ import numpy as np
 
 from dissensus._version import __version__
 from dissensus.evaluate.bootstrap import Interval, bootstrap_mean
-from dissensus.evaluate.select import select
-from dissensus.evaluate.selection import CellScores
+from dissensus.evaluate.select import CellScores, select
 from dissensus.labels.annotations import Annotations
 from dissensus.metrics import log_probability_rows
 from dissensus.models.pgm.model import PGM
 from dissensus.numerics import Array
-from dissensus.paper.datasets import read_dataset
-from dissensus.paper.printed import PAPER_SETS, TABLE_2
-from dissensus.paper.tables import line, table
 from experiments.common import write_page
+from reproduction.datasets import read_dataset
+from reproduction.printed import PAPER_SETS, TABLE_2
+from reproduction.tables import line, table
 
 COMMAND = "python -m experiments.dirichlet"
 PAPER = 2.0

@@ -18,14 +18,14 @@ from dissensus.labels.features import features_of
 from dissensus.labels.rows import random_places, take_pairs
 from dissensus.metrics import kl_rows
 from dissensus.models.base import Model
-from dissensus.models.empirical import GRID
+from dissensus.models.counting import GRID
 from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
 from dissensus.numerics import Array
-from dissensus.paper.datasets import shares
 from dissensus.text.guided.classifier import GuidedClassifier
 from dissensus.text.learners.softmax import SoftmaxRegression
 from experiments.common import Values
+from reproduction.datasets import shares
 
 # Guides that do not see the text: those that teach, and all sizes from which the best is taken in hindsight.
 BLIND = {"FMM": FMM(12), "PGM": PGM(12, 8, inference="vb")}

@@ -21,12 +21,12 @@ import numpy as np
 
 from dissensus._version import __version__
 from dissensus.labels.annotations import Annotations
-from dissensus.models.empirical import GRID, EmpiricalDistribution
+from dissensus.models.counting import GRID, EmpiricalDistribution
 from dissensus.models.fmm import FMM
-from dissensus.paper.datasets import read_dataset
-from dissensus.paper.measures import HIDDEN_SHARE, cluster_divergence
-from dissensus.paper.tables import line, table, yes
 from experiments.common import write_page
+from reproduction.datasets import read_dataset
+from reproduction.measures import HIDDEN_SHARE, cluster_divergence
+from reproduction.tables import line, table, yes
 
 COMMAND = "python -m experiments.foundation"
 

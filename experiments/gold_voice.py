@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 import dissensus as ds
 from dissensus.evaluate.gold import judged_items
 from dissensus.numerics import Array
-from dissensus.paper.datasets import read_dataset
-from dissensus.paper.tables import line, table
 from experiments.common import Finished, Values, command_line, write_files
+from reproduction.datasets import read_dataset
+from reproduction.tables import line, table
 
 COMMAND = "python -m experiments.gold_voice"
 SETS = (  # small ones: HPGM is sampled

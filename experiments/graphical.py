@@ -24,10 +24,10 @@ from dissensus.models.base import Model
 from dissensus.models.dawid_skene import DawidSkene
 from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
-from dissensus.paper.datasets import read_dataset
-from dissensus.paper.measures import HIDDEN_SHARE, cluster_divergence
-from dissensus.paper.tables import line, table, yes
 from experiments.common import write_page
+from reproduction.datasets import read_dataset
+from reproduction.measures import HIDDEN_SHARE, cluster_divergence
+from reproduction.tables import line, table, yes
 
 COMMAND = "python -m experiments.graphical"
 

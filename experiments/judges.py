@@ -17,8 +17,8 @@ import numpy as np
 
 import dissensus as ds
 from dissensus.evaluate.bootstrap import Interval, bootstrap_mean
-from dissensus.labels.copies import Voices
 from dissensus.models.base import Model
+from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.numerics import Array
 from experiments.common import Finished, Values, command_line, write_files
 from experiments.judge_rates import LABELLED, OTHERS, coverage, populations
@@ -158,7 +158,7 @@ def clones(labels: ds.Annotations) -> Values:
     for who in range(labels.n_annotators):
         copied = with_copies(labels, who)
         row = {name: moved(before[name], fitted(make, copied)) for name, make in models.items()}
-        found.append(row | {"annotator": str(labels.annotators[who]), "copies": Voices.of(copied).n_copies})
+        found.append(row | {"annotator": str(labels.annotators[who]), "copies": Aliases.of(copied).n_aliases})
     worst = max(range(len(found)), key=lambda who: float(found[who]["vote"]))
     ours = partial(ds.HPGM, n_jobs=1)
     plain = fitted(ours, labels)

@@ -22,11 +22,11 @@ import dissensus as ds
 from dissensus._version import __version__
 from dissensus.evaluate.bootstrap import Interval, bootstrap_mean
 from dissensus.labels.annotations import Annotations
-from dissensus.metrics import log_probability_rows, ranked_probability_of_labels
+from dissensus.metrics import log_probability_rows, ranked_probability_score_rows
 from dissensus.models.base import Model
 from dissensus.numerics import Array
-from dissensus.paper.tables import line
 from experiments.common import Finished, Values, command_line, write_files
+from reproduction.tables import line
 
 COMMAND = "python -m experiments.kinds"
 SPLITS = 5
@@ -82,7 +82,8 @@ def _scored(model: Model, hidden: Annotations) -> dict[str, list[float]]:
     for name, chances in tables.items():
         logs = -log_probability_rows(chances, hidden.label)
         scores[f"log_{name}"] = np.round(logs, 5).tolist()
-        scores[f"rps_{name}"] = np.round(ranked_probability_of_labels(chances, hidden.label), 5).tolist()
+        ranked = ranked_probability_score_rows(np.eye(hidden.n_classes)[hidden.label], chances)
+        scores[f"rps_{name}"] = np.round(ranked, 5).tolist()
     return scores
 
 

@@ -26,8 +26,8 @@ from dissensus.annotators.plan import allocated, losses, plan_labels, worth_of_l
 from dissensus.labels.annotations import Annotations
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
-from dissensus.paper.tables import line, table, yes
 from experiments.common import command_line, write_files
+from reproduction.tables import line, table, yes
 
 COMMAND = "python -m experiments.plan"
 FIT: dict[str, Any] = {"n_chains": 2, "n_sweeps": 100, "n_jobs": 1}

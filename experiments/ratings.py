@@ -27,8 +27,8 @@ from dissensus._version import __version__
 from dissensus.evaluate.bootstrap import bootstrap_mean
 from dissensus.labels.annotations import Annotations
 from dissensus.numerics import Array
-from dissensus.paper.tables import line
 from experiments.common import Finished, Values, command_line, write_files
+from reproduction.tables import line
 
 COMMAND = "python -m experiments.ratings"
 SEEDS, SPLITS, MOST_LABELS = 30, 3, 4_000

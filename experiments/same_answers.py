@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dissensus.paper.tables import line, table
 from experiments.common import Finished, Values, command_line, write_files
+from reproduction.tables import line, table
 
 COMMAND = "python -m experiments.same_answers"
 SETS = ("jq1", "jq3", "hs_brexit", "weather_sentiment_amt", "bluebirds", "armis", "rte")

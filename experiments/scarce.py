@@ -25,11 +25,11 @@ from dissensus.evaluate.bootstrap import Interval, Resamples
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import embed_items
 from dissensus.numerics import Array
-from dissensus.paper.datasets import read_dataset
-from dissensus.paper.figures import Points, curves
-from dissensus.paper.tables import line, table, yes
 from experiments.common import Finished, Values, command_line, write_files
 from experiments.draws import Draw, measure
+from reproduction.datasets import read_dataset
+from reproduction.figures import Points, curves
+from reproduction.tables import line, table, yes
 
 COMMAND = "python -m experiments.scarce"
 SETS = ("jq1", "jq3")

@@ -24,8 +24,8 @@ from dissensus.evaluate.bootstrap import bootstrap_mean
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import membership
 from dissensus.numerics import Array
-from dissensus.paper.tables import line
 from experiments.common import Finished, Values, command_line, write_files
+from reproduction.tables import line
 
 COMMAND = "python -m experiments.sets"
 SPLITS = 5

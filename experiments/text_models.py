@@ -27,14 +27,14 @@ from dissensus.labels.features import embed_items, features_of
 from dissensus.metrics import accuracy, kl
 from dissensus.models.dawid_skene import DawidSkene
 from dissensus.models.pgm.model import PGM
-from dissensus.paper.datasets import read_dataset, shares
-from dissensus.paper.measures import HIDDEN_SHARE
-from dissensus.paper.tables import line, table, yes
 from dissensus.text.ldlnm.model import LDLNM
 from dissensus.text.learners.finetuned import FineTunedEncoder
 from dissensus.text.learners.softmax import SoftmaxRegression
 from dissensus.text.learners.textcnn import TextCNN
 from experiments.common import Finished, Values, command_line, write_files
+from reproduction.datasets import read_dataset, shares
+from reproduction.measures import HIDDEN_SHARE
+from reproduction.tables import line, table, yes
 
 COMMAND = "python -m experiments.text_models"
 SETS = ("jq1", "jq2", "jq3")

@@ -16,15 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.evaluate.compare import TIED, compare
+from dissensus.evaluate.compare import TIED, UNSEEN, choose_truth, compare
 from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows
-from dissensus.evaluate.truth import UNSEEN, choose_truth
 from dissensus.metrics import accuracy_rows
 from dissensus.models.confusion import gold_prior
-from dissensus.paper.datasets import read_dataset
-from dissensus.paper.tables import line, table
 from dissensus.params import with_settings
 from experiments.common import Finished, Values, command_line, write_files
+from reproduction.datasets import read_dataset
+from reproduction.tables import line, table
 
 # What the default was chosen among, the simplest first; of several with the same mean the first is taken.
 CANDIDATES: dict[str, Any] = {

@@ -19,9 +19,9 @@ from dissensus._version import __version__
 from dissensus.annotators.verdicts import VERDICTS, AnnotatorVerdicts, annotator_verdicts
 from dissensus.labels.annotations import Annotations
 from dissensus.numerics import Array
-from dissensus.paper.tables import line, table, yes
 from experiments.common import command_line, write_files
 from experiments.planted_crowds import LABELS_EACH, SPAM, STRATEGIES, Planted, many_kinds, planted
+from reproduction.tables import line, table, yes
 
 COMMAND = "python -m experiments.verdicts"
 N_CROWDS = 50  # planted ones, and clean ones

@@ -3,8 +3,9 @@
     python checkpoint_victim.py DIRECTORY MODEL MEMORY MOMENTS…
 
 A moment is ``iteration=3`` (told of progress for the third time), ``sync=3`` (when the third file of a
-checkpoint is put on the disk), ``rename=2`` (just before the second checkpoint takes its name), ``write=4``
-(in the midst of the fourth array) or ``end`` (not at all). Standard output says of each how the child ended.
+checkpoint is put on the disk), ``rename=2`` (just before the second checkpoint takes its name), ``write=1``
+(in the midst of the first state), ``link=2`` (just before the second array gets its name) or ``end`` (not at
+all). Standard output says of each how the child ended.
 """
 
 from __future__ import annotations
@@ -16,12 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import dissensus as ds
-from cluster_help import MODELS, SHARD, crowd
-from dissensus.execution import checkpoints
-from dissensus.labels import blocks
+from cluster_help import MODELS, crowd, cut_small
+from dissensus.large import checkpoints
 
 
 def killing(
@@ -44,9 +42,8 @@ def killing(
     return call
 
 
-def half(file: Any, array: np.ndarray) -> None:
-    file.write(array.tobytes()[: array.nbytes // 2])
-    file.flush()
+def half(file: Path, *content: Any) -> None:
+    file.write_bytes(b"half")
 
 
 def fit(folder: str, model: str, memory: int, moment: str) -> None:
@@ -59,14 +56,16 @@ def fit(folder: str, model: str, memory: int, moment: str) -> None:
         named = lambda _, target: Path(target).name.startswith("step")  # noqa: E731
         Path.rename = killing(Path.rename, int(n), counts=named)  # type: ignore[method-assign]
     if how == "write":
-        np.lib.format.write_array = killing(np.lib.format.write_array, int(n), before=half)
+        vars(checkpoints)["write_arrays"] = killing(checkpoints.write_arrays, int(n), before=half)
+    if how == "link":
+        os.link = killing(os.link, int(n))
     with ds.resources(memory=memory or None, checkpoint=folder, checkpoint_every=2, progress=progress):
         MODELS[model]().fit(crowd())
 
 
 def main() -> None:
     folder, model, memory, *moments = sys.argv[1:]
-    blocks.SHARD_LABELS = SHARD
+    cut_small()
     for moment in moments:
         child = os.fork()
         if not child:

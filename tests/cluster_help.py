@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.execution.dask import blocks as remote
-from dissensus.execution.resources import PLAIN, using
-from dissensus.labels import blocks
+from dissensus import engine
+from dissensus.engine import PLAIN, using
+from dissensus.models import base
 from dissensus.models.base import Model
-from dissensus.params import PROCESS_BYTES
 from sizes import usually
 
 SHARD = usually(400, verify=150)  # labels of a shard, so that a small crowd has many blocks
-CALLS = usually(2, verify=4)  # of a round for every worker of a cluster, each of some blocks
 ITERATIONS = 7  # of every fit: no tolerance ends it before
 
 MODELS: dict[str, Callable[..., Model]] = {
@@ -79,8 +77,13 @@ def alone(name: str) -> Model:
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten blocks of one shard each, some twenty-five under ``make verify``."""
-    monkeypatch.setattr(blocks, "SHARD_LABELS", SHARD)
-    monkeypatch.setattr(remote, "CALLS_A_THREAD", CALLS)
+    cut_small(monkeypatch.setattr)
+
+
+def cut_small(put: Callable[..., None] = setattr, size: int = SHARD) -> None:
+    """Cut labels into small shards from here on."""
+    put(engine, "LABELS_PER_SHARD", size)
+    put(base, "LABELS_PER_SHARD", size)
 
 
 def bits(model: Model) -> dict[str, bytes]:
@@ -98,8 +101,7 @@ def differing(a: Model, b: Model) -> list[str]:
 
 def least_memory(model: Model, known: ds.Annotations) -> int:
     """What a fit on one thread is not refused: no messages in it, and no layouts that stay."""
-    needs = model._needs(known, 8)
-    return PROCESS_BYTES + needs.fixed + needs.working
+    return model.memory_needed(known)
 
 
 def stored(annotations: ds.Annotations, folder: Path) -> ds.Annotations:
@@ -130,7 +132,7 @@ class Counting:
         self.words.append(words)
         self.shares.append(share)
         if self._scratch is not None:
-            self.messages.append(any(self._scratch.glob("*/round-*/*.npy")))
+            self.messages.append(any(self._scratch.glob("dissensus-messages-*/array-*")))
         if len(self.words) == self._stop_at:
             raise StoppedError
 

@@ -53,7 +53,7 @@ def data_dir() -> Path:
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     """A Dask cluster of two processes, for one file: kept for all, it costs more than it saves."""
-    from dissensus.execution.dask.cluster import connected
+    from dissensus.large.dask import connected
 
     followed = threading.gettrace()
     threading.settrace(None)  # type: ignore[arg-type]  # Dask's own thread is busy, and not ours to cover

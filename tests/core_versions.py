@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ["pytest", "polars", "hypothesis", "scikit-learn"]  # the tests compare with the last
 FILES = [
     *("test_annotations", "test_vocabulary", "test_params", "test_metrics", "test_simulation"),
-    *("test_description", "test_majority", "test_empirical", "test_fmm", "test_pgm", "test_cbcc"),
+    *("test_description", "test_counting", "test_fmm", "test_pgm", "test_cbcc"),
     *("test_datasets", "test_environment", "test_import_time", "test_io_atomic", "test_io_write"),
     *("test_new_model", "test_files", "test_store"),
 ]

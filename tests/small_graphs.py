@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.execution.run import Run
+from dissensus.engine import Engine
 from dissensus.labels.vocabulary import Vocabulary
-from dissensus.models.pgm.propagation import Graph, Potentials
+from dissensus.models.pgm.messages import Graph, Potentials
 
 Array = NDArray[np.float64]
 Row = tuple[int, int, int]  # item, annotator, label
@@ -103,8 +104,8 @@ def random_parameters(
     return theta, rng.dirichlet(np.full(K, 2.0)), rng.dirichlet(np.full(L, 2.0))
 
 
-def graph_of(annotations: ds.Annotations, *, mean_field: bool = False) -> Graph:
-    return Graph.of(annotations, Run(), mean_field=mean_field)
+def graph_of(annotations: ds.Annotations, *, mean_field: bool = False, dtype: Any = np.float64) -> Graph:
+    return Graph(annotations, Engine(dtype=dtype), mean_field=mean_field)
 
 
 def logs(theta: Array, psi: Array, omega: Array) -> Potentials:

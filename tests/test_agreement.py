@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import cohen_kappa_score
 
 from dissensus import Annotations
 from dissensus.errors import DataError, ParameterError
@@ -134,52 +133,6 @@ def test_every_form_of_the_labels_gives_the_same():
         for given_labels in ((annotations,), (counts,), (item.astype(np.int32), label.astype(np.uint8))):
             assert coefficient(*given_labels) == pytest.approx(expected, rel=1e-12)
         assert coefficient(item, label, n_classes=9) == pytest.approx(expected, rel=1e-12)
-    np.testing.assert_allclose(
-        agreement.agreement_with_others(annotations),
-        agreement.agreement_with_others(item, annotator, label),
-        rtol=1e-12,
-    )
-    for one, other in zip(
-        agreement.pairwise_cohen(annotations), agreement.pairwise_cohen(item, annotator, label), strict=True
-    ):
-        np.testing.assert_allclose(one, other, rtol=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_pairwise_cohen_is_scikit_learns(seed):
-    item, annotator, label = crowd(seed)
-    table = np.full((9, 40), -1)
-    table[annotator, item] = label
-    expected = {}
-    for a, b in itertools.combinations(range(9), 2):
-        both = (table[a] >= 0) & (table[b] >= 0)
-        if both.sum() >= 6:
-            kappa = cohen_kappa_score(table[a, both], table[b, both])
-            expected[a, b] = both.sum(), (table[a, both] == table[b, both]).mean(), kappa
-    found = agreement.pairwise_cohen(item, annotator, label, min_items=6)
-    assert 10 < len(expected) < 36
-    order = np.lexsort((found.second, found.first))
-    pairs = list(zip(found.first[order].tolist(), found.second[order].tolist(), strict=True))
-    assert pairs == list(expected)
-    values = np.array([found.n_items[order], found.agreement[order], found.kappa[order]]).T
-    np.testing.assert_allclose(values, list(expected.values()), rtol=1e-9, atol=1e-12)
-    assert found.mean == pytest.approx(np.mean([kappa for *_, kappa in expected.values()]), rel=1e-9)
-
-
-def test_cohen_of_one_class_only_is_unknown():
-    found = agreement.pairwise_cohen([0, 0, 1, 1], [0, 1, 0, 1], [2, 2, 2, 2], min_items=1)
-    assert found.agreement.tolist() == [1]
-    assert isnan(found.kappa[0])
-    assert isnan(found.mean)
-    assert agreement.pairwise_cohen([0, 1], [0, 1], [0, 1]).first.size == 0
-
-
-def test_repeated_labels_count_in_parts():
-    # Annotator 0 says item 0 is class 0 and class 1; annotator 1 says class 0. Item 1: both say class 1.
-    found = agreement.pairwise_cohen([0, 0, 0, 1, 1], [0, 0, 1, 0, 1], [0, 1, 0, 1, 1], min_items=2)
-    # p_o = (½ + 1)/2; shares 0.25, 0.75 against 0.5, 0.5, so p_e = 0.5.
-    assert found.agreement[0] == pytest.approx(0.75, rel=1e-12)
-    assert found.kappa[0] == pytest.approx(0.5, rel=1e-12)
 
 
 def test_agreement_with_others_by_drawing_every_other_label():
@@ -191,12 +144,13 @@ def test_agreement_with_others_by_drawing_every_other_label():
         if others.size:
             matches[a].append((others == c).mean())
     expected = [np.mean(matches[a]) for a in range(6)]
-    np.testing.assert_allclose(agreement.agreement_with_others(item, annotator, label), expected, rtol=1e-12)
+    labels = Annotations.from_arrays(item, annotator, label)
+    np.testing.assert_allclose(agreement.agreement_with_others(labels), expected, rtol=1e-12)
 
 
 def test_agreement_of_an_annotator_alone_is_unknown():
-    found = agreement.agreement_with_others([0, 0, 1], [0, 1, 3], [0, 0, 1])
-    np.testing.assert_array_equal(found, [1, 1, np.nan, np.nan])
+    labels = Annotations.from_arrays([0, 0, 1], [0, 1, 3], [0, 0, 1])
+    np.testing.assert_array_equal(agreement.agreement_with_others(labels), [1, 1, np.nan])
 
 
 @pytest.mark.data
@@ -218,9 +172,8 @@ def test_alpha_of_real_labels_is_the_packages(data_dir, dataset):
         (lambda: agreement.krippendorff_alpha([0, 1], ["a", "b"]), "label: codes must be integers from 0"),
         (lambda: agreement.krippendorff_alpha([0, -1], [0, 1]), "item: codes must be integers from 0"),
         (lambda: agreement.krippendorff_alpha([0, 1], [0]), "item, label must have one code per label"),
-        (lambda: agreement.agreement_with_others([0, 1], [0, 1]), "give Annotations, or item, annotator and"),
         (
-            lambda: agreement.pairwise_cohen(Annotations.from_counts([[1, 1]])),
+            lambda: agreement.agreement_with_others(Annotations.from_counts([[1, 1]])),
             "the labels name no annotators",
         ),
     ],
@@ -235,7 +188,6 @@ def test_bad_labels_are_named(call, message):
     [
         (lambda: agreement.krippendorff_alpha([0], [0], level="ratio"), "level"),
         (lambda: agreement.krippendorff_alpha([0], [3], n_classes=3), "n_classes"),
-        (lambda: agreement.pairwise_cohen([0], [0], [0], min_items=0), "min_items"),
     ],
 )
 def test_bad_settings_are_named(call, parameter):

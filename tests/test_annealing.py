@@ -24,7 +24,7 @@ from dissensus.models.pgm.annealing import (
     start_at,
     sweep,
 )
-from dissensus.models.pgm.parameters import Parameters, Priors, block_counts, log_joint, log_prior
+from dissensus.models.pgm.m_step import Parameters, Priors, block_counts, log_joint, log_prior
 from dissensus.numerics import softmax_rows
 from small_graphs import crowd, enumerated
 

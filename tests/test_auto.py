@@ -15,7 +15,6 @@ from dissensus.evaluate.compare import (
     FAST_CANDIDATES,
     HeldOut,
     _chosen,
-    _hopeful,
     choose_model,
     compare,
     with_gaps,
@@ -30,9 +29,8 @@ from dissensus.models import (
     simplicity,
     title_of,
 )
-from dissensus.models.empirical import EmpiricalDistribution
+from dissensus.models.counting import EmpiricalDistribution, MajorityVote
 from dissensus.models.fmm import FMM
-from dissensus.models.majority import MajorityVote
 
 pytestmark = pytest.mark.no_cover
 
@@ -222,42 +220,6 @@ def test_a_comparison_says_how_far_each_is_behind_and_who_is_tied() -> None:
     assert tied.behind_items == pytest.approx((0.05, math.sqrt(0.02) / 4))
     assert [row.as_row()["behind_items_tied"] for row in (best, apart, tied)] == [True, False, True]
     assert [str(row.gap("population")) for row in (best, tied)] == ["best", "0.0500 ± 0.0354, tied"]
-
-
-def test_whoever_is_far_behind_at_the_first_look_is_not_fitted_to_the_end() -> None:
-    # differences have a standard error of some 0.005 (200 items with 0.1 of noise a label): 0.01 nats are two
-    # of them, 0.06 nats twelve; a row that is whole is never fitted again
-    best, near, far = (
-        row("hpgm", -1.0, -1.0),
-        row("cbcc", -1.01, -1.01, noise=1),
-        row("pgm", -1.06, -1.06, noise=2),
-    )
-    table = [best, replace(near, whole=False), replace(far, whole=False), row("fmm", -1.01, -1.01, noise=3)]
-    assert _hopeful(table, "population") == [1]
-
-
-def test_a_first_look_is_not_chosen_and_says_so() -> None:
-    looked = replace(row("cbcc", -0.5, -0.5), whole=False)
-    choice = _chosen(with_gaps([row("hpgm", -1.0, -1.0), looked]), "population", "hpgm")
-    assert name_of(choice.model) == "hpgm"
-    assert looked.as_row()["whole"] is False
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_hopeless_candidates_are_stopped_early_and_the_choice_is_the_same(
-    monkeypatch: pytest.MonkeyPatch, n_jobs: int
-) -> None:
-    # One cluster of items cannot know which two of the four classes an item's labels are.
-    sizes = [{"n_item_clusters": K, "n_annotator_clusters": L} for K, L in ((1, 2), (2, 1))]
-    candidates = [("fmm", {"n_item_clusters": 2}), *(("pgm", size) for size in sizes)]
-    monkeypatch.setattr("dissensus.evaluate.compare.FIRST_LOOK", {"pgm": {"max_iter": 3}})
-    found = choose_model(one_kind_of_item_each(), candidates=candidates, n_jobs=n_jobs)
-    monkeypatch.setattr("dissensus.evaluate.compare.FIRST_LOOK", {})
-    whole = choose_model(one_kind_of_item_each(), candidates=candidates, n_jobs=n_jobs)
-    assert [one.whole for one in whole.table] == [True, True, True]
-    assert [one.whole for one in found.table] == [True, False, True]
-    assert (repr(found.model), found.reason) == (repr(whole.model), whole.reason)
-    assert found.table[2].score == whole.table[2].score  # a candidate that goes on ends as it would have
 
 
 def test_the_standard_error_is_taken_over_items() -> None:

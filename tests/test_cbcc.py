@@ -15,11 +15,12 @@ from scipy.stats import beta
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
-from dissensus.execution.run import Run
-from dissensus.labels import blocks
-from dissensus.models.cbcc import LEAST, MOST, Communities, expected_logs, fixed_point, memberships
-from dissensus.models.confusion import Crowd
-from dissensus.models.pgm.propagation import Graph
+from dissensus import engine
+from dissensus.engine import Engine
+from dissensus.models.cbcc import Communities, expected_logs, memberships
+from dissensus.models.confusion import ConfusionSteps
+from dissensus.models.ibcc import LEAST, MOST, fixed_point
+from dissensus.models.pgm.messages import Graph
 from small_graphs import crowd, logs
 
 pytestmark = pytest.mark.no_cover
@@ -110,10 +111,11 @@ def test_a_round_with_tight_communities_is_pgms_mean_field_round() -> None:
     )
     w = rng.dirichlet(np.ones(3), size=100)
     tied = Communities(psi, omega, 1e7 * theta.transpose(1, 0, 2))
-    members = Crowd.of(CROWD, Run())
-    z, _ = memberships(members.counts(w), tied)
-    following = members.posterior(expected_logs(members.counts(w), z, tied), np.log(psi), np.zeros(len(psi)))
-    graph = Graph.of(CROWD, Run(), mean_field=True)
+    members = ConfusionSteps(CROWD, Engine())
+    counts = members.expected_counts(w).counts
+    z, _ = memberships(counts, tied)
+    following = members.posterior(expected_logs(counts, z, tied), np.log(psi), np.zeros(len(psi)))
+    graph = Graph(CROWD, Engine(), mean_field=True)
     beliefs = graph.round(graph.start(w, z), logs(theta, psi, omega))
     np.testing.assert_allclose(following, beliefs.w, rtol=1e-4, atol=1e-9)
 
@@ -319,7 +321,7 @@ def test_new_items_get_bayes_rule_with_the_kept_matrices() -> None:
 
 def test_shards_and_jobs_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ds.CBCC(3, max_iter=20).fit(CROWD)
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 50)
+    monkeypatch.setattr(engine, "LABELS_PER_SHARD", 50)
     one, two = (ds.CBCC(3, max_iter=20, n_restarts=2, n_jobs=n_jobs).fit(CROWD) for n_jobs in (1, 2))
     assert one.posterior_.tobytes() == two.posterior_.tobytes()
     assert one.trace_.tobytes() == two.trace_.tobytes()

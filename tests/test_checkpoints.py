@@ -21,7 +21,6 @@ import dissensus as ds
 from cluster_help import (
     ITERATIONS,
     MODELS,
-    SHARD,
     WITH_MESSAGES,
     Counting,
     StoppedError,
@@ -31,15 +30,14 @@ from cluster_help import (
     least_memory,
     small_shards,
 )
+from dissensus.engine import Checkpoint, ConvergenceMonitor
 from dissensus.errors import DataError
-from dissensus.execution import checkpoints, scratch
-from dissensus.execution import resources as resourcing
-from dissensus.execution.checkpoints import STATE, Checkpoint, Checkpoints
-from dissensus.execution.resources import Resources
-from dissensus.execution.run import Ascent
-from dissensus.execution.scratch import LOCK, alone_in
-from dissensus.labels import blocks
-from dissensus.labels.blocks import blocks_of
+from dissensus.large import checkpoints, scratch
+from dissensus.large.checkpoints import STATE_FILE, Checkpoints
+from dissensus.large.engine import Budget, LargeEngine
+from dissensus.large.file_arrays import new_file_array
+from dissensus.large.resources import Resources
+from dissensus.large.scratch import LOCK, alone_in
 from dissensus.models.base import Model
 from sizes import usually
 
@@ -79,6 +77,11 @@ def pages(folder: Path) -> list[Path]:
     return sorted(folder.rglob("step-*"))
 
 
+def iterations_after(kept: int) -> int:
+    """Iterations that are left: a checkpoint has the state that its iteration began with."""
+    return ITERATIONS - kept + 1
+
+
 # ---- going on -----------------------------------------------------------------------------------------
 
 
@@ -91,13 +94,13 @@ def test_a_stopped_fit_goes_on_with_the_same_bits(name: str, every: int, tmp_pat
     resumed = run(tmp_path, MODELS[name](), progress, checkpoint_every=every)
     assert differing(resumed, alone(name)) == []
     # The checkpoint was written at iteration 5, or 4.
-    assert len(progress.words) == ITERATIONS - (5 if every == 1 else 4)
+    assert len(progress.words) == iterations_after(5 if every == 1 else 4)
 
 
 @pytest.mark.parametrize("name", usually(["pgm-vb"], verify=WITH_MESSAGES))
 def test_messages_on_disk_and_stopped_again_and_again(name: str, tmp_path: Path) -> None:
     for _ in range(ITERATIONS - 1):
-        stopped_at(1, tmp_path, MODELS[name](), checkpoint_every=1, memory=little(name))
+        stopped_at(2, tmp_path, MODELS[name](), checkpoint_every=1, memory=little(name))
     # The last one goes on in memory, and on two threads.
     assert differing(run(tmp_path, MODELS[name](n_jobs=2)), alone(name)) == []
     assert [path.name[:5] for path in tmp_path.iterdir()] == ["pgm-" + pages(tmp_path)[0].parts[-3][4]]
@@ -109,7 +112,7 @@ def test_each_restart_has_checkpoints_of_its_own(tmp_path: Path) -> None:
     stopped_at(6, tmp_path, model, checkpoint_every=1)
     progress = Counting()
     assert differing(run(tmp_path, model, progress, checkpoint_every=1), alone) == []
-    assert len(progress.words) == 3 * 4 - 6
+    assert len(progress.words) == 3 * 4 - 6 + 1
 
 
 def test_a_finished_fit_is_not_done_again(tmp_path: Path) -> None:
@@ -130,12 +133,15 @@ def test_a_fit_that_converged_says_so_again(tmp_path: Path) -> None:
 def test_the_end_is_found_by_who_was_stopped_just_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    real = Checkpoints.write
 
-    def stop(*_: Any) -> None:
-        raise StoppedError
+    def stop(self: Checkpoints, name: str, reached: Checkpoint[Any]) -> None:
+        if reached.stopped:
+            raise StoppedError
+        real(self, name, reached)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Ascent, "_stop", stop)
+        patch.setattr(Checkpoints, "write", stop)
         with pytest.raises(StoppedError):
             run(tmp_path, MODELS["fmm"](), checkpoint_every=1)
     assert differing(run(tmp_path, MODELS["fmm"](), checkpoint_every=1), alone("fmm")) == []
@@ -175,20 +181,20 @@ def test_where_messages_are_makes_no_other_fit(tmp_path: Path) -> None:
     stopped_at(5, tmp_path, MODELS["pgm-bp"](), checkpoint_every=1)
     progress = Counting()
     run(tmp_path, MODELS["pgm-bp"](), progress, memory=little("pgm-bp"))
-    assert len(progress.words) == ITERATIONS - 5
+    assert len(progress.words) == iterations_after(5)
 
 
 # ---- killed -------------------------------------------------------------------------------------------
 
 
-def moments(seed: int, arrays: int) -> list[str]:
-    """Some moments of a fit's work: in an iteration, or in the writing of a checkpoint with so many arrays.
+def moments(seed: int, n_files: int) -> list[str]:
+    """Some moments of a fit's work: in an iteration, or in the writing of a checkpoint of so many files.
 
-    Two of them come after a checkpoint, so that later ones meet fits that go on.
+    Two of them come after a checkpoint, so that later ones meet fits that resume.
     """
     chance = random.Random(seed)
-    early = ["iteration=1", "rename=1", f"sync={chance.randint(1, 1 + arrays)}"]
-    early += [f"write={chance.randint(1, arrays)}" for _ in range(3 * bool(arrays))]
+    early = ["iteration=1", "rename=1", f"sync={chance.randint(1, n_files)}", "write=1"]
+    early += [f"link={chance.randint(1, n_files - 1)}" for _ in range(3 * (n_files > 1))]
     picked = chance.choices(early, k=usually(2, verify=8))
     for place in (chance.randint(1, 4), chance.randint(5, 8)):
         picked.insert(place, "iteration=2")
@@ -204,13 +210,12 @@ def moments(seed: int, arrays: int) -> list[str]:
 )
 def test_a_killed_fit_goes_on_with_the_same_bits(name: str, on_disk: bool, tmp_path: Path) -> None:
     memory = little(name) if on_disk else 0
-    arrays = 3 * len(blocks_of(crowd())) if name in WITH_MESSAGES else 0
-    kills = moments(len(name) + on_disk, arrays)
+    kills = moments(len(name) + on_disk, n_files=4 if on_disk else 1)  # the state; w, ν and cavities
     done = subprocess.run(
         [sys.executable, VICTIM, tmp_path, name, str(memory), *kills, "end"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=True,
         env=ENVIRONMENT,
     )
@@ -225,18 +230,17 @@ def test_a_killed_fit_goes_on_with_the_same_bits(name: str, on_disk: bool, tmp_p
 
 # ---- two runs -----------------------------------------------------------------------------------------
 
-HOLDER = f"""
+HOLDER = """
 import sys, time
 import dissensus as ds
-from cluster_help import MODELS, crowd
-from dissensus.labels import blocks
+from cluster_help import MODELS, crowd, cut_small
 
 def wait(words, share):
     if words.startswith("iteration 3 "):
         print("here", flush=True)
         time.sleep(60)
 
-blocks.SHARD_LABELS = {SHARD}
+cut_small()
 with ds.resources(checkpoint=sys.argv[1], checkpoint_every=1, progress=wait):
     MODELS["pgm-bp"]().fit(crowd())
 """
@@ -264,7 +268,7 @@ def test_a_second_run_of_the_same_is_refused_until_the_first_is_gone(tmp_path: P
             holder.kill()
     progress = Counting()
     assert differing(run(tmp_path, MODELS["pgm-bp"](), progress), MODELS["pgm-bp"]().fit(crowd())) == []
-    assert len(progress.words) == ITERATIONS - 3
+    assert len(progress.words) == iterations_after(3)
     assert list(tmp_path.glob(f"*/{LOCK}")) == []
 
 
@@ -279,17 +283,18 @@ def test_checkpoints_in_use_are_not_forgotten(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_restarts_on_threads_share_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = resourcing.Identity.folder
+def test_chains_on_threads_share_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = scratch._taken
 
-    def slow(*given: Any) -> str:
+    def slow(folder: Path) -> int:
         time.sleep(0.3)  # the others ask meanwhile
-        return real(*given)
+        return real(folder)
 
-    monkeypatch.setattr(resourcing.Identity, "folder", slow)
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 100_000)  # one block: threads go to the restarts
-    model = ds.PGM(3, 2, n_restarts=3, max_iter=4, tol=0.0, n_jobs=3)
-    assert differing(run(tmp_path, model), type(model)(**model.get_params()).fit(crowd())) == []
+    monkeypatch.setattr(scratch, "_taken", slow)
+    model = ds.HPGM(4, 3, n_chains=3, n_sweeps=12, n_jobs=3)
+    alone = ds.HPGM(4, 3, n_chains=3, n_sweeps=12, n_jobs=1).fit(crowd())
+    resumed = run(tmp_path, model)
+    np.testing.assert_array_equal(resumed.label_distributions_, alone.label_distributions_)
 
 
 def test_a_lock_that_was_removed_meanwhile_is_taken_anew(
@@ -321,54 +326,52 @@ def test_a_disk_without_locks_is_used_all_the_same(tmp_path: Path, monkeypatch: 
     stopped_at(5, tmp_path, MODELS["fmm"](), checkpoint_every=1)
     progress = Counting()
     run(tmp_path, MODELS["fmm"](), progress)
-    assert len(progress.words) == ITERATIONS - 5
+    assert len(progress.words) == iterations_after(5)
 
 
 # ---- damaged ------------------------------------------------------------------------------------------
 
 
+def damaged(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
 def test_a_damaged_checkpoint_is_one_line(tmp_path: Path) -> None:
-    stopped_at(5, tmp_path, MODELS["pgm-bp"](), checkpoint_every=1)
+    stopped_at(5, tmp_path, MODELS["pgm-pairwise"](), checkpoint_every=1, memory=little("pgm-pairwise"))
     *before, page = pages(tmp_path)
     for other in before:
         shutil.rmtree(other)
     line = f"^{re.escape(str(page))}: the checkpoint is damaged; remove {re.escape(str(page.parent))} and run"
-    whole = (page / STATE).read_bytes()
-    for place in range(0, len(whole), max(1, len(whole) // 12)):
-        (page / STATE).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+
+    def refused() -> None:
         with pytest.raises(DataError, match=line):
-            run(tmp_path, MODELS["pgm-bp"]())
-    (page / STATE).write_bytes(whole)
-    file = page / "block-00002.nu.npy"
-    content = file.read_bytes()
-    for place in (0, len(content) // 2, len(content) - 1):
-        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        with pytest.raises(DataError, match=line):
-            run(tmp_path, MODELS["pgm-bp"]())
-    file.write_bytes(content)
-    for file in (page / "block-00003.nu.npy", page / "block-00004.w.npy"):
+            run(tmp_path, MODELS["pgm-pairwise"]())
+
+    assert sorted(file.name for file in page.iterdir()) == ["array-0", "array-1", "array-2", STATE_FILE]
+    for file in page.iterdir():
         content = file.read_bytes()
+        n_places = 12 if file.name == STATE_FILE else 3
+        for place in np.linspace(0, len(content) - 1, n_places).astype(int).tolist():
+            file.write_bytes(damaged(content, place))
+            refused()
         file.write_bytes(content[:-1])
-        with pytest.raises(DataError, match=line):
-            run(tmp_path, MODELS["pgm-bp"]())
+        refused()
         file.unlink()
-        with pytest.raises(DataError, match=line):
-            run(tmp_path, MODELS["pgm-bp"]())
+        refused()
         file.write_bytes(content)
-    (page / STATE).unlink()
-    with pytest.raises(DataError, match=line):
-        run(tmp_path, MODELS["pgm-bp"]())
+    assert differing(run(tmp_path, MODELS["pgm-pairwise"]()), alone("pgm-pairwise")) == []
 
 
-@pytest.mark.parametrize("what", [STATE, "block-00002.nu.npy"])
+@pytest.mark.parametrize("what", [STATE_FILE, "array-1"])
 def test_where_the_last_checkpoint_is_damaged_the_one_before_serves(what: str, tmp_path: Path) -> None:
-    stopped_at(5, tmp_path, MODELS["pgm-bp"](), checkpoint_every=1)
+    settings = {"checkpoint_every": 1, "memory": little("pgm-bp")}
+    stopped_at(5, tmp_path, MODELS["pgm-bp"](), **settings)
     page = pages(tmp_path)[-1]
     content = (page / what).read_bytes()
-    (page / what).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    (page / what).write_bytes(damaged(content, len(content) - 1))
     assert differing(run(tmp_path, MODELS["pgm-bp"]()), alone("pgm-bp")) == []
-    # Where both are, there is nothing to go on from.
-    stopped_at(5, tmp_path / "both", MODELS["pgm-bp"](), checkpoint_every=1)
+    # Where both are, there is nothing to resume from.
+    stopped_at(5, tmp_path / "both", MODELS["pgm-bp"](), **settings)
     for page in pages(tmp_path / "both"):
         (page / what).unlink()
     with pytest.raises(DataError, match="the checkpoint is damaged; remove"):
@@ -391,7 +394,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(
 
     line = (
         r"pgm-[0-9a-f]{16}/restart-0: a checkpoint cannot be written \(no space left on device\); make room "
-        r"there and run the same again: it goes on from the last one$"
+        r"there and run the same again: it resumes from the last one$"
     )
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints, "_write", full)
@@ -401,31 +404,30 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(
     assert len(list(tmp_path.iterdir())) == 1
     progress = Counting()
     assert differing(run(tmp_path, MODELS["pgm-bp"](), progress, memory=memory), alone("pgm-bp")) == []
-    assert len(progress.words) == ITERATIONS - 2
+    assert len(progress.words) == iterations_after(2)
 
 
 def test_no_room_for_messages_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, left = np.lib.format.write_array, [7 * len(blocks_of(crowd()))]
+    real, left = os.posix_fallocate, [7]  # w, and then w and ν of every round
 
-    def full(file: Any, array: np.ndarray, **more: Any) -> None:
+    def full(*given: Any) -> None:
         left[0] -= 1
         if left[0] < 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(file, array, **more)
+        real(*given)
 
     line = (
-        r"round-[0-9a-f]{12}: the messages of a round cannot be written \(no space left on device\); make "
-        r"room there, or name another place with scratch=$"
+        r"dissensus-messages-\w+: messages cannot be written \(no space left on device\); make room there, "
+        r"or name another place with scratch=$"
     )
+    memory = little("pgm-bp")
     with monkeypatch.context() as patch:
-        patch.setattr(np.lib.format, "write_array", full)
+        patch.setattr(os, "posix_fallocate", full)
         with pytest.raises(DataError, match=line):
-            run(tmp_path, MODELS["pgm-bp"](), checkpoint_every=1, memory=little("pgm-bp"))
+            run(tmp_path, MODELS["pgm-bp"](), checkpoint_every=1, memory=memory)
     assert len(list(tmp_path.iterdir())) == 1
     progress = Counting()
-    assert (
-        differing(run(tmp_path, MODELS["pgm-bp"](), progress, memory=little("pgm-bp")), alone("pgm-bp")) == []
-    )
+    assert differing(run(tmp_path, MODELS["pgm-bp"](), progress, memory=memory), alone("pgm-bp")) == []
     assert 0 < len(progress.words) < ITERATIONS
 
 
@@ -456,9 +458,9 @@ def test_a_state_comes_back_as_it_lay_in_memory(tmp_path: Path) -> None:
     for axes in ((0, 1, 2), (0, 2, 1), (2, 0, 1), (2, 1, 0)):
         table = rng.random((3, 4, 5)).transpose(axes)
         state = Outer(Inner(table, 0.1 + 0.2), (1 / 3, -np.inf), np.asarray(np.nextafter(1, 2)))
-        kept = Checkpoints(tmp_path / str(axes), Outer, 1)
-        kept.write(Checkpoint(state, (0.1, float("nan")), ""))
-        page = kept.latest()
+        kept = Checkpoints(lambda axes=axes: tmp_path / str(axes), 1)
+        kept.write("fit", Checkpoint(state, 2, (0.1, float("nan")), ""))
+        page = kept.latest("fit", Outer)
         assert page is not None
         found = page.state
         assert found.inner.table.tobytes(order="A") == table.tobytes(order="A")
@@ -468,36 +470,36 @@ def test_a_state_comes_back_as_it_lay_in_memory(tmp_path: Path) -> None:
         assert found.scalar == np.nextafter(1, 2)
         assert page.trace[0] == 0.1
         assert np.isnan(page.trace[1])
-        assert page.stopped == ""
+        assert (page.done, page.stopped) == (2, "")
+
+
+def test_an_array_in_a_file_gets_a_second_name(tmp_path: Path) -> None:
+    whole = new_file_array(tmp_path, (4, 3), np.float32)
+    whole[...] = np.arange(12).reshape(4, 3)
+    kept = Checkpoints(lambda: tmp_path / "kept", 1)
+    kept.write("fit", Checkpoint(Outer(Inner(whole[1:], 0.0), (), np.asarray(0.0)), 1))
+    (page,) = pages(tmp_path)
+    assert (page / "array-0").stat().st_nlink == 2
+    found = kept.latest("fit", Outer)
+    assert found is not None
+    np.testing.assert_array_equal(found.state.inner.table, np.arange(3, 12).reshape(3, 3))
+    assert found.state.inner.table.dtype == np.float32
+    del whole
+    assert (page / "array-0").stat().st_nlink == 1
 
 
 def test_two_pages_stay(tmp_path: Path) -> None:
-    ascent = Ascent(Checkpoints(tmp_path, Inner, 2), 1, None, np.random.default_rng(0))
+    kept = Checkpoints(lambda: tmp_path, 2)
+    engine = LargeEngine(
+        1, None, 1, budget=Budget(None), scratch=lambda: tmp_path, checkpoints=kept, dtype=np.float64
+    )
+    monitor = ConvergenceMonitor(engine, 8, 0.0, "fit")
     state = Inner(np.zeros(2), 0.0)
-    for n in ascent.iterations(8, 0.0):
-        ascent.advance(state, float(n), state)
-        if n == 6:
-            break
+    for n in range(7):
+        monitor.report(float(n), state)
     assert [page.name for page in pages(tmp_path)] == ["step-000008", "step-000012"]
-    ascent.advance(state, 6.0, state)  # the objective does not move
+    monitor.report(6.0, state)  # the objective does not move
     assert [page.name for page in pages(tmp_path)] == ["step-000012", "step-000017"]
-
-
-def test_progress_tells_the_rate_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([100.0, 102.0, 104.0])
-    monkeypatch.setattr("dissensus.execution.run.time.monotonic", lambda: next(clock))
-    progress = Counting()
-    ascent: Ascent[float] = Ascent(None, 3_000_000, progress, np.random.default_rng(0))
-    for n in ascent.iterations(10, 0.0):
-        ascent.advance(0.0, float(n), 0.0)
-        if n == 2:
-            break
-    assert progress.words == [
-        "iteration 1 of at most 10",
-        "iteration 2 of at most 10, 1,500,000 labels per second, at most 16 s left",
-        "iteration 3 of at most 10, 1,500,000 labels per second, at most 14 s left",
-    ]
-    assert progress.shares == [0.1, 0.2, 0.3]
 
 
 def test_what_is_compared_differs_between_models_and_seeds() -> None:

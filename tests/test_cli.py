@@ -590,19 +590,6 @@ def test_an_interrupted_select_says_that_it_can_go_on(crowd: Path, monkeypatch: 
     assert Path("s/search.jsonl").is_file()
 
 
-@pytest.mark.slow
-def test_select_says_how_many_cells_it_stopped(crowd: Path) -> None:
-    words = ["-k", "2:7", "-l", "2:4", "--finalists", 1, "--repeats", 1, "--set", "tol=0", "-j", 1]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("dissensus.evaluate.search.FEWEST", 0)
-        patched.setattr("dissensus.evaluate.race.FAR", 0.0)  # whoever is not among the best is far behind
-        result = run("select", crowd / "annotations.csv", *words, "-o", "s")
-    stopped = [row for row in read_csv(Path("s/cells.csv")) if row["whole"].lower() == "false"]
-    assert f"Stopped early, far behind: {len(stopped)} cells" in result.stdout
-    assert len(stopped) > 5
-    assert "Stopped" not in run("select", crowd / "annotations.csv", *words, "-o", "t").stdout
-
-
 @pytest.mark.parametrize("command", ["fit", "select", "recover", "annotators"])
 def test_a_number_of_jobs_that_makes_no_sense_is_told_by_its_option(crowd: Path, command: str) -> None:
     line = failure(command, crowd / "annotations.csv", "-j", 0)

@@ -63,7 +63,7 @@ def test_every_parameter_has_a_word_of_help(command: str) -> None:
 
 
 # Commands that take long and are run by other tests; ``make verify`` runs them here too.
-ELSEWHERE = {"demo": "test_readme", "reproduce": "test_reproduction"}
+ELSEWHERE = {"demo": "test_readme"}
 SHORT = ["--model", "hpgm", "-s", "n_chains=2", "-s", "n_sweeps=20"]
 # What sampling and searching takes is not what the page is about: fewer items, fewer settings.
 SMALLER = {

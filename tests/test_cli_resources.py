@@ -15,10 +15,10 @@ import pytest
 
 import dissensus as ds
 from cli_help import COMMANDS, failure, run
+from dissensus import engine
+from dissensus.engine import ConvergenceMonitor
 from dissensus.errors import DataError
-from dissensus.execution import resources as resourcing
-from dissensus.execution.run import Ascent
-from dissensus.labels import blocks
+from dissensus.large import resources as resourcing
 
 ITERATIONS = 12
 FIT = ["--model", "pgm", "-k", "4", "-l", "3", "--test-size", "0", "--no-report"]
@@ -27,21 +27,21 @@ FIT += ["-s", f"max_iter={ITERATIONS}", "-s", "tol=0"]
 # The program, which kills itself when the fit has noted so many iterations.
 VICTIM = """
 import os, signal, sys
-from dissensus.execution.run import Ascent
 from dissensus.cli import main
+from dissensus.engine import ConvergenceMonitor
 
 left = int(sys.argv.pop(1))
-advance = Ascent.advance
+report = ConvergenceMonitor.report
 
-def dying(ascent, *given):
+def dying(monitor, *given):
     global left
-    following = advance(ascent, *given)
+    stops = report(monitor, *given)
     left -= 1
     if not left:
         os.kill(os.getpid(), signal.SIGKILL)
-    return following
+    return stops
 
-Ascent.advance = dying
+ConvergenceMonitor.report = dying
 main()
 """
 
@@ -69,7 +69,7 @@ def test_every_option_reaches_the_library(
     @contextmanager
     def noted(**given: Any) -> Iterator[resourcing.Resources]:
         seen.update(given)
-        yield resourcing.PLAIN
+        yield resourcing.Resources()
 
     monkeypatch.setattr(resourcing, "resources", noted)
     words = ["--cluster", "tls://host:1", "--tls-ca", "a", "--tls-cert", "b", "--tls-key", "c"]
@@ -192,7 +192,7 @@ def test_the_page_does_not_break_the_limit_either(
 def test_memory_and_disk_do_not_reach_the_result(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dissensus.execution.memory.PROCESS_BYTES", 0)
+    monkeypatch.setattr("dissensus.models.base.PROCESS_BYTES", 0)
     run("fit", votes, *FIT, "-o", tmp_path / "plain")
     needed = re.search(r"needs (\S+) of memory", failure("fit", votes, *FIT, "--memory", "1KB"))
     assert needed is not None
@@ -211,8 +211,8 @@ def test_processes_give_the_bits_of_threads(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 100)
-    assert len(blocks.blocks_of(ds.read_annotations(votes))) > 5
+    monkeypatch.setattr(engine, "LABELS_PER_SHARD", 100)
+    assert len(engine.cut_blocks(ds.read_annotations(votes))) > 5
     run("fit", votes, *FIT, "-j", "2", "-o", tmp_path / "threads")
     run("fit", votes, *FIT, "-j", "2", "--cluster", "local", "-o", tmp_path / "processes")
     assert results(tmp_path / "processes") == results(tmp_path / "threads")
@@ -233,12 +233,12 @@ def test_a_fit_killed_at_any_moment_goes_on_with_the_same_bits(votes: Path, tmp_
     keep.mkdir()
     (keep / "notes.txt").write_text("mine")
     words = ["fit", votes, *FIT, "--checkpoint", keep, "--checkpoint-every", "2", "-o", out]
-    for moment in (5, 3):  # after 5 iterations, of which 4 are kept; then after 4 + 3
+    for moment in (5, 3):  # after 5 iterations, of which 4 are kept; then after the 4th again and 2 more
         assert program(moment, *words).returncode == -signal.SIGKILL
         assert not out.exists()
         assert len(list(keep.iterdir())) == 2
-    # Six iterations are kept: a fit that began anew would die of the seventh.
-    done = program(7, *words)
+    # Six iterations are kept, and the sixth is done again: a fit that began anew would die of the eighth.
+    done = program(8, *words)
     assert (done.returncode, done.stderr) == (0, "")
     assert results(out) == results(tmp_path / "whole")
     assert [file.name for file in keep.iterdir()] == ["notes.txt"]
@@ -265,15 +265,15 @@ def test_a_fit_killed_while_it_writes_goes_on_too(
 def test_an_interrupted_fit_says_where_it_goes_on(
     votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    advance = Ascent.advance
+    report = ConvergenceMonitor.report
 
-    def interrupted(ascent: Any, *given: Any) -> Any:
-        following = advance(ascent, *given)
-        if len(ascent.trace) == moment:
+    def interrupted(monitor: ConvergenceMonitor, *given: Any) -> bool:
+        stops = report(monitor, *given)
+        if len(monitor.trace) == moment:
             raise KeyboardInterrupt
-        return following
+        return stops
 
-    monkeypatch.setattr(Ascent, "advance", interrupted)
+    monkeypatch.setattr(ConvergenceMonitor, "report", interrupted)
     words = ["fit", votes, *FIT, "--checkpoint", tmp_path / "keep", "-o", tmp_path / "out"]
     moment = 1  # before the first checkpoint
     assert failure(*words, code=130) == "interrupted; nothing was written"

@@ -7,11 +7,11 @@ import logging
 import os
 import pickle
 import re
+import shutil
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,13 @@ from cluster_help import (
     alone,
     crowd,
     differing,
-    least_memory,
     small_shards,
     stored,
 )
+from dissensus.engine import cut_blocks
 from dissensus.errors import ClusterError, DataError
-from dissensus.execution.dask import blocks as remote
-from dissensus.execution.dask import cluster as dask_cluster
-from dissensus.execution.dask.cluster import connected
-from dissensus.labels.blocks import blocks_of
-from dissensus.models.fmm import counts_of
+from dissensus.large import dask
+from dissensus.large.dask import connected
 from dissensus.params import PROCESS_BYTES
 from sizes import usually
 from tls_help import certificates
@@ -72,7 +69,7 @@ def test_tables_that_are_read_from_files_give_the_same_bits(
     name: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = brief(name).fit(crowd())
-    monkeypatch.setattr(remote, "SMALL", 0)
+    monkeypatch.setattr(dask, "SMALL_BYTES", 0)
     with ds.resources(cluster=client, scratch=tmp_path):
         assert differing(brief(name).fit(crowd()), alone) == []
 
@@ -81,14 +78,23 @@ def test_tables_that_are_read_from_files_give_the_same_bits(
 def test_little_memory_gives_the_same_bits(name: str, client: Any, tmp_path: Path) -> None:
     known, model = crowd(), MODELS[name]()
     # two workers beside us, and two threads that work
-    least = least_memory(model, known) + 2 * PROCESS_BYTES + model._needs(known, 8).working
-    with ds.resources(cluster=client, scratch=tmp_path, memory=least + 30_000):
-        assert differing(MODELS[name]().fit(known), alone(name)) == []
+    least = model.memory_needed(known, n_threads=2) + 2 * PROCESS_BYTES
+    for memory in (least, least + 10**7):  # blocks are laid out anew for every step; workers keep them
+        with ds.resources(cluster=client, scratch=tmp_path, memory=memory):
+            assert differing(MODELS[name]().fit(known), alone(name)) == []
     with (
         ds.resources(cluster=client, scratch=tmp_path, memory=least - 1),
         pytest.raises(DataError, match=r"on 4,062 labels needs 75\d.\dMB of memory at least"),
     ):
         MODELS[name]().fit(known)
+
+
+def test_without_room_for_layouts_no_worker_keeps_any(client: Any, tmp_path: Path) -> None:
+    known, model = crowd(), MODELS["pgm-bp"]()
+    least = model.memory_needed(known, n_threads=2) + 2 * PROCESS_BYTES
+    for memory, kept in ((least, False), (least + 10**7, True)):
+        during = kept_while_fitting(client, known, scratch=tmp_path, memory=memory)
+        assert any(during) is kept
 
 
 @pytest.mark.no_cover
@@ -112,7 +118,7 @@ def test_a_fit_begun_on_a_cluster_goes_on_on_threads_and_back(client: Any, tmp_p
             else:
                 resumed = MODELS["pgm-pairwise"]().fit(crowd())
     assert differing(resumed, alone("pgm-pairwise")) == []
-    assert len(progress.words) == ITERATIONS - 4
+    assert len(progress.words) == ITERATIONS - 3 + 1
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -129,34 +135,36 @@ def test_progress_is_told(client: Any, tmp_path: Path) -> None:
 # ---- labels stay where they are -----------------------------------------------------------------------
 
 
-def test_labels_of_a_store_are_not_sent(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_and_messages_are_not_sent(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known, sizes, real = stored(crowd(), tmp_path), [], client.submit
+    monkeypatch.setattr(dask, "SMALL_BYTES", 1000)
 
     def measured(*args: Any, **more: Any) -> Any:
-        sizes.append(len(pickle.dumps(args)))
+        sizes.append(len(pickle.dumps([value for value in args if not hasattr(value, "key")])))
         return real(*args, **more)
 
     monkeypatch.setattr(client, "submit", measured)
     with ds.resources(cluster=client, scratch=tmp_path / "scratch"):
-        MODELS["fmm"]().fit(known)
-    blocks = len(blocks_of(known))
-    assert len(sizes) >= ITERATIONS
-    # some names, Θ and ψ, and where each block stands: never the twelve bytes of a label
-    assert max(sizes) < 2_000 + 40 * blocks < 12 * known.n_labels
+        MODELS["pgm-pairwise"]().fit(known)
+    assert len(sizes) >= 4 * ITERATIONS
+    # names of files, and where each block stands in them: never the twelve bytes of a label, nor a message
+    assert max(sizes) < 2_000 * len(cut_blocks(known)) < 12 * known.n_labels
 
 
 def test_a_worker_with_other_labels_refuses(client: Any, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    known, _ = stored(crowd(2), tmp_path), stored(crowd(1), tmp_path / "other")
-    (tmp_path / "votes.store").rename(tmp_path / "away")
-    (tmp_path / "other" / "votes.store").rename(tmp_path / "votes.store")
-    line = (
-        f"{tmp_path}/votes.store: holds other labels on this worker's machine than on the driver's; "
-        "copy the store there again"
-    )
+    known, store = stored(crowd(2), tmp_path), tmp_path / "votes.store"
+    store.rename(tmp_path / "away")
+    shutil.copytree(tmp_path / "away", store)  # as on a machine with a copy, which is damaged
+    (file,) = store.glob("label-codes-*")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    line = f"{file}: holds other labels on this worker's machine than on the driver's; copy the store there"
     with (
         ds.resources(cluster=client, scratch=tmp_path / "scratch"),
-        pytest.raises(DataError, match=f"^{re.escape(line)}$"),
+        pytest.raises(DataError, match=f"^{re.escape(line)}"),
     ):
         MODELS["fmm"]().fit(known)
 
@@ -165,12 +173,12 @@ def test_a_store_that_a_worker_does_not_have_is_one_line(client: Any, tmp_path: 
     known = stored(crowd(3), tmp_path)
     (tmp_path / "votes.store").rename(tmp_path / "away")
     line = (
-        f"{tmp_path}/votes.store: not reachable from the worker on {socket.gethostname()}; put the store at "
-        "the same path there, shared or copied"
+        rf"{re.escape(str(tmp_path))}/votes.store/\S+: not reachable from the worker on "
+        rf"{re.escape(socket.gethostname())}; put scratch=, and stores, on a disk that every worker reaches"
     )
     with (
         ds.resources(cluster=client, scratch=tmp_path / "scratch"),
-        pytest.raises(DataError, match=f"^{re.escape(line)}$"),
+        pytest.raises(DataError, match=f"^{line}$"),
     ):
         MODELS["fmm"]().fit(known)
 
@@ -178,18 +186,15 @@ def test_a_store_that_a_worker_does_not_have_is_one_line(client: Any, tmp_path: 
 def test_labels_that_a_worker_does_not_find_are_one_line(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = remote.labels_for_workers
+    real = dask.pickled_places
 
-    def elsewhere(known: ds.Annotations, scratch: Path) -> Any:
+    def elsewhere(value: Any, folder: Path, max_bytes: int) -> Any:
         """As if the driver's scratch directory were not there on the workers' machines."""
-        source = real(known, scratch)
-        return replace(source, folder=source.folder.replace("scratch", "nowhere"))
+        content, files = real(value, folder, max_bytes)
+        return content.replace(b"/scratch/", b"/nowhere/"), files
 
-    monkeypatch.setattr(remote, "labels_for_workers", elsewhere)
-    line = (
-        rf"^{re.escape(str(tmp_path))}/nowhere/\S+/item.npy: not reachable from the worker on "
-        rf"{re.escape(socket.gethostname())}; give scratch= that every worker reaches$"
-    )
+    monkeypatch.setattr(dask, "pickled_places", elsewhere)
+    line = rf"^{re.escape(str(tmp_path))}/nowhere/\S+: not reachable from the worker on "
     with (
         ds.resources(cluster=client, scratch=tmp_path / "scratch"),
         pytest.raises(DataError, match=line),
@@ -197,71 +202,84 @@ def test_labels_that_a_worker_does_not_find_are_one_line(
         MODELS["fmm"]().fit(crowd())
 
 
-@pytest.mark.parametrize("broken", ["mkdir", "write"])
 def test_no_room_for_the_labels_is_one_line(
-    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any, **__: Any) -> None:
+    def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    if broken == "mkdir":
-        monkeypatch.setattr(Path, "mkdir", full)
-    else:
-        monkeypatch.setattr(np.lib.format, "write_array", full)
     line = (
-        r"/labels-[0-9a-f]{12}: labels cannot be written for the workers \(no space left on device\); make "
-        r"room there, or name another place with scratch=$"
+        r"dissensus-messages-\w+: messages cannot be written \(no space left on device\); make room there, "
+        r"or name another place with scratch=$"
     )
-    with pytest.raises(DataError, match=line):
-        remote.labels_for_workers(crowd(), tmp_path)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with ds.resources(cluster=client, scratch=tmp_path), pytest.raises(DataError, match=line):
+        MODELS["fmm"]().fit(crowd())
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_no_room_for_a_table_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    line = r"file/tables: the messages of a round cannot be written \(not a directory\); make room there"
-    with pytest.raises(DataError, match=line):
-        remote._filed_table(tmp_path / "file" / "tables" / "theta.npy", np.zeros(3))
+def tasks_of_workers(client: Any) -> int:
+    """Results of tasks that workers have, or will have."""
+    return sum(client.run(lambda dask_worker: len(dask_worker.state.tasks)).values())
 
 
-def _kept_by_a_worker() -> int:
-    return len(remote._kept)
+def forgotten(client: Any) -> bool:
+    """Whether no worker has any, or will not in a moment: they are told, and not waited for."""
+    deadline = time.monotonic() + 20
+    while tasks_of_workers(client) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return tasks_of_workers(client) == 0
+
+
+def kept_while_fitting(
+    client: Any, known: ds.Annotations, stop_at: int | None = None, **used: Any
+) -> list[int]:
+    """At every iteration, how many results workers keep; none afterwards."""
+    during: list[int] = []
+
+    def progress(words: str, share: float) -> None:
+        time.sleep(0.3)  # steps of this iteration are forgotten by then, and layouts are not
+        during.append(tasks_of_workers(client))
+        if len(during) == stop_at:
+            raise StoppedError
+
+    with (
+        ds.resources(cluster=client, progress=progress, **used),
+        nullcontext() if stop_at is None else pytest.raises(StoppedError),
+    ):
+        MODELS["pgm-bp"]().set_params(max_iter=3).fit(known)
+    assert forgotten(client)
+    return during
 
 
 @pytest.mark.parametrize("stop_at", [None, 2], ids=["finished", "stopped"])
 def test_no_worker_keeps_labels_of_a_fit_that_is_over(
     stop_at: int | None, client: Any, tmp_path: Path
 ) -> None:
-    during: list[int] = []
-
-    def progress(words: str, share: float) -> None:
-        during.extend(client.run(_kept_by_a_worker).values())
-        if len(during) == stop_at:
-            raise StoppedError
-
     for known in (crowd(), stored(crowd(), tmp_path)):
-        during.clear()
-        with (
-            ds.resources(cluster=client, scratch=tmp_path / "scratch", progress=progress),
-            nullcontext() if stop_at is None else pytest.raises(StoppedError),
-        ):
-            MODELS["pgm-bp"]().fit(known)
-        assert max(during) == 1
-        assert set(client.run(_kept_by_a_worker).values()) == {0}
+        during = kept_while_fitting(client, known, stop_at, scratch=tmp_path / "scratch")
+        assert during
+        assert all(during)
 
 
-def test_a_worker_keeps_no_more_layouts_than_it_may(tmp_path: Path) -> None:
-    known = crowd()
-    blocks = blocks_of(known)
-    for most in (None, 1000, 0):
-        source = remote.labels_for_workers(known, tmp_path)
-        task = remote.BlockRange(source, counts_of, most, blocks, [()] * len(blocks))
-        sums = remote.run_blocks(task, np.sum, {})
-        assert sum(sums) == known.n_labels
-        kept = remote._kept[source.seal, "counts_of"].n_labels
-        assert kept == known.n_labels if most is None else kept <= most
-        if most is not None:
-            assert sum(laid_out.n_labels for laid_out in remote._kept.values()) <= max(most, kept)
-    remote._kept.clear()
+# ---- new labels ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fmm", "dawid-skene", "pgm-bp"])
+def test_new_labels_are_worked_on_where_fits_are(name: str, client: Any, tmp_path: Path) -> None:
+    fitted, new = MODELS[name](n_jobs=1).fit(crowd()), stored(renamed(crowd(seed=1)), tmp_path)
+    alone = fitted.transform(new)
+    with ds.resources(cluster=client, scratch=tmp_path / "scratch", progress=False):
+        assert differing(fitted.transform(new), alone) == []
+    assert differing(fitted.set_params(n_jobs=2).transform(new), alone) == []
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def renamed(labels: ds.Annotations) -> ds.Annotations:
+    """The same labels of items that are new to a model, by annotators of whom some are known."""
+    names = [f"new {item}" for item in labels.items[labels.item]]
+    people = labels.annotators[labels.annotator]
+    return ds.Annotations.from_arrays(np.array(names), people, labels.classes[labels.label])
 
 
 # ---- ways to a cluster --------------------------------------------------------------------------------
@@ -269,7 +287,7 @@ def test_a_worker_keeps_no_more_layouts_than_it_may(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1:1", "nowhere", "x://y:1"])
 def test_a_wrong_address_is_one_line(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(dask, "CONNECT_SECONDS", 1.0)
     began = time.monotonic()
     line = rf"^{address}: no scheduler answers there \(.*\); start it with dask scheduler, and give its .*$"
     with pytest.raises(ClusterError, match=line), ds.resources(cluster=address):
@@ -280,14 +298,14 @@ def test_a_wrong_address_is_one_line(address: str, monkeypatch: pytest.MonkeyPat
 def test_no_worker_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     from distributed import Client, LocalCluster
 
-    monkeypatch.setattr(dask_cluster, "WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(dask, "WORKER_SECONDS", 0.5)
     quiet = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
     with LocalCluster(n_workers=0, processes=False, **quiet) as cluster, Client(cluster) as client:
         line = (
             r"^inproc://.*: the cluster has had no worker for 0 seconds; start some with dask worker ADDRESS$"
         )
-        with ds.resources(cluster=client), pytest.raises(ClusterError, match=line):
-            MODELS["fmm"]().fit(crowd())
+        with pytest.raises(ClusterError, match=line), ds.resources(cluster=client):
+            pass
 
 
 @pytest.fixture(scope="module")
@@ -330,7 +348,7 @@ def test_a_fit_through_tls(name: str, secured: tuple[str, Any], tmp_path: Path) 
 def test_a_client_without_the_certificate_is_refused(
     way: str, secured: tuple[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 2.0)
+    monkeypatch.setattr(dask, "CONNECT_SECONDS", 2.0)
     address, (ca, cert, key) = secured
     other = certificates(tmp_path / "other")
     settings, line = {

@@ -11,17 +11,20 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dissensus as ds
-from cluster_help import ITERATIONS, MODELS, SHARD, Counting, alone, crowd, differing, small_shards
-from dissensus.errors import ClusterError, DataError, MessagesLostError
-from dissensus.execution.dask import blocks as remote
-from dissensus.execution.dask import cluster as dask_cluster
-from dissensus.models import base
+from cluster_help import ITERATIONS, MODELS, Counting, alone, crowd, differing, small_shards
+from dissensus.engine import cut_blocks
+from dissensus.errors import ClusterError, DataError
+from dissensus.large import dask
+from dissensus.models import confusion
+from dissensus.models.fmm import counts_of
+from dissensus.models.pgm import messages
 from sizes import usually
 
 __all__ = ["small_shards"]
@@ -38,97 +41,116 @@ def _forked_workers() -> Iterator[None]:
         yield
 
 
-def doom(n_blocks: int) -> int:
-    """On a worker: die in the next task, after some of its blocks; the process that dies."""
-    real = remote.run_blocks
+# ---- workers ------------------------------------------------------------------------------------------
 
-    def dying(task: Any, *more: Any) -> Any:
-        few = remote.BlockRange(**vars(task) | {"blocks": task.blocks[:n_blocks], "own": task.own[:n_blocks]})
-        real(few, *more)
+
+def watched(layout: Any, *own: Any, step: Any, folder: Path, **common: Any) -> Any:
+    """A step that leaves a note, and in which a worker dies that is doomed, after its work is done."""
+    part = step(layout, *own, **common)
+    with (folder / "notes").open("a") as file:
+        file.write("x")
+    doom = folder / str(os.getpid())
+    if doom.exists():
+        doom.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
-
-    vars(remote)["run_blocks"] = dying
-    return os.getpid()
+    return part
 
 
 class Killing(Counting):
     """Dooms a worker, or all of them, at every iteration until enough have died."""
 
-    def __init__(self, client: Any, seed: int, kills: int, *, everyone: bool = False) -> None:
+    def __init__(self, client: Any, folder: Path, kills: int, *, everyone: bool = False) -> None:
         super().__init__()
         self.dead: set[int] = set()
-        self._client, self._chance, self._kills, self._everyone = client, random.Random(seed), kills, everyone
+        self.notes = folder / "notes"
+        self._client, self._folder, self._kills, self._everyone = client, folder, kills, everyone
+        self._chance = random.Random(kills)
 
     def __call__(self, words: str, share: float) -> None:
         super().__call__(words, share)
         if len(self.dead) >= self._kills:
             return
-        workers = sorted(dask_cluster.running_workers(self._client))
-        chosen = workers if self._everyone else [self._chance.choice(workers)]
-        self.dead.update(self._client.run(doom, self._chance.randint(0, 3), workers=chosen).values())
+        dask.running_workers(self._client)
+        processes = sorted(self._client.run(os.getpid).values())
+        for process in processes if self._everyone else [self._chance.choice(processes)]:
+            (self._folder / str(process)).touch()
+            self.dead.add(process)
+
+    @property
+    def n_steps(self) -> int:
+        """Steps over a block that were done, on whichever worker."""
+        return len(self.notes.read_text())
+
+
+@pytest.fixture
+def watching(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The steps of PGM and of Dawid–Skene are watched, by a folder of notes."""
+    folder = tmp_path / "watched"
+    folder.mkdir()
+    for module, name in ((messages, "_round_step"), (confusion, "_e_step")):
+        step = partial(watched, step=getattr(module, name), folder=folder)
+        monkeypatch.setattr(module, name, step)
+    return folder
 
 
 def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def refit(name: str) -> Any:
-    """The same model with an iteration a kill, and one more."""
-    return MODELS[name]().set_params(max_iter=KILLS + 2)
-
-
-@pytest.mark.parametrize("name", ["dawid-skene", "pgm-pairwise"])
-def test_killed_workers_change_nothing(
-    name: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["dawid-skene", "pgm-bp"])
+def test_killed_workers_change_nothing_and_cost_an_iteration(
+    name: str, client: Any, tmp_path: Path, watching: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone = refit(name).fit(crowd())
-    monkeypatch.setattr(remote, "SMALL", 0 if name == "dawid-skene" else remote.SMALL)
-    progress = Killing(client, seed=len(name), kills=KILLS)
-    # Messages are lost with their worker: every iteration has a checkpoint to go on from.
-    kept = {"scratch": tmp_path / "scratch", "checkpoint": tmp_path / "run", "checkpoint_every": 1}
-    with ds.resources(cluster=client, progress=progress, **kept):
-        survived = refit(name).fit(crowd())
+    monkeypatch.setattr(dask, "SMALL_BYTES", 0 if name == "dawid-skene" else dask.SMALL_BYTES)
+    model, n_blocks = MODELS[name]().set_params(max_iter=KILLS + 2), len(cut_blocks(crowd()))
+    alone = MODELS[name]().set_params(max_iter=KILLS + 2, n_jobs=1).fit(crowd())
+    progress = Killing(client, watching, KILLS)
+    done_alone = progress.n_steps
+    with ds.resources(cluster=client, progress=progress, scratch=tmp_path / "scratch"):
+        survived = model.fit(crowd())
     assert differing(survived, alone) == []
     assert len(progress.dead) == KILLS
-    assert len(progress.words) == KILLS + 2
     assert not any(map(alive, progress.dead))
     assert list((tmp_path / "scratch").iterdir()) == []
+    # No iteration is done twice; of the one in which a worker died, no more than its steps.
+    assert len(progress.words) == KILLS + 2
+    assert done_alone < progress.n_steps - done_alone <= done_alone + KILLS * n_blocks
 
 
-def test_all_workers_killed_at_once_change_nothing(client: Any, tmp_path: Path) -> None:
+def test_all_workers_killed_at_once_change_nothing(client: Any, tmp_path: Path, watching: Path) -> None:
     client.wait_for_workers(2, timeout=60)
-    progress = Killing(client, seed=0, kills=2, everyone=True)
-    with ds.resources(cluster=client, scratch=tmp_path, progress=progress):
-        assert differing(MODELS["pgm-bp"]().fit(crowd()), alone("pgm-bp")) == []
+    progress = Killing(client, watching, 2, everyone=True)
+    with ds.resources(cluster=client, scratch=tmp_path / "scratch", progress=progress):
+        found = MODELS["pgm-bp"]().fit(crowd())
+    assert differing(found, alone("pgm-bp")) == []
     assert len(progress.dead) == 2
     assert not any(map(alive, progress.dead))
+    assert len(progress.words) == ITERATIONS
 
 
-def test_messages_lost_before_any_checkpoint_are_computed_anew(client: Any, tmp_path: Path) -> None:
-    progress = Killing(client, seed=1, kills=1)
-    with ds.resources(cluster=client, scratch=tmp_path, progress=progress):
-        assert differing(MODELS["pgm-pairwise"]().fit(crowd()), alone("pgm-pairwise")) == []
-    assert len(progress.words) == ITERATIONS + 1  # the first one twice
-    assert list(tmp_path.iterdir()) == []
+def test_a_worker_that_comes_later_takes_its_share(tmp_path: Path) -> None:
+    """Blocks are shared anew when the workers are others than before."""
+    told: list[int] = []
 
+    def progress(words: str, share: float) -> None:
+        told.append(len(found.client.cluster.workers))
+        if len(told) == 2:
+            found.client.cluster.scale(2)
+            found.client.wait_for_workers(2, timeout=60)
+        if len(told) == 4:
+            shared.update({who: len(keys) for who, keys in found.client.has_what().items()})
 
-def test_messages_that_are_lost_again_and_again_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    tries = []
-
-    def lost(self: ds.PGM, annotations: Any, run: Any, **given: Any) -> None:
-        tries.append(1)
-        raise MessagesLostError("lost")
-
-    monkeypatch.setattr(ds.PGM, "_fit", lost)
-    with pytest.raises(ClusterError, match=r"^the cluster's workers died again and again"):
-        MODELS["pgm-bp"]().fit(crowd())
-    assert len(tries) == base.LOSSES
+    shared: dict[str, int] = {}
+    with ds.resources(cluster="local", n_workers=1, scratch=tmp_path, progress=progress) as found:
+        assert differing(MODELS["pgm-bp"]().fit(crowd()), alone("pgm-bp")) == []
+    assert len(shared) == 2
+    assert all(shared.values())
 
 
 # ---- a step that fails --------------------------------------------------------------------------------
 
 
-def failing(counts: Any, kind: type[Exception], notes: str, **_: Any) -> None:
+def failing(counts: Any, kind: type[Exception], notes: str) -> None:
     with Path(notes).open("a") as file:
         file.write("x")
     raise kind("votes.csv: something is wrong; do something")
@@ -136,27 +158,20 @@ def failing(counts: Any, kind: type[Exception], notes: str, **_: Any) -> None:
 
 @pytest.mark.parametrize("kind", [DataError, FileNotFoundError, TimeoutError, ZeroDivisionError])
 def test_an_error_of_a_step_comes_out_once(kind: type[Exception], client: Any, tmp_path: Path) -> None:
-    from dissensus.execution.resources import Identity
-    from dissensus.models.fmm import counts_of
-
     with (
         ds.resources(cluster=client, scratch=tmp_path) as found,
-        found.run(crowd(), Identity("FMM", {})) as run,
+        found.engine(ds.FMM(), crowd(), {}) as engine,
+        pytest.raises(kind, match=r"votes.csv: something is wrong; do something"),
     ):
-        work = run.executor.over(crowd(), counts_of)
-        with pytest.raises(kind, match=r"votes.csv: something is wrong; do something"):
-            list(work.map(failing, kind=kind, notes=str(tmp_path / "notes")))
-    # Each call stops at its first block, and none is sent again.
-    assert len((tmp_path / "notes").read_text()) <= remote.CALLS_A_THREAD * 2
+        list(engine.blocks(crowd(), counts_of).map(failing, kind=kind, notes=str(tmp_path / "notes")))
+    # Each task stops at its first block, and none is run again.
+    assert len((tmp_path / "notes").read_text()) <= dask.PARTS_PER_THREAD * sum(client.nthreads().values())
 
 
 def test_workers_that_die_whatever_they_are_given_are_given_up(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from distributed.scheduler import KilledWorker
-
-    monkeypatch.setattr(dask_cluster, "TRIES", 3)
-    sent = []
 
     class Dead:
         status = "error"
@@ -167,15 +182,12 @@ def test_workers_that_die_whatever_they_are_given_are_given_up(
         def release(self) -> None:
             pass
 
-    monkeypatch.setattr(client, "submit", lambda *args, **more: (sent.append(args), Dead())[1])
+    monkeypatch.setattr(client, "submit", lambda *args, **more: Dead())
     with (
         ds.resources(cluster=client, scratch=tmp_path),
-        pytest.raises(
-            ClusterError, match=r"^the cluster's workers died again and again, out of memory perhaps"
-        ),
+        pytest.raises(ClusterError, match=r"^workers died again and again, out of memory perhaps"),
     ):
         MODELS["fmm"]().fit(crowd())
-    assert len(sent) == 3 * remote.CALLS_A_THREAD * sum(client.nthreads().values())
 
 
 # ---- the scheduler ------------------------------------------------------------------------------------
@@ -238,7 +250,7 @@ def test_a_lost_scheduler_is_one_line_and_the_fit_goes_on(tmp_path: Path) -> Non
             MODELS["pgm-bp"]().fit(crowd())
         assert time.monotonic() - began < 60
     assert str(lost.value).startswith(f"{address}: the scheduler was lost (")
-    assert str(lost.value).endswith("with a checkpoint directory the fit goes on where it was")
+    assert str(lost.value).endswith("with a checkpoint directory the fit resumes where it was")
     assert "\n" not in str(lost.value)
     assert [path.name for path in (tmp_path / "run").glob("dissensus-messages-*")] == []
     second = usually(nullcontext((None, None)), verify=scheduler_and_worker(tmp_path / "second"))
@@ -246,25 +258,28 @@ def test_a_lost_scheduler_is_one_line_and_the_fit_goes_on(tmp_path: Path) -> Non
         progress = Counting()
         with ds.resources(cluster=address, progress=progress, **settings):
             assert differing(MODELS["pgm-bp"]().fit(crowd()), alone("pgm-bp")) == []
-    assert len(progress.words) == ITERATIONS - 3
+    assert len(progress.words) == ITERATIONS - 3 + 1
 
 
 # ---- noise --------------------------------------------------------------------------------------------
 
-PROGRAM = f"""
-import sys
+PROGRAM = """
+import os, signal, sys
 import dissensus as ds
-from cluster_help import MODELS, crowd
-from dissensus.labels import blocks
-from test_cluster_faults import Killing
+from cluster_help import MODELS, crowd, cut_small
+
+dead = []
+
+def progress(words, share):
+    if not dead:
+        dead.extend(found.client.run(os.getpid).values())
+        os.kill(dead[0], signal.SIGKILL)
 
 if __name__ == "__main__":
-    blocks.SHARD_LABELS = {SHARD}
-    told = lambda *words: progress(*words)
-    with ds.resources(cluster="local", n_workers=1, scratch=sys.argv[1], progress=told) as found:
-        progress = Killing(found.client, seed=1, kills=1)
+    cut_small()
+    with ds.resources(cluster="local", n_workers=1, scratch=sys.argv[1], progress=progress) as found:
         MODELS["pgm-bp"]().fit(crowd())
-    print(len(progress.dead))
+    print(len(dead))
 """
 
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 import dissensus as ds
+from dissensus import engine
+from dissensus.engine import Engine
 from dissensus.errors import ParameterError
-from dissensus.execution.run import Run
-from dissensus.labels import blocks
 from dissensus.models import confusion
-from dissensus.models.confusion import Crowd, log_chances, shares, votes
+from dissensus.models.confusion import ConfusionSteps, log_chances, shares, votes
 from sizes import usually
 from small_graphs import crowd
 
@@ -73,8 +73,8 @@ def crowd_matrix(annotations: ds.Annotations) -> Array:
 
 
 def test_the_e_step_by_hand() -> None:
-    crowd, given = Crowd.of(PAIR, Run()), (np.log(MATRICES), np.log([0.5, 0.5]), np.zeros(2))
-    w, evidence = crowd.posterior(*given), crowd.expect(*given).evidence
+    crowd, given = ConfusionSteps(PAIR, Engine()), (np.log(MATRICES), np.log([0.5, 0.5]), np.zeros(2))
+    w, evidence = crowd.posterior(*given), crowd.e_step(*given).evidence
     # item 0: ½·.8·.9 = .36 against ½·.4·.3 = .06; item 1: ½·.8·.1 = .04 against ½·.4·.7 = .14
     np.testing.assert_allclose(w, [[6 / 7, 1 / 7], [2 / 9, 7 / 9]], rtol=1e-12)
     np.testing.assert_allclose(evidence, math.log(0.42) + math.log(0.18), rtol=1e-12)
@@ -82,7 +82,7 @@ def test_the_e_step_by_hand() -> None:
 
 def test_the_m_step_by_hand() -> None:
     w = np.array([[6 / 7, 1 / 7], [2 / 9, 7 / 9]])
-    counts = Crowd.of(PAIR, Run()).counts(w)
+    counts = ConfusionSteps(PAIR, Engine()).expected_counts(w).counts
     right, wrong = 6 / 7 + 2 / 9, 1 / 7 + 7 / 9
     np.testing.assert_allclose(counts[0], [[right, 0], [wrong, 0]], rtol=1e-12)
     np.testing.assert_allclose(counts[1], [[6 / 7, 2 / 9], [1 / 7, 7 / 9]], rtol=1e-12)
@@ -112,13 +112,15 @@ def test_the_e_step_equals_enumeration() -> None:
         total += joint
         for m in range(5):
             expected[m, t[m]] += joint
-    members, given = Crowd.of(annotations, Run()), (np.log(matrices), np.log(psi), np.zeros(3))
-    w, evidence = members.posterior(*given), members.expect(*given).evidence
+    members, given = ConfusionSteps(annotations, Engine()), (np.log(matrices), np.log(psi), np.zeros(3))
+    w, evidence = members.posterior(*given), members.e_step(*given).evidence
     np.testing.assert_allclose(w, expected / total, rtol=1e-10)
     np.testing.assert_allclose(evidence, math.log(total), rtol=1e-12)
     np.testing.assert_allclose(w[4], psi, rtol=1e-12)
     np.testing.assert_allclose(
-        Crowd.of(annotations, Run()).counts(w), counts_by_hand(annotations, w), rtol=1e-10
+        ConfusionSteps(annotations, Engine()).expected_counts(w).counts,
+        counts_by_hand(annotations, w),
+        rtol=1e-10,
     )
 
 
@@ -129,7 +131,7 @@ def test_the_e_step_is_bayes_rule_for_any_number_of_states(
 ) -> None:
     """Items with priors of their own, some states excluded; tiny chances; columns for all cells or some."""
     monkeypatch.setattr(confusion, "DENSE_CELLS", dense_cells)
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 150)
+    monkeypatch.setattr(engine, "LABELS_PER_SHARD", 150)
     rng = np.random.default_rng(K)
     annotations = ds.simulate(120, 15, 3, labels_per_item=5, seed=4).annotations
     matrices, psi = rng.dirichlet(np.full(3, 0.5), size=(15, K)), rng.dirichlet(np.ones(K))
@@ -146,9 +148,9 @@ def test_the_e_step_is_bayes_rule_for_any_number_of_states(
         counts[n, :, y] += w[m]
     # Σ_m H(t_m) + Σ_k w_mk log h_mk
     entropy = (xlogy(w, known) - xlogy(w, w)).sum()
-    members = Crowd.of(annotations, Run())
+    members = ConfusionSteps(annotations, Engine())
     given = np.log(matrices), np.log(psi), log_chances(known)
-    found = members.expect(*given)
+    found = members.e_step(*given)
     np.testing.assert_allclose(members.posterior(*given), w, rtol=1e-10, atol=1e-300)
     np.testing.assert_allclose(found.counts, counts, rtol=1e-10, atol=1e-300)
     np.testing.assert_allclose(found.item_mass, w.sum(axis=0), rtol=1e-12)
@@ -333,7 +335,7 @@ def test_the_steps_of_the_fit_are_those_of_a_plain_em(anaesthesia: ds.Annotation
         counts = counts_by_hand(anaesthesia, w)
         matrices, psi = counts / counts.sum(axis=2, keepdims=True), w.mean(axis=0)
         w, evidence = posterior_by_hand(anaesthesia, matrices, psi)
-        plain = ds.DawidSkene(smoothing=0.0, tol=0.0, max_iter=iterations, accelerate=False)
+        plain = ds.DawidSkene(smoothing=0.0, tol=0.0, max_iter=iterations)
         model = plain.fit(anaesthesia)
         np.testing.assert_allclose(model.trace_[-1], evidence, rtol=1e-12)
     assert iterations == len(model.trace_)
@@ -510,7 +512,7 @@ def test_new_annotators_learn_their_matrix_from_known_items() -> None:
 
 def test_shards_and_jobs_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ds.DawidSkene().fit(CROWD)
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 50)
+    monkeypatch.setattr(engine, "LABELS_PER_SHARD", 50)
     one, two = (ds.DawidSkene(n_jobs=n_jobs).fit(CROWD) for n_jobs in (1, 2))
     np.testing.assert_allclose(one.posterior_, whole.posterior_, rtol=1e-9, atol=1e-15)
     assert one.posterior_.tobytes() == two.posterior_.tobytes()

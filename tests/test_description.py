@@ -20,7 +20,6 @@ from dissensus.labels.agreement import (
     jackknife_interval,
     krippendorff_alpha,
     reading,
-    table_alpha,
 )
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Spread
@@ -278,7 +277,7 @@ def test_what_people_ask_first_stands_first() -> None:
 def test_the_jackknife_of_a_mean_is_the_classical_error() -> None:
     values = np.random.default_rng(0).normal(size=30)
     without = (values.sum() - values) / 29
-    low, high = jackknife_interval(float(values.mean()), without)
+    low, high = jackknife_interval(float(values.mean()), without, 0.95)
     error = values.std(ddof=1) / math.sqrt(30)
     assert (high - low) / 2 == pytest.approx(2.045 * error, rel=1e-3)  # Student's t, 29 degrees of freedom
 
@@ -307,7 +306,7 @@ def test_groups_are_of_one_size_and_always_the_same() -> None:
     sizes = np.bincount(item_groups(1003, 200))
     assert set(sizes) == {5, 6}
     assert (item_groups(1003, 200) == item_groups(1003, 200)).all()
-    assert table_alpha(np.array([[2, 0], [0, 2]]), "nominal") == 1.0
+    assert krippendorff_alpha(np.array([[2, 0], [0, 2]])) == 1.0
 
 
 def test_copies_of_rows_and_gold_that_nobody_gave_are_told() -> None:

@@ -12,10 +12,9 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import dissensus as ds
+from dissensus import engine
+from dissensus.engine import ConvergenceMonitor, Engine, Restarts, Shard, cut_blocks, threads, total
 from dissensus.errors import ParameterError
-from dissensus.execution.threads import Local, executor, total
-from dissensus.labels import blocks
-from dissensus.labels.blocks import Shard, shards_of
 from dissensus.params import n_cores
 
 
@@ -38,11 +37,15 @@ def crowd(seed: int = 0) -> ds.Annotations:
 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 64)
+    monkeypatch.setattr(engine, "LABELS_PER_SHARD", 64)
     return 64
 
 
-def item_ranges(shards: tuple[Shard, ...]) -> list[tuple[int, int]]:
+def shards_of(labels: ds.Annotations) -> list[Shard]:
+    return [block.shard(n, n + 1) for block in cut_blocks(labels) for n in range(len(block.item_bounds) - 1)]
+
+
+def item_ranges(shards: list[Shard]) -> list[tuple[int, int]]:
     return [(shard.first_item, shard.first_item + shard.n_items) for shard in shards]
 
 
@@ -112,35 +115,33 @@ def slow_square(x: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 4, -1])
 def test_results_come_back_in_order_whatever_runs_the_steps(n_jobs: int) -> None:
-    with executor(n_jobs) as pool:
+    with threads(n_jobs) as pool:
         squares = [square for square, _ in pool.map(slow_square, range(8))]
     assert squares == [x * x for x in range(8)]
 
 
 def test_two_jobs_run_at_once() -> None:
     meeting = threading.Barrier(2, timeout=10)
-    with executor(2) as pool:
+    with threads(2) as pool:
         assert sorted(pool.map(lambda _: meeting.wait(), range(2))) == [0, 1]
 
 
 def test_one_job_stays_in_this_thread() -> None:
-    with executor(1) as pool:
+    with threads(1) as pool:
         assert pool.n_threads == 1
         assert {thread for _, thread in pool.map(slow_square, range(3))} == {threading.get_ident()}
 
 
 def test_an_error_in_a_step_comes_out() -> None:
     for n_jobs in (1, 2):
-        with pytest.raises(ZeroDivisionError), executor(n_jobs) as pool:
+        with pytest.raises(ZeroDivisionError), threads(n_jobs) as pool:
             pool.map(lambda x: 1 // x, range(3))
 
 
 @pytest.mark.parametrize("n_jobs", [0, -2])
 def test_no_jobs_are_refused(n_jobs: int) -> None:
-    line = (
-        f"The 'n_jobs' parameter of executor must be an int >= 1, or -1 for all cores. Got {n_jobs} instead."
-    )
-    with pytest.raises(ParameterError, match=re.escape(line)), executor(n_jobs):
+    line = f"The 'n_jobs' parameter of engine must be an int >= 1, or -1 for all cores. Got {n_jobs} instead."
+    with pytest.raises(ParameterError, match=re.escape(line)), threads(n_jobs):
         pass
 
 
@@ -151,7 +152,7 @@ def blas_threads() -> set[int]:
 def test_blas_keeps_to_one_thread_meanwhile() -> None:
     before = blas_threads()
     assert before
-    with executor(2):
+    with threads(2):
         assert blas_threads() == {1}
     assert blas_threads() == before
 
@@ -170,7 +171,7 @@ def test_the_sum_over_shards_has_the_same_bits_on_threads(small_shards: int) -> 
 
     sums = []
     for n_jobs in (1, 2, 3):
-        with executor(n_jobs) as pool:
+        with threads(n_jobs) as pool:
             sums.append(total(pool.map(step, shards)))
     for vector, scalar in sums[1:]:
         assert vector.tobytes() == sums[0][0].tobytes()
@@ -178,15 +179,97 @@ def test_the_sum_over_shards_has_the_same_bits_on_threads(small_shards: int) -> 
 
 
 def test_work_that_is_given_up_ends_in_every_thread() -> None:
-    began = threading.Event()
+    began, ended = threading.Event(), threading.Event()
 
     def endless(number: int) -> None:
         if number:
             began.wait()
             raise KeyboardInterrupt
-        while True:
-            Local().map(time.sleep, [0.01])
-            began.set()
+        monitor = ConvergenceMonitor(Engine(), max_iter=10**9, tol=-1.0)
+        try:
+            for _ in monitor:
+                time.sleep(0.01)
+                monitor.report(0.0, None)
+                began.set()
+        finally:
+            ended.set()
 
-    with pytest.raises(KeyboardInterrupt), executor(2) as pool:
-        list(pool.mapped(endless, [1, 0]))
+    with pytest.raises(KeyboardInterrupt), threads(2) as pool:
+        list(pool.map_lazily(endless, [1, 0]))
+    assert ended.is_set()
+
+
+# ---- blocks -------------------------------------------------------------------------------------------
+
+
+def test_steps_get_their_block_and_layouts_are_made_once(small_shards: int) -> None:
+    known, made = crowd(), list[int]()
+
+    def lay_out(block: engine.Block) -> Shard:
+        made.append(block.items.start)
+        return block.shard()
+
+    def step(shard: Shard, own: np.ndarray, scale: float) -> tuple[int, np.ndarray]:
+        return shard.first_item, scale * own
+
+    for n_jobs in (1, 2):
+        made.clear()
+        with threads(n_jobs) as pool:
+            blocks = pool.blocks(known, lay_out)
+            table = np.arange(float(known.n_items))
+            for _ in range(2):
+                parts = list(blocks.map(step, [table[block.items] for block in blocks.blocks], scale=2.0))
+        assert [first for first, _ in parts] == sorted(made) == [b.items.start for b in blocks.blocks]
+        np.testing.assert_array_equal(np.concatenate([rows for _, rows in parts]), 2 * table)
+
+
+def test_arrays_reach_steps_in_one_order(small_shards: int) -> None:
+    blocks = Engine().blocks(crowd(), engine.Block.shard)
+    table = np.arange(12.0).reshape(3, 4).T
+    assert all(blocks.map(lambda _, table: table.flags.c_contiguous, table=table))
+
+
+# ---- convergence --------------------------------------------------------------------------------------
+
+
+def run(objectives: list[float], n_labels: int = 1, **settings: float) -> ConvergenceMonitor:
+    """Report objectives, the state being their number."""
+    monitor = ConvergenceMonitor(Engine(n_labels=n_labels), **{"max_iter": 100, "tol": 0.0} | settings)
+    for n in monitor:
+        if monitor.report(objectives[n], n):
+            break
+    return monitor
+
+
+def test_a_fit_stops_where_the_objective_of_a_label_settles() -> None:
+    monitor = run([0.0, 5.0, 6.0, 6.09, 9.0], n_labels=10, tol=0.01)
+    assert (monitor.stopped, monitor.state, monitor.trace) == ("tolerance", 3, [0.0, 5.0, 6.0, 6.09])
+
+
+def test_a_fit_stops_after_so_many_iterations() -> None:
+    monitor = run([0.0, 1.0, 2.0, 3.0], max_iter=3)
+    assert (monitor.stopped, monitor.state, monitor.trace) == ("max_iter", 2, [0.0, 1.0, 2.0])
+    assert list(monitor) == []
+
+
+def test_the_best_restart_is_the_first_that_ends_highest() -> None:
+    restarts, draws = Restarts(Engine(), 4, 7, max_iter=1, tol=0.0), []
+    for number, monitor in enumerate(restarts):
+        draws.append(monitor.rng.random())
+        monitor.report([1.0, 3.0, 3.0, 2.0][number], number)
+    assert restarts.best.state == 1
+    assert draws == [np.random.default_rng([7, number]).random() for number in range(4)]
+
+
+def test_progress_tells_the_rate_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, told = iter([100.0, 102.0, 104.0]), list[tuple[str, float]]()
+    monkeypatch.setattr("dissensus.engine.time.monotonic", lambda: next(clock))
+    shown = Engine(n_labels=3_000_000, progress=lambda words, share: told.append((words, share)))
+    monitor = ConvergenceMonitor(shown, max_iter=10, tol=0.0)
+    for n in range(3):
+        monitor.report(float(n), None)
+    assert told == [
+        ("iteration 1 of at most 10", 0.1),
+        ("iteration 2 of at most 10, 1,500,000 labels per second, at most 16 s left", 0.2),
+        ("iteration 3 of at most 10, 1,500,000 labels per second, at most 14 s left", 0.3),
+    ]

@@ -13,8 +13,8 @@ import pytest
 import dissensus as ds
 from cli_help import run
 from dissensus import errors
+from dissensus.cli import info
 from dissensus.errors import MissingExtraError, install_command, require
-from dissensus.execution import environment
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -57,13 +57,13 @@ def test_frames_of_pandas_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_extra_for_users_is_known() -> None:
-    assert set(environment.EXTRAS) == set(PROJECT["optional-dependencies"]) - {"bench", "dev", "all"}
+    assert set(info.EXTRAS) == set(PROJECT["optional-dependencies"]) - {"bench", "dev", "all"}
 
 
 def test_doctor_says_what_is_missing_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["numpy>=2.0", "no-such-core>=1", "openpyxl>=3.1; extra == 'excel'"]
     lines.append('no-such-thing; extra == "arviz"')
-    monkeypatch.setattr(environment, "requires", lambda _: lines)
+    monkeypatch.setattr(info, "requires", lambda _: lines)
     found = json.loads(run("doctor", "--json").stdout)
     assert found["core"]["no-such-core"] == ""
     assert found["core"]["numpy"]
@@ -77,7 +77,7 @@ def test_doctor_says_what_is_missing_and_how_to_get_it(monkeypatch: pytest.Monke
 
 def test_doctor_works_where_nothing_was_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(_: str) -> Any:
-        raise environment.PackageNotFoundError
+        raise info.PackageNotFoundError
 
-    monkeypatch.setattr(environment, "requires", nobody)
+    monkeypatch.setattr(info, "requires", nobody)
     assert json.loads(run("doctor", "--json").stdout)["core"] == {}

@@ -9,8 +9,8 @@ import pytest
 
 import dissensus as ds
 from conftest import find_data
-from dissensus.paper.datasets import read_dataset
 from experiments.default import UNANIMOUS, dataset_names, default_of, section_of
+from reproduction.datasets import read_dataset
 from sizes import usually
 
 MOST_SAMPLED = 50_000  # labels that are sampled of a set; the other items get what the draws say of them

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.paper.measures import cluster_divergence
 from experiments import foundation
 from experiments.foundation import LEAST_MARGIN, PAPER_SETS, SPLITS, PaperSet, held_out
+from reproduction.measures import cluster_divergence
 from sizes import usually
 
 

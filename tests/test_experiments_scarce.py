@@ -11,11 +11,11 @@ import pytest
 
 import dissensus as ds
 from dissensus.evaluate.bootstrap import Interval
-from dissensus.paper.datasets import shares
-from dissensus.paper.figures import Axes, curves
 from experiments import scarce
 from experiments.draws import Draw, covariance, drawn_to_mean, measure, slope
 from experiments.scarce import Condition, findings, page, pictures
+from reproduction.datasets import shares
+from reproduction.figures import Axes, curves
 
 
 def crowd(n_items: int, seed: int) -> tuple[ds.Annotations, Any]:

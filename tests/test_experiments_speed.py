@@ -1,4 +1,4 @@
-"""The tables about speed: one of all benchmarks, what stopping early saves, answers before and after."""
+"""The tables about speed: one of all benchmarks, answers before and after."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dissensus as ds
-from experiments import early_stop, same_answers
+from experiments import same_answers
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -52,42 +52,6 @@ def test_every_figure_stands_beside_its_limit_and_all_runs_are_kept(
     latest, history = (tmp_path / "speed.md").read_text().split("## All runs")
     assert latest.count("| made_up | seconds |") == 1
     assert history.count("| made_up | seconds |") == 2
-
-
-# ---- stopping early -----------------------------------------------------------------------------------
-
-
-def test_searches_with_looks_and_without_are_compared() -> None:
-    labels = ds.simulate(60, 12, 3, labels_per_item=6, seed=1).annotations
-    found = early_stop.searched(labels, range(2, 10), 0)
-    assert found["cells"] == 64
-    assert 0 < found["stopped"] <= 64 - 10
-    n_same, n_finalists = found["finalists"]
-    assert n_same <= n_finalists == 10
-
-
-def test_the_page_says_how_often_a_choice_is_the_same() -> None:
-    labels = ds.simulate(40, 10, 3, labels_per_item=6, seed=2).annotations
-    found = {"stopped": ["cbcc"], "chosen": ["fmm 8", "empirical"], "seconds": [1.0, 2.0]}
-    looked = {
-        "cells": 25,
-        "stopped": 5,
-        "chosen": ["3 × 4", "3 × 4"],
-        "scores": [-1.0, -1.0],
-        "finalists": [9, 10],
-    }
-    other = looked | {"chosen": ["3 × 4", "5 × 6"], "scores": [-1.0, -0.97], "finalists": [6, 10]}
-    searches = [("jq1", 0, looked), ("jq1", 5, other), ("made up", 0, looked), ("made up", 1, looked)]
-    text = early_stop.page([("made up", 0, found)], searches, [("snow_wsd", 5, other)])
-    assert "the same in 0 of 1 cases" in text
-    told = " ".join(text.split())
-    lost = "(at worst 0.0300 nats lost; 7 of 40 finalists stopped)"
-    assert f"chosen where no cell is stopped: the same in 3 of 4 searches {lost}" in told
-    assert "On data that had no say in it, what is chosen is the same in 2 of 2 searches" in told
-    assert "with other seeds, the same in 0 of 1 searches" in told
-    assert "what is chosen would be the same in 0 of 1 searches" in told
-    assert "| jq1 | 5 | other seeds | 25 | 5 | 6 of 10 | 3 × 4 (-1.0000) | 5 × 6 (-0.9700) |" in text
-    assert early_stop.choices(labels, 0)["chosen"]
 
 
 # ---- answers before and after -------------------------------------------------------------------------

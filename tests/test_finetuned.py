@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -164,12 +165,14 @@ def test_every_pooling_is_that_of_the_library(fitted: ds.FineTunedEncoder, how: 
     import torch
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    from dissensus.text.learners.encoder import _pooled
+    from dissensus.text.learners.encoder import SentenceEncoder
 
     hidden = torch.randn(3, 5, 4)
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]])
     theirs = Pooling(4, pooling_mode=how)({"token_embeddings": hidden, "attention_mask": mask})
-    torch.testing.assert_close(_pooled(hidden, mask.unsqueeze(-1).float(), how), theirs["sentence_embedding"])
+    ours = SentenceEncoder(lambda **_: SimpleNamespace(last_hidden_state=hidden), None, how, False)
+    found = ours({"attention_mask": mask})["sentence_embedding"]
+    torch.testing.assert_close(found, theirs["sentence_embedding"])
 
 
 def test_an_encoder_with_other_parts_is_refused_when_it_is_saved(fitted: ds.FineTunedEncoder, tmp_path: Path):

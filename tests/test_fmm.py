@@ -14,7 +14,7 @@ from scipy.stats import dirichlet
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
-from dissensus.labels import blocks
+from dissensus import engine
 from dissensus.labels.simulation import Simulation
 from dissensus.models import fmm
 from dissensus.models.fmm import e_step, initial_theta, log_prior, m_step, responsibilities
@@ -230,7 +230,7 @@ def test_who_gave_a_label_does_not_matter() -> None:
 
 def test_many_shards_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ds.FMM(3, seed=1).fit(CROWD)
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 50)
+    monkeypatch.setattr(engine, "LABELS_PER_SHARD", 50)
     pieces = ds.FMM(3, seed=1).fit(CROWD)
     np.testing.assert_allclose(pieces.theta_, whole.theta_, rtol=1e-9)
     np.testing.assert_allclose(pieces.trace_, whole.trace_, rtol=1e-12)

@@ -30,7 +30,7 @@ from dissensus.errors import DataError, ModelFileError, NotFittedError, Paramete
 from dissensus.metrics import kl
 from dissensus.models import model_class
 from dissensus.models.base import Model
-from dissensus.models.clusters import ClusterView
+from dissensus.models.results import ClusterView
 from dissensus.tables.arrays import read_arrays
 from dissensus.text.guided.adapters import weighted_rows
 from dissensus.text.guided.classifier import PRIOR_LABELS
@@ -418,7 +418,7 @@ def test_texts_for_those_who_read_and_embeddings_for_the_others(monkeypatch: pyt
     texts = texts_of(features)
     place = {text: row for row, text in enumerate(texts)}
     monkeypatch.setattr(
-        "dissensus.labels.features.embed",
+        "dissensus.text.embedding.embed",
         lambda some, model=None: features[[place[text] for text in some]].astype(np.float32),
     )
     as_embedded = features[[place[text] for text in texts]].astype(np.float32)

@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import dissensus as ds
 from dissensus.errors import DataError
 from dissensus.labels.features import features_of
-from dissensus.text.guided.inputs import labels_of
+from dissensus.text.guided.adapters import matched
 
 M, P, K = 60, 3, 3
 GUIDED = ds.GuidedClassifier(ds.FMM(K, max_iter=30), ds.SoftmaxRegression(0.01))
@@ -119,7 +119,7 @@ def test_y_may_be_a_file_a_frame_or_one_label_an_item(tmp_path: Path) -> None:
     for y in (frame, tmp_path / "votes.csv", str(tmp_path / "votes.csv")):
         np.testing.assert_array_equal(GUIDED.fit(named, y).predict_proba(X), first)
         assert GUIDED.score(named, y) == GUIDED.score(X, Y)
-    one_each = labels_of(MAJORITY)
+    one_each = matched(X, MAJORITY)[1]
     np.testing.assert_array_equal(one_each.counts.sum(axis=1), 1)
     np.testing.assert_array_equal(np.asarray(one_each), MAJORITY)
     GUIDED.fit(X, MAJORITY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import signal
 import threading
 import time
 from pathlib import Path
@@ -15,9 +16,9 @@ import dissensus as ds
 from cluster_help import Counting, StoppedError
 from dissensus.errors import DataError, DissensusError, ModelFileError
 from dissensus.metrics import kl
-from dissensus.models.hpgm.draws import spaced
 from dissensus.models.hpgm.sampler import hinted, sweep
-from dissensus.models.sampled import split_rhat
+from dissensus.models.sampled import spaced, split_rhats
+from dissensus.models.scoring import in_classes
 from sizes import usually
 
 pytestmark = pytest.mark.slow
@@ -39,8 +40,11 @@ def brief() -> ds.HPGM:
 
 
 def assert_same(first: ds.HPGM, second: ds.HPGM) -> None:
-    for name in ("label_distributions_", "prior_distribution_", "rhat_", *ds.HPGM._arrays):
-        np.testing.assert_array_equal(getattr(first, name), getattr(second, name), err_msg=name)
+    (facts, arrays), (other_facts, others) = first._state(), second._state()
+    assert facts == other_facts
+    assert arrays.keys() == others.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, others[name], err_msg=name)
 
 
 @pytest.mark.no_cover
@@ -114,11 +118,10 @@ def test_of_few_labels_chains_run_one_after_the_other_unless_threads_are_asked_f
         return sweep(*given)
 
     monkeypatch.setattr("dissensus.models.hpgm.model.sweep", watched)
-    monkeypatch.setattr("dissensus.execution.threads.n_cores", lambda: 2)
-    monkeypatch.setattr(ds.HPGM, "_threads_from", LABELS.n_labels + more)
-    model = ds.HPGM(n_jobs=n_jobs, **SHORT).fit(LABELS)
+    monkeypatch.setattr("dissensus.engine.n_cores", lambda: 2)
+    monkeypatch.setattr("dissensus.models.hpgm.model.LABELS_FOR_THREADS", LABELS.n_labels + more)
+    ds.HPGM(n_jobs=n_jobs, **SHORT).fit(LABELS)
     assert len(seen) == threads
-    assert (model._n_threads(LABELS.n_labels) == 1) == (threads == 1)  # of a transform, too
 
 
 @pytest.mark.parametrize("stop", [3, 25])
@@ -132,10 +135,31 @@ def test_a_fit_that_was_stopped_goes_on_with_the_same_bits(stop: int, brief: ds.
         assert_same(ds.HPGM(n_jobs=1, **SHORT).fit(LABELS), brief)
 
 
+@pytest.mark.no_cover
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_interrupt_ends_all_chains_between_two_sweeps(
+    n_jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_begun, main = 0, threading.get_ident()
+
+    def interrupted(*given: Any) -> Any:
+        nonlocal n_begun
+        n_begun += 1
+        if n_begun == 6:
+            signal.pthread_kill(main, signal.SIGINT)
+        time.sleep(0.01)
+        return sweep(*given)
+
+    monkeypatch.setattr("dissensus.models.hpgm.model.sweep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ds.HPGM(n_jobs=n_jobs, n_chains=2, n_sweeps=300).fit(LABELS)
+    assert n_begun < 100
+
+
 def test_chains_that_do_not_agree_say_so(fitted: ds.HPGM) -> None:
     assert fitted.rhat_.shape == fitted.effective_draws_.shape == (len(fitted.quantities_),)
     by_chain = fitted.share_draws_.reshape(4, -1, 160, 3)
-    each = [max(split_rhat(by_chain[:, :, m, p]) for p in range(3)) for m in range(160)]
+    each = [max(split_rhats(by_chain[:, :, m, p : p + 1])[0] for p in range(3)) for m in range(160)]
     np.testing.assert_allclose(fitted.share_rhat_, each, rtol=1e-6)
     assert fitted.settled_items_ == np.mean(np.array(each) <= 1.1)
     most = sorted(each)[143]  # 144 of 160 items, nine in ten, have no more
@@ -244,11 +268,11 @@ def test_an_update_meets_new_items_and_annotators() -> None:
 def test_an_update_keeps_own_labels_where_they_belong(brief: ds.HPGM) -> None:
     model = brief
     extra = ds.Annotations.from_arrays(["i000a"], ["a01"], ["c1"])
-    merged, last = model._with(model._in_own_classes(extra))
+    merged, last = model._with_labels(in_classes(extra, model.class_vocabulary_))
     at = (merged.item_vocabulary.ids[merged.item] != "i000a").nonzero()[0]
     for number, state in enumerate(last):
-        np.testing.assert_array_equal(state.own[at], model.last_own_[number])
-        np.testing.assert_array_equal(state.z, model.last_z_[number])
+        np.testing.assert_array_equal(state.own[at], model.last_states_[number].own)
+        np.testing.assert_array_equal(state.z, model.last_states_[number].z)
 
 
 def test_an_update_refuses_what_it_cannot_learn(fitted: ds.HPGM) -> None:
@@ -348,7 +372,7 @@ def test_a_part_of_very_many_labels_stands_for_all() -> None:
     n_sweeps = usually(50, verify=90)
     whole = ds.HPGM(n_sweeps=n_sweeps).fit(labels)
     part = ds.HPGM(n_sweeps=n_sweeps, max_sampled=1_000).fit(labels)
-    others = np.setdiff1d(np.arange(400), part._part(labels))
+    others = np.setdiff1d(np.arange(400), part._sampled_items(labels))
     assert len(others) > 200
     known = whole.intervals(0.9)
     within = (known.low <= part.label_distributions_) & (part.label_distributions_ <= known.high)
@@ -413,6 +437,6 @@ def test_what_five_of_five_say_is_not_contradicted() -> None:
     # by hand: an answer of 0.2 moves halfway, as ½ · 0.2 + ½ · 1 = 0.6; four who agree are not enough
     model.label_distributions_ = np.array([[0.2, 0.8], [0.2, 0.8]])
     model.share_draws_ = np.array([[[0.2, 0.8], [0.2, 0.8]]], np.float32)
-    model._heed(np.array([[5, 0], [4, 0]]))
+    model._floor_unanimous(np.array([[5, 0], [4, 0]]))
     np.testing.assert_allclose(model.label_distributions_, [[0.6, 0.4], [0.2, 0.8]], rtol=1e-6)
     np.testing.assert_allclose(model.share_draws_[0], [[0.6, 0.4], [0.2, 0.8]], rtol=1e-6)

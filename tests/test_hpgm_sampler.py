@@ -13,9 +13,9 @@ import pytest
 from scipy.special import gammaln
 from scipy.stats import chisquare
 
-from dissensus.models import sampled
 from dissensus.models.hpgm import sampler
 from dissensus.models.hpgm.sampler import Data, Priors, State
+from dissensus.models.sampled import effective_size, split_rhats
 from sizes import usually
 
 pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
@@ -79,7 +79,7 @@ def log_joint(data: Data, state: State, w: np.ndarray, z: np.ndarray, own: np.nd
     total = np.log(state.psi[w]).sum(axis=1) + np.log(state.omega[z]).sum(axis=1)
     total += np.log(np.where(own, state.lam, 1 - state.lam)).sum(axis=1)
     is_label = np.eye(data.P)[data.label]  # (E, P)
-    for n, k in itertools.product(range(data.N), range(state.K)):
+    for n, k in itertools.product(range(data.N), range(len(state.psi))):
         mine = (data.annotator == n) & (w[:, data.item] == k) & ~own
         total += polya(mine @ is_label, state.r * state.theta[k, z[:, n]])
     for m in range(data.M):
@@ -138,7 +138,7 @@ def discrete_chain(data: Data, state: State, n: int, rng: np.random.Generator) -
     q_phi, r_theta = state.q * state.phi, state.r * state.theta
     found = np.empty((n, 13), dtype=bool)
     for i in range(n):
-        rows, sizes = sampler.row_priors(r_theta, state.z), np.full((data.N, state.K), state.r)
+        rows, sizes = sampler.row_priors(r_theta, state.z), np.full((data.N, len(state.psi)), state.r)
         w = sampler.draw_clusters(data, rows, sizes, state.psi, q_phi, state.w, state.own, rng)
         own = sampler.draw_own(data, rows, sizes, q_phi, state.lam, w, state.own, rng)
         z = sampler.draw_annotator_clusters(
@@ -180,7 +180,7 @@ def statistics(data: Data, state: State) -> np.ndarray:
     alike = agree & (n[i] == n[j]) & (k[i] == k[j])
     same_item = agree & (data.item[i] == data.item[j])
     both_own = same_item & state.own[i] & state.own[j]
-    sizes = np.bincount(state.w, minlength=state.K), np.bincount(state.z, minlength=state.L)
+    sizes = np.bincount(state.w, minlength=len(state.psi)), np.bincount(state.z, minlength=len(state.omega))
     return np.array([
         state.r, np.log(state.r), state.s, np.log(state.s), state.q, np.log(state.q), state.a,
         np.log(state.a), state.gamma, state.tau, state.lam, state.own.mean(), state.own.mean() * state.lam,
@@ -328,13 +328,17 @@ def test_rising_products_are_ratios_of_gamma_functions() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
-def test_weights_leave_the_matrix_they_are_given_to_as_it_was() -> None:
-    """Chains on several threads share the data."""
+def test_sums_of_table_rows_by_hand() -> None:
     sums, table = sampler.adder(np.array([0, 0, 2]), 3, np.array([1, 0, 1]), 2), np.array([[1.0], [10.0]])
-    np.testing.assert_array_equal(
-        sampler.weighted(sums, np.array([1.0, 0.0, 2.0])) @ table, [[10.0], [0.0], [20.0]]
-    )
     np.testing.assert_array_equal(sums @ table, [[11.0], [0.0], [10.0]])
+
+
+def test_a_sweep_leaves_the_labels_as_they_were() -> None:
+    """Chains on several threads share the data."""
+    data = crowd(1)
+    state = replace(one_state(data), own=np.arange(7) % 2 == 0)
+    sampler.sweep(state, data, np.random.default_rng(0), TIGHT)
+    np.testing.assert_array_equal(data.busy_sums.data, np.ones(7))
 
 
 # ---- one fault a conditional distribution: each must be caught ----------------------------------------
@@ -377,7 +381,7 @@ def wrong_annotators(counts, r_theta, omega, rng):  # type: ignore[no-untyped-de
 
 def plain_product(who, n, cell, counts, alpha):  # type: ignore[no-untyped-def]
     """α^c instead of α (α + 1) …: labels by one annotator as if independent."""
-    return sampler.row_sums(who, n, np.arange(len(cell)), np.log(alpha[cell]) * counts[:, None])
+    return sampler.adder(who, n) @ (np.log(alpha[cell]) * counts[:, None])
 
 
 def wrong_tables(counts, alpha, rng):  # type: ignore[no-untyped-def]
@@ -478,19 +482,24 @@ def test_tables_against_their_exact_distribution() -> None:
     assert np.abs(found - exact).max() < 4 * np.sqrt(0.25 / 20_000)
 
 
+def split_rhat(chains: np.ndarray) -> float:
+    """Of one quantity, (chains, draws)."""
+    return float(split_rhats(chains[:, :, None])[0])
+
+
 def test_split_rhat_and_effective_size() -> None:
     """Independent draws: R̂ near 1, nearly all count. With correlation ρ: (1 − ρ) / (1 + ρ) of them."""
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(4, 4000))
-    assert sampled.split_rhat(noise) < 1.01
-    assert sampled.effective_size(noise) > 14_000
+    assert split_rhat(noise) < 1.01
+    assert effective_size(noise) > 14_000
     slow = noise.copy()
     for t in range(1, 4000):
         slow[:, t] += 0.8 * slow[:, t - 1]
-    assert sampled.effective_size(slow) == pytest.approx(16_000 * 0.2 / 1.8, rel=0.2)
-    assert sampled.split_rhat(noise + np.arange(4)[:, None]) > 1.3
+    assert effective_size(slow) == pytest.approx(16_000 * 0.2 / 1.8, rel=0.2)
+    assert split_rhat(noise + np.arange(4)[:, None]) > 1.3
     # by hand: halves (0, 2), (4, 6), (0, 2), (4, 6) have variance 2 within, means 1, 5, 1, 5 and 16/3 between
     steps = np.array([[0.0, 2.0, 4.0, 6.0]] * 2)
-    assert sampled.split_rhat(steps) == pytest.approx(np.sqrt(1 / 2 + 16 / 3 / 2))
-    both = sampled.split_rhats(np.stack([steps, np.ones((2, 4))], axis=2))
+    assert split_rhat(steps) == pytest.approx(np.sqrt(1 / 2 + 16 / 3 / 2))
+    both = split_rhats(np.stack([steps, np.ones((2, 4))], axis=2))
     np.testing.assert_allclose(both, [np.sqrt(1 / 2 + 16 / 3 / 2), 1.0])

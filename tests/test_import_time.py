@@ -42,7 +42,7 @@ def test_importing_is_quick() -> None:
 
 
 def test_a_finished_run_is_read_without_what_fits_models() -> None:
-    assert heavy_modules_after("from dissensus.annotators.kept import kept_verdicts") == ["numpy"]
+    assert heavy_modules_after("from dissensus.annotators.saved_verdicts import read_verdicts") == ["numpy"]
 
 
 @pytest.mark.slow
@@ -50,6 +50,31 @@ def test_a_fit_loads_neither_scikit_learn_nor_torch() -> None:
     loaded = heavy_modules_after("import dissensus as ds; ds.FMM(2).fit(ds.simulate(20, 5, 3).annotations)")
     assert "scipy" in loaded
     assert {"sklearn", "torch", "typer", "plotly", "dask"}.isdisjoint(loaded)
+
+
+# A fit, and a search on processes whose criterion tells what its process has loaded.
+PLAIN_PATH = """
+import sys
+import dissensus as ds
+
+def machinery(*_):
+    return sorted(n for n in sys.modules if n.startswith(("dissensus.large", "distributed", "dask")))
+
+labels = ds.simulate(40, 10, 3).annotations
+ds.PGM(2, 2).fit(labels)
+
+def score(model, annotations, seed):
+    model.fit(annotations)
+    return float(len(machinery()))
+
+found = ds.select(ds.PGM(), labels, {"n_item_clusters": [2, 3]}, criterion=score, n_jobs=2, references={})
+print(machinery(), {row["score"] for row in found.rows()})
+"""
+
+
+@pytest.mark.slow
+def test_neither_a_fit_nor_a_search_on_processes_loads_the_machinery_of_large_runs() -> None:
+    assert run(PLAIN_PATH) == "[] {0.0}"
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import dissensus as ds
 from cli_help import failure, run
 from dissensus.annotators.judge_detection import find_judges
 from dissensus.judges.answers import Answers
-from dissensus.judges.difference import difference_of
+from dissensus.judges.comparison import difference_of
 from dissensus.judges.panel import Panel, grouped, panel_of, vote_weights, votes_of
 from dissensus.judges.rates import prediction_powered, rogan_gladen, too_few
 from experiments.judge_rates import Population, coverage

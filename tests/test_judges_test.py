@@ -13,7 +13,7 @@ import dissensus as ds
 from dissensus.annotators.judge_detection import find_judges
 from dissensus.errors import DataError, ParameterError
 from dissensus.judges.answers import Answers
-from dissensus.judges.replacement import clustered_error, discovered, may_replace
+from dissensus.judges.comparison import clustered_error, discovered, may_replace
 from experiments.judges import PUBLISHED, figures
 from judge_help import humans_and_judges, seen, table
 from sizes import usually

@@ -10,12 +10,12 @@ from scipy.stats import norm
 import dissensus as ds
 from dissensus.errors import ParameterError
 from dissensus.evaluate.compare import THOROUGH_CANDIDATES
-from dissensus.models.latent import sampler
-from dissensus.models.latent.sampler import BASE, Data, Loadings, State
+from dissensus.models import latent
+from dissensus.models.latent import BASE, Loadings, Positions, SideLabels
 from sizes import usually
 
 
-def drawn_state(rng: np.random.Generator, M: int, N: int, P: int, d: int, b: int) -> State:
+def drawn_state(rng: np.random.Generator, M: int, N: int, P: int, d: int, b: int) -> Positions:
     """A draw of the prior."""
     s2 = np.append(1.0, np.clip(np.abs(rng.standard_cauchy(d)) ** 2, 1e-6, 1e6))
     t2 = np.append(1.0, np.clip(np.abs(rng.standard_cauchy(b)) ** 2, 1e-6, 1e6))
@@ -23,16 +23,18 @@ def drawn_state(rng: np.random.Generator, M: int, N: int, P: int, d: int, b: int
     variance[0, 0] = BASE
     W = rng.standard_normal((P, 1 + d, 1 + b)) * np.sqrt(variance)
     x, a = rng.standard_normal((M, d)), rng.standard_normal((N, b))
-    return State(x.astype(np.float32), a.astype(np.float32), W, s2, t2, 0.4)
+    return Positions(x.astype(np.float32), a.astype(np.float32), W, s2, t2, 0.4)
 
 
-def logits_of(state: State, item: np.ndarray, annotator: np.ndarray) -> np.ndarray:
+def logits_of(state: Positions, item: np.ndarray, annotator: np.ndarray) -> np.ndarray:
     x = np.concatenate([np.ones((len(state.x), 1)), state.x], axis=1)[item]
     a = np.concatenate([np.ones((len(state.a), 1)), state.a], axis=1)[annotator]
     return np.einsum("cij,ei,ej->ec", state.W, x, a)
 
 
-def labels_of(state: State, item: np.ndarray, annotator: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def labels_of(
+    state: Positions, item: np.ndarray, annotator: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Labels drawn given everything else: the largest of logits with Gumbel noise."""
     logits = logits_of(state, item, annotator)
     return np.asarray((logits + rng.gumbel(size=logits.shape)).argmax(axis=1))
@@ -41,10 +43,10 @@ def labels_of(state: State, item: np.ndarray, annotator: np.ndarray, rng: np.ran
 def test_a_slice_draws_from_the_posterior_of_a_place() -> None:
     rng = np.random.default_rng(0)
     state = drawn_state(rng, 1, 3, 3, 1, 2)
-    state = State(state.x, state.a, 1.5 * rng.standard_normal(state.W.shape), state.s2, state.t2, 0.4)
+    state = Positions(state.x, state.a, 1.5 * rng.standard_normal(state.W.shape), state.s2, state.t2, 0.4)
     label = np.array([2, 0, 2])
     grid = np.linspace(-6, 6, 4001)
-    everywhere = State(grid[:, None].astype(np.float32), state.a, state.W, state.s2, state.t2, 0.4)
+    everywhere = Positions(grid[:, None].astype(np.float32), state.a, state.W, state.s2, state.t2, 0.4)
     pairs = np.repeat(np.arange(len(grid)), 3), np.tile(np.arange(3), len(grid))
     logs = log_softmax(logits_of(everywhere, *pairs), axis=1)[
         np.arange(3 * len(grid)), np.tile(label, len(grid))
@@ -55,11 +57,11 @@ def test_a_slice_draws_from_the_posterior_of_a_place() -> None:
     spread = np.sqrt((density * (grid - mean) ** 2).sum())
     # 3,000 items with the same labels are 3,000 chains
     n = 3_000
-    data = Data.of(np.repeat(np.arange(n), 3), np.tile(np.arange(3), n), np.tile(label, n), n)
-    met = sampler.seen_from(state.W, state.a, "annotators")[data.other]
+    data = SideLabels.of(np.repeat(np.arange(n), 3), np.tile(np.arange(3), n), np.tile(label, n), n)
+    met = latent.seen_from(state.W, state.a, "annotators")[data.other]
     x = rng.standard_normal((n, 1)).astype(np.float32)
     for _ in range(30):
-        x = sampler.sliced(x, met, data, rng)
+        x = latent.sliced(x, met, data, rng)
     assert x.mean() == pytest.approx(mean, abs=4 * spread / np.sqrt(n))
     assert x.std() == pytest.approx(spread, rel=0.06)
     below = np.interp(x[:, 0], grid, density.cumsum())
@@ -71,13 +73,13 @@ def test_the_posterior_of_the_loadings_and_its_slope() -> None:
     state = drawn_state(rng, 6, 4, 3, 2, 2)
     item, annotator = rng.integers(6, size=40), rng.integers(3, size=40)  # the fourth annotator has no label
     label = labels_of(state, item, annotator, rng)
-    found = Loadings(state, Data.of(annotator, item, label, 4))
+    found = Loadings(state, SideLabels.of(annotator, item, label, 4))
 
     def by_hand(W: np.ndarray) -> float:
         variance = np.outer(state.s2, state.t2)
         variance[0, 0] = BASE
         chances = log_softmax(
-            logits_of(State(state.x, state.a, W, state.s2, state.t2, 0.4), item, annotator), 1
+            logits_of(Positions(state.x, state.a, W, state.s2, state.t2, 0.4), item, annotator), 1
         )
         return float(chances[np.arange(40), label].sum() - (W**2 / variance).sum() / 2)
 
@@ -99,7 +101,7 @@ def test_geweke_places_loadings_and_scales_come_from_their_prior_when_labels_are
     rng = np.random.default_rng(2)
     n_chains, n_sweeps = usually(400, verify=3_000), usually(8, verify=20)
 
-    def told(state: State) -> list[float]:
+    def told(state: Positions) -> list[float]:
         W = state.W
         small = np.arctan(np.sqrt([state.s2[1], state.t2[1]])).tolist()  # uniform in (0, π/2) under the prior
         return [
@@ -116,8 +118,8 @@ def test_geweke_places_loadings_and_scales_come_from_their_prior_when_labels_are
         state = drawn_state(rng, M, N, P, d, b)
         for _ in range(n_sweeps):
             label = labels_of(state, item, annotator, rng)
-            items, people = Data.of(item, annotator, label, M), Data.of(annotator, item, label, N)
-            state = sampler.sweep(state, items, people, 0.0, rng)
+            items, people = SideLabels.of(item, annotator, label, M), SideLabels.of(annotator, item, label, N)
+            state = latent.sweep(state, items, people, 0.0, rng)
         chain.append(told(state))
     first, second = np.array(prior), np.array(chain)
     for power in (1, 2):
@@ -130,8 +132,8 @@ def test_the_answer_is_the_mean_over_annotators_by_their_labels() -> None:
     rng = np.random.default_rng(3)
     state = drawn_state(rng, 5, 4, 3, 2, 2)
     weights = np.array([0.5, 0.0, 0.2, 0.3])
-    asked, kept = sampler.heard(weights, rng)
-    found = sampler.answers_of(state.x, sampler.seen_from(state.W, state.a[asked], "annotators"), kept)
+    asked, kept = latent.asked_annotators(weights, rng)
+    found = latent.answers_of(state.x, latent.seen_from(state.W, state.a[asked], "annotators"), kept)
     pairs = np.repeat(np.arange(5), 4), np.tile(np.arange(4), 5)
     chances = np.exp(log_softmax(logits_of(state, *pairs), axis=1)).reshape(5, 4, 3)
     assert np.allclose(found, np.einsum("n,mnc->mc", weights, chances), atol=1e-5)
@@ -143,7 +145,7 @@ def test_many_annotators_are_heard_by_their_weight() -> None:
     weights /= weights.sum()
     times = np.zeros(5_000)
     for _ in range(200):
-        asked, kept = sampler.heard(weights, rng)
+        asked, kept = latent.asked_annotators(weights, rng)
         times += np.bincount(asked, kept, 5_000)
     heavy, light = weights > np.median(weights), weights <= np.median(weights)
     assert times[heavy].sum() / 200 == pytest.approx(weights[heavy].sum(), abs=0.01)
@@ -170,7 +172,7 @@ def test_scales_come_from_a_half_cauchy_and_the_loadings() -> None:
     below = (density / density.sum()).cumsum()
     drawn = np.ones(4_001)
     for _ in range(30):
-        drawn = sampler.scales(np.full(4_001, squares), n, drawn, rng)
+        drawn = latent.scales(np.full(4_001, squares), n, drawn, rng)
     place = np.sort(np.interp(np.sqrt(drawn[1:]), scale, below))
     assert np.abs(place - (np.arange(4_000) + 0.5) / 4_000).max() < 1.63 / np.sqrt(4_000)  # Kolmogorov, 1 %
 

@@ -81,21 +81,24 @@ def test_pairs_unknown_items_and_unknown_annotators(fitted):
 def test_pairs_come_out_the_same_in_blocks(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     import torch
 
-    from dissensus.text.ldlnm import inference
-    from dissensus.text.ldlnm.inference import as_rows, embeddings_of, inputs, weights_of
+    from dissensus.text.ldlnm import network as networks
 
     known = crowd(12)
     model = ds.LDLNM(**(SMALL | {"epochs": 1, "dev_size": 0.0} | changes)).fit(known)
-    with torch.inference_mode():  # each pair with features of its own, all at once
-        x, z_A = inputs(model, model.features_[known.item]), embeddings_of(model, known.annotator)
-        expected = as_rows(inference.pair_distributions(weights_of(model), x, z_A, "label"))
+    with torch.inference_mode():  # all labels in one forward pass
+        x = networks.inputs(model, model.features_)
+        item, annotator = (
+            torch.from_numpy(codes.astype(np.int64)) for codes in (known.item, known.annotator)
+        )
+        logits = networks.Network.fitted(model)(networks.Batch(x, item, annotator, torch.empty(0)))
+        expected = logits[:, 0].softmax(dim=1).mean(dim=0).T
     pairs = known.items[known.item], known.annotators[known.annotator]
     np.testing.assert_allclose(model.predict_proba(*pairs), expected, rtol=1e-5)
 
-    whole, sizes = inference.head_logits, []
-    monkeypatch.setattr(inference, "CELLS", 7 * 2 * 8)  # seven pairs of two networks, eight numbers wide
+    whole, sizes = networks.Network.encode, []
+    monkeypatch.setattr(networks, "NUMBERS_PER_BLOCK", 7 * 2 * 8)  # seven pairs of two networks, eight wide
     monkeypatch.setattr(
-        inference, "head_logits", lambda w, z, head: sizes.append(z.shape[1]) or whole(w, z, head)
+        networks.Network, "encode", lambda self, z: sizes.append(z.shape[1]) or whole(self, z)
     )
     np.testing.assert_allclose(model.predict_proba(*pairs), expected, rtol=1e-5)
     assert sizes == [7] * 8 + [4]
@@ -422,6 +425,19 @@ def test_sizes_are_searched_with_the_common_search(tmp_path: Path):
     assert score == pytest.approx(found.winner.score, rel=1e-6)
 
 
+def test_cells_alike_in_all_but_sizes_are_searched_in_one_program():
+    from dissensus.text.ldlnm.model import NETWORKS_TOGETHER, DevDistributions
+
+    sizes = [{"item_size": item, "annotator_size": who} for item in range(3, 9) for who in range(3, 9)]
+    rates, ensembles = [{"learning_rate": 0.1}, {"learning_rate": 0.1, "seed": 3}], [{"n_networks": 2}] * 2
+    one = {"n_networks": 1}
+    estimators = [ds.LDLNM(**(one | settings)) for settings in sizes + rates + ensembles]
+    groups = DevDistributions(crowd(4)).groups(estimators)
+    assert sorted(place for group in groups for place in group) == list(range(40))
+    assert sorted(map(len, groups)) == [1, 1, 2, NETWORKS_TOGETHER, NETWORKS_TOGETHER]
+    assert [36, 37] in [sorted(group) for group in groups]
+
+
 def test_the_criterion_goes_by_the_names_of_classes(fitted):
     from dissensus.text.ldlnm.model import divergence
 
@@ -458,16 +474,14 @@ def test_a_missing_extra_says_what_installs_it(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_targets_are_the_label_its_items_and_its_annotators_shares():
-    import torch
-
-    from dissensus.text.ldlnm.training import training_set
+    from dissensus.text.ldlnm.network import training_set
 
     # a gives x, x to items i, j; b gives y, x, y to i, j, k
     rows = [("i", "a", "x"), ("i", "b", "y"), ("j", "a", "x"), ("j", "b", "x"), ("k", "b", "y")]
     known = Annotations.from_arrays(*zip(*rows, strict=True))
     model = ds.LDLNM()
-    model.feature_scale_ = np.asarray(1.0)
-    found = training_set(model, known, np.zeros((3, 2), np.float32), None, torch.device("cpu"))
+    model.features_, model.feature_scale_ = np.zeros((3, 2), np.float32), np.asarray(1.0)
+    found = training_set(model, known, np.zeros((3, 2), np.float32), None)
     i, j, k, a, b = [1 / 2, 1 / 2], [1, 0], [0, 1], [1, 0], [1 / 3, 2 / 3]
     expected = [
         [1, 0, *i, *a],
@@ -476,7 +490,7 @@ def test_targets_are_the_label_its_items_and_its_annotators_shares():
         [1, 0, *j, *b],
         [0, 1, *k, *b],
     ]
-    np.testing.assert_allclose(found.targets, expected, rtol=1e-6)
+    np.testing.assert_allclose(found.targets.flatten(1), expected, rtol=1e-6)
 
 
 def test_features_are_rescaled_unless_told_otherwise():

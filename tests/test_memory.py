@@ -1,95 +1,64 @@
-"""Memory is planned before a fit: all stays, messages go to disk, layouts are built anew, or a refusal."""
+"""Memory: what cannot be done in it is refused before work; arrays that do not fit are mapped from files."""
 
 from __future__ import annotations
 
+import gc
+import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dissensus as ds
 from dissensus.errors import DataError, ParameterError
-from dissensus.execution.memory import Needs, Plan, block_labels, planned
-from dissensus.params import PROCESS_BYTES, n_bytes, size_words
+from dissensus.large.engine import Budget, LargeEngine, n_bytes
+from dissensus.large.file_arrays import Place, new_file_array, open_file_array, pickled_places, place_in_file
+from dissensus.models import base
+from dissensus.params import PROCESS_BYTES, size_words
+from dissensus.params import n_bytes as read_size
 
 LABELS = ds.Annotations.from_arrays(["a", "a", "b", "b"], ["x", "y", "x", "y"], ["0", "1", "0", "0"])
 
 
-def needs(itemsize: int = 8) -> Needs:
-    """Needs that are easy to add up: 1,000 bytes in any case, 100 a label laid out, 5,000 of messages."""
-    return Needs(fixed=1000, layout_bytes=100, message_bytes=5000 * itemsize // 8, working=10)
-
-
-class Model(ds.FMM):
-    """A model with these needs."""
-
-    def _needs(self, annotations: ds.Annotations, itemsize: int, **given: Any) -> Needs:
-        return needs(itemsize)
-
-
-def plan(memory: int, itemsize: int = 8, **crew: int) -> Plan:
-    return planned("Model", needs(itemsize), LABELS.n_labels, memory, **{"n_threads": 1} | crew)
-
-
-@pytest.mark.parametrize(
-    ("beyond", "expected"),
-    [
-        (4400, Plan()),
-        (4350, Plan(0.99)),
-        (1400, Plan(0.4)),  # 2,000 bytes for two rounds' messages while there is no model yet
-        (900, Plan(0.2)),  # 500 bytes for one round's beside the model
-        (400, Plan(0.0)),
-        (399, Plan(0.0, labels_laid_out=3)),
-        (0, Plan(0.0, labels_laid_out=0)),
-    ],
-)
-def test_what_stays_in_memory(beyond: int, expected: Plan) -> None:
-    assert plan(PROCESS_BYTES + 1010 + beyond) == expected
-
-
-def test_what_is_held_throughout_is_there_beside_every_round() -> None:
-    memory = PROCESS_BYTES + 1010 + 1400
-    more = replace(needs(), held=500)
-    assert planned("Model", more, LABELS.n_labels, memory + 500, n_threads=1) == plan(memory)
-    with pytest.raises(DataError):
-        planned("Model", more, LABELS.n_labels, PROCESS_BYTES + 1010 + 499, n_threads=1)
-
-
-def test_single_precision_takes_half_the_room_for_messages() -> None:
-    memory = PROCESS_BYTES + 1010 + 1900
-    assert plan(memory, itemsize=4) == Plan()
-    assert plan(memory) == Plan(0.5)
-
-
-def test_threads_and_workers_count() -> None:
-    plan(PROCESS_BYTES + 1020, n_threads=2)
-    with pytest.raises(DataError):
-        plan(PROCESS_BYTES + 1019, n_threads=2)
-    least = 3 * PROCESS_BYTES + 1020
-    # On a cluster messages are on disk, and any worker may have to lay out any block.
-    assert plan(least + 800, n_threads=2, n_workers=2) == Plan(0.0)
-    assert plan(least + 799, n_threads=2, n_workers=2) == Plan(0.0, labels_laid_out=3)
-    with pytest.raises(DataError):
-        plan(least - 1, n_threads=2, n_workers=2)
+# ---- refusals -----------------------------------------------------------------------------------------
 
 
 def test_too_little_is_refused_with_what_would_do() -> None:
     line = (
-        "Model on 4 labels needs 250.1MB of memory at least, and 100MB are allowed; allow as much with "
-        "memory=, or use fewer clusters, threads or workers"
+        "FMM on 4 labels needs 250.1MB of memory at least, and 100MB are allowed; allow as much with "
+        "memory=, or use fewer clusters, classes, jobs or workers"
     )
     with ds.resources(memory="100MB"), pytest.raises(DataError, match=f"^{re.escape(line)}$"):
-        Model().fit(LABELS)
+        ds.FMM().fit(LABELS)
     with ds.resources(memory="250.1MB"):
-        Model().fit(LABELS)
+        ds.FMM().fit(LABELS)
+
+
+def test_a_transform_is_refused_too() -> None:
+    fitted = ds.PGM(2, 2).fit(LABELS)
+    with ds.resources(memory="100MB"), pytest.raises(DataError, match="of memory at least, and 100MB are"):
+        fitted.transform(LABELS)
+
+
+def test_beyond_the_machine_is_refused_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "physical_memory", lambda: 200_000_000)
+    line = (
+        "FMM on 4 labels needs 250.1MB of memory at least, and this machine has 200MB; use fewer clusters or "
+        "classes, or a simpler model"
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(line)}$"):
+        ds.FMM().fit(LABELS)
+    with ds.resources(memory="300MB"):  # somebody knows better
+        ds.FMM().fit(LABELS)
 
 
 def test_where_several_share_what_is_allowed_the_sum_is_told() -> None:
     line = (
-        "Model on 2 labels needs 250.1MB of memory at least, and 200MB are allowed for each of 2 at once; "
-        "allow 500.1MB with memory=, or use fewer clusters, jobs or workers"
+        "FMM on 2 labels needs 250.1MB of memory at least, and 200MB are allowed for each of 2 at once; "
+        "allow 500.1MB with memory=, or use fewer clusters, classes, jobs or workers"
     )
     grid: dict[str, Any] = {"n_item_clusters": [1, 2]}
     with (
@@ -97,7 +66,139 @@ def test_where_several_share_what_is_allowed_the_sum_is_told() -> None:
         ThreadPoolExecutor(2) as threads,
         pytest.raises(DataError, match=f"^{re.escape(line)}$"),
     ):
-        ds.select(Model(), LABELS, grid, test_size=0.5, references={}, executor=threads)
+        ds.select(ds.FMM(), LABELS, grid, test_size=0.5, references={}, executor=threads)
+
+
+def test_clusters_classes_and_threads_count() -> None:
+    known = ds.simulate(3_000, 400, 4, labels_per_item=5).annotations
+    small, large = ds.PGM(2, 2), ds.PGM(50, 40)
+    assert PROCESS_BYTES < small.memory_needed(known) < large.memory_needed(known)
+    assert large.memory_needed(known) < large.memory_needed(known, n_threads=2)
+    # three tables of items and clusters, one of which is the model's, and five of annotators and clusters
+    tables = 8 * (3 * 3_000 * (50 - 2) + 5 * 400 * (40 - 2))
+    assert large.memory_needed(known) - small.memory_needed(known) >= tables
+
+
+def test_more_threads_than_memory_has_room_for_are_not_started() -> None:
+    known = ds.simulate(3_000, 400, 4, labels_per_item=5).annotations
+    seen, model = [], ds.FMM(3, max_iter=2, n_jobs=8)
+    each = model.memory_needed(known, n_threads=2) - model.memory_needed(known)
+
+    class Looking(ds.FMM):
+        def _fit(self, annotations: ds.Annotations, engine: Any) -> None:
+            seen.append(engine.n_threads)
+            super()._fit(annotations, engine)
+
+    for room in (0, 2 * each, 100 * each):
+        with ds.resources(memory=model.memory_needed(known) + room):
+            Looking(3, max_iter=2, n_jobs=8).fit(known)
+    assert seen == [1, 2, 8]
+
+
+# ---- the budget ---------------------------------------------------------------------------------------
+
+
+def engine(budget: int | None, folder: Path) -> LargeEngine:
+    return LargeEngine(
+        1, None, 1, budget=Budget(budget), scratch=lambda: folder, checkpoints=None, dtype=np.float64
+    )
+
+
+def test_arrays_are_in_memory_as_long_as_they_fit(tmp_path: Path) -> None:
+    limited = engine(1000, tmp_path)
+    first, second = limited.empty((100,)), limited.empty((50,))
+    assert (place_in_file(first), list(tmp_path.iterdir())) == (None, [place_of(second)])
+    second[:] = 7.0
+    del first, second
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+    assert place_in_file(limited.empty((100,))) is None  # the room is there again
+
+
+def place_of(array: np.ndarray) -> Path:
+    place = place_in_file(array)
+    assert place is not None
+    return Path(place.path)
+
+
+def test_a_part_of_an_array_keeps_its_file(tmp_path: Path) -> None:
+    limited = engine(0, tmp_path)
+    part = limited.empty((10, 2))[3:5]
+    gc.collect()
+    part[...] = 1.0
+    assert place_of(part).exists()
+    assert engine(0, tmp_path).empty((0, 3)).shape == (0, 3)
+
+
+def test_without_a_limit_everything_is_in_memory(tmp_path: Path) -> None:
+    assert place_in_file(engine(None, tmp_path).empty((10**6,))) is None
+
+
+def test_bytes_of_layouts() -> None:
+    from dissensus.engine import cut_blocks
+    from dissensus.models.confusion import CellLayout
+    from dissensus.models.pgm.kernels import PairBlock
+
+    known = ds.simulate(300, 40, 4, labels_per_item=5).annotations
+    (block,) = cut_blocks(known)
+    assert n_bytes(np.zeros((3, 4))) == 96
+    assert n_bytes((np.zeros(2), None, 3, (np.zeros(1),))) == 24
+    # a code and a number for each label, a pointer for each item; twice, as it is transposed
+    assert n_bytes(CellLayout.of(block)) == 2 * (12 * known.n_labels + 4 * (known.n_items + 1))
+    assert n_bytes(PairBlock.of(block)) > 12 * known.n_labels
+
+
+# ---- arrays in files ----------------------------------------------------------------------------------
+
+
+def test_an_array_in_a_file_is_pickled_as_its_place(tmp_path: Path) -> None:
+    whole = new_file_array(tmp_path, (1000, 8), np.float64)
+    whole[...] = np.arange(8000.0).reshape(1000, 8)
+    content, copies = pickled_places({"rows": whole[10:20], "small": np.arange(3)}, tmp_path, 1000)
+    assert (len(content) < 600, copies) == (True, [])
+    found = pickle.loads(content)
+    assert type(found["rows"]) is np.ndarray
+    np.testing.assert_array_equal(found["rows"], whole[10:20])
+    found["rows"][...] = -1.0  # the same bytes
+    assert (whole[10:20] == -1).all()
+    assert (whole[20:] >= 0).all()
+    np.testing.assert_array_equal(found["small"], np.arange(3))
+
+
+def test_a_large_array_in_memory_is_pickled_as_a_copy_in_a_file(tmp_path: Path) -> None:
+    table = np.arange(1000.0)
+    content, copies = pickled_places((table,), tmp_path, 1000)
+    assert len(content) < 600
+    (found,) = pickle.loads(content)
+    np.testing.assert_array_equal(found, table)
+    assert len(list(tmp_path.iterdir())) == 1
+    del copies
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_computed_of_mapped_arrays_is_not_mapped(tmp_path: Path) -> None:
+    whole = new_file_array(tmp_path, (10, 3), np.float64)
+    whole[...] = 1.0
+    for computed in (whole + 1, whole.take([1, 2], axis=0), whole.astype(np.float32), whole @ np.ones(3)):
+        assert place_in_file(computed) is None
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(computed)), computed)
+    assert place_in_file(whole[:, 1:]) is None  # not one run of bytes
+
+
+def test_a_place_that_is_gone_is_one_line(tmp_path: Path) -> None:
+    whole = new_file_array(tmp_path, (10,), np.float64)
+    content, _ = pickled_places(whole, tmp_path, 1000)
+    place_of(whole).unlink()
+    with pytest.raises(DataError, match=r"not reachable from the worker on .*; put scratch=, and stores,"):
+        pickle.loads(content)
+    (tmp_path / "short").write_bytes(b"short")
+    short = Place(str(tmp_path / "short"), "<f8", 0, (10,), "r")
+    with pytest.raises(DataError, match=r"short: not reachable from the worker"):
+        open_file_array(short)
+
+
+# ---- sizes --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -112,19 +213,15 @@ def test_where_several_share_what_is_allowed_the_sum_is_told() -> None:
     ],
 )
 def test_sizes(given: str | int, expected: int) -> None:
-    assert n_bytes(given, "resources") == expected
+    assert read_size(given, "resources") == expected
 
 
 @pytest.mark.parametrize("given", ["", "much", "-1GB", "GB", "1XB", "1 2GB", True])
 def test_what_is_no_size(given: Any) -> None:
     with pytest.raises(ParameterError, match="must be a size such as '2GB', or a number of bytes"):
-        n_bytes(given, "resources")
+        read_size(given, "resources")
 
 
 def test_words_can_be_given_back_and_never_say_too_little() -> None:
     for size in (1, 999, 10**6, 1_500_000_001, 8 * 10**9, 3 * 10**12 + 1):
-        assert size <= n_bytes(size_words(size), "resources") <= 1.1 * size + 100
-
-
-def test_labels_of_a_block() -> None:
-    assert block_labels(LABELS) == 4
+        assert size <= read_size(size_words(size), "resources") <= 1.1 * size + 100

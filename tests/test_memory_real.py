@@ -1,17 +1,23 @@
-"""What a fit is said to take is at least what it takes: traced, beside the plan."""
+"""A fit takes what it says: traced beside the estimate, and measured in a process with a limit."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import dissensus as ds
-from dissensus.labels import blocks
+from cluster_help import cut_small
 from dissensus.numerics import ones
+from dissensus.params import PROCESS_BYTES
 from sizes import usually
 
 pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
@@ -25,17 +31,25 @@ CROWDS = {
 }
 TINY = ds.simulate(40, 20, 4, labels_per_item=5, seed=3).annotations
 MODELS: dict[str, Callable[[], Any]] = {
-    "fmm": lambda: ds.FMM(12, max_iter=3),
-    "dawid-skene": lambda: ds.DawidSkene(max_iter=3),
-    "one-coin": lambda: ds.OneCoin(max_iter=3),
-    "cbcc": lambda: ds.CBCC(3, max_iter=3),
-    "pgm": lambda: ds.PGM(4, 8, max_iter=3),
-    "pgm-restarts": lambda: ds.PGM(4, 8, max_iter=3, n_restarts=4),
-    "pgm-rounds": lambda: ds.PGM(4, 8, max_iter=3, bp_rounds=4, bp_tol=0.0),
-    "pgm-pairwise": lambda: ds.PGM(4, 8, m_step="pairwise", max_iter=3),
-    "pgm-mean-field": lambda: ds.PGM(4, 8, messages="mean-field", max_iter=3),
-    "pgm-vb": lambda: ds.PGM(8, 4, inference="vb", max_iter=3),
-    "pgm-annealing": lambda: ds.PGM(4, 4, inference="annealing", max_iter=5, n_restarts=2),
+    "majority": lambda: ds.MajorityVote(),
+    "empirical": lambda: ds.EmpiricalDistribution(),
+    "fmm": lambda: ds.FMM(12, max_iter=3, n_jobs=1),
+    "dawid-skene": lambda: ds.DawidSkene(max_iter=3, n_jobs=1),
+    "one-coin": lambda: ds.OneCoin(max_iter=3, n_jobs=1),
+    "cbcc": lambda: ds.CBCC(3, max_iter=3, n_jobs=1),
+    "ibcc": lambda: ds.IBCC(max_iter=3, n_jobs=1),
+    "ebcc": lambda: ds.EBCC(2, max_iter=3, n_jobs=1),
+    "log-linear": lambda: ds.LogLinear(max_iter=3, n_jobs=1),
+    "mace": lambda: ds.MACE(max_iter=3, n_jobs=1),
+    "glad": lambda: ds.GLAD(max_iter=3, n_jobs=1),
+    "bwa": lambda: ds.BWA(max_iter=3, n_jobs=1),
+    "pgm": lambda: ds.PGM(4, 8, max_iter=3, n_jobs=1),
+    "pgm-restarts": lambda: ds.PGM(4, 8, max_iter=3, n_restarts=4, n_jobs=1),
+    "pgm-rounds": lambda: ds.PGM(4, 8, max_iter=3, bp_rounds=4, bp_tol=0.0, n_jobs=1),
+    "pgm-pairwise": lambda: ds.PGM(4, 8, m_step="pairwise", max_iter=3, n_jobs=1),
+    "pgm-mean-field": lambda: ds.PGM(4, 8, messages="mean-field", max_iter=3, n_jobs=1),
+    "pgm-vb": lambda: ds.PGM(8, 4, inference="vb", max_iter=3, n_jobs=1),
+    "pgm-annealing": lambda: ds.PGM(4, 4, inference="annealing", max_iter=5, n_restarts=2, n_jobs=1),
 }
 SLACK = 400_000  # what Python itself takes for a fit, however small
 
@@ -50,26 +64,15 @@ def traced(fit: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def planned_bytes(model: Any, annotations: ds.Annotations, **given: Any) -> int:
-    """All that is counted, as if nothing went to disk."""
-    needs = model._needs(annotations, 8, **given)
-    layouts = needs.layout_bytes * annotations.n_labels
-    return int(needs.held + needs.fixed + layouts + needs.message_bytes + needs.working)
-
-
-def planned_peak(model: Any, annotations: ds.Annotations, **given: Any) -> int:
-    """The most that the plan counts at once: two rounds' messages, or those of one beside the model."""
-    needs = model._needs(annotations, 8, **given)
-    always = needs.held + needs.layout_bytes * annotations.n_labels + needs.working
-    return int(always + max(needs.message_bytes, needs.fixed + needs.message_bytes / 2))
+def within(memory: int, scratch: Path, fit: Callable[[], object]) -> int:
+    with ds.resources(memory=memory, scratch=scratch):
+        return traced(fit)
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks, as large data have; what all of them share is there already."""
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 2048)
-    monkeypatch.setattr("dissensus.execution.memory.SHARD_LABELS", 2048)
-    monkeypatch.setattr("dissensus.models.pgm.model.SHARD_LABELS", 2048)
+    cut_small(monkeypatch.setattr, 2048)
     for power in range(18):
         ones(1 << power)
 
@@ -78,33 +81,53 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "name", usually([name for name in MODELS if name != "pgm-restarts"], verify=[*MODELS])
 )
-def test_a_fit_takes_no_more_than_it_says(name: str, crowd: str) -> None:
+def test_a_fit_takes_no_more_than_it_is_allowed(name: str, crowd: str, tmp_path: Path) -> None:
     annotations = CROWDS[crowd]
     MODELS[name]().fit(TINY)  # imports are not the matter
-    took = traced(lambda: MODELS[name]().fit(annotations))
-    given = {"evidence": None} if name.startswith("pgm") else {}
-    assert took <= planned_bytes(MODELS[name](), annotations, **given) + SLACK
+    least = MODELS[name]().memory_needed(annotations)
+    # nothing but what it needs; some layouts; layouts and some messages
+    for room in (0, 20 * annotations.n_labels, 100 * annotations.n_labels):
+        took = within(least + room, tmp_path, lambda: MODELS[name]().fit(annotations))
+        assert took <= least + room - PROCESS_BYTES + SLACK
+        if not room:  # and no absurd memory is asked for
+            assert least - PROCESS_BYTES <= 4 * (took + SLACK)
 
 
 @pytest.mark.parametrize("crowd", CROWDS)
-def test_what_is_known_of_the_items_is_counted(crowd: str) -> None:
+@pytest.mark.parametrize("name", ["dawid-skene", "pgm"])
+def test_threads_take_no_more_than_they_are_allowed(name: str, crowd: str, tmp_path: Path) -> None:
+    annotations, model = CROWDS[crowd], MODELS[name]().set_params(n_jobs=4)
+    MODELS[name]().fit(TINY)
+    memory = model.memory_needed(annotations, n_threads=8)  # half of the room is for threads
+    assert within(memory, tmp_path, lambda: model.fit(annotations)) <= memory - PROCESS_BYTES + SLACK
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_what_is_known_of_the_items_is_counted(crowd: str, tmp_path: Path) -> None:
     annotations = CROWDS[crowd]
     prior = np.full((annotations.n_items, annotations.n_classes), 0.25)
-    model = ds.PGM(16, 2, max_iter=3)
-    took = traced(lambda: ds.PGM(16, 2, max_iter=3).fit(annotations, pseudo_labels=prior))
-    assert took <= planned_bytes(model, annotations, pseudo_labels=prior) + SLACK
-    skills = ds.DawidSkene(max_iter=3)
-    took = traced(lambda: ds.DawidSkene(max_iter=3).fit(annotations, item_prior=prior))
-    assert took <= planned_bytes(skills, annotations, item_prior=prior) + SLACK
+    for model, given in (
+        (ds.PGM(16, 2, max_iter=3, n_jobs=1), {"pseudo_labels": prior}),
+        (ds.DawidSkene(max_iter=3, n_jobs=1), {"item_prior": prior}),
+    ):
+        memory = model.memory_needed(annotations) + 2 * prior.nbytes
+        took = within(memory, tmp_path, lambda model=model, given=given: model.fit(annotations, **given))
+        assert took <= memory - PROCESS_BYTES + SLACK
 
 
 @pytest.mark.parametrize("crowd", CROWDS)
-def test_a_transform_takes_no_more_than_it_says(crowd: str) -> None:
+def test_a_transform_takes_no_more_than_it_is_allowed(crowd: str, tmp_path: Path) -> None:
     annotations = CROWDS[crowd]
-    some = annotations.take_items(np.arange(annotations.n_items // 20))
-    for fitted in (ds.PGM(16, 2, max_iter=3).fit(some), ds.DawidSkene(max_iter=3).fit(some)):
-        took = traced(lambda fitted=fitted: fitted.transform(annotations))
-        assert took <= planned_peak(fitted, annotations, transform=True) + SLACK
+    other = annotations.take_items(np.arange(annotations.n_items // 20))
+    names = [f"other {item}" for item in other.items[other.item]]
+    some = ds.Annotations.from_arrays(names, other.annotators[other.annotator], other.classes[other.label])
+    for fitted in (
+        ds.PGM(16, 2, max_iter=3, n_jobs=1).fit(some),
+        ds.DawidSkene(max_iter=3, n_jobs=1).fit(some),
+    ):
+        memory = fitted.memory_needed(annotations)
+        took = within(memory, tmp_path, lambda fitted=fitted: fitted.transform(annotations))
+        assert took <= memory - PROCESS_BYTES + SLACK
 
 
 @pytest.mark.parametrize("crowd", CROWDS)
@@ -112,3 +135,70 @@ def test_more_restarts_take_no_more(crowd: str) -> None:
     annotations = CROWDS[crowd]
     two, six = (traced(lambda n=n: ds.PGM(4, 8, max_iter=3, n_restarts=n).fit(annotations)) for n in (2, 6))
     assert six <= 1.1 * two
+
+
+# ---- a process ----------------------------------------------------------------------------------------
+
+# Fits a model to a store within a limit; prints the most memory of its own that the process had, pages of
+# mapped files apart, and that of the same fit without a limit.
+PROGRAM = """
+import json, sys, threading
+from pathlib import Path
+import dissensus as ds
+
+def own():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+
+def most_of(fit):
+    most, over = [0], threading.Event()
+    def look():
+        while not over.wait(0.002):
+            most[0] = max(most[0], own())
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        fit()
+    finally:
+        over.set()
+        thread.join()
+    return most[0]
+
+labels = ds.open_annotations(sys.argv[1])
+model = ds.PGM(8, 8, max_iter=2, tol=0.0) if sys.argv[2] == "pgm" else ds.DawidSkene(max_iter=3, tol=0.0)
+needed = model.memory_needed(labels)
+with ds.resources(memory=needed, scratch=sys.argv[3]):
+    limited = most_of(lambda: model.fit(labels))
+free = most_of(lambda: model.fit(labels))
+print(json.dumps({"needed": needed, "limited": limited, "free": free}))
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("large")
+    labels = ds.simulate(usually(80_000, verify=300_000), 1_000, 4, labels_per_item=5, seed=4).annotations
+    table = {"item": labels.item, "annotator": labels.annotator, "label": labels.label}
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table(table), folder / "votes.parquet")
+    ds.pack(folder / "votes.parquet", folder / "votes.store")
+    return folder / "votes.store"
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell")
+@pytest.mark.parametrize("name", ["pgm", "dawid-skene"])
+def test_a_process_keeps_to_its_limit(name: str, store: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, store, name, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+        env=os.environ,
+    )
+    found = json.loads(done.stdout)
+    assert found["limited"] <= found["needed"]
+    if name == "pgm":  # the messages of a round are not in its memory
+        assert found["free"] - found["limited"] > 8 * 8 * ds.open_annotations(store).n_labels

@@ -7,6 +7,7 @@ for all of them in the same lines is held against a few (``by_the_base``); ``mak
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable
@@ -25,8 +26,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.validation import check_is_fitted
 
 import dissensus as ds
+from dissensus import engine
 from dissensus.errors import DataError, NotFittedError, ParameterError
-from dissensus.labels import blocks
 from dissensus.models import model_class
 from dissensus.models.base import Model
 from dissensus.params import ANY
@@ -278,8 +279,8 @@ def test_the_same_seed_gives_the_same_bits(model: Model) -> None:
 
 @pytest.mark.parametrize("name", [name for name in CASES if has_setting(name, "n_jobs")])
 def test_the_number_of_jobs_does_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 32)
-    assert len(blocks.shards_of(CROWD)) > 5
+    monkeypatch.setattr(engine, "LABELS_PER_SHARD", 32)
+    assert len(engine.cut_blocks(CROWD)) > 5
     one, two = (build(name, n_jobs=n_jobs).fit(CROWD) for n_jobs in (1, 2))
     assert_same_knowledge(what_it_knows(one, CROWD), what_it_knows(two, CROWD))
     assert_same_knowledge(
@@ -420,7 +421,7 @@ def test_score_is_the_mean_log_of_predict_proba(name: str) -> None:
 @by_the_base
 def test_score_in_batches_is_score(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = model.score(CROWD), model.score_items(CROWD)
-    monkeypatch.setattr("dissensus.models.base.SCORE_ROWS", 7)
+    monkeypatch.setattr("dissensus.models.scoring.ROWS_AT_A_TIME", 7)
     np.testing.assert_allclose((model.score(CROWD), model.score_items(CROWD)), whole, rtol=1e-12)
 
 
@@ -548,6 +549,18 @@ def test_numbers_in_a_frame_stay_numbers(name: str) -> None:
     assert labels.index.tolist() == list(range(1, M + 1))
 
 
+# ---- the class -------------------------------------------------------------------------------------------
+
+
+def levels(kind: type) -> int:
+    """Classes on the longest way up to ``object``."""
+    return 0 if kind is object else 1 + max(map(levels, kind.__bases__))
+
+
+def test_at_most_two_levels_of_inheritance_stand_above_a_model(name: str) -> None:
+    assert levels(class_of(name)) <= 3
+
+
 # ---- settings ------------------------------------------------------------------------------------------
 
 
@@ -566,8 +579,11 @@ def test_the_repr_rebuilds_the_model(name: str) -> None:
     assert rebuilt.get_params() == built.get_params()
 
 
-def test_every_setting_has_a_rule(name: str) -> None:
-    assert set(class_of(name)._rules) == set(build(name).get_params(deep=False))
+def test_every_setting_has_a_rule_a_meaning_and_its_place_in_the_signature(name: str) -> None:
+    settings = class_of(name)._settings
+    assert list(settings) == list(build(name).get_params(deep=False))
+    assert list(settings) == list(inspect.signature(class_of(name)).parameters)
+    assert all(known.rule.holds(known.default) and known.meaning for known in settings.values())
 
 
 @pytest.mark.parametrize(
@@ -575,8 +591,8 @@ def test_every_setting_has_a_rule(name: str) -> None:
     [
         (name, setting)
         for name in FROM_LABELS_ALONE
-        for setting, rule in class_of(name)._rules.items()
-        if rule is not ANY
+        for setting, known in class_of(name)._settings.items()
+        if known.rule is not ANY
     ],
 )
 def test_a_bad_setting_is_refused_in_the_one_form(name: str, setting: str) -> None:

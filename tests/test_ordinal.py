@@ -15,10 +15,10 @@ from scipy.stats import multinomial
 import dissensus as ds
 from dissensus.cli.fit import _say_pool
 from dissensus.labels.annotations import Annotations
-from dissensus.metrics import ranked_probability_of_labels, ranked_probability_score
+from dissensus.metrics import ranked_probability_score
 from dissensus.models import graded as code
-from dissensus.models.base import middle_of_largest
 from dissensus.models.ordinal import best_weights
+from dissensus.models.results import most_probable
 
 
 def scale(
@@ -37,11 +37,11 @@ def scale(
     return Annotations.from_arrays(item, who, label, label_type="ordinal"), planted
 
 
-def ways(grid: code.Grid, P: int = 4, N: int = 3) -> code.Ways:
+def ways(grid: code.Grid, P: int = 4, N: int = 3) -> code.AnnotatorParameters:
     rng = np.random.default_rng(0)
     D = grid.x.shape[1]
     own = np.column_stack([np.sort(rng.normal(0, 2, (N, P - 1)), axis=1), rng.uniform(0.5, 2, (N, D))])
-    return code.Ways(
+    return code.AnnotatorParameters(
         own, np.array([0.1, 0.02, 0.3])[:N], own.mean(axis=0), np.ones(2 + D), grid.normal[::-1].copy()
     )
 
@@ -123,7 +123,7 @@ def test_planted_ways_are_found() -> None:
     assert np.corrcoef(told["leniency"][honest], -planted["shift"][honest])[0, 1] > 0.9
     assert np.corrcoef(told["slope"][honest], planted["slope"][honest])[0, 1] > 0.6
     assert told["guesses"][0] > 2 * told["guesses"][honest].max() or told["slope"][0] < 0.4
-    assert np.corrcoef(model.places_ @ model._grid.x[:, 0], planted["x"])[0, 1] > 0.9
+    assert np.corrcoef(model.places_ @ code.Grid.of(model.sides).x[:, 0], planted["x"])[0, 1] > 0.9
     assert np.diff(model.trace_).min() > -1e-3 * labels.n_labels
 
 
@@ -165,7 +165,7 @@ def test_how_annotators_part_is_an_eigenvector() -> None:
     together = left @ left.T
     np.fill_diagonal(together, 0)
     _, vectors = np.linalg.eigh(together)
-    found = code.parting(labels)
+    found = code.leading_disagreement(labels)
     assert float((found**2).mean()) == pytest.approx(1)
     assert abs(float(found @ vectors[:, -1])) / np.linalg.norm(found) == pytest.approx(1, abs=1e-3)
 
@@ -221,8 +221,8 @@ def test_copies_count_once_in_the_pool() -> None:
 def test_ties_go_to_the_middle_and_files_have_the_scale() -> None:
     chances = np.array([[0.4, 0.1, 0.1, 0.4], [0.45, 0.05, 0.45, 0.05], [0.1, 0.2, 0.3, 0.4]])
     # up to each class .4 .5 .6 1: the median is class 1, to which 0 is nearer than 3
-    assert middle_of_largest(chances).tolist() == [0, 0, 3]
-    assert middle_of_largest(np.array([[0.1, 0.45, 0.0, 0.0, 0.45]])).tolist() == [1]
+    assert most_probable(chances, "ordinal").tolist() == [0, 0, 3]
+    assert most_probable(np.array([[0.1, 0.45, 0.0, 0.0, 0.45]]), "ordinal").tolist() == [1]
     frame = pd.DataFrame({"item": ["a"] * 4, "annotator": list("wxyz"), "label": [1, 2, 2, 5]})
     model = ds.EmpiricalDistribution(smoothing=0.0).fit(ds.read_annotations(frame, label_type="ordinal"))
     row = model.to_frame().iloc[0]
@@ -235,13 +235,13 @@ def test_ties_go_to_the_middle_and_files_have_the_scale() -> None:
 def test_ranked_probability_score_by_hand_and_as_an_expectation() -> None:
     gold, predicted = np.array([[0.2, 0.3, 0.5]]), np.array([[0.5, 0.5, 0.0]])
     assert ranked_probability_score(gold, predicted) == pytest.approx(0.3**2 + 0.5**2)
-    assert ranked_probability_of_labels(predicted, [1])[0] == pytest.approx(0.5**2 + 0.0)
+    assert ranked_probability_score([[0, 1, 0]], predicted) == pytest.approx(0.5**2 + 0.0)
     # the true distribution has the least expected score
     truth = np.array([0.2, 0.5, 0.3])
-    draws = multinomial(1, truth).rvs(4000, random_state=0).argmax(axis=1)
-    own = ranked_probability_of_labels(np.tile(truth, (4000, 1)), draws).mean()
+    draws = multinomial(1, truth).rvs(4000, random_state=0)
+    own = ranked_probability_score(draws, np.tile(truth, (4000, 1)))
     for other in ([0.3, 0.4, 0.3], [0.1, 0.5, 0.4]):
-        assert own < ranked_probability_of_labels(np.tile(other, (4000, 1)), draws).mean()
+        assert own < ranked_probability_score(draws, np.tile(other, (4000, 1)))
 
 
 def test_models_of_a_scale_refuse_other_labels() -> None:

@@ -1,35 +1,101 @@
-"""Settings: rules, the one error form, and scikit-learn's manners."""
+"""Settings: declared once, checked by their rules, refused in one form, and scikit-learn's manners."""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from collections.abc import Mapping
+from dataclasses import KW_ONLY
+from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 
-from dissensus.errors import ParameterError
-from dissensus.params import ANY, NONE, SEED, Params, Rule, choice, integer, real
+from dissensus import params
+from dissensus.errors import NotFittedError, ParameterError, UnknownSettingError
+from dissensus.params import (
+    ANY,
+    MAX_ITER,
+    NONE,
+    SEED,
+    Rule,
+    Setting,
+    choice,
+    declare,
+    fitted,
+    integer,
+    real,
+    setting,
+)
 
 
-class Inner(Params):
-    _rules = {"depth": integer(1), "rate": real(0.0, 1.0) | NONE}
+@dataclass_transform(eq_default=False, field_specifiers=(fitted,))
+class Root:
+    """What has settings."""
 
-    def __init__(self, depth: int = 3, rate: float | None = None) -> None:
-        self.depth = depth
-        self.rate = rate
+    _settings: ClassVar[Mapping[str, Setting]] = {}
+    _arrays: ClassVar[tuple[str, ...]] = ()
+    _fitted_by = "mean_"
+
+    def __init_subclass__(cls) -> None:
+        declare(cls)
+
+    get_params = params.get_params
+    set_params = params.set_params
+    check_params = params.check_params
+    __repr__ = params.representation
+    __sklearn_is_fitted__ = params.is_fitted
+    _check_fitted = params.check_fitted
+    _twin = params.twin
 
 
-class Outer(Params):
-    _rules = {"inner": ANY, "mode": choice("fast", "slow"), "seed": SEED}
-
-    def __init__(self, inner: Any = None, *, mode: str = "fast", seed: int = 0) -> None:
-        self.inner = inner
-        self.mode = mode
-        self.seed = seed
+class Inner(Root):
+    depth: int = setting(3, integer(1), "How deep.")
+    rate: float | None = setting(None, real(0.0, 1.0) | NONE, "How fast.")
 
 
-class Plain(Params):
+class Outer(Root):
+    """Another one inside.
+
+    It has two paragraphs.
+    """
+
+    inner: Any = setting(None, ANY, "What is inside.")
+    _: KW_ONLY
+    mode: str = setting("fast", choice("fast", "slow"), "How fast.")
+    seed: int = setting(0, *SEED)
+
+    mean_: float = fitted("mean of what was seen")
+    notes_: list[str] = fitted("what happened", saved=False)
+
+
+class Derived(Outer):
+    """One setting more, another default, another array."""
+
+    _: KW_ONLY
+    max_iter: int = setting(10, *MAX_ITER)
+    mode: str = setting("slow", choice("slow", "slower"), "How slow.")
+
+    _spread: float = fitted("spread")
+
+    def check_params(self) -> None:
+        super().check_params()
+        if self.max_iter > 99:
+            raise ParameterError("too many")
+
+
+@declare
+class Drawn:
+    """A mixin with an array of its own."""
+
+    draws_: list[float] = fitted("what was drawn")
+
+
+class Mixed(Drawn, Outer):
+    """An estimator with a mixin."""
+
+
+class Plain(Root):
     """No settings at all."""
 
 
@@ -37,7 +103,7 @@ class Plain(Params):
     ("rule", "good", "bad"),
     [
         (integer(1), [1, 7, np.int64(3), np.uint8(1)], [0, -1, 1.0, True, "1", None, float("nan")]),
-        (SEED, [0, 2**40], [-1, None, False]),
+        (SEED[0], [0, 2**40], [-1, None, False]),
         (
             real(0.0),
             [0, 0.0, 3, np.float32(0.5), 1e300],
@@ -110,7 +176,7 @@ def test_a_name_that_is_no_setting_is_answered_with_those_that_are(name: str) ->
         Outer(Inner()).set_params(**{name: 1})
 
 
-def test_a_class_without_init_has_no_settings() -> None:
+def test_a_class_that_declares_none_has_no_settings() -> None:
     assert Plain().get_params() == {}
     assert repr(Plain()) == "Plain()"
     assert isinstance(clone(Plain()), Plain)
@@ -132,3 +198,95 @@ def test_the_repr_shows_what_differs_from_the_defaults() -> None:
     assert repr(Outer(Inner(2), mode="slow")) == "Outer(inner=Inner(depth=2), mode='slow')"
     assert repr(Outer(seed=True)) == "Outer(seed=True)"
     assert repr(Inner(rate=np.float64(0.5))) == "Inner(rate=np.float64(0.5))"
+
+
+# ---- what declarations become -----------------------------------------------------------------------------
+
+
+def test_the_signature_is_what_was_declared() -> None:
+    assert str(inspect.signature(Inner)) == "(depth: 'int' = 3, rate: 'float | None' = None) -> None"
+    assert list(inspect.signature(Outer.__init__).parameters) == ["self", "inner", "mode", "seed"]
+    kinds = {name: one.kind for name, one in inspect.signature(Derived).parameters.items()}
+    keyword_only = inspect.Parameter.KEYWORD_ONLY
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    own_first = {"inner": positional, "max_iter": keyword_only, "mode": keyword_only, "seed": keyword_only}
+    assert list(kinds.items()) == list(own_first.items())
+    assert Outer.__init__.__qualname__ == "Outer.__init__"
+
+
+def test_defaults_are_plain_attributes_of_instance_and_class() -> None:
+    assert vars(Outer()) == {"inner": None, "mode": "fast", "seed": 0}
+    assert (Outer.mode, Derived.mode, Derived().mode) == ("fast", "slow", "slow")
+    assert Derived("x", max_iter=3).get_params() == {"inner": "x", "max_iter": 3, "mode": "slow", "seed": 0}
+
+
+def test_a_setting_declared_again_has_the_new_rule_and_rules_may_be_added_to() -> None:
+    with pytest.raises(ParameterError, match=r"'mode' parameter of Derived must be one of 'slow', 'slower'"):
+        Derived(mode="fast").check_params()
+    with pytest.raises(ParameterError, match="too many"):
+        Derived(max_iter=100).check_params()
+
+
+def test_a_fitted_attribute_is_no_setting_and_not_there_before_the_fit() -> None:
+    assert not hasattr(Outer, "mean_")
+    assert not hasattr(Outer(), "mean_")
+    assert (Outer._arrays, Derived._arrays) == (("mean_",), ("mean_", "_spread"))
+    model = Outer(mode="slow")
+    with pytest.raises(NotFittedError, match="this Outer is not fitted yet; call fit first"):
+        model._check_fitted()
+    with model._twin() as twin:
+        twin.mean_ = 1.0
+        assert not model.__sklearn_is_fitted__()
+    model._check_fitted()
+    assert vars(model) == {"inner": None, "mode": "slow", "seed": 0, "mean_": 1.0}
+
+
+def test_a_mixin_brings_its_arrays_and_takes_no_setting_away() -> None:
+    assert Mixed._arrays == ("mean_", "draws_")
+    assert Mixed(mode="slow").get_params() == {"inner": None, "mode": "slow", "seed": 0}
+    assert not hasattr(Mixed, "draws_")
+
+
+def test_the_documentation_is_numpydocs() -> None:
+    assert Derived.__doc__ == inspect.cleandoc(
+        """One setting more, another default, another array.
+
+        Parameters
+        ----------
+        inner : anything, default None
+            What is inside.
+        max_iter : an int >= 1, default 10
+            The most iterations.
+        mode : one of 'slow', 'slower', default 'slow'
+            How slow.
+        seed : an int >= 0, default 0
+            Seed of the random numbers. The same seed gives the same result, to the last bit.
+
+        Attributes
+        ----------
+        mean_
+            mean of what was seen
+        notes_
+            what happened
+        """
+    )
+    assert (Outer.__doc__ or "").startswith("Another one inside.\n\nIt has two paragraphs.\n\nParameters\n")
+    assert Plain.__doc__ == "No settings at all."
+    assert Inner.__doc__ is None
+
+
+def test_other_libraries_names_are_known_and_a_near_one_is_named() -> None:
+    assert Derived(n_iter=5, random_state=7).get_params()["max_iter"] == 5  # type: ignore[call-arg]
+    with pytest.raises(UnknownSettingError, match=r"\ADerived was given 'seed' twice: 'random_state' means"):
+        Derived(seed=1, random_state=2)  # type: ignore[call-arg]
+    with pytest.raises(UnknownSettingError, match=r"\ADerived was given 'inner' twice\Z"):
+        Derived(1, inner=2)  # type: ignore[call-arg]
+    with pytest.raises(
+        UnknownSettingError, match=r"\AOuter has no setting 'sead'; did you mean 'seed'\? it has"
+    ):
+        Outer(sead=1)  # type: ignore[call-arg]
+    with pytest.raises(
+        UnknownSettingError, match=r"\AOuter takes at most 1 settings without a name, got 2; it"
+    ):
+        Outer(1, "slow")  # type: ignore[misc]
+    assert issubclass(UnknownSettingError, TypeError)

@@ -13,11 +13,11 @@ from scipy.special import gammaln, xlogy
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as ds
+from dissensus import engine
 from dissensus.errors import ParameterError
-from dissensus.labels import blocks
 from dissensus.labels.simulation import Simulation
 from dissensus.models import fmm
-from dissensus.models.pgm.parameters import (
+from dissensus.models.pgm.m_step import (
     HYPERPRIORS,
     Learned,
     MaximumPosterior,
@@ -28,7 +28,7 @@ from dissensus.models.pgm.parameters import (
     log_joint,
     log_prior,
 )
-from dissensus.models.pgm.propagation import Potentials, Statistics
+from dissensus.models.pgm.messages import Potentials, Statistics
 from sizes import usually
 from small_graphs import (
     crowd,
@@ -577,8 +577,9 @@ def test_new_items_by_new_annotators_are_exact_on_a_tree() -> None:
 def test_the_number_of_jobs_does_not_matter(
     inference: str, n_restarts: int, shard_labels: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "SHARD_LABELS", shard_labels)
-    assert len(blocks.shards_of(CROWD)) == (7 if shard_labels == 60 else 1)
+    monkeypatch.setattr(engine, "LABELS_PER_SHARD", shard_labels)
+    n_shards = sum(len(block.item_bounds) - 1 for block in engine.cut_blocks(CROWD))
+    assert n_shards == (7 if shard_labels == 60 else 1)
     settings: dict[str, Any] = {"inference": inference, "n_restarts": n_restarts, "max_iter": 15}
     one, two = (ds.PGM(4, 3, n_jobs=n_jobs, **settings).fit(CROWD) for n_jobs in (1, 2))
     for name in (*ds.PGM._arrays, "label_distributions_", "trace_"):
@@ -590,7 +591,7 @@ def test_how_items_are_cut_into_shards_does_not_matter(
     inference: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = ds.PGM(3, 2, inference=inference, max_iter=10).fit(CROWD)
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 50)
+    monkeypatch.setattr(engine, "LABELS_PER_SHARD", 50)
     pieces = ds.PGM(3, 2, inference=inference, max_iter=10).fit(CROWD)
     np.testing.assert_allclose(pieces.theta_, whole.theta_, rtol=1e-9)
     np.testing.assert_allclose(pieces.trace_, whole.trace_, rtol=1e-12)
@@ -634,7 +635,7 @@ def test_damping_ends_where_undamped_messages_end() -> None:
 
 def test_potentials_with_evidence_are_rows_of_items() -> None:
     """What an item prior becomes: log ψ_k + S Σ_p h_mp log Q_kp, worked by hand."""
-    from dissensus.models.pgm.propagation import with_pseudo_labels
+    from dissensus.models.pgm.messages import with_pseudo_labels
 
     theta = np.array([[[0.9, 0.1], [0.5, 0.5]], [[0.2, 0.8], [0.4, 0.6]]])
     potentials = Potentials(np.log(theta), np.log([0.3, 0.7]), np.log([0.5, 0.5]))
@@ -661,3 +662,15 @@ def test_an_objective_that_keeps_swinging_is_told_from_one_that_calms_down() -> 
 def test_damping_is_said_when_it_is_used() -> None:
     assert float(ds.PGM(3, 2, max_iter=5).fit(CROWD).damping_) == 0.0
     assert float(ds.PGM(3, 2, max_iter=5, damping=0.3).fit(CROWD).damping_) == 0.3
+
+
+def test_chances_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dissensus.models.scoring.ROWS_AT_A_TIME", 500)
+    known = ds.simulate(400, 40, 4, labels_per_item=6, seed=3).annotations
+    fitted = ds.PGM(4, 3, max_iter=5, n_jobs=1).fit(known)
+    pairs = known.items[known.item], known.annotators[known.annotator]
+    alone = fitted.predict_proba(*pairs)
+    np.testing.assert_array_equal(fitted.set_params(n_jobs=2).predict_proba(*pairs), alone)
+    np.testing.assert_allclose(
+        np.log(alone[np.arange(known.n_labels), known.label]).mean(), fitted.score(known)
+    )

@@ -9,12 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 import dissensus as ds
-from dissensus.execution import threads as engine
-from dissensus.execution.messages import InMemory, MemoryState
-from dissensus.execution.run import Run
-from dissensus.labels import blocks
+from dissensus import engine
 from dissensus.models.pgm.kernels import FURTHEST, FURTHEST_SINGLE
-from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials
+from dissensus.models.pgm.messages import Beliefs, Graph, Potentials
 from sizes import usually
 from small_graphs import (
     Row,
@@ -50,8 +47,8 @@ def settled(
     """
     K, L, _ = potentials.log_theta.shape
     rng = np.random.default_rng(seed)
-    M = sum(block.n_items for block in graph.blocks)
-    start = graph.start(rng.dirichlet(np.ones(K), size=M), rng.dirichlet(np.ones(L), size=graph.n_annotators))
+    M, N, _ = graph._shape
+    start = graph.start(rng.dirichlet(np.ones(K), size=M), rng.dirichlet(np.ones(L), size=N))
     return graph.settle(start, potentials, rounds=rounds, tol=-np.inf, damping=damping)
 
 
@@ -326,10 +323,8 @@ def test_damped_trees_are_exact() -> None:
 
 def scaled(beliefs: Beliefs, scale: float, dtype: type = np.float64) -> Beliefs:
     """The same beliefs, the messages of every other pair times exp(scale), the others' times exp(−scale)."""
-    (state,) = beliefs.states
-    assert state.nu is not None
-    by = np.exp(scale * (-1.0) ** np.arange(len(state.nu)))[:, None]
-    return replace(beliefs, states=(MemoryState(state.w, (state.nu * by).astype(dtype), None),))
+    by = np.exp(scale * (-1.0) ** np.arange(len(beliefs.nu)))[:, None]
+    return replace(beliefs, nu=(beliefs.nu * by).astype(dtype))
 
 
 @pytest.mark.parametrize("damping", [0.0, 0.4])
@@ -355,9 +350,7 @@ def star(of: str, labels: int = 1, sides: int = 2) -> Graph:
 
 def times(beliefs: Beliefs, factor: float) -> Beliefs:
     """The same beliefs, every message so many times as large."""
-    (state,) = beliefs.states
-    assert state.nu is not None
-    return replace(beliefs, states=(MemoryState(state.w, state.nu * state.nu.dtype.type(factor), None),))
+    return replace(beliefs, nu=beliefs.nu * beliefs.nu.dtype.type(factor))
 
 
 @pytest.mark.parametrize("of", ["an item", "an annotator"])
@@ -407,14 +400,9 @@ def test_strong_messages_of_many_pairs_are_multiplied_a_few_at_a_time(
 @pytest.mark.parametrize(("dtype", "furthest"), [(np.float64, FURTHEST), (np.float32, FURTHEST_SINGLE)])
 def test_messages_that_have_gone_far_are_normalised(dtype: type, furthest: float) -> None:
     annotations, parameters = loopy(LOOPY["complete, 3 × 3"][0], 3)
-    graph, potentials = graph_of(annotations), logs(*parameters)
-    graph = replace(graph, storage=InMemory(dtype))
+    graph, potentials = graph_of(annotations, dtype=dtype), logs(*parameters)
     beliefs = settled(graph, potentials, rounds=2)
-    near, far = (
-        graph.round(scaled(beliefs, scale, dtype), potentials).states[0].nu for scale in (10.0, furthest)
-    )
-    assert near is not None
-    assert far is not None
+    near, far = (graph.round(scaled(beliefs, scale, dtype), potentials).nu for scale in (10.0, furthest))
     assert np.abs(np.log(near)).max() > 5  # as they came
     # ν = Σ_k F ŵ_e(k) with ŵ that sums to one and F ≤ 1
     assert 0 < far.min() < far.max() <= 1
@@ -428,12 +416,11 @@ def test_in_single_precision_strong_messages_that_have_gone_far_stay_numbers(sca
     normalised before it is multiplied."""
     theta = np.array([[[0.999, 0.001], [0.99, 0.01]], [[0.001, 0.999], [0.01, 0.99]]])
     rows = [(0, annotator, int(annotator == 3)) for annotator in range(4) for _ in range(25)]
-    graph = replace(graph_of(crowd(rows, 1, 4, 2)), storage=InMemory(np.float32))
+    graph = graph_of(crowd(rows, 1, 4, 2), dtype=np.float32)
     potentials = logs(theta, np.array([0.5, 0.5]), np.array([0.5, 0.5]))
     beliefs = settled(graph, potentials, rounds=2)
     plain, other = (graph.round(times(beliefs, by), potentials) for by in (1.0, np.exp(scale)))
-    nu = other.states[0].nu
-    assert nu is not None
+    nu = other.nu[:4]  # a row for each pair; the rows of further labels of a pair are not filled
     assert np.isfinite(nu).all()
     assert (nu > 0).all()
     np.testing.assert_allclose(other.w, plain.w, rtol=1e-5)
@@ -507,8 +494,9 @@ def test_how_items_are_cut_into_shards_does_not_matter(
 
     whole = run()
     for size in (7, 40, 1000):
-        monkeypatch.setattr(blocks, "SHARD_LABELS", size)
-        assert len(blocks.shards_of(CROWD)) == max(1, min(60, -(-300 // size)))
+        monkeypatch.setattr(engine, "LABELS_PER_SHARD", size)
+        n_shards = sum(len(block.item_bounds) - 1 for block in engine.cut_blocks(CROWD))
+        assert n_shards == max(1, min(60, -(-300 // size)))
         for one, other in zip(whole, run(), strict=True):
             np.testing.assert_allclose(other, one, rtol=1e-12)
 
@@ -524,14 +512,14 @@ def test_pairwise_counts_keep_every_label_even_before_messages_settle(rounds: in
 
 
 def test_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "SHARD_LABELS", 20)
+    monkeypatch.setattr(engine, "LABELS_PER_SHARD", 20)
     rng = np.random.default_rng(0)
     potentials = logs(*random_parameters(4, 3, 3, rng))
     start = rng.dirichlet(np.ones(4), size=60), rng.dirichlet(np.ones(3), size=12)
     results = []
     for n_jobs in (1, 2, 3):
-        with engine.executor(n_jobs) as pool:
-            graph = Graph.of(CROWD, Run(pool))
+        with engine.threads(n_jobs) as threads:
+            graph = Graph(CROWD, threads)
             beliefs = graph.settle(graph.start(*start), potentials, rounds=6, tol=0.0)
             mass = graph.statistics(beliefs, potentials.log_theta).label_mass
             results.append(

@@ -15,8 +15,8 @@ import dissensus as ds
 from cli_help import run
 from dissensus.annotators.findings import findings
 from dissensus.errors import DissensusError
-from dissensus.report.since import changes
-from dissensus.report.time import drifts, paces
+from dissensus.report.annotators import drifts, paces
+from dissensus.report.summary_cards import changes
 from dissensus.tables.layouts import read_times, seconds
 from dissensus.tables.write import write_tasks
 from dissensus.workflow.refine import Refinement

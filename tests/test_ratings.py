@@ -94,7 +94,7 @@ def test_geweke_the_sampler_leaves_the_joint_as_it_is() -> None:
         noise = rng.standard_t(5.0, len(item)) / np.sqrt(state.precision[who])
         y = state.beta[who] + state.scale[who] * state.x[item] + noise
         data = code.Ratings(item, who, y, M, N, EDGES)
-        weights = code.weights_given(data, state, noise, rng)
+        weights, _ = code.weights_given(data, state, noise, rng)
         squares = data.by_annotator(weights * noise**2)
         precision, _, _ = code.precisions_given(squares, np.full(N, 4.0), 0.4, 3.0, rng)
         weight = weights * precision[who]

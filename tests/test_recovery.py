@@ -27,7 +27,7 @@ from dissensus.evaluate.recovery import (
 )
 from dissensus.labels.rows import pairs_per_item
 from dissensus.metrics import kl, kl_rows
-from dissensus.models.empirical import GRID
+from dissensus.models.counting import GRID
 
 
 @pytest.fixture(scope="module")

@@ -405,6 +405,31 @@ def test_no_serious_accessibility_fault(browser: Any, report: Path) -> None:
     assert serious == []
 
 
+def test_a_page_without_a_script_is_shown_whole(browser: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    item, annotator = np.repeat(np.arange(30), 5), np.tile(np.arange(5), 30)
+    numbers = (item + 3.0 * annotator + rng.normal(size=150)).round(2)
+    ratings = ds.Annotations.from_arrays(
+        [f"{NASTY} {m}" for m in item], [f"rater {n}" for n in annotator], numbers, label_type="numeric"
+    )
+    path = ds.write_report(ds.NumericRatings().fit(ratings), ratings, tmp_path / "p.html", title=NASTY)
+    said: list[str] = []
+    context = browser.new_context(bypass_csp=True, viewport={"width": 400, "height": 900})
+    opened = context.new_page()
+    opened.on("console", lambda message: said.append(message.text))
+    opened.goto(path.as_uri())
+    assert opened.locator("h2").all_inner_texts() == ["Items", "Annotators"]
+    assert [opened.locator("tbody").nth(i).locator("tr").count() for i in (0, 1)] == [30, 5]
+    assert opened.locator("svg circle").count() == 35
+    assert opened.evaluate("window.hacked") is None
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 400
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(opened).response["violations"]
+    context.close()
+    assert said == []
+    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+
+
 def test_dark_and_light_differ_and_heat_maps_follow(browser: Any, report: Path) -> None:
     visit = Visit(browser, report)
     visit.page.click("#annotators-table tbody button >> nth=0")
@@ -460,7 +485,7 @@ def test_pages_without_names_or_single_labels_are_whole(
 ) -> None:
     known = canteen(n_items=60)
     nobody = ds.Annotations.from_counts(known.counts, classes=known.classes)
-    monkeypatch.setattr("dissensus.report.page.MOST_ROWS", 10)
+    monkeypatch.setattr("dissensus.report.annotators.MOST_ROWS", 10)
     for place, labels in enumerate((known, nobody)):
         path = ds.write_report(ds.FMM(3).fit(labels), labels, tmp_path / f"{place}.html", held_out=[])
         opened = Visit(browser, path)

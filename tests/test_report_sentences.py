@@ -15,9 +15,9 @@ from dissensus.annotators import sentences
 from dissensus.annotators.findings import findings
 from dissensus.annotators.sentences import Sentence
 from dissensus.evaluate.sides import Votes, agreement_gap, clash, leaning, most_frequent, side_of, standing
-from dissensus.report.gold import gold_decides
 from dissensus.report.items import overturned, texts_of
 from dissensus.report.page import Request, gather
+from dissensus.report.quality import gold_decides
 from report_sample import canteen
 from sentence_checker import Checker, sentences_in
 from sizes import VERIFY, usually
@@ -35,10 +35,7 @@ def datasets() -> list[str]:
 
 
 def content_of(labels: ds.Annotations, model: Any, **settings: Any) -> dict[str, Any]:
-    request = Request(
-        model, labels, "page", texts_of(labels), False, [], None, None, "", "auto", 0.2, 0, **settings
-    )
-    return gather(request)
+    return gather(Request(model, labels, "page", texts=texts_of(labels), held_out=[], **settings))
 
 
 def read(folder: Path) -> ds.Annotations:
@@ -396,16 +393,19 @@ def test_a_share_is_said_without_pretending(share: float, said: str) -> None:
     assert sentences.percent(share) == said.replace(" %", f"{NB}%")
 
 
-def test_an_excerpt_is_one_line_and_short() -> None:
-    assert sentences.excerpt("two\n lines") == "“two lines”"
-    long = sentences.excerpt("word " * 50)
-    assert long.endswith("…”")
-    assert len(long) <= sentences.EXCERPT + 2
-
-
 def test_many_names_are_counted() -> None:
-    assert sentences.some_of(["a", "b"]) == "a and b"
-    assert sentences.some_of([str(n) for n in range(9)]) == "0, 1, 2, 3, 4 and 4 more"
+    camps = ds.Annotations.from_arrays(
+        [m for m in range(30) for _ in range(24)],
+        [f"n{n:02d}" for _ in range(30) for n in range(24)],
+        [f"{(m + (n > 14)) % 2}" for m in range(30) for n in range(24)],
+    )
+    votes, names, load = Votes.of(camps), [str(n) for n in range(24)], np.full(24, 30)
+    few = sentences.check_sentence(votes, np.array([22, 23]), names, load)
+    assert few is not None
+    assert "): 22 and 23. The others" in few
+    many = sentences.check_sentence(votes, np.arange(15, 24), names, load)
+    assert many is not None
+    assert "): 15, 16, 17, 18, 19 and 4 more. The others" in many
 
 
 @pytest.mark.parametrize(

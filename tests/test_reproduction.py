@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 
 import dissensus as ds
-from cli_help import failure, run
 from dissensus.errors import DissensusError
 from dissensus.evaluate.bootstrap import Interval
 from dissensus.metrics import entropy, kl
-from dissensus.paper import measures, printed
-from dissensus.paper.answers import Contrast, answers_text, sentence
-from dissensus.paper.cells import Cell, FinishedCells
-from dissensus.paper.datasets import find_sets, load, read_dataset
-from dissensus.paper.findings import Findings, blend_weight
-from dissensus.paper.plan import PARTS, Plan, Scale
-from dissensus.paper.run import Reproduction, paper_encoder, reproduce, request
 from dissensus.text.learners.base import Learner
+from reproduction import measures, printed
+from reproduction.__main__ import main
+from reproduction.answers import Contrast, answers_text, sentence
+from reproduction.cells import Cell, FinishedCells
+from reproduction.datasets import find_sets, load, read_dataset
+from reproduction.findings import Findings, blend_weight
+from reproduction.plan import PARTS, Plan, Scale
+from reproduction.run import Reproduction, paper_encoder, reproduce, request
 
 TOPICS = (("rain", "cold", "wet"), ("sun", "warm", "dry"), ("job", "desk", "late"))
 WORDS = sorted({word for topic in TOPICS for word in topic} | {"the", "day", "is"})
@@ -341,10 +341,11 @@ class TestWholeRun:
 
 
 @pytest.mark.slow
-def test_the_command_line(crowds: Path, tmp_path: Path) -> None:
-    words = ["reproduce", "--data", str(crowds), "--sets", "tones", "--only", "table1", "-o", str(tmp_path)]
-    assert "1 cell measured" in run(*words).stdout
-    assert "0 cells measured" in run(*words).stdout
+def test_the_command_line(crowds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--data", str(crowds), "--sets", "tones", "--only", "table1", "-o", str(tmp_path)]
+    for line in ("1 cells measured", "0 cells measured"):
+        assert main(words) == 0
+        assert line in capsys.readouterr().out
     assert "| tones | 90 | 14 | 14.00 | 3 |" in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 
@@ -415,11 +416,41 @@ def test_a_place_without_data_is_refused(tmp_path: Path) -> None:
         request(tmp_path)
 
 
-def test_bad_input_is_one_line_and_writes_nothing(crowds: Path, tmp_path: Path) -> None:
+def failure(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line that a failing run leaves on standard error."""
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    return line
+
+
+def test_bad_input_is_one_line_and_writes_nothing(
+    crowds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     place = tmp_path / "out"
-    line = failure("reproduce", "--data", str(crowds), "--sets", "jq11", "-o", str(place))
+    line = failure(capsys, "--data", str(crowds), "--sets", "jq11", "-o", str(place))
     assert line.endswith("has no dataset 'jq11'; did you mean 'jq1'?")
     assert not place.exists()
+
+
+def test_ctrl_c_says_what_is_kept(
+    crowds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "out"
+    words = ["--data", str(crowds), "--sets", "tones", "--only", "table1", "-o", str(place)]
+
+    def interrupted(directory: Path, **_: Any) -> None:
+        if finished:
+            (directory / "cells").mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("reproduction.__main__.reproduce", interrupted)
+    for one in (False, True):
+        finished = one
+        assert main(words) == 130
+        kept = "out/cells keeps what is finished" if finished else "nothing was written"
+        assert kept in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -430,9 +461,11 @@ def test_bad_input_is_one_line_and_writes_nothing(crowds: Path, tmp_path: Path) 
         (["--as-printed", "--glove", "nowhere.txt"], "nowhere.txt: there is no such file of word vectors"),
     ],
 )
-def test_word_vectors_that_cannot_serve(crowds: Path, tmp_path: Path, options: list[str], words: str) -> None:
+def test_word_vectors_that_cannot_serve(
+    crowds: Path, tmp_path: Path, options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     place = tmp_path / "out"
-    assert words in failure("reproduce", "--data", str(crowds), "--sets", "tones", *options, "-o", str(place))
+    assert words in failure(capsys, "--data", str(crowds), "--sets", "tones", *options, "-o", str(place))
     assert not place.exists()
 
 
@@ -454,10 +487,10 @@ def test_the_papers_encoder_is_left_out_where_it_cannot_be_had(monkeypatch: pyte
 
 @pytest.mark.verify
 def test_as_printed_from_the_command_line(crowds: Path, tmp_path: Path) -> None:
-    words = ["reproduce", "--data", str(crowds), "--sets", "jq1", "--only", "table2", "--quick"]
-    run(*words, "--as-printed", "-o", str(tmp_path))
+    words = ["--data", str(crowds), "--sets", "jq1", "--only", "table2", "--quick"]
+    assert main([*words, "--as-printed", "-o", str(tmp_path)]) == 0
     page = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert "Written by `dissensus reproduce --sets jq1 --only table2 --quick --as-printed`" in page
+    assert "Written by `python -m reproduction --sets jq1 --only table2 --quick --as-printed`" in page
     assert "## As printed: clusters" in page
     assert "## As printed\n" not in page  # nothing was trained
     assert (tmp_path / "cells/jq1/bp-clusters-printed-rounds-0.json").exists()
@@ -688,9 +721,9 @@ def test_embeddings_are_in_the_datasets_fingerprint(crowds: Path, encoder: Path,
     files = find_sets(crowds)["jq1"]
     embedded = load("jq1", files, embedded=True, embedding=str(encoder))
     assert load("jq1", files).features_fingerprint == ""
-    from dissensus.labels import features as items
+    from dissensus.text import embedding
 
-    monkeypatch.setattr(items, "embed", lambda texts, **_: np.ones((len(texts), 3), np.float32))
+    monkeypatch.setattr(embedding, "embed", lambda texts, **_: np.ones((len(texts), 3), np.float32))
     other = load("jq1", files, embedded=True, embedding=str(encoder))
     assert embedded.fingerprint == other.fingerprint
     assert embedded.features_fingerprint != other.features_fingerprint

@@ -24,13 +24,11 @@ from cluster_help import (
     small_shards,
     stored,
 )
+from dissensus.engine import PLAIN, current, cut_blocks
 from dissensus.errors import DataError, ParameterError
 from dissensus.evaluate import compare as auto
-from dissensus.execution import resources as resourcing
-from dissensus.execution import scratch
-from dissensus.execution import threads as engine
-from dissensus.execution.memory import Plan
-from dissensus.labels.blocks import blocks_of
+from dissensus.large import scratch
+from dissensus.large.engine import BudgetedBlocks, n_bytes
 from sizes import usually
 
 __all__ = ["small_shards"]
@@ -40,20 +38,20 @@ pytestmark = [pytest.mark.slow, pytest.mark.no_cover, pytest.mark.usefixtures("s
 @pytest.fixture
 def built_anew(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Blocks that were laid out and not kept."""
-    blocks, real = [], engine.LocalWork._layout
+    blocks, real = [], BudgetedBlocks.layout
 
-    def noted(self: engine.LocalWork, number: int) -> Any:
+    def noted(self: BudgetedBlocks, number: int) -> Any:
         found = real(self, number)
-        if number not in self._layouts:
+        if number not in self.layouts:
             blocks.append(number)
         return found
 
-    monkeypatch.setattr(engine.LocalWork, "_layout", noted)
+    monkeypatch.setattr(BudgetedBlocks, "layout", noted)
     return blocks
 
 
 def test_the_crowd_has_many_blocks() -> None:
-    assert len(blocks_of(crowd())) > 8
+    assert len(cut_blocks(crowd())) > 8
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -63,24 +61,47 @@ def test_threads_and_a_store_give_the_same_bits(name: str, tmp_path: Path) -> No
     assert differing(MODELS[name](n_jobs=2).fit(stored(known, tmp_path)), alone(name)) == []
 
 
-@pytest.mark.parametrize("name", usually(["fmm", "cbcc", "pgm-bp", "pgm-mean-field"], verify=[*MODELS]))
+def layout_bytes(name: str) -> int:
+    """Of all blocks, as the steps of a model use them."""
+    from dissensus.models.confusion import CellLayout
+    from dissensus.models.fmm import counts_of
+    from dissensus.models.pgm.kernels import PairBlock
+
+    lay_out = {"fmm": counts_of, "cbcc": CellLayout.of}.get(name, PairBlock.of)
+    return sum(n_bytes(lay_out(block)) for block in cut_blocks(crowd()))
+
+
+@pytest.mark.parametrize("name", ["fmm", "cbcc", "pgm-bp", "pgm-mean-field"])
 def test_little_memory_gives_the_same_bits(name: str, tmp_path: Path, built_anew: list[int]) -> None:
-    known, model = crowd(), MODELS[name]()
-    least = least_memory(model, known)
-    needs = model._needs(known, 8)
-    layouts = needs.layout_bytes * known.n_labels
-    # Room for all layouts and some messages; for no messages; for some layouts.
-    for room, all_stay in (
-        (layouts + needs.message_bytes // 4, True),
-        (layouts, True),
-        (layouts // 3, False),
-    ):
+    known, model = crowd(), MODELS[name](n_jobs=1)
+    least, layouts = least_memory(model, known), layout_bytes(name)
+    tables = 2 * known.n_items * 4 * 8 if name in WITH_MESSAGES else 0
+    # Room for all layouts and the beliefs of two rounds, but for no messages; for some layouts; for nothing.
+    for room, all_stay in ((layouts + tables, True), (layouts // 3, False), (0, False)):
+        built_anew.clear()
         progress = Counting(scratch=tmp_path)
         with ds.resources(memory=least + room, scratch=tmp_path, progress=progress):
-            assert differing(MODELS[name]().fit(known), alone(name)) == []
+            assert differing(MODELS[name](n_jobs=1).fit(known), alone(name)) == []
         assert (built_anew == []) is all_stay
-        assert progress.messages == [name in WITH_MESSAGES] * ITERATIONS
+        on_disk = name == "pgm-bp" or (name in WITH_MESSAGES and not all_stay)
+        assert progress.messages == [on_disk] * ITERATIONS
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", usually(["dawid-skene", "pgm-pairwise"], verify=[*MODELS]))
+def test_the_least_memory_gives_the_same_bits_on_two_threads(name: str, tmp_path: Path) -> None:
+    with ds.resources(memory=least_memory(MODELS[name](), crowd()), scratch=tmp_path):
+        assert differing(MODELS[name](n_jobs=2).fit(crowd()), alone(name)) == []
+
+
+def test_what_is_known_beforehand_takes_memory_too() -> None:
+    known = crowd()
+    prior = np.full((known.n_items, known.n_classes), 1.0)
+    least = least_memory(MODELS["dawid-skene"](), known)
+    with ds.resources(memory=least):
+        MODELS["dawid-skene"]().fit(known)
+        with pytest.raises(DataError, match="of memory at least"):
+            MODELS["dawid-skene"]().fit(known, item_prior=prior)
 
 
 @pytest.mark.parametrize("name", WITH_MESSAGES)
@@ -130,9 +151,9 @@ def test_fits_that_may_take_all_the_memory_follow_each_other(monkeypatch: pytest
 def test_resources_end_with_their_block() -> None:
     with ds.resources(precision="single"):
         with ds.resources(precision="double"):
-            assert resourcing.current().precision == "double"
-        assert resourcing.current().precision == "single"
-    assert resourcing.current() is resourcing.PLAIN
+            assert current().precision == "double"
+        assert current().precision == "single"
+    assert current() is PLAIN
 
 
 @pytest.mark.parametrize(
@@ -197,7 +218,7 @@ def test_a_file_where_a_directory_should_be(tmp_path: Path) -> None:
             pass
     with (
         ds.resources(memory=least_memory(MODELS["pgm-bp"](), crowd()), scratch=file / "below"),
-        pytest.raises(DataError, match=r"below: the messages of a round cannot be written \(not a dir"),
+        pytest.raises(DataError, match=r"below: messages cannot be written \(not a dir"),
     ):
         MODELS["pgm-bp"]().fit(crowd())
 
@@ -215,7 +236,8 @@ def test_scratch_is_gone_after_a_fit_that_fails(tmp_path: Path) -> None:
 
 def test_what_a_killed_run_left_goes_with_the_next(tmp_path: Path) -> None:
     abandoned = tmp_path / f"{scratch.PREFIX}dead"
-    (abandoned / "round-1").mkdir(parents=True)
+    abandoned.mkdir()
+    (abandoned / "array-1").touch()
     (abandoned / scratch.LOCK).touch()
     foreign = tmp_path / f"{scratch.PREFIX}foreign"
     foreign.mkdir()
@@ -224,7 +246,3 @@ def test_what_a_killed_run_left_goes_with_the_next(tmp_path: Path) -> None:
         assert first.is_dir()
         assert second.is_dir()
     assert list(tmp_path.iterdir()) == [foreign]
-
-
-def test_a_plan_without_a_limit_keeps_everything() -> None:
-    assert Plan() == resourcing.PLAIN._plan(crowd(), "PGM", None, 1)

@@ -11,7 +11,7 @@ import pytest
 import dissensus as ds
 from dissensus.errors import DataError, ParameterError
 from dissensus.labels.annotations import Annotations
-from dissensus.models.majority import MajorityVote
+from dissensus.models.counting import MajorityVote
 from dissensus.workflow.scoring import kind_of, of_labels, read_estimates, score_files
 
 

@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ import pytest
 import dissensus as ds
 from dissensus.errors import DataError
 from dissensus.evaluate.tasks import workers
-from dissensus.execution.dask.tasks import OnCluster
 from dissensus.labels.annotations import Annotations
+from dissensus.large.dask import ClusterTasks
 from dissensus.large.store import StoreOrigin
 
 pytestmark = pytest.mark.cluster
@@ -95,7 +96,7 @@ def _squared(shared: int, task: tuple[int, str]) -> int:
 def test_the_tasks_of_a_killed_worker_are_done_again(client: Any, tmp_path: Path) -> None:
     tasks = [(number, str(tmp_path / "mark")) for number in range(8)]
     with ds.resources(cluster=client), workers(10, len(tasks)) as pool:
-        assert isinstance(pool, OnCluster)
+        assert isinstance(pool, ClusterTasks)
         found = {task[0]: result for task, result in pool.completed(_squared, tasks)}
     assert (tmp_path / "mark").exists()
     assert found == {number: 10 * number**2 for number in range(8)}
@@ -125,16 +126,23 @@ def test_a_store_that_a_worker_does_not_have_is_one_line(client: Any, store: Pat
         ds.select(ds.FMM(), annotations, {"n_item_clusters": [2]}, repeats=1)
 
 
-def _kept_by_a_worker(*_: Any) -> int:
-    from dissensus.execution.dask import tasks as remote
-
-    return len(remote._unpacked)
+def _length(shared: str, task: int) -> int:
+    return len(shared) + task
 
 
 def test_no_worker_keeps_what_the_tasks_of_a_search_shared(client: Any) -> None:
     with ds.resources(cluster=client), workers("shared", 8) as pool:
-        assert {kept for _, kept in pool.completed(_kept_by_a_worker, range(8))} == {1}
-    assert set(client.run(_kept_by_a_worker).values()) == {0}
+        assert {kept for _, kept in pool.completed(_length, range(8))} == set(range(6, 14))
+    deadline = time.monotonic() + 20
+    while any(client.has_what().values()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(client.has_what().values())
+
+
+def test_labels_in_memory_may_be_many(client: Any) -> None:
+    """Dask warns of what is large, and a warning is an error in these tests."""
+    with ds.resources(cluster=client), workers("x" * 20_000_000, 1) as pool:
+        assert list(pool.completed(_length, [1])) == [(1, 20_000_001)]
 
 
 def test_memory_is_divided_among_the_tasks_that_run_at_once(client: Any) -> None:
@@ -144,7 +152,7 @@ def test_memory_is_divided_among_the_tasks_that_run_at_once(client: Any) -> None
 
 
 def _memory(shared: None, task: int) -> int | None:
-    from dissensus.execution.resources import current
+    from dissensus.engine import current
 
     return current().memory
 
@@ -167,7 +175,7 @@ def test_precision_reaches_every_task(client: Any) -> None:
 
 
 def _precision(shared: None, task: int) -> str:
-    from dissensus.execution.resources import current
+    from dissensus.engine import current
 
-    assert current().client is None
+    assert current().n_cluster_threads == 0
     return current().precision

@@ -26,8 +26,8 @@ from dissensus.evaluate.criteria import (
     log_evidence,
     penalty,
 )
-from dissensus.evaluate.search import FILE, cells_of, open_journal, size_of
-from dissensus.evaluate.selection import CellScores, gain, stability
+from dissensus.evaluate.search import FILE, SearchData, cells_of, open_journal, size_of
+from dissensus.evaluate.select import CellScores, Selection, gain
 from dissensus.labels.rows import pair_items, pairs_per_item, random_places
 from dissensus.params import described, settings_words, stream_seed, trial_copy, with_settings
 
@@ -168,6 +168,20 @@ def test_criteria_by_name(crowd: ds.Annotations) -> None:
         criterion_of("held-out", test_size=1.0)
 
 
+def test_trials_of_one_split_share_its_labels(crowd: ds.Annotations) -> None:
+    class Spy(ds.FMM):
+        def fit(self, annotations: Any) -> Any:
+            seen.append(annotations)
+            return super().fit(annotations)
+
+    seen: list[ds.Annotations] = []
+    data = SearchData(crowd, HeldOutLabels())
+    found = [data.scores([Spy(2)], seed)[0] for seed in (0, 0, 1)]
+    assert found == [HeldOutLabels()(ds.FMM(2), crowd, seed) for seed in (0, 0, 1)]
+    assert seen[0] is seen[1]
+    assert seen[1] is not seen[2]
+
+
 def test_the_record_of_a_criterion_changes_with_its_data(crowd: ds.Annotations) -> None:
     assert criterion_record(DevItems(crowd)) == criterion_record(DevItems(crowd))
     assert criterion_record(DevItems(crowd)) != criterion_record(DevItems(crowd[:5]))
@@ -275,7 +289,7 @@ def test_gain_by_hand() -> None:
 
 def test_stability_by_hand() -> None:
     cells = [cell(1, 3.0, 3.0, 1.0), cell(2, 2.0, 2.0, 2.0), cell(3, 1.0, 1.0, 0.0), cell(4, 0.5)]
-    found = stability(cells)
+    found = Selection(None, {}, tuple(cells), {}, None, 0, 0.0).stability
     assert found.wins == {"k=1": 2, "k=2": 1}
     pairs = itertools.combinations(np.array([one.scores for one in cells[:3]]).T, 2)
     expected = np.mean([spearmanr(a, b).statistic for a, b in pairs])
@@ -285,7 +299,8 @@ def test_stability_by_hand() -> None:
 
 
 def test_one_split_says_nothing_of_stability() -> None:
-    found = stability([cell(1, 2.0), cell(2, 1.0)])
+    cells = cell(1, 2.0), cell(2, 1.0)
+    found = Selection(None, {}, cells, {}, None, 0, 0.0).stability
     assert math.isnan(found.rank_correlation)
     assert len(found.tied) == 1
 
@@ -341,7 +356,6 @@ def test_another_search_is_refused_and_named(tmp_path: Path) -> None:
         ({"a": None}, {"a": {"b": 1}}, 'a was null, is now {"b": 1}'),
         ({"a": [1]}, {"a": {"b": 1}}, 'a was [1], is now {"b": 1}'),
         ({"a": [1, 2]}, {"a": [1, 3]}, "a 2 was 2, is now 3"),
-        ({}, {"stopping": {"far": 1}}, "under another rule of stopping"),
         ({"grid": [1, 2]}, {"grid": [1]}, "grid (how many) was 2, is now 1"),
         ({"references": [["FMM", {}]]}, {"references": []}, "compared with other models"),
         ({"references": [["FMM", 1]]}, {"references": [["FMM", 2]]}, "compared with other models"),

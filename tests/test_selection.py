@@ -13,7 +13,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -21,12 +20,8 @@ import pytest
 import dissensus as ds
 from dissensus.errors import DataError, DissensusError, ParameterError
 from dissensus.evaluate.compare import applies
-from dissensus.evaluate.search import FILE, _waiting
-from dissensus.evaluate.selection import Selection
-from dissensus.evaluate.sizes import fits
-from dissensus.execution.checkpoints import Checkpoint
-from dissensus.execution.messages import FiledState, MemoryState
-from dissensus.models.pgm.propagation import Beliefs
+from dissensus.evaluate.search import FILE, fits
+from dissensus.evaluate.select import Selection
 from sizes import usually
 
 pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
@@ -236,151 +231,6 @@ def test_progress_rises_to_one_and_tells_the_time_left(crowd: ds.Annotations) ->
     assert shares[-1] == 1
     assert all(0 < share <= 1 for share in shares)
     assert all(what.endswith("s left") for what, _ in told[:-1])
-
-
-# ---- cells that are not fitted to the end -------------------------------------------------------------
-
-
-def race(annotations: ds.Annotations, fewest: int = 0, most: int = 1000, **settings: Any) -> Selection:
-    """A search of 24 cells, some of which are far behind before their 40 iterations are over.
-
-    They are stopped where there are as many labels as ``fewest``, and no more than ``most``.
-    """
-    grid = {"n_item_clusters": range(2, 8), "n_annotator_clusters": range(2, 6)}
-    given = {"repeats": 2, "finalists": 2, "n_jobs": 1, "references": {}, "progress": False}
-    with patch.multiple("dissensus.evaluate.search", FEWEST=fewest, MOST=most):
-        return ds.select(ds.PGM(tol=0.0, max_iter=40), annotations, grid, **given | settings)
-
-
-@pytest.fixture(scope="module")
-def divided() -> ds.Annotations:
-    """Five kinds of items and three of annotators, so far apart that few clusters explain little."""
-    sizes: dict[str, Any] = {"n_item_clusters": 5, "n_annotator_clusters": 3}
-    return ds.simulate(100, 20, 4, **sizes, alpha=0.2, labels_per_item=8).annotations
-
-
-@pytest.fixture(scope="module")
-def raced(divided: ds.Annotations, tmp_path_factory: pytest.TempPathFactory) -> tuple[Selection, Path]:
-    """Such a search, and its directory."""
-    directory = tmp_path_factory.mktemp("raced")
-    return race(divided, directory=directory), directory
-
-
-@pytest.fixture(scope="module")
-def by_hand(divided: ds.Annotations, raced: tuple[Selection, Path]) -> dict[str, dict[int, float]]:
-    """The score of every cell on the first split, after as many iterations as it is looked at, and 40."""
-    kept, hidden = divided.split_labels(0.2, 0)
-
-    def score(cell: Any, n: int) -> float:
-        return ds.PGM(**cell.settings, tol=0.0, max_iter=n, seed=cell.seeds[0]).fit(kept).score(hidden)
-
-    return {str(cell): {n: score(cell, n) for n in (15, 25, 35, 40)} for cell in raced[0].cells}
-
-
-def test_a_cell_that_is_looked_at_scores_as_if_it_were_not(
-    raced: tuple[Selection, Path], by_hand: dict[str, dict[int, float]]
-) -> None:
-    found, _ = raced
-    stopped = [cell.look for cell in found.cells]
-    assert {15, None} < set(stopped)
-    assert [cell.scores[0] for cell in found.cells] == [
-        by_hand[str(cell)][cell.look or 40] for cell in found.cells
-    ]
-    assert [row["whole"] for row in found.rows()] == [look is None for look in stopped]
-    assert stopped[: stopped.count(None)] == [None] * stopped.count(None)  # those come first
-
-
-def test_those_far_behind_the_last_finalist_are_stopped(
-    raced: tuple[Selection, Path], by_hand: dict[str, dict[int, float]]
-) -> None:
-    found, _ = raced
-    going, stopped = set(by_hand), {}
-    for look in (15, 25, 35):
-        second = sorted((by_hand[cell][look] for cell in going), reverse=True)[1]
-        far = {cell for cell in going if by_hand[cell][look] < second - 0.3 / look}
-        stopped |= dict.fromkeys(far, look)
-        going -= far
-    assert {str(cell): cell.look for cell in found.cells if cell.look} == stopped
-    best = sorted(going, key=lambda cell: -by_hand[cell][40])[:2]
-    assert {str(cell) for cell in found.cells if cell.repeats == 2} == set(best)
-
-
-def test_looks_do_not_depend_on_what_runs_them_nor_on_where_a_search_was_killed(
-    divided: ds.Annotations, raced: tuple[Selection, Path], tmp_path: Path
-) -> None:
-    found, directory = raced
-    with ThreadPoolExecutor(2) as threads:
-        assert table(race(divided, executor=threads)) == table(found)
-    assert table(race(divided, n_jobs=2)) == table(found)
-    with ds.resources(memory="1GB"):  # nothing is held: cells begin again
-        assert table(race(divided)) == table(found)
-    lines = (directory / FILE).read_bytes().splitlines(keepends=True)
-    for kept in usually((10, 30, len(lines) - 3), verify=tuple(range(1, len(lines)))):
-        (tmp_path / FILE).write_bytes(b"".join(lines[:kept]))
-        assert table(race(divided, directory=tmp_path)) == table(found)
-
-
-def test_a_search_that_stopped_cells_by_another_rule_is_not_gone_on_with(
-    divided: ds.Annotations, raced: tuple[Selection, Path], tmp_path: Path
-) -> None:
-    head, *lines = (raced[1] / FILE).read_text().splitlines(keepends=True)
-    other = json.loads(head) | {"stopping": {"looks": [5, 20], "far": 0.4}}
-    (tmp_path / FILE).write_text("".join([json.dumps(other) + "\n", *lines]))
-    with pytest.raises(DataError, match="another search \\(under another rule of stopping\\)"):
-        race(divided, directory=tmp_path)
-
-
-def test_messages_of_paused_cells_wait_in_files_that_are_gone_afterwards(
-    divided: ds.Annotations, raced: tuple[Selection, Path], tmp_path: Path
-) -> None:
-    waiting = []
-
-    def look(words: str, share: float) -> None:
-        waiting.append(len(list(tmp_path.glob("*/*/block-00000.nu.npy"))))
-
-    with ds.resources(scratch=tmp_path):
-        assert table(race(divided, n_jobs=2, progress=look)) == table(raced[0])
-    assert max(waiting) > 5
-    assert waiting[-1] < max(waiting)  # those of cells that were stopped go at once
-    assert not list(tmp_path.iterdir())
-
-
-def test_where_a_disk_is_full_messages_of_paused_cells_travel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    blocks = (MemoryState(np.ones((2, 3)), np.ones((4, 2)), None),)
-    paused = Checkpoint(Beliefs(np.ones((1, 2)), blocks, np.ones(3), 0.0, 0.0), (1.0,), "")
-    filed = _waiting(paused, tmp_path / "0")
-    assert filed is not None
-    (block,) = filed.state.states
-    assert block == FiledState(str(tmp_path / "0" / "block-00000"), ("w", "nu"))
-    np.testing.assert_array_equal(block.nu, blocks[0].nu)
-    assert _waiting(paused, None) is paused
-    with ds.resources(memory="1GB"):
-        assert _waiting(paused, tmp_path / "1") is None
-
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("numpy.lib.format.write_array", full)
-    assert _waiting(paused, tmp_path / "2") is paused
-
-
-def test_of_few_labels_and_of_many_no_cell_is_stopped(
-    divided: ds.Annotations, raced: tuple[Selection, Path]
-) -> None:
-    n = divided.n_labels
-    assert table(race(divided, n, n)) == table(raced[0])
-    for found in (race(divided, n + 1, n + 1), race(divided, n - 1, n - 1)):
-        assert all(cell.look is None for cell in found.cells)
-
-
-def test_a_cell_whose_fit_is_over_before_a_look_is_whole(crowd: ds.Annotations) -> None:
-    grid = {"n_item_clusters": range(2, 8), "n_annotator_clusters": range(2, 6)}
-    over = {"tol": 1.0, "max_iter": 40}  # over after two iterations
-    shared: dict[str, Any] = {"repeats": 1, "finalists": 2, "n_jobs": 1, "references": {}}
-    found = ds.select(ds.PGM(**over), crowd, grid, **shared)
-    assert all(cell.look is None for cell in found.cells)
 
 
 # ---- what is refused ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from scipy.special import beta as beta_function
 import dissensus as ds
 from cli_help import run
 from dissensus.labels.agreement import krippendorff_alpha
-from dissensus.labels.kinds import jaccard_distances, masi_distances, membership
+from dissensus.labels.kinds import membership, set_distances
 from dissensus.models.sets import WORTHS, best_worth
 
 ROWS = [
@@ -106,12 +106,10 @@ def test_distances_and_alpha_are_nltks() -> None:
     labels = ds.read_annotations(frame)
     table, names = membership(labels.class_vocabulary)
     sets = [frozenset(np.array(names)[row]) for row in table]
-    for ours, theirs in (
-        (jaccard_distances, metrics.jaccard_distance),
-        (masi_distances, metrics.masi_distance),
-    ):
+    for level, theirs in (("jaccard", metrics.jaccard_distance), ("masi", metrics.masi_distance)):
         expected = [[theirs(a, b) for b in sets] for a in sets]
-        np.testing.assert_allclose(ours(table), expected, atol=0.01)  # nltk has 0.67 and 0.33 for thirds
+        ours = set_distances(labels.class_vocabulary, level)
+        np.testing.assert_allclose(ours, expected, atol=0.01)  # nltk has 0.67 and 0.33 for thirds
     data = [(row.annotator, row.item, frozenset(row.label)) for row in frame.itertuples()]
     jaccard = agreement.AnnotationTask(data, distance=metrics.jaccard_distance).alpha()
     assert krippendorff_alpha(labels, level="jaccard") == pytest.approx(jaccard, abs=1e-9)

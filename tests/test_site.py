@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import griffe
 import pytest
 
 import dissensus
 from dissensus.models import MODELS, model_class
-from dissensus.params import meanings
 from docs_help import DOCS
-from website import check, gallery, hooks, versions
+from website import check, declared, gallery, hooks, versions
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,9 +37,17 @@ def test_the_check_sees_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_setting_of_a_model_has_its_meaning(name: str) -> None:
-    kind = model_class(name)
-    assert set(meanings(kind)) == set(kind._param_names())
-    assert all(meanings(kind).values())
+    documentation = inspect.getdoc(model_class(name)) or ""
+    for setting in inspect.signature(model_class(name)).parameters:
+        assert re.search(rf"^{setting} : .+, default .+\n    \S", documentation, re.M)
+
+
+def test_declared_settings_and_borrowed_methods_are_in_the_reference() -> None:
+    extensions = griffe.load_extensions(declared.Declared)
+    models = griffe.load("dissensus.models", search_paths=[ROOT / "src"], extensions=extensions)
+    assert "n_item_clusters : an int >= 1, default 10" in models["fmm.FMM"].docstring.value
+    assert models["fmm.FMM.__init__"].parameters["max_iter"].default == "500"
+    assert models["base.Model.get_params"].docstring.value.startswith("The settings by name")
 
 
 def test_every_public_name_has_its_place_in_the_reference() -> None:

@@ -43,7 +43,7 @@ def test_planted_annotators_are_known(name: str) -> None:
     assert (right <= skills.accuracy[:, 2] + 0.03).all()
     assert skills.systematic.tolist() == [n == 8 for n in range(11)]
     assert skills.correction[8].tolist() == [1, 0, 2]
-    assert skills.correction_words(8) == "0 → 1, 1 → 0"
+    assert skills.columns()["correction"][8] == "0 → 1, 1 → 0"
     assert skills.corrected[8, 0] > 0.7
     assert (skills.skill[:8, 1] > 0.4).all()
     for n in (9, 10):  # whatever the item is

@@ -13,7 +13,6 @@ from scipy.sparse import csr_array
 
 import dissensus as ds
 from dissensus.errors import DataError
-from dissensus.labels import features as module
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import as_features, features_of
 
@@ -40,7 +39,8 @@ def test_every_part_takes_its_features_along():
 
 def test_text_becomes_features(monkeypatch):
     monkeypatch.setattr(
-        module, "embed", lambda texts, **_: np.array([[len(t), 1] for t in texts], np.float32)
+        "dissensus.text.embedding.embed",
+        lambda texts, **_: np.array([[len(t), 1] for t in texts], np.float32),
     )
     known = labels(["x", "xx", "xxx", "xxxx"])
     np.testing.assert_array_equal(features_of(known)[:, 0], [1, 2, 3, 4])

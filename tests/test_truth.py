@@ -19,22 +19,21 @@ from scipy.optimize import approx_fprime
 from scipy.special import gammaln
 
 import dissensus as ds
+from dissensus.engine import Engine
 from dissensus.errors import DataError, ParameterError
+from dissensus.evaluate.compare import choose_truth, reason
 from dissensus.evaluate.gold import cross_fitted, gold_accuracy, judged_items
 from dissensus.evaluate.sides import shared_errors
-from dissensus.evaluate.truth import choose_truth, reason
-from dissensus.execution.run import Run
 from dissensus.labels.simulation import simulate
 from dissensus.models import MODELS, mace, model_class
 from dissensus.models import log_linear as hll
-from dissensus.models.confusion import Crowd, damping, gold_prior, shares
+from dissensus.models.confusion import ConfusionSteps, damping, gold_prior, shares
 from dissensus.models.ibcc import fixed_prior
-from dissensus.models.kos import reliabilities
-from dissensus.models.mmsr import trimmed_means
-from dissensus.paper.datasets import read_dataset
+from dissensus.models.weighted import reliabilities, trimmed_means
 from dissensus.params import with_settings
 from dissensus.workflow.refine import refine
 from dissensus.workflow.runs import annotator_table, share_right, summary
+from reproduction.datasets import read_dataset
 from sizes import usually
 
 Array = NDArray[np.float64]
@@ -126,7 +125,7 @@ def test_the_bound_of_a_sure_state_is_its_joint_probability() -> None:
 
 def test_a_learned_prior_is_a_maximum_of_its_bound() -> None:
     model = ds.IBCC(tol=0.0, max_iter=600).fit(CROWD)
-    counts = Crowd.of(CROWD, Run()).counts(model.posterior_)
+    counts = ConfusionSteps(CROWD, Engine()).expected_counts(model.posterior_).counts
 
     def bound(a: Array) -> float:
         a = a.reshape(3, 3)
@@ -510,9 +509,9 @@ def test_mace_makes_crowd_kits_steps() -> None:
     peer = peers.MACE(n_restarts=1, n_iter=rounds, random_state=5)
     peer._initialize(6, 2)
     knows, spams = peer.spamming_[:, 1:], peer.spamming_[:, :1] * peer.thetas_
-    members, flat = Crowd.of(annotations, Run()), np.log(np.full(2, 0.5))
+    members, flat = ConfusionSteps(annotations, Engine()), np.log(np.full(2, 0.5))
     for _ in range(rounds):
-        counts = members.expect(np.log(mace.matrices(knows, spams)), flat, np.zeros_like(flat)).counts
+        counts = members.e_step(np.log(mace.matrices(knows, spams)), flat, np.zeros_like(flat)).counts
         knows, spams = mace.parts(mace.learned(counts, knows, spams))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -585,7 +584,7 @@ def test_a_trimmed_mean_by_hand() -> None:
 
 
 def test_m_msr_refuses_crowds_whose_pairs_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dissensus.models.mmsr.MOST_ANNOTATORS", 5)
+    monkeypatch.setattr("dissensus.models.weighted.MAX_COMPARED_ANNOTATORS", 5)
     with pytest.raises(DataError, match="compares every two annotators, and 9 are too many"):
         ds.MMSR().fit(CROWD)
 

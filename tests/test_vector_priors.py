@@ -14,8 +14,8 @@ from sklearn.base import clone
 import dissensus as ds
 from dissensus.errors import ParameterError
 from dissensus.models.base import Model
-from dissensus.models.pgm.parameters import MaximumPosterior, Parameters, Priors, log_prior
-from dissensus.models.pgm.propagation import Statistics
+from dissensus.models.pgm.m_step import MaximumPosterior, Parameters, Priors, log_prior
+from dissensus.models.pgm.messages import Statistics
 
 K, L, P = 3, 2, 4
 ALPHA, GAMMA, TAU = [1.2, 2.0, 3.5, 1.0], [2.0, 1.5, 4.0], [1.1, 3.0]

@@ -15,7 +15,7 @@ from dissensus.annotators import evidence, verdicts
 from dissensus.annotators.evidence import _Draw, informative, log_spam, mutual_information, shared
 from dissensus.annotators.verdicts import decided, sides_of, spiked_quantile
 from dissensus.errors import DataError, ParameterError
-from dissensus.models.hpgm.draws import Draws
+from dissensus.models.hpgm.posterior import Draws
 from experiments.planted_crowds import SPAM, planted
 from sizes import usually
 
@@ -277,12 +277,11 @@ def test_nobody_spams_in_a_clean_crowd(seed):
     assert not (found.verdict == "spam").any()
 
 
-def test_gold_labels_show_who_errs(crowd, fitted):
+def test_gold_labels_show_who_errs(crowd):
     known = crowd.annotations
     gold = np.full(known.n_items, -1, np.int32)
     gold[:] = [np.bincount(known.label[known.item == m], minlength=4).argmax() for m in range(known.n_items)]
-    judge = verdicts._Judge(fitted, replace(known, gold=gold), 0.9)
-    wrong = judge._wrong()
+    wrong = verdicts.wrong_by_gold(replace(known, gold=gold), known.n_annotators)
     assert (wrong[crowd.kind == "adversary"] > 0.9).all()
     assert (wrong[crowd.kind == "typical"] < 0.1).all()
     # 3 of 10 right, usual 0.8: P(Beta(4, 8) < 0.4) = P(Binomial(11, 0.4) ≥ 4)

@@ -36,8 +36,10 @@ def test_ids_are_sorted_by_code_point_and_codes_lead_back(values: list[str]) -> 
 )
 def test_the_order_is_that_of_code_points_however_ids_begin(names: list[str]) -> None:
     assert list(encode(names[::-1], "item")[1]) == sorted(names)
-    assert Vocabulary(sorted(names)).is_sorted
-    assert not Vocabulary(sorted(names)[::-1]).is_sorted
+    first, *others = sorted(names)
+    assert list(Vocabulary(others).extended([first])[1]) == sorted(names)  # a sorted one stays sorted
+    backwards = sorted(names)[::-1]
+    assert list(Vocabulary(backwards).extended(["!new"])[1]) == [*backwards, "!new"]
 
 
 def test_digits_are_text_in_strings_and_values_in_numbers() -> None:

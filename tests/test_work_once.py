@@ -13,7 +13,7 @@ import pytest
 import dissensus
 import dissensus.models.hpgm.model
 from cli_help import run
-from dissensus.annotators.verdicts import _Judge
+from dissensus.annotators import verdicts
 from dissensus.models.base import Model
 
 pytestmark = pytest.mark.no_cover
@@ -55,7 +55,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _few_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dissensus.models.hpgm.model, "LONG", 20)
+    monkeypatch.setattr(dissensus.models.hpgm.model, "SWEEPS", 20)
 
 
 def given_words(given: Any) -> str:
@@ -103,13 +103,13 @@ def test_the_count_sees_a_second_fit(fits: Counter[tuple[str, ...]]) -> None:
 def test_annotators_are_judged_once_for_table_and_page(
     crowd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged, verdicts = [], _Judge.verdicts
+    judged, verdicts_of = [], verdicts.judged
 
-    def counting(judge: _Judge) -> Any:
-        judged.append(judge)
-        return verdicts(judge)
+    def counting(model: Any, *others: Any) -> Any:
+        judged.append(model)
+        return verdicts_of(model, *others)
 
-    monkeypatch.setattr(_Judge, "verdicts", counting)
+    monkeypatch.setattr(verdicts, "judged", counting)
     run("fit", crowd / "annotations.csv", "--model", "hpgm", "--test-size", 0, "-o", tmp_path / "out")
     assert len(judged) == 1
     run("annotators", tmp_path / "out")  # read off the run

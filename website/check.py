@@ -60,8 +60,8 @@ def _parameters(thing: Any) -> list[str]:
 
 
 def _explained(name: str, text: str) -> bool:
-    """A line of a section is ``name`` or ``name, other``; prose sets it in double back-ticks."""
-    in_section = re.search(rf"^(?:\w+, )*{name}(?:, \w+)*$", text, re.M)
+    """A line of a section is ``name``, ``name, other`` or ``name : rule``; prose has double back-ticks."""
+    in_section = re.search(rf"^(?:\w+, )*{name}(?:, \w+)*(?: : .+)?$", text, re.M)
     return bool(in_section or re.search(rf"``[^`]*\b{name}\b[^`]*``", text))
 
 

@@ -69,12 +69,12 @@ MODULES = {"Data sets": "dissensus.datasets", "Metrics": "dissensus.metrics", "E
 BASES = (
     "dissensus.models.base.Model",
     "dissensus.models.confusion.ConfusionModel",
-    "dissensus.models.hpgm.posterior.Posterior",
+    "dissensus.models.sampled.SampledMixin",
 )
 EVERY_MODEL = """# What every model has
 
 Every model derives from the first of these classes. Models of one true class also derive from the second,
-and HPGM from the third. The pages of the models show only what is special to each.
+HPGM and LatentPositions from the third. The pages of the models show only what is special to each.
 """
 
 

@@ -12,7 +12,7 @@ from dissensus._version import __version__
 from dissensus.labels import sources
 from dissensus.models import MODELS
 
-# public name -> the module it lives in; models are in their own registry (models/__init__.py)
+# public name -> the module it lives in; those of models come from their registry (models/__init__.py)
 _HOMES = {
     "DissensusError": "errors",
     "Annotations": "labels.annotations",
@@ -25,13 +25,13 @@ _HOMES = {
     "krippendorff_alpha": "labels.agreement",
     "fleiss_kappa": "labels.agreement",
     "load": "text.guided.files",
-    "resources": "execution.resources",
+    "resources": "large.resources",
     "select": "evaluate.select",
-    "Selection": "evaluate.selection",
+    "Selection": "evaluate.select",
     "recover": "evaluate.recovery",
     "Recovery": "evaluate.recovery",
     "choose_model": "evaluate.compare",
-    "choose_truth": "evaluate.truth",
+    "choose_truth": "evaluate.compare",
     "gold_prior": "models.confusion",
     "gold_accuracy": "evaluate.gold",
     "annotator_skills": "annotators.skill",
@@ -40,9 +40,9 @@ _HOMES = {
     "AnnotatorVerdicts": "annotators.verdicts",
     "Design": "annotators.plan",
     "LabelPlan": "annotators.plan",
-    "LabelQueue": "annotators.queue",
+    "LabelQueue": "annotators.findings",
     "design_study": "annotators.plan",
-    "label_queue": "annotators.queue",
+    "label_queue": "annotators.findings",
     "plan_labels": "annotators.plan",
     "judge_report": "judges.report",
     "JudgeReport": "judges.report",
@@ -66,7 +66,7 @@ _HOMES = {
     "plot_2d": "report.projection",
 }
 
-# What rooms above the boundary of docs/architecture.md need of rooms below it.
+# Functions that the core (docs/architecture.md) needs of rooms that it may not import.
 sources.register(
     read_annotations="dissensus.importers.read:read_annotations",
     export_formats="dissensus.importers:export_formats",
@@ -74,19 +74,17 @@ sources.register(
     embed="dissensus.text.embedding:embed",
 )
 
-_MODEL_CLASSES = [home.split(":")[1] for home in MODELS.values()]
+for _home in MODELS.values():
+    _module, _class = _home.removeprefix("dissensus.").split(":")
+    _HOMES[_class] = _module
 _MODULES = ("datasets", "metrics")
 
-__all__ = ["__version__", *_HOMES, *_MODEL_CLASSES, *_MODULES]
+__all__ = ["__version__", *_HOMES, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(importlib.import_module(f"dissensus.{_HOMES[name]}"), name)
-    elif name in _MODEL_CLASSES:
-        from dissensus.models import model_class
-
-        value = model_class(name)
     elif name in _MODULES:
         value = importlib.import_module(f"dissensus.{name}")
     else:

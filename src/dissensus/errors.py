@@ -8,7 +8,6 @@
     │   └── UnknownSettingError   there is no such setting (also a TypeError)
     ├── ModelFileError      a saved model, learner or state cannot be read
     ├── ClusterError        a cluster, or the way to it, is lost
-    │   └── MessagesLostError     a worker was lost, and with it what it kept of a fit
     ├── NotFittedError      a fitted attribute was asked for before ``fit``
     └── MissingExtraError   an optional package is needed (also an ImportError)
 
@@ -49,24 +48,12 @@ class ClusterError(DissensusError):
     """A cluster cannot be reached, or was lost."""
 
 
-class MessagesLostError(ClusterError):
-    """A worker was lost, and with it messages of a fit."""
-
-
 class NotFittedError(DissensusError, AttributeError):
     """The model has not been fitted yet."""
 
 
 class MissingExtraError(DissensusError, ImportError):
     """An optional dependency is not installed."""
-
-
-def workers_died() -> ClusterError:
-    """Work was sent to a cluster's workers, and they died of it every time."""
-    return ClusterError(
-        "the cluster's workers died again and again, out of memory perhaps; give them more of it, or "
-        "fewer threads"
-    )
 
 
 def require(module: str, extra: str) -> ModuleType:

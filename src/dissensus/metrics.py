@@ -172,13 +172,6 @@ def ranked_probability_score_rows(gold: ArrayLike, predicted: ArrayLike) -> Arra
     return np.asarray((np.cumsum(p - q, axis=1)[:, :-1] ** 2).sum(axis=1))
 
 
-def ranked_probability_of_labels(probabilities: ArrayLike, labels: ArrayLike) -> Array:
-    """The ranked probability score of each label, by its code: Σ_{k<P} (F_k − [label ≤ k])²."""
-    chances, codes = check_distributions(probabilities, "probabilities"), _check_codes(labels, "labels")
-    up_to = np.cumsum(chances, axis=1)[:, :-1]
-    return np.asarray(((up_to - (codes[:, None] <= np.arange(up_to.shape[1]))) ** 2).sum(axis=1))
-
-
 def entropy_rows(distributions: ArrayLike) -> Array:
     """Entropy of each row, in nats."""
     p = check_distributions(distributions, "distributions")
@@ -330,18 +323,14 @@ def sampling_floor_rows(distributions: ArrayLike, n_labels: ArrayLike, *, smooth
     for size in np.unique(n):
         items = np.flatnonzero(n == size)
         for block in np.array_split(items, items.size * p.shape[1] * (size + 1) // _BLOCK + 1):
-            floor[block] = _expected_kl(p[block], int(size), smoothing)
+            # E KL(k/n ‖ p), smoothed, over k ~ Multinomial(n, p)
+            k, q = np.arange(size + 1), p[block][:, :, None]  # items, classes, count of the class
+            # log Binomial(k; n, q)
+            log_mass = gammaln(size + 1) - gammaln(k + 1) - gammaln(size - k + 1)
+            log_mass = log_mass + xlogy(k, q) + xlog1py(size - k, -q)
+            terms = np.exp(log_mass) * rel_entr(k / size + smoothing, q + smoothing)
+            floor[block] = terms.sum(axis=(1, 2))
     return floor
-
-
-def _expected_kl(p: Array, n: int, smoothing: float) -> Array:
-    """E KL(k/n ‖ p), smoothed, over k ~ Multinomial(n, p), for each row of p."""
-    k = np.arange(n + 1)
-    q = p[:, :, None]  # items, classes, count of the class
-    # log Binomial(k; n, q)
-    log_mass = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) + xlogy(k, q) + xlog1py(n - k, -q)
-    expected: Array = (np.exp(log_mass) * rel_entr(k / n + smoothing, q + smoothing)).sum(axis=(1, 2))
-    return expected
 
 
 def lewidi_cross_entropy_rows(gold: ArrayLike, predicted: ArrayLike) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -95,12 +96,12 @@ def sum_of_logs(values: Array) -> float:
 
 def column_sums(rows: Array) -> Array:
     """Σ over rows; a product with ones, which short rows make much faster than NumPy's own sum."""
-    return np.asarray(ones(len(rows)) @ rows)
+    return np.asarray(np.ones(len(rows), rows.dtype) @ rows)
 
 
 def row_sums(rows: Array) -> Array:
     """Σ over columns, by a product with ones for the same reason."""
-    return np.asarray(rows @ ones(rows.shape[1], rows.dtype))
+    return np.asarray(rows @ np.ones(rows.shape[1], rows.dtype))
 
 
 def one_hot_rows(chances: Array) -> Array:
@@ -113,4 +114,25 @@ def one_hot_rows(chances: Array) -> Array:
 def winners(counts: NDArray[Any]) -> Array:
     """Each row's most frequent classes, with equal shares of one."""
     top = counts == counts.max(axis=1, keepdims=True)
-    return row_shares(top)
+    return np.asarray(top / top.sum(axis=1, keepdims=True))
+
+
+CODES_COUNTED_AT_A_TIME = 1 << 24
+
+
+def tally(codes: NDArray[Any], n: int) -> NDArray[np.int64]:
+    """(n,): how often each code occurs, a part at a time: bincount takes a wider copy of what it counts."""
+    counts = np.zeros(n, np.int64)
+    for start in range(0, len(codes), CODES_COUNTED_AT_A_TIME):
+        counts += np.bincount(codes[start : start + CODES_COUNTED_AT_A_TIME], minlength=n)
+    return counts
+
+
+def pointers(sorted_codes: NDArray[Any], n: int) -> NDArray[np.int64]:
+    """(n + 1,): the rows of code c are ``pointers[c]:pointers[c + 1]``."""
+    return np.concatenate([[0], np.cumsum(tally(sorted_codes, n))])
+
+
+def batches(n: int, size: int) -> Iterator[slice]:
+    """Slices of ``size`` rows each, one after the other, until all ``n`` are covered."""
+    return (slice(start, start + size) for start in range(0, n, size))

@@ -1,9 +1,19 @@
 """Settings in the scikit-learn manner, without importing scikit-learn.
 
-A class that derives from :class:`Params` stores each ``__init__`` argument under its own name and
-nothing else; ``get_params``, ``set_params`` and ``sklearn.base.clone`` then work. Rules for the values are
-declared once, in ``_rules``, and checked when work begins (never in ``__init__``, so that ``set_params``
-and grid searches behave). Below it, what settings of a machine mean: sizes of memory and numbers of cores.
+An estimator declares each setting once, as a dataclass declares its fields, and each fitted attribute too::
+
+    class FMM(Model):
+        n_item_clusters: int = setting(10, integer(1), "How many clusters of items there are.")
+        _: KW_ONLY
+        max_iter: int = setting(500, *MAX_ITER)
+
+        theta_: Array = fitted("(K, P): label distribution of each item cluster")
+
+:func:`declare` makes ``__init__``, its signature and two sections of the documentation of it. ``__init__``
+stores each argument under its own name and does nothing else, so that ``get_params``, ``set_params`` and
+``sklearn.base.clone`` work; rules are checked when work begins, never in ``__init__``. Functions whose first
+argument is ``self`` become methods of the classes at the root: Model, Learner and GuidedClassifier.
+Below them, what settings of a machine mean: sizes of memory and numbers of cores.
 """
 
 from __future__ import annotations
@@ -17,12 +27,15 @@ import math
 import numbers
 import os
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar, dataclass_transform
 
 from dissensus.errors import NotFittedError, ParameterError, UnknownSettingError, bad_parameter, did_you_mean
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,6 @@ def choice(*values: str | bool) -> Rule:
 
 NONE = Rule("None", lambda v: v is None)
 ANY = Rule("anything", lambda _: True)
-SEED = integer(0)
 
 
 def check_rules(owner: object, rules: Mapping[str, Rule], /, **given: Any) -> None:
@@ -90,142 +102,248 @@ def check_rules(owner: object, rules: Mapping[str, Rule], /, **given: Any) -> No
             raise bad_parameter(owner, name, rules[name].words, value)
 
 
+# ---- declarations ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An argument of an estimator's constructor: default, rule and meaning."""
+
+    default: Any
+    rule: Rule
+    meaning: str
+    keyword_only: bool = False
+    annotation: Any = Any
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """An attribute that a fit sets; a saved estimator keeps it, unless told otherwise."""
+
+    meaning: str
+    saved: bool
+
+
+def setting(default: Any, rule: Rule, meaning: str) -> Any:
+    """Declare a setting in the body of a class."""
+    return Setting(default, rule, meaning)
+
+
+def fitted(meaning: str, *, saved: bool = True, init: Literal[False] = False) -> Any:
+    """Declare a fitted attribute; ``init`` tells type checkers that the constructor does not take it."""
+    del init
+    return Fitted(meaning, saved)
+
+
+# Rule and meaning of settings that many estimators share: ``max_iter: int = setting(500, *MAX_ITER)``.
+MAX_ITER = integer(1), "The most iterations."
+TOL = real(0.0), "The fit stops when the objective per label changes by at most this much (nats)."
+N_RESTARTS = integer(1), "How many fits from random starts there are; the best one is kept."
+SEED = integer(0), "Seed of the random numbers. The same seed gives the same result, to the last bit."
+N_JOBS = integer(-1), "Number of threads; −1 takes all cores. The result does not depend on it."
+WEIGHT_BY = (
+    choice("labels", "annotators"),
+    'How annotators count in the population: by the number of their ``"labels"``, or all alike '
+    '(``"annotators"``).',
+)
+EMBEDDING = (
+    ANY,
+    "The sentence encoder for items that have a text and no features: a name or a path, as in "
+    ":func:`dissensus.embed`; None takes the one that comes with the extra ``text``.",
+)
+DEVICE = (
+    ANY,
+    'Where PyTorch computes, such as ``"cpu"`` or ``"cuda"``; None takes a graphics card where there is one.',
+)
+N_THREADS = (
+    integer(1) | NONE,
+    "Threads of PyTorch; None leaves its own number. The same seed and number of threads give the same "
+    "result.",
+)
+PATIENCE = (
+    integer(1) | NONE,
+    "Training ends after so many epochs without a better one on dev; None makes all epochs.",
+)
+
 # Names of the same settings in crowd-kit and scikit-learn; scripts written for them run unchanged.
 OTHER_NAMES = {"n_iter": "max_iter", "random_state": "seed"}
 
 
-@functools.cache
-def settings_of(init: Any) -> Mapping[str, inspect.Parameter]:
-    """The settings that an ``__init__`` takes, by name; looked up once, as a look costs a millisecond."""
-    parameters = inspect.signature(init).parameters.values()
-    named = {p.name: p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-    return {name: parameter for name, parameter in named.items() if name != "self"}
+@dataclass_transform(eq_default=False, field_specifiers=(fitted,))
+def declare(cls: type[T]) -> type[T]:
+    """Collect what a class declares, and build its ``__init__`` and its documentation.
+
+    A setting's default stays as the class attribute; a fitted attribute leaves none. Settings after
+    ``_: KW_ONLY`` are taken by name alone. The order is: inherited positional settings, the class's own, then
+    the other inherited ones; a setting that is declared again replaces the inherited one.
+    """
+    inherited, attributes = dict[str, Setting](), dict[str, Fitted]()
+    for base in reversed(cls.__mro__[1:]):
+        inherited |= vars(base).get("_settings", {})
+        attributes |= vars(base).get("_attributes", {})
+    own, keyword_only = dict[str, Setting](), False
+    for name, annotation in cls.__annotations__.items():
+        value = vars(cls).get(name)
+        if isinstance(value, Setting):
+            own[name] = replace(value, keyword_only=keyword_only, annotation=annotation)
+            setattr(cls, name, value.default)
+        elif isinstance(value, Fitted):
+            attributes[name] = value
+            delattr(cls, name)
+        keyword_only = keyword_only or name == "_"
+    first = {name: known for name, known in inherited.items() if not known.keyword_only}
+    last = {name: known for name, known in inherited.items() if name not in {*first, *own}}
+    found: Any = cls
+    found._settings, found._attributes = first | own | last, attributes
+    if "_arrays" not in vars(cls):
+        found._arrays = tuple(name for name, known in attributes.items() if known.saved)
+    if "__init__" not in vars(cls):
+        found.__init__ = _constructor(found._settings)
+        found.__init__.__qualname__ = f"{cls.__qualname__}.__init__"
+    if cls.__doc__ is not None:
+        cls.__doc__ = _with_sections(cls.__doc__, found._settings, attributes)
+    return cls
 
 
-def _by_known_names(init: Callable[..., None]) -> Callable[..., None]:
-    """An ``__init__`` that knows other libraries' names, and for an unknown setting names a near one."""
+def _constructor(settings: Mapping[str, Setting]) -> Callable[..., None]:
+    """An ``__init__`` that stores settings; other libraries' names for them are known to it."""
+    positional, defaults = [], {}
+    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    for name, known in settings.items():
+        if known.keyword_only:
+            kind: Any = inspect.Parameter.KEYWORD_ONLY
+        else:
+            kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+            positional.append(name)
+        defaults[name] = known.default
+        parameters.append(inspect.Parameter(name, kind, default=known.default, annotation=known.annotation))
 
-    @functools.wraps(init)
-    def initialised(self: object, *args: Any, **given: Any) -> None:
-        title, known, own = type(self).__name__, settings_of(init), dict[str, Any]()
+    def initialise(self: object, *args: Any, **given: Any) -> None:
+        title, own = type(self).__name__, dict(zip(positional, args, strict=False))
+        if len(args) > len(positional):
+            raise UnknownSettingError(
+                f"{title} takes at most {len(positional)} settings without a name, got {len(args)}; "
+                f"it has {', '.join(settings) or 'none'}"
+            )
         for name, value in given.items():
-            mine = name if name in known else OTHER_NAMES.get(name, name)
-            if mine not in known:
+            known = name if name in settings else OTHER_NAMES.get(name, name)
+            if known not in settings:
                 raise UnknownSettingError(
-                    f"{title} has no setting {name!r}; {did_you_mean(name, known)}"
-                    f"it has {', '.join(known) or 'none'}"
+                    f"{title} has no setting {name!r}; {did_you_mean(name, settings)}"
+                    f"it has {', '.join(settings) or 'none'}"
                 )
-            if mine in own:
-                raise UnknownSettingError(f"{title} was given {mine!r} twice: {name!r} means the same")
-            own[mine] = value
-        init(self, *args, **own)
+            if known in own:
+                means = "" if name == known else f": {name!r} means the same"
+                raise UnknownSettingError(f"{title} was given {known!r} twice{means}")
+            own[known] = value
+        vars(self).update(defaults | own)
 
-    return initialised
-
-
-class Params:
-    """Base of everything that has settings, and that is fitted."""
-
-    _rules: ClassVar[Mapping[str, Rule]] = {}
-    _fitted_by: ClassVar[str] = ""  # an attribute that is there once it is fitted
-
-    def __init_subclass__(cls, **given: Any) -> None:
-        super().__init_subclass__(**given)
-        if "__init__" in vars(cls):
-            cls.__init__ = _by_known_names(cls.__init__)  # type: ignore[method-assign]
-
-    @_by_known_names
-    def __init__(self) -> None:
-        """No settings, where a class has no ``__init__`` of its own."""
-
-    @classmethod
-    def _param_names(cls) -> list[str]:
-        return list(settings_of(cls.__init__))
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name; with ``deep``, those of nested estimators as ``outer__inner`` too."""
-        own = {name: getattr(self, name) for name in self._param_names()}
-        if not deep:
-            return own
-        nested = {
-            f"{outer}__{inner}": value
-            for outer, holder in own.items()
-            if hasattr(holder, "get_params") and not isinstance(holder, type)
-            for inner, value in holder.get_params().items()
-        }
-        return own | nested
-
-    def set_params(self, **params: Any) -> Self:
-        """Change settings by name (``outer__inner`` reaches into nested estimators)."""
-        for name, value in params.items():
-            outer, _, inner = name.partition("__")
-            known = outer in self._param_names()
-            if not known or (inner and not hasattr(getattr(self, outer), "set_params")):
-                settings = ", ".join(self._param_names()) or "none"
-                raise ParameterError(f"{type(self).__name__} has no setting {name!r}; it has {settings}")
-            if inner:
-                getattr(self, outer).set_params(**{inner: value})
-            else:
-                setattr(self, outer, value)
-        return self
-
-    def check_params(self) -> None:
-        """Hold every setting against its rule."""
-        for name, rule in self._rules.items():
-            if not rule.holds(getattr(self, name)):
-                raise bad_parameter(self, name, rule.words, getattr(self, name))
-
-    @contextmanager
-    def _twin(self) -> Iterator[Self]:
-        """A fresh twin to fit, whose state becomes this one's when the block ends well.
-
-        A fit that fails or is interrupted leaves the estimator as it was, and nothing of an earlier fit
-        survives a later one.
-        """
-        twin = type(self)(**self.get_params(deep=False))
-        yield twin
-        # scikit-learn's searches hang a note of their own on an estimator, and want it back after the fit.
-        notes = {name: value for name, value in vars(self).items() if name.startswith("_")}
-        self.__dict__ = notes | vars(twin)
-
-    def _check_fitted(self) -> None:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._fitted_by in vars(self)
-
-    def __sklearn_tags__(self) -> Any:
-        """What scikit-learn's own helpers (``check_is_fitted``, pipelines) ask of an estimator."""
-        from sklearn.utils import Tags, TargetTags
-
-        return Tags(estimator_type=None, target_tags=TargetTags(required=False))
-
-    def __repr__(self) -> str:
-        defaults = settings_of(type(self).__init__)
-        changed = [
-            f"{name}={value!r}"
-            for name, value in self.get_params(deep=False).items()
-            if not _same(value, defaults[name].default)
-        ]
-        return f"{type(self).__name__}({', '.join(changed)})"
+    vars(initialise)["__signature__"] = inspect.Signature(parameters, return_annotation=None)
+    initialise.__name__ = "__init__"
+    return initialise
 
 
-def _same(value: Any, default: Any) -> bool:
-    return value is default or (type(value) is type(default) and bool(value == default))
+def _with_sections(story: str, settings: Mapping[str, Setting], attributes: Mapping[str, Fitted]) -> str:
+    """Documentation in numpydoc's form: the story, then ``Parameters`` and ``Attributes``."""
+    parameters, public = ["Parameters", "----------"], ["Attributes", "----------"]
+    for name, known in settings.items():
+        parameters.append(f"{name} : {known.rule.words}, default {known.default!r}")
+        parameters.append(textwrap.indent(textwrap.fill(known.meaning, 96), "    "))
+    for name, attribute in attributes.items():
+        if not name.startswith("_"):
+            public.append(name)
+            public.append(textwrap.indent(textwrap.fill(attribute.meaning, 96), "    "))
+    text = inspect.cleandoc(story)
+    for section in (parameters, public):
+        if len(section) > 2:
+            text += "\n\n" + "\n".join(section)
+    return text
 
 
-def meanings(owner: object) -> dict[str, str]:
-    """What each parameter means, from the section ``Parameters`` of the documentation."""
-    _, _, section = (inspect.getdoc(owner) or "").partition("\nParameters\n----------\n")
-    told: dict[str, str] = {}
-    names: list[str] = []
-    for line in section.splitlines():
-        if line and not line.startswith(" "):
-            names = [name.strip() for name in line.split(",")]
-        elif names:
-            told |= {name: f"{told.get(name, '')} {line.strip()}".strip() for name in names}
-    return told
+# ---- methods of an estimator ----------------------------------------------------------------------------
+
+
+def get_params(self: Any, deep: bool = True) -> dict[str, Any]:
+    """The settings by name; with ``deep``, those of nested estimators as ``outer__inner`` too."""
+    own = {name: getattr(self, name) for name in self._settings}
+    if not deep:
+        return own
+    nested = {
+        f"{outer}__{inner}": value
+        for outer, holder in own.items()
+        if hasattr(holder, "get_params") and not isinstance(holder, type)
+        for inner, value in holder.get_params().items()
+    }
+    return own | nested
+
+
+def set_params(self: T, **params: Any) -> T:
+    """Change settings by name (``outer__inner`` reaches into nested estimators)."""
+    known: Mapping[str, Setting] = type(self)._settings  # type: ignore[attr-defined]
+    for name, value in params.items():
+        outer, _, inner = name.partition("__")
+        if outer not in known or (inner and not hasattr(getattr(self, outer), "set_params")):
+            names = ", ".join(known) or "none"
+            raise ParameterError(f"{type(self).__name__} has no setting {name!r}; it has {names}")
+        if inner:
+            getattr(self, outer).set_params(**{inner: value})
+        else:
+            setattr(self, outer, value)
+    return self
+
+
+def check_params(self: Any) -> None:
+    """Hold every setting that is not at its default against its rule."""
+    for name, known in self._settings.items():
+        value = getattr(self, name)
+        if value is not known.default and not known.rule.holds(value):
+            raise bad_parameter(self, name, known.rule.words, value)
+
+
+def representation(self: Any) -> str:
+    """The class with the settings that differ from their defaults."""
+    changed = []
+    for name, known in self._settings.items():
+        value, usual = getattr(self, name), known.default
+        if value is not usual and not (type(value) is type(usual) and bool(value == usual)):
+            changed.append(f"{name}={value!r}")
+    return f"{type(self).__name__}({', '.join(changed)})"
+
+
+@contextmanager
+def twin(self: T) -> Iterator[T]:
+    """Yield an unfitted copy to fit, whose state becomes this one's when the block ends well.
+
+    A fit that fails or is interrupted leaves the estimator as it was, and nothing of an earlier fit
+    survives a later one.
+    """
+    fresh = object.__new__(type(self))
+    for name in self._settings:  # type: ignore[attr-defined]
+        setattr(fresh, name, getattr(self, name))
+    yield fresh
+    for name, value in vars(self).items():
+        if name.startswith("_"):  # scikit-learn's searches note something there, and want it back
+            vars(fresh).setdefault(name, value)
+    self.__dict__ = vars(fresh)
+
+
+def is_fitted(self: Any) -> bool:
+    """Whether the attribute is there that says so."""
+    return self._fitted_by in vars(self)
+
+
+def check_fitted(self: Any) -> None:
+    """Refuse what is not fitted yet."""
+    if not self.__sklearn_is_fitted__():
+        raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
+
+
+def sklearn_tags(self: Any) -> Any:
+    """Answers to what scikit-learn's own helpers (``check_is_fitted``, pipelines) ask of an estimator."""
+    from sklearn.utils import Tags, TargetTags
+
+    del self
+    return Tags(estimator_type=None, target_tags=TargetTags(required=False))
 
 
 # ---- the machine --------------------------------------------------------------------------------------
@@ -250,6 +368,7 @@ def size_words(size: int) -> str:
     return f"{-(-size * 10 // _UNITS[unit]) / 10:g}{unit}"
 
 
+@functools.cache
 def physical_memory() -> int:
     """Bytes of memory that the machine has; 8 GB where it does not say."""
     try:
@@ -258,6 +377,7 @@ def physical_memory() -> int:
         return 8 * 10**9
 
 
+@functools.cache
 def n_cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -75,12 +75,9 @@ class Clock:
         self._done += weight
         self._to_do = max(self._to_do - weight, 0.0)
         share = self._done / (self._done + self._to_do)
-        self._progress(f"{what}, {in_words(self.seconds_left)} left", share)
-
-    @property
-    def seconds_left(self) -> float:
-        """At the pace so far."""
-        return (time.perf_counter() - self._started) * self._to_do / self._done if self._done else 0.0
+        elapsed = time.perf_counter() - self._started
+        left = elapsed * self._to_do / self._done if self._done else 0.0  # at the pace so far
+        self._progress(f"{what}, {in_words(left)} left", share)
 
 
 # ---- on a terminal ------------------------------------------------------------------------------------

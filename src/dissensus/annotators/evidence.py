@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import gammaln, logsumexp, xlogy
 
-from dissensus.models.hpgm.draws import Draws
+from dissensus.models.hpgm.posterior import Draws
 from dissensus.numerics import Array
 
 LEAST_DRAWS, MOST_DRAWS = 6, 12  # whole draws that are asked
@@ -79,7 +79,12 @@ class Accounts:
 def weigh(draws: Draws, labels: NDArray[np.int32], weights: Array, seed: int) -> Accounts:
     """The accounts of all annotators; ``labels`` (3, E) are codes of item, annotator and class."""
     N, P = draws.matrices.shape[1:3]
-    item, annotator, label = _some(labels, seed)
+    # at most MOST_LABELS labels of each annotator, chosen by chance, sorted by annotator
+    rng = np.random.default_rng([seed, 1 << 23])
+    order = np.lexsort((rng.random(labels.shape[1]), labels[1]))
+    who = labels[1][order]
+    place = np.arange(len(who)) - np.searchsorted(who, who)
+    item, annotator, label = labels[:, order[place < MOST_LABELS]].astype(np.intp)
     counts = np.bincount(labels[1].astype(np.intp) * P + labels[2], minlength=N * P).reshape(N, P)
     nu = (counts.sum(axis=0) + 1.0) / (counts.sum() + P)
     cells = max(len(item), N * draws.psi.shape[1], 1)
@@ -93,16 +98,6 @@ def weigh(draws: Draws, labels: NDArray[np.int32], weights: Array, seed: int) ->
         looks.append(found[0])
         spam.append(found[1])
     return Accounts(np.stack(looks), np.stack(spam))
-
-
-def _some(labels: NDArray[np.int32], seed: int) -> tuple[NDArray[np.intp], ...]:
-    """At most MOST_LABELS labels of each annotator, chosen by chance, sorted by annotator."""
-    rng = np.random.default_rng([seed, 1 << 23])
-    order = np.lexsort((rng.random(labels.shape[1]), labels[1]))
-    who = labels[1][order]
-    place = np.arange(len(who)) - np.searchsorted(who, who)
-    item, annotator, label = labels[:, order[place < MOST_LABELS]].astype(np.intp)
-    return item, annotator, label
 
 
 def log_spam(counts: Array, nu: Array) -> Array:
@@ -184,17 +179,18 @@ class _Draw:
         P = len(nu)
         labels = np.asarray(self.add.sum(axis=1), dtype=np.float64).reshape(self.N, P)
         own = self.bound(self.q @ self.answer, np.tile(nu[:, None], (1, P)), (P,))
-        bounds = {i: self.bound(self.q, self.prior[i]) for i in self.accounts()}
+        enough = np.flatnonzero(np.isfinite(self.log_omega).any(axis=0))  # members, for somebody
+        bounds = {i: self.bound(self.q, self.prior[i]) for i in enough}
         kept = np.log(1 - OWN_WAYS)
         looks = [(np.full(self.N, np.log(OWN_WAYS)), own)]
         looks += [(kept + self.log_omega[:, i], one) for i, one in bounds.items() if self.looks[i]]
         blind = [(np.zeros(self.N), log_spam(labels, nu))]
         blind += [(self.log_omega[:, i], one) for i, one in bounds.items() if not self.looks[i]]
-        return _mixed(looks), _mixed(blind)
-
-    def accounts(self) -> NDArray[np.intp]:
-        """The clusters with enough members for somebody."""
-        return np.flatnonzero(np.isfinite(self.log_omega).any(axis=0))
+        sums = []
+        for accounts in (looks, blind):  # (log w, log P) each: log Σ_a w_a P_a / Σ_a w_a
+            weights, evidence = (np.stack(part) for part in zip(*accounts, strict=True))
+            sums.append(np.asarray(logsumexp(weights + evidence, axis=0) - logsumexp(weights, axis=0)))
+        return sums[0], sums[1]
 
     def bound(self, q: Array, theta: Array, loyal: tuple[float, ...] = LOYAL) -> Array:
         """(N,): the bound on log P(labels), items being of kinds ``q``, π_nk ~ Dir(c Θ_k), c of ``loyal``."""
@@ -229,12 +225,6 @@ def kinds_of(answers: Array, size: Array) -> Array:
             gaps.append(-1.0)
         kind[k] = int(np.argmin(gaps)) if gaps else 0
     return np.eye(len(chosen))[kind]
-
-
-def _mixed(accounts: list[tuple[Array, Array]]) -> Array:
-    """log Σ_a w_a P_a / Σ_a w_a of accounts given as (log w, log P)."""
-    weights, evidence = (np.stack(part) for part in zip(*accounts, strict=True))
-    return np.asarray(logsumexp(weights + evidence, axis=0) - logsumexp(weights, axis=0))
 
 
 def informative(theta: Array, size: Array, members: Array, load: NDArray[np.intp]) -> NDArray[np.bool_]:

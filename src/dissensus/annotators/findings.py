@@ -1,27 +1,41 @@
-"""Which items and annotators something must be done about, by a fitted model and the labels beside it."""
+"""Which items and annotators something must be done about, and the next batch for the labelling tool.
+
+Items nearly at a draw after some labels go to an adjudicator; items whose label is unsure, or that have none,
+get further labels, those first where one more tells most. Within a budget a fitted :class:`~dissensus.HPGM`
+gives labels out where they gain most (``plan.py``); any other model gives each item the same number.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.annotators import sentences
+from dissensus.annotators.plan import allocated, losses, may_be_asked, people_left, worth_of_losses
+from dissensus.annotators.sentences import close_items, count, quoted
 from dissensus.annotators.verdicts import AnnotatorVerdicts, annotator_verdicts
+from dissensus.errors import DataError
 from dissensus.evaluate.sides import Standing, Votes, most_frequent, standing
 from dissensus.labels.annotations import Annotations
-from dissensus.models.base import Intervals, Model
+from dissensus.models.base import Model
 from dissensus.models.hpgm.model import HPGM
+from dissensus.models.results import Intervals
 from dissensus.numerics import Array, row_shares
+from dissensus.params import check_rules, integer
+
+__all__ = ["Findings", "LabelQueue", "findings", "label_queue"]
 
 CLEAR = 2 / 3  # share of the answers that makes one clear
 UNSURE = 0.9  # probability of the label below which another label helps
 FAR, FEWEST = 0.1, 20  # below the usual agreement, and shared items, for somebody whom no model judged
 PROBLEMS, UNJUDGED = ("spam", "systematic error"), "too few labels"
-# flags of an item, added up; assets/items.js has the same
-CLEAR_RAW, CLEAR_MODEL, ADJUDICATE, MORE, OVERTURNED, WRONG = 1, 2, 4, 8, 16, 32
+# Flags of an item, added up; assets/items.js has the same.
+FLAGS = (1, 2, 4, 8, 16, 32)  # clear as labelled, clear by the model, adjudicate, more, overturned, wrong
+LABEL, ADJUDICATE = "label", "adjudicate"
+_RULES = {"budget": integer(1), "each": integer(1)}
 
 
 @dataclass(frozen=True)
@@ -49,7 +63,7 @@ class Findings:
     @cached_property
     def adjudicate(self) -> NDArray[np.bool_]:
         """(items,): nearly a draw, and not settled by the model."""
-        close = sentences.close_items(self.annotations.counts)
+        close = close_items(self.annotations.counts)
         return close if self.known is None else close & (self.known.sure < UNSURE)
 
     @cached_property
@@ -79,27 +93,21 @@ class Findings:
     def flags(self) -> NDArray[np.int64]:
         """(items,): all of it, added up."""
         sets = (*self.clear, self.adjudicate, self.more, self.overturned, self.wrong)
-        names = (CLEAR_RAW, CLEAR_MODEL, ADJUDICATE, MORE, OVERTURNED, WRONG)
-        parts = [flag * some.astype(np.int64) for flag, some in zip(names, sets, strict=True)]
+        parts = [flag * items.astype(np.int64) for flag, items in zip(FLAGS, sets, strict=True)]
         return np.asarray(np.sum(parts, axis=0))
 
     @cached_property
     def check(self) -> NDArray[np.bool_]:
         """(annotators,): judged as spam or in error; or not judged, and surely far below usual agreement."""
-        if self.standing is None:
-            return np.zeros(self.annotations.n_annotators, dtype=bool)
-        if self.judged is None:
-            return self._far_below
-        verdict = self.judged.verdict.astype(str)
-        return np.asarray(np.isin(verdict, PROBLEMS) | (self._far_below & (verdict == UNJUDGED)))
-
-    @cached_property
-    def _far_below(self) -> NDArray[np.bool_]:
-        assert self.standing is not None
         found = self.standing
+        if found is None:
+            return np.zeros(self.annotations.n_annotators, dtype=bool)
         usual = np.nanmedian(found.agreement) if np.isfinite(found.agreement).any() else np.nan
-        low = found.agreement + 1.96 * found.error < usual - FAR
-        return np.asarray(low & (found.n >= FEWEST))
+        far_below = (found.agreement + 1.96 * found.error < usual - FAR) & (found.n >= FEWEST)
+        if self.judged is None:
+            return np.asarray(far_below)
+        verdict = self.judged.verdict.astype(str)
+        return np.asarray(np.isin(verdict, PROBLEMS) | (far_below & (verdict == UNJUDGED)))
 
     def narrowing(self) -> tuple[Array, Array] | None:
         """(items,) each: width of the interval of the label's share now, and after one more label."""
@@ -123,3 +131,150 @@ def findings(model: Model, annotations: Annotations, judged: AnnotatorVerdicts |
         judged = annotator_verdicts(annotations, model)
     votes = Votes.of(annotations)
     return Findings(model, annotations, known, judged, votes, standing(votes))
+
+
+# ---- the next batch -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LabelQueue:
+    """Items to ask about, the most urgent first; one entry for each item in every array.
+
+    Attributes
+    ----------
+    item
+        Item ids.
+    code
+        Codes of the items, in the order of the annotations.
+    action
+        ``"label"`` or ``"adjudicate"``.
+    n_more
+        Labels to ask for.
+    reason
+        Why it is asked about, in words.
+    label
+        What the model says now.
+    share
+        The share of that label in the population.
+    n_labels
+        Labels that the item has.
+    labelled_by
+        Who labelled it already: ask others.
+    n_by_all
+        Items that need a label and are not in the queue, since everybody who may be asked
+        (nobody who spams or errs systematically) has labelled them already.
+    """
+
+    item: NDArray[Any]
+    code: NDArray[np.intp]  # of the item, in the order of the annotations
+    action: NDArray[Any]  # "label" or "adjudicate"
+    n_more: NDArray[np.int64]  # labels to ask for
+    reason: NDArray[Any]
+    label: NDArray[Any]  # what the model says now
+    share: NDArray[np.float64]  # of that label in the population
+    n_labels: NDArray[np.int64]  # that the item has
+    labelled_by: NDArray[Any]  # who labelled it already: ask others
+    n_by_all: int = 0  # items that need a label and have one of everybody who may be asked
+
+    def columns(self) -> dict[str, Any]:
+        """The arrays by name, as columns of a table."""
+        names = ("item", "action", "n_more", "reason", "label", "share", "n_labels", "labelled_by")
+        return {name: getattr(self, name) for name in names}
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+
+def label_queue(
+    model: Model, annotations: Annotations, *, budget: int | None = None, each: int | None = None
+) -> LabelQueue:
+    """What to ask next, of a fitted model and its labels.
+
+    Parameters
+    ----------
+    model
+        A fitted model.
+    annotations
+        The labels that it was fitted to.
+    budget
+        Labels in all, adjudications included, which get half of it at most while items need labels; None: as
+        many as the items in need take.
+    each
+        Labels for an item that needs some; None: 1 or, within a budget, what the plan gives it.
+    """
+    given = {name: value for name, value in (("budget", budget), ("each", each)) if value is not None}
+    check_rules("label_queue", {name: _RULES[name] for name in given}, **given)
+    if annotations.label_type == "numeric":
+        raise DataError(
+            "a queue is of items whose labels are classes, and these are numbers; see their intervals"
+        )
+    found = findings(model, annotations)
+    decide = np.flatnonzero(found.adjudicate)
+    # the smallest lead of the first answer over the second first, as a share of the labels
+    counts = np.sort(annotations.counts[decide], axis=1)[:, ::-1]
+    lead = (counts[:, 0] - counts[:, 1:2].sum(axis=1)) / np.maximum(counts.sum(axis=1), 1)
+    decide = decide[np.argsort(lead, kind="stable")]
+    if budget is not None:  # adjudicators get half of it, or what labels leave
+        decide = decide[: max(budget // 2, budget - (each or 1) * int(found.more.sum()))]
+    left = people_left(annotations, may_be_asked(annotations, found.judged))
+    ask, n_more = _asked(found, left, None if budget is None else budget - len(decide), each)
+    code = np.concatenate([decide, ask]).astype(np.intp)
+    labelled_by = [""] * len(code)
+    if not annotations.anonymous:
+        rows = [slice(*annotations.item_pointers[m : m + 2]) for m in code]
+        who = [dict.fromkeys(annotations.annotators[annotations.annotator[some]]) for some in rows]
+        labelled_by = [";".join(map(str, people)) for people in who]
+    action = np.array([ADJUDICATE] * len(decide) + [LABEL] * len(ask), dtype=object)
+    given_label = model.label_distributions_[code].argmax(axis=1)
+    return LabelQueue(
+        item=annotations.items[code],
+        code=code,
+        action=action,
+        n_more=np.concatenate([np.ones(len(decide), np.int64), n_more]),
+        reason=np.array(
+            [_reason(found, int(m), str(what)) for m, what in zip(code, action, strict=True)], object
+        ),
+        label=annotations.classes[given_label],
+        share=model.label_distributions_[code, given_label],
+        n_labels=annotations.counts[code].sum(axis=1),
+        labelled_by=np.array(labelled_by, dtype=object),
+        n_by_all=int((found.more & (left == 0)).sum()),
+    )
+
+
+def _asked(
+    found: Findings, left: NDArray[np.int64], budget: int | None, each: int | None
+) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Items to label further and how often, where one more label tells most first."""
+    if budget == 0:
+        return np.zeros(0, np.intp), np.zeros(0, np.int64)
+    if budget is not None and each is None and isinstance(found.model, HPGM):
+        now, after = losses(found.model.share_draws_)
+        most = np.where(found.adjudicate, 0, left)
+        wanted = allocated(np.where(found.adjudicate, 0.0, now), worth_of_losses(now, after), budget, most)
+        items = np.flatnonzero(wanted)
+        items = items[np.lexsort((after[items] - now[items], -wanted[items]))]
+        return items, wanted[items]
+    narrow, n = found.narrowing(), found.annotations.counts.sum(axis=1)
+    gain = -n.astype(np.float64) if narrow is None else narrow[0] - narrow[1]
+    items = np.flatnonzero(found.more & (left > 0))
+    items = items[np.argsort(-gain[items], kind="stable")]
+    n_more = np.minimum(each or 1, left[items])
+    if budget is not None:  # what is left of it after the items before
+        n_more = np.clip(budget - (np.cumsum(n_more) - n_more), 0, n_more)
+    return items[n_more > 0], n_more[n_more > 0]
+
+
+def _reason(found: Findings, m: int, action: str) -> str:
+    """Why an item is asked about: its labels as they are."""
+    counts, names = found.annotations.counts[m], found.annotations.classes
+    n = int(counts.sum())
+    if not n:
+        return "no label yet"
+    order = [int(p) for p in np.argsort(-counts, kind="stable")[:2] if counts[p]]
+    votes = " and ".join(f"{counts[p]} {quoted(str(names[p]))}" for p in order)
+    if action == ADJUDICATE:
+        return f"nearly a draw: {votes} of {count(n, 'label')}"
+    known = found.known
+    sure = "" if known is None else f"; the model is {known.sure[m]:.0%} sure which answer is the most common"
+    return f"{votes} of {count(n, 'label')}{sure}"

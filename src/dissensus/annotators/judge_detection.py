@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -36,101 +35,77 @@ def find_judges(annotations: Annotations, judges: Any = None) -> tuple[Bools, st
     """
     if annotations.anonymous:
         raise DataError("judges are told from humans by who gave each label, and class counts do not say")
-    if judges is None:
-        mask, words = _unasked(annotations)
-    elif isinstance(judges, str):
-        mask, words = _by_text(annotations, judges)
+    if isinstance(judges, str) or (judges is None and KIND in _columns(annotations)):
+        mask, words = _by_text(annotations, KIND if judges is None else judges)
+    elif judges is not None:
+        mask, words = np.zeros(annotations.n_annotators, dtype=bool), "by name"
+        for pattern in map(str, judges):
+            fits = _matching(annotations, pattern)
+            if not fits.any():
+                raise ParameterError(f"judges= names {quoted(pattern)}, who gave no label")
+            mask |= fits
     else:
-        mask, words = _by_ids(annotations, judges)
+        mask, words = are_models(annotations), "by their names, as nobody said who is one"
+        if not mask.any():
+            raise DataError(
+                "nobody says who is a judge: give an annotator table with a column 'kind' (human or llm), "
+                "or judges= as ids or a pattern such as 'gpt*'"
+            )
     if not mask.any():
         raise DataError(f"no annotator is a judge {words}; say who is with judges=")
     return mask, words
 
 
-def _unasked(annotations: Annotations) -> tuple[Bools, str]:
-    if KIND in _columns(annotations):
-        return _by_column(annotations, KIND)
-    mask = _named_like_models(annotations)
-    if not mask.any():
-        raise DataError(
-            "nobody says who is a judge: give an annotator table with a column 'kind' (human or llm), "
-            "or judges= as ids or a pattern such as 'gpt*'"
-        )
-    return mask, "by their names, as nobody said who is one"
-
-
 def _by_text(annotations: Annotations, text: str) -> tuple[Bools, str]:
-    column, equals, value = text.partition("=")
-    if equals and column in _columns(annotations):
-        values = _texts(annotations.annotator_column(column))
-        return _known_value(values, value, column), f"by {column} = {value}"
-    if text in _columns(annotations):
-        return _by_column(annotations, text)
-    mask = np.array([fnmatchcase(str(name), text) for name in annotations.annotators])
+    """Judges by ``column=value``, by a column, or by a pattern of ids."""
+    columns, (column, equals, value) = _columns(annotations), text.partition("=")
+    if equals and column in columns:
+        values = _values(annotations, column)
+        if value not in values:
+            known = ", ".join(sorted(set(values) - {""})[:8])
+            raise ParameterError(f"no annotator has {column} {quoted(value)}; it is one of {known}")
+        return np.array([one == value for one in values]), f"by {column} = {value}"
+    if text in columns:
+        values = _values(annotations, text)
+        mask = np.array([value.strip().casefold() in MACHINES for value in values])
+        if not mask.any():
+            raise DataError(
+                f"the column {text!r} of the annotator table calls nobody {', '.join(sorted(MACHINES))}; "
+                f"it has {', '.join(sorted(set(values))[:8])}: say who is a judge with judges='{text}=VALUE'"
+            )
+        return mask, f"by the column {text}"
+    mask = _matching(annotations, text)
     if not mask.any():
-        known = ", ".join(_columns(annotations)) or "none"
         raise ParameterError(
             f"judges={text!r} is the id of no annotator, fits none as a pattern, and is no column of the "
-            f"annotator table (it has {known})"
+            f"annotator table (it has {', '.join(columns) or 'none'})"
         )
     return mask, f"by the pattern {text}"
-
-
-def _known_value(values: NDArray[Any], value: str, column: str) -> Bools:
-    mask: Bools = values == value
-    if not mask.any():
-        known = ", ".join(sorted(set(values.tolist()) - {""})[:8])
-        raise ParameterError(f"no annotator has {column} {quoted(value)}; it is one of {known}")
-    return mask
-
-
-def _by_column(annotations: Annotations, column: str) -> tuple[Bools, str]:
-    values = _texts(annotations.annotator_column(column))
-    mask = np.array([value.strip().casefold() in MACHINES for value in values])
-    if not mask.any():
-        known = ", ".join(sorted(set(values.tolist()))[:8])
-        raise DataError(
-            f"the column {column!r} of the annotator table calls nobody {', '.join(sorted(MACHINES))}; "
-            f"it has {known}: say who is a judge with judges='{column}=VALUE'"
-        )
-    return mask, f"by the column {column}"
-
-
-def _by_ids(annotations: Annotations, judges: Iterable[Any]) -> tuple[Bools, str]:
-    """Every one of several ids or patterns."""
-    names, mask = _texts(annotations.annotators), np.zeros(annotations.n_annotators, dtype=bool)
-    for one in map(str, judges):
-        fits = np.array([name == one or fnmatchcase(name, one) for name in names])
-        if not fits.any():
-            raise ParameterError(f"judges= names {quoted(one)}, who gave no label")
-        mask |= fits
-    return mask, "by name"
 
 
 def models_by_name(annotations: Annotations) -> list[str]:
     """Annotators whose names are those of language models, where no column ``kind`` says who is one."""
     if annotations.anonymous or KIND in _columns(annotations):
         return []
-    return [str(name) for name in annotations.annotators[_named_like_models(annotations)]]
-
-
-def _named_like_models(annotations: Annotations) -> Bools:
-    return np.array([FAMILIES.search(str(name).casefold()) is not None for name in annotations.annotators])
+    return [str(name) for name in annotations.annotators[are_models(annotations)]]
 
 
 def are_models(annotations: Annotations) -> Bools:
     """(annotators,): True for a language model, by the column ``kind`` or, where there is none, by name."""
-    if KIND not in _columns(annotations):
-        return _named_like_models(annotations)
-    kinds = _texts(annotations.annotator_column(KIND))
-    return np.array([kind.strip().casefold() in MACHINES for kind in kinds])
+    if KIND in _columns(annotations):
+        kinds = _values(annotations, KIND)
+        return np.array([kind.strip().casefold() in MACHINES for kind in kinds])
+    return np.array([FAMILIES.search(str(name).casefold()) is not None for name in annotations.annotators])
 
 
 def has_judges(annotations: Annotations) -> bool:
     """Whether the column ``kind`` of the annotator table calls somebody a judge."""
-    if KIND not in _columns(annotations):
-        return False
-    return any(value.strip().casefold() in MACHINES for value in _texts(annotations.annotator_column(KIND)))
+    return KIND in _columns(annotations) and bool(are_models(annotations).any())
+
+
+def _matching(annotations: Annotations, pattern: str) -> Bools:
+    names = map(str, annotations.annotators)
+    return np.array([name == pattern or fnmatchcase(name, pattern) for name in names])
 
 
 def _columns(annotations: Annotations) -> list[str]:
@@ -138,5 +113,5 @@ def _columns(annotations: Annotations) -> list[str]:
     return [] if table is None else list(table.column_names)
 
 
-def _texts(values: NDArray[Any]) -> NDArray[Any]:
-    return np.array(["" if value is None else str(value) for value in values], dtype=object)
+def _values(annotations: Annotations, column: str) -> list[str]:
+    return ["" if value is None else str(value) for value in annotations.annotator_column(column)]

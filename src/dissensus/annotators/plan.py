@@ -29,8 +29,8 @@ from dissensus.errors import DataError, bad_parameter
 from dissensus.labels.agreement import agreement, krippendorff_alpha
 from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
-from dissensus.models.frames import make_frame
 from dissensus.models.hpgm.model import HPGM
+from dissensus.models.results import make_frame
 from dissensus.numerics import Array
 from dissensus.params import check_rules, integer, real
 
@@ -67,18 +67,16 @@ def losses(shares: NDArray[Any]) -> tuple[Array, Array]:
     """(M,) each: the expected loss now, and after one more label of somebody in the population."""
     D, M, P = shares.shape
     size = max(1, PIECE // (D * P))
-    parts = [_losses(shares[:, m : m + size].astype(np.float64)) for m in range(0, M, size)]
-    now, after = (np.concatenate(part) for part in zip(*parts, strict=True))
+    now, after = np.zeros(M), np.zeros(M)
+    for m in range(0, M, size):
+        some = shares[:, m : m + size].astype(np.float64)
+        loss, later = expected_loss(some), np.zeros(some.shape[1])
+        for p in range(P):
+            chance = some[:, :, p].mean(axis=0)
+            weight = some[:, :, p] / np.maximum(some[:, :, p].sum(axis=0), 1e-12)
+            later += chance * expected_loss(some, weight)
+        now[m : m + size], after[m : m + size] = np.maximum(loss, 0.0), np.clip(later, 0.0, loss)
     return now, after
-
-
-def _losses(shares: Array) -> tuple[Array, Array]:
-    now, after = expected_loss(shares), np.zeros(shares.shape[1])
-    for p in range(shares.shape[2]):
-        chance = shares[:, :, p].mean(axis=0)
-        weight = shares[:, :, p] / np.maximum(shares[:, :, p].sum(axis=0), 1e-12)
-        after += chance * expected_loss(shares, weight)
-    return np.maximum(now, 0.0), np.clip(after, 0.0, now)
 
 
 def worth_of_losses(now: Array, after: Array) -> Array:
@@ -398,14 +396,12 @@ def design_study(
         chances = np.exp(logs - logs.max(axis=1, keepdims=True))
         estimate = chances / chances.sum(axis=1, keepdims=True) @ possible
         loss = (truth * np.log(np.maximum(truth, 1e-12) / np.maximum(estimate, 1e-12))).sum(axis=1).mean()
-        spread = _alpha_spread(truth, each, rng) if each > 1 else float("nan")
+        spread = float("nan")
+        if each > 1:
+            studies = [truth[rng.integers(SIMULATED, size=ALPHA_ITEMS)] for _ in range(ALPHA_TIMES)]
+            alphas = [krippendorff_alpha(rng.multinomial(each, study)) for study in studies]
+            spread = float(np.nanstd(alphas, ddof=1))
         # 90 % of a normal distribution lie within 1.645 standard deviations
         width = 2 * 1.645 * spread * np.sqrt(ALPHA_ITEMS / (budget // each))
         found.append(Design(budget // each, each, float(loss), float(width)))
     return found
-
-
-def _alpha_spread(truth: Array, each: int, rng: np.random.Generator) -> float:
-    """Standard deviation of α over studies of ALPHA_ITEMS items with so many labels each."""
-    studies = [truth[rng.integers(len(truth), size=ALPHA_ITEMS)] for _ in range(ALPHA_TIMES)]
-    return float(np.nanstd([krippendorff_alpha(rng.multinomial(each, study)) for study in studies], ddof=1))

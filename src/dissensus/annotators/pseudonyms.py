@@ -11,8 +11,8 @@ import hmac
 import os
 import re
 import secrets
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -64,24 +64,18 @@ def users_key() -> bytes:
     file = default_folder() / "pseudonyms.key"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        _make_once(file)
+        if not file.exists():
+            # whole or not at all, and the first of two runs wins
+            made = file.with_name(f".{secrets.token_hex(8)}")
+            handle = os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            try:
+                os.write(handle, secrets.token_bytes(KEY_BYTES))
+                os.fsync(handle)
+                with suppress(FileExistsError):
+                    os.link(made, file)
+            finally:
+                os.close(handle)
+                made.unlink()
         return file.read_bytes()
     except OSError:
         return secrets.token_bytes(KEY_BYTES)
-
-
-def _make_once(file: Path) -> None:
-    """Whole or not at all, and the first of two runs wins."""
-    if file.exists():
-        return
-    made = file.with_name(f".{secrets.token_hex(8)}")
-    handle = os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    try:
-        os.write(handle, secrets.token_bytes(KEY_BYTES))
-        os.fsync(handle)
-        os.link(made, file)
-    except FileExistsError:
-        return
-    finally:
-        os.close(handle)
-        made.unlink()

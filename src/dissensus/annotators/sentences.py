@@ -48,7 +48,6 @@ from dissensus.evaluate.sides import (
 from dissensus.labels.agreement import reading
 from dissensus.numerics import Array
 
-EXCERPT = 100  # letters of a text that a sentence quotes
 NAMED = 5  # annotators named in a sentence
 NOTABLE = 0.03  # a difference of shares worth a word
 LEAST_GAP = 0.1  # between two groups' shares of a class, to be called a contrast
@@ -91,21 +90,9 @@ def quoted(name: str) -> str:
     return f"‘{name}’"
 
 
-def excerpt(text: str) -> str:
-    """The beginning of a text, on one line, in quotation marks."""
-    line = " ".join(text.split())
-    return f"“{line if len(line) <= EXCERPT else line[: EXCERPT - 1].rstrip() + '…'}”"
-
-
 def listed(parts: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def some_of(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
-    rest = len(names) - NAMED
-    return listed([*names[:NAMED], f"{rest:,} more"]) if rest > 0 else listed(names)
 
 
 # ---- the whole crowd ----------------------------------------------------------------------------------
@@ -160,8 +147,9 @@ def check_sentence(
     if not gap.low > 0:
         return None
     share = percent(float(load[who].sum() / max(load.sum(), 1)))
+    named = [names[n] for n in who[:NAMED]] + [f"{len(who) - NAMED:,} more"] * (len(who) > NAMED)
     text = (
-        f"Check {count(len(who), 'annotator')} ({share} of the labels): {some_of([names[n] for n in who])}. "
+        f"Check {count(len(who), 'annotator')} ({share} of the labels): {listed(named)}. "
         f"The others agree with {'them' if len(who) > 1 else 'this one'} {100 * gap.value:.0f} points less "
         "often than with one another."
     )
@@ -276,7 +264,7 @@ def view_sentence(votes: Votes, members: NDArray[np.intp], names: Sequence[str])
     """What annotators with a view of their own say, and the others do not."""
     ours = _among(votes, members)
     found = clash(votes.votes(ours), votes.votes(~ours))
-    if found is None or not found.n_different or not side_of(votes, ours).supported:
+    if found is None or not found.n_different or not side_of(votes, ours).gap.low > 0:
         return None
     a, b, n = found.largest
     mostly = "mostly " if n >= HALF * found.n_different else "most often "
@@ -294,15 +282,18 @@ def _among(votes: Votes, members: NDArray[np.intp]) -> NDArray[np.bool_]:
 
 def group_sentence(side: Side, names: Sequence[str], members: NDArray[np.intp]) -> Sentence | None:
     """Whom a group agrees with, and which classes it uses more or less than the others on the same items."""
-    if not side.supported:
+    if not side.gap.low > 0:
         return None
     change = side.own - side.usual
     sure = (np.abs(change) >= NOTABLE) & (np.abs(change) > SURE * side.error)
     order = [int(p) for p in np.argsort(-np.abs(change), kind="stable") if sure[p]]
     more = [p for p in order if change[p] > 0][:2]
     less = [p for p in order if change[p] < 0][: 0 if more and len(names) == 2 else 1]
+    own, usual = (list(map(percent, map(float, shares))) for shares in (side.own, side.usual))
     parts = [
-        f"{word} often: {_uses(side, some, names)}" for word, some in (("more", more), ("less", less)) if some
+        f"{word} often: {listed([f'{quoted(names[p])} ({own[p]} against {usual[p]})' for p in some])}"
+        for word, some in (("more", more), ("less", less))
+        if some
     ]
     habits = f"On the same items as the others it says {'; '.join(parts)}. " if parts else ""
     text = (
@@ -310,15 +301,6 @@ def group_sentence(side: Side, names: Sequence[str], members: NDArray[np.intp]) 
         f"{percent(side.between)}."
     )
     return Sentence(text, "group", members=members)
-
-
-def _uses(side: Side, classes: Sequence[int], names: Sequence[str]) -> str:
-    """``‘hate’ (31 % against 12 %)``."""
-    shares = [
-        f"{quoted(names[p])} ({percent(float(side.own[p]))} against {percent(float(side.usual[p]))})"
-        for p in classes
-    ]
-    return listed(shares)
 
 
 def contrast_sentence(
@@ -462,19 +444,6 @@ def test_words(epsilon: float, nominal: bool) -> str:
         "difference is human less judge over all labels at once: below the grant, the judge may replace the "
         "average human."
     )
-
-
-def panel_words(n: int, votes: float, low: float, high: float, together: Sequence[Sequence[str]]) -> str:
-    """How many votes a panel is, and who errs together."""
-    groups = "; ".join(listed([quoted(name) for name in group]) for group in together)
-    err = f" They err together: {groups}." if together else ""
-    worth = f"Together the {n} judges are worth {votes:.1f} independent votes"
-    if together or high < n:
-        interval = f"95\u00a0% interval {low:.1f} to {high:.1f}"
-        return (
-            f"{worth} ({interval}): given what humans say of an item, they still agree with each other.{err}"
-        )
-    return f"{worth} (at least {low:.1f}, at 95\u00a0%): as far as these labels show, they err independently."
 
 
 # ---- the worth of a label -----------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from dissensus.errors import ParameterError, bad_parameter
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.sources import as_annotations
 from dissensus.models.confusion import ConfusionModel
-from dissensus.models.frames import make_frame
+from dissensus.models.results import make_frame
 from dissensus.numerics import Array, normalised, ones
 from dissensus.params import real, with_settings
 
@@ -93,17 +93,6 @@ class AnnotatorSkills:
         below = self.accuracy[:, 2] < float(load @ self.accuracy[:, 0])
         return np.asarray(below & (self.corrected[:, 1] > self.accuracy[:, 2]))
 
-    def correction_words(self, n: int) -> str:
-        """Annotator n's answers that stand for another class, as ``said → meant``.
-
-        Parameters
-        ----------
-        n
-            Place of an annotator.
-        """
-        changed = [(p, k) for p, k in enumerate(self.correction[n]) if p != k]
-        return ", ".join(f"{self.classes[p]} → {self.classes[k]}" for p, k in changed)
-
     def to_frame(self) -> Any:
         """One row for each annotator: labels, accuracy, skill, systematic error, correction."""
         return make_frame(
@@ -118,7 +107,12 @@ class AnnotatorSkills:
             columns |= {name: table[:, 0], f"{name}_low": table[:, 1], f"{name}_high": table[:, 2]}
         columns |= {f"bias_{name}": self.bias[:, k, 0] for k, name in enumerate(self.classes)}
         columns["systematic"] = found
-        columns["correction"] = [self.correction_words(n) if found[n] else "" for n in range(len(found))]
+        # answers that stand for another class, as ``said → meant``
+        changed = [[(p, k) for p, k in enumerate(row) if p != k] for row in self.correction]
+        columns["correction"] = [
+            ", ".join(f"{self.classes[p]} → {self.classes[k]}" for p, k in pairs) if wrong else ""
+            for pairs, wrong in zip(changed, found, strict=True)
+        ]
         return columns
 
 
@@ -206,7 +200,9 @@ def _counted(annotations: Annotations, w: Array) -> _Sums:
     who, label, load = annotations.annotator, annotations.label, annotations.annotator_load
     counts, products, halves = np.zeros((N, P, P)), np.zeros((N, P, P)), np.zeros((2, N, P, P))
     for rows in annotations.pieces():
-        by, own = _grouping(who[rows], N), w[annotations.item[rows]]
+        n = who[rows]
+        by = sparse.csr_array((ones(len(n)), (n, np.arange(len(n)))), shape=(N, len(n)))
+        own = w[annotations.item[rows]]
         said, odd = np.eye(P)[label[rows]], (annotations.item[rows] % 2)[:, None]
         counts += _outer_sums(by, own, said)
         products += _outer_sums(by, own, own)
@@ -236,10 +232,6 @@ def _by_others(
             parts.append(_counted(annotations.take_rows(mine & heard), fitted.posterior_))
     none = annotations.take_rows(np.zeros(annotations.n_labels, bool))
     return sum(parts, _counted(none, model.posterior_))
-
-
-def _grouping(who: NDArray[Any], N: int) -> Any:
-    return sparse.csr_array((ones(len(who)), (who, np.arange(len(who)))), shape=(N, len(who)))
 
 
 def _outer_sums(by: Any, left: Array, right: Array) -> Array:
@@ -300,15 +292,10 @@ def _bias(sums: _Sums, interval: float) -> Array:
 
 def _corrected(halves: Array) -> tuple[Array, NDArray[np.intp]]:
     """(N,): labels that are right once read by the other half's correction; (N, P): that of all labels."""
+    # the true class that each answer most often stands for; itself where it was never given
+    counts = np.concatenate([halves, halves.sum(axis=0, keepdims=True)]).swapaxes(2, 3)
+    meant = np.asarray((normalised(counts) + 1e-9 * np.eye(counts.shape[-1])).argmax(axis=3))
     right = np.zeros(halves.shape[1])
     for learn, judge in ((0, 1), (1, 0)):
-        meant = _meant(halves[learn])
-        right += np.take_along_axis(halves[judge], meant[:, None, :], axis=1)[:, 0].sum(axis=1)
-    return right, _meant(halves.sum(axis=0))
-
-
-def _meant(counts: Array) -> NDArray[np.intp]:
-    """(N, P): the true class that each answer most often stands for; itself where it was never given."""
-    P = counts.shape[1]
-    shares = normalised(counts.transpose(0, 2, 1)) + 1e-9 * np.eye(P)
-    return np.asarray(shares.argmax(axis=2))
+        right += np.take_along_axis(halves[judge], meant[learn][:, None, :], axis=1)[:, 0].sum(axis=1)
+    return right, meant[2]

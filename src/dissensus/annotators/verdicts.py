@@ -19,15 +19,14 @@ Every draw of the posterior says who has which view; probabilities are shares of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc
 
-from dissensus.annotators.evidence import Accounts, informative, weigh
-from dissensus.annotators.kept import COLUMNS
+from dissensus.annotators.evidence import informative, weigh
+from dissensus.annotators.saved_verdicts import COLUMNS
 from dissensus.annotators.sentences import (
     Sentence,
     blind_sentence,
@@ -37,18 +36,18 @@ from dissensus.annotators.sentences import (
     view_sentence,
 )
 from dissensus.errors import DataError
-from dissensus.evaluate.sides import Standing, Votes, leaning, standing
+from dissensus.evaluate.sides import Votes, leaning, standing
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import class_values
 from dissensus.labels.sources import as_annotations
 from dissensus.models.base import Model
-from dissensus.models.frames import make_frame
-from dissensus.models.hpgm.draws import Draws, annotator_draws
 from dissensus.models.hpgm.model import HPGM
+from dissensus.models.hpgm.posterior import Draws
+from dissensus.models.results import make_frame
 from dissensus.numerics import Array
-from dissensus.params import SEED, check_rules, integer, real
+from dissensus.params import check_rules, integer, real
 
-__all__ = ["AnnotatorVerdicts", "Difference", "View", "annotator_verdicts"]
+__all__ = ["AnnotatorVerdicts", "View", "annotator_verdicts"]
 
 SPAM, FEW, MINORITY, ERROR, TYPICAL = (
     "spam",
@@ -68,16 +67,7 @@ MOST_ITEMS, FEW_PEOPLE = 0.5, 0.1  # who contradicts on so many items and is of 
 MUCH_WORSE = 0.5  # of the usual accuracy on gold labels
 INTERVAL = 0.9
 FEWEST_DRAWS, MOST_NUMBERS = 12, 1_000_000  # draws that are asked, and numbers of π in them
-RULES = {"seed": SEED, "n_jobs": integer(-1), "interval": real(0.0, 1.0, open_low=True)}
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Items to which the crowd gives one answer most often and a view another."""
-
-    crowd: Any
-    view: Any
-    share: float  # of all items
+RULES = {"seed": integer(0), "n_jobs": integer(-1), "interval": real(0.0, 1.0, open_low=True)}
 
 
 @dataclass(frozen=True)
@@ -85,9 +75,6 @@ class View:
     """Annotators who see the items alike; the largest view is the crowd's."""
 
     members: NDArray[np.intp]  # annotator codes
-    weight: float  # their share of the population
-    share_of_items: float  # on which the view differs from the largest
-    differences: tuple[Difference, ...]  # as the model has them, the largest first
     words: str = ""  # where it differs in the raw labels; empty where they do not bear it out
 
 
@@ -231,7 +218,7 @@ def annotator_verdicts(
         raise DataError(
             "the labels are not by the annotators that the model was fitted to; give its own labels"
         )
-    return _Judge(model, known, interval).verdicts()
+    return judged(model, known, interval)
 
 
 # ---- views --------------------------------------------------------------------------------------------
@@ -244,9 +231,6 @@ class Sides:
     view: NDArray[np.intp]  # (N,): 0 the largest; −1: of a cluster that tells nothing of the items
     weight: Array  # (V,)
     differ: Array  # (V,): share of the items on which a view differs from the largest
-    answers: NDArray[np.intp]  # (V, K): the most common answers
-    items: Array  # (K,): shares of the items
-    apart: NDArray[np.bool_]  # (V, K)
 
     @property
     def n_equal(self) -> int:
@@ -255,16 +239,15 @@ class Sides:
 
     def minority(self) -> NDArray[np.bool_]:
         """(N,): of a smaller view that has two members or more and does not err by rule."""
-        return np.asarray(self._small()[self.view] & ~self.error() & (self.view >= 0))
+        small = self.weight < EQUAL * self.weight[0]
+        return np.asarray(small[self.view] & ~self.error() & (self.view >= 0))
 
     def error(self) -> NDArray[np.bool_]:
         """(N,): alone with a view, or of a few who contradict the crowd on most items."""
         size = np.bincount(self.view[self.view >= 0], minlength=len(self.weight))
         rule = (size == 1) | ((self.differ > MOST_ITEMS) & (self.weight <= FEW_PEOPLE))
-        return np.asarray((self._small() & rule)[self.view] & (self.view >= 0))
-
-    def _small(self) -> NDArray[np.bool_]:
-        return np.asarray(self.weight < EQUAL * self.weight[0])
+        small = self.weight < EQUAL * self.weight[0]
+        return np.asarray((small & rule)[self.view] & (self.view >= 0))
 
 
 def sides_of(draws: Draws, t: int, weights: Array, load: NDArray[np.intp]) -> Sides:
@@ -292,8 +275,7 @@ def sides_of(draws: Draws, t: int, weights: Array, load: NDArray[np.intp]) -> Si
     rank = np.append(np.argsort(order), -1)
     leading = theta[np.array(leaders)[order]]
     apart = np.stack([_apart(one, leading[0]) for one in leading])
-    answers = leading.argmax(axis=2)
-    return Sides(rank[place][z], weight[order], apart @ items, answers, items, apart)
+    return Sides(rank[place][z], weight[order], apart @ items)
 
 
 def _apart(one: Array, other: Array) -> NDArray[np.bool_]:
@@ -305,122 +287,76 @@ def _apart(one: Array, other: Array) -> NDArray[np.bool_]:
 # ---- judging ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Judge:
-    """A fitted model, the labels where they are known (they may have gold), and what is asked."""
+def judged(model: HPGM, known: Annotations | None, interval: float) -> AnnotatorVerdicts:
+    """The verdicts of a fitted model; ``known`` are its labels where they are given (they may have gold)."""
+    load = np.bincount(model.learned_rows_[1], minlength=len(model.annotators_))
+    accounts = weigh(model.draws_, model.learned_rows_, model.annotator_weights_, model.seed)
+    # the model's whole draws; of a large crowd, some of them
+    n_draws = min(max(FEWEST_DRAWS, MOST_NUMBERS // model.draws_.matrices[0].size), len(model.draws_))
+    draws = model.draws_.take(np.unique(np.linspace(0, len(model.draws_) - 1, n_draws).astype(int)))
+    sides = [sides_of(draws, t, model.annotator_weights_, load) for t in range(len(draws))]
+    drawn = list(draws.annotator_draws(model.seed))
+    information = np.stack([draw.information for draw in drawn])
+    spam = accounts.probability()
+    low, high = (spiked_quantile(information, spam, (1 + end * interval) / 2) for end in (-1, 1))
+    minority = (1 - spam) * np.mean([side.minority() for side in sides], axis=0)
+    error = np.maximum(np.mean([side.error() for side in sides], axis=0), wrong_by_gold(known, len(load)))
+    error = (1 - spam) * error
+    verdict, probability = decided(spam, accounts.even(), minority, error)
+    typical, labels = typical_draw(sides), model.training_labels()
+    votes = Votes.of(labels)
+    names = [str(name) for name in model.classes_]
+    # a view of one person alone is none
+    members = [np.flatnonzero(typical.view == v) for v in range(len(typical.weight))]
+    views = tuple(
+        View(who, (view_sentence(votes, who, names) or "") if v else "")
+        for v, who in enumerate(members)
+        if not v or len(who) > 1
+    )
+    found = AnnotatorVerdicts(
+        annotator=model.annotators_,
+        n_labels=load,
+        model_agreement=np.mean([draw.agreement for draw in drawn], axis=0),
+        **bias_columns(labels),
+        information=(1 - spam) * information.mean(axis=0),
+        information_low=low,
+        information_high=high,
+        spam_probability=spam,
+        minority_probability=minority,
+        error_probability=error,
+        view=np.where((verdict == SPAM) | (verdict == FEW), -1, typical.view),
+        verdict=verdict,
+        probability=probability,
+        evidence=np.full(len(verdict), "", dtype=object),
+        views=views,
+        n_equal=min(typical.n_equal, len(views)),
+        frame_kind=model.frame_kind_,
+    )
+    add_evidence(found, votes, names)
+    return found
 
-    model: HPGM
-    known: Annotations | None
-    interval: float
 
-    @cached_property
-    def load(self) -> NDArray[np.intp]:
-        """(N,): labels of each annotator."""
-        return np.bincount(self.model.learned_rows_[1], minlength=len(self.model.annotators_))
+def typical_draw(sides: list[Sides]) -> Sides:
+    """The draw in which views are shared most as they are on average, judged by some hundred people."""
+    N = len(sides[0].view)
+    chosen = np.linspace(0, N - 1, min(300, N)).astype(int)
+    view = np.stack([side.view[chosen] for side in sides])
+    together = (view[:, :, None] == view[:, None, :]).astype(np.float64)
+    far = ((together - together.mean(axis=0)) ** 2).sum(axis=(1, 2))
+    return sides[int(far.argmin())]
 
-    @cached_property
-    def accounts(self) -> Accounts:
-        """What speaks for and against spam."""
-        model = self.model
-        return weigh(model.draws_, model.learned_rows_, model.annotator_weights_, model.seed)
 
-    @cached_property
-    def sides(self) -> list[Sides]:
-        """The views of every draw."""
-        weights = self.model.annotator_weights_
-        return [sides_of(self.draws, t, weights, self.load) for t in range(len(self.draws))]
-
-    @cached_property
-    def draws(self) -> Draws:
-        """The model's whole draws; of a large crowd, some of them."""
-        whole = self.model.draws_
-        size = max(FEWEST_DRAWS, MOST_NUMBERS // whole.matrices[0].size)
-        chosen = np.unique(np.linspace(0, len(whole) - 1, min(size, len(whole))).astype(int))
-        return Draws(*(getattr(whole, name)[chosen] for name in Draws.__dataclass_fields__))
-
-    def verdicts(self) -> AnnotatorVerdicts:
-        """Everything together."""
-        model, spam = self.model, self.accounts.probability()
-        draws = list(annotator_draws(self.draws, model.seed))
-        agreement = np.mean([draw.agreement for draw in draws], axis=0)
-        told = np.stack([draw.information for draw in draws])
-        ends = (1 - self.interval) / 2, (1 + self.interval) / 2
-        low, high = (spiked_quantile(told, spam, end) for end in ends)
-        minority = (1 - spam) * np.mean([side.minority() for side in self.sides], axis=0)
-        error = (1 - spam) * np.maximum(np.mean([side.error() for side in self.sides], axis=0), self._wrong())
-        verdict, probability = decided(spam, self.accounts.even(), minority, error)
-        typical = self._typical_draw()
-        views = self._views(typical)
-        found = AnnotatorVerdicts(
-            annotator=model.annotators_,
-            n_labels=self.load,
-            model_agreement=agreement,
-            **bias_columns(model.training_labels()),
-            information=(1 - spam) * told.mean(axis=0),
-            information_low=low,
-            information_high=high,
-            spam_probability=spam,
-            minority_probability=minority,
-            error_probability=error,
-            view=np.where((verdict == SPAM) | (verdict == FEW), -1, typical.view),
-            verdict=verdict,
-            probability=probability,
-            evidence=np.full(len(verdict), "", dtype=object),
-            views=views,
-            n_equal=min(typical.n_equal, len(views)),
-            frame_kind=model.frame_kind_,
-        )
-        found.evidence[:] = _in_words(found, self.votes, self.names)
-        return found
-
-    @cached_property
-    def votes(self) -> Votes:
-        """The raw labels."""
-        return Votes.of(self.model.training_labels())
-
-    @property
-    def names(self) -> list[str]:
-        """The classes."""
-        return [str(name) for name in self.model.classes_]
-
-    def _typical_draw(self) -> Sides:
-        """The draw in which views are shared most as they are on average, judged by some hundred people."""
-        N = len(self.load)
-        chosen = np.linspace(0, N - 1, min(300, N)).astype(int)
-        view = np.stack([side.view[chosen] for side in self.sides])
-        together = (view[:, :, None] == view[:, None, :]).astype(np.float64)
-        far = ((together - together.mean(axis=0)) ** 2).sum(axis=(1, 2))
-        return self.sides[int(far.argmin())]
-
-    def _views(self, side: Sides) -> tuple[View, ...]:
-        """The views of a draw in the user's classes; of one person alone, none."""
-        classes, found = self.model.classes_, []
-        for v, weight in enumerate(side.weight):
-            members = np.flatnonzero(side.view == v)
-            if v and len(members) < 2:
-                continue
-            table: dict[tuple[int, int], float] = {}
-            for k in np.flatnonzero(side.apart[v]):
-                pair = int(side.answers[0, k]), int(side.answers[v, k])
-                table[pair] = table.get(pair, 0.0) + float(side.items[k])
-            largest = sorted(table.items(), key=lambda one: -one[1])
-            differences = tuple(Difference(classes[a], classes[b], share) for (a, b), share in largest)
-            said = view_sentence(self.votes, members, self.names) if v else None
-            found.append(View(members, float(weight), float(side.differ[v]), differences, said or ""))
-        return tuple(found)
-
-    def _wrong(self) -> Array:
-        """(N,): P(right less than half as often as is usual), by gold labels; 0 without."""
-        N = len(self.load)
-        if self.known is None or self.known.gold is None:
-            return np.zeros(N)
-        gold, known = self.known.gold[self.known.item], self.known
-        asked = gold >= 0
-        right = np.bincount(known.annotator[asked], (known.label == gold)[asked], minlength=N)
-        n = np.bincount(known.annotator[asked], minlength=N)
-        usual = right.sum() / max(n.sum(), 1)
-        # P(accuracy < usual / 2), accuracy ~ Beta(1 + right, 1 + wrong)
-        return np.asarray(np.where(n > 0, betainc(1 + right, 1 + n - right, MUCH_WORSE * usual), 0.0))
+def wrong_by_gold(known: Annotations | None, N: int) -> Array:
+    """(N,): P(right less than half as often as is usual), by gold labels; 0 without."""
+    if known is None or known.gold is None:
+        return np.zeros(N)
+    gold = known.gold[known.item]
+    asked = gold >= 0
+    right = np.bincount(known.annotator[asked], (known.label == gold)[asked], minlength=N)
+    n = np.bincount(known.annotator[asked], minlength=N)
+    usual = right.sum() / max(n.sum(), 1)
+    # P(accuracy < usual / 2), accuracy ~ Beta(1 + right, 1 + wrong)
+    return np.asarray(np.where(n > 0, betainc(1 + right, 1 + n - right, MUCH_WORSE * usual), 0.0))
 
 
 def bias_columns(annotations: Annotations) -> dict[str, Any]:
@@ -464,33 +400,23 @@ def spiked_quantile(drawn: Array, zero: Array, end: float) -> Array:
 # ---- in words -----------------------------------------------------------------------------------------
 
 
-def _in_words(found: AnnotatorVerdicts, votes: Votes, names: list[str]) -> list[Sentence]:
-    """The reasons for each annotator's verdict, as far as the raw labels bear them out."""
+def add_evidence(found: AnnotatorVerdicts, votes: Votes, names: list[str]) -> None:
+    """Write the reasons for each verdict into ``evidence``, as far as the raw labels bear them out."""
     known = standing(votes)
-    usual = median(known.agreement), median(known.agreement - known.chance)
-    said = []
-    for n in range(len(found)):
-        parts = [_reason(found, n, votes, names, known, usual[1]), standing_sentence(n, known, usual[0])]
-        kept = [part for part in parts if part]
-        said.append(Sentence("; ".join(kept), "evidence", parts=kept))
-    return said
-
-
-def _reason(
-    found: AnnotatorVerdicts, n: int, votes: Votes, names: list[str], known: Standing, usual: float
-) -> Sentence | None:
-    verdict, v = found.verdict[n], found.view[n]
-    if verdict == SPAM:
-        return blind_sentence(n, known, usual)
-    if verdict == FEW:
-        return few_sentence(n, int(found.n_labels[n]), known)
-    if verdict == MINORITY and 0 < v < len(found.views) and found.views[v].words:
-        view = found.views[v]
-        return Sentence(f"one of {len(view.members)} who {view.words}", "member", parts=[view.words])
-    return rule_sentence(votes, n, names) if verdict == ERROR else None
-
-
-def median(values: Array) -> float:
-    """Of the numbers that there are; NaN where there is none."""
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if len(known) else float("nan")
+    usual, excess = (
+        float(np.nanmedian(values)) if np.isfinite(values).any() else float("nan")
+        for values in (known.agreement, known.agreement - known.chance)
+    )
+    for n, (verdict, v) in enumerate(zip(found.verdict, found.view, strict=True)):
+        reason: Sentence | None = None
+        if verdict == SPAM:
+            reason = blind_sentence(n, known, excess)
+        elif verdict == FEW:
+            reason = few_sentence(n, int(found.n_labels[n]), known)
+        elif verdict == ERROR:
+            reason = rule_sentence(votes, n, names)
+        elif verdict == MINORITY and 0 < v < len(found.views) and found.views[v].words:
+            view = found.views[v]
+            reason = Sentence(f"one of {len(view.members)} who {view.words}", "member", parts=[view.words])
+        parts = [part for part in (reason, standing_sentence(n, known, usual)) if part]
+        found.evidence[n] = Sentence("; ".join(parts), "evidence", parts=parts)

@@ -6,7 +6,6 @@ Only typer is loaded to show help; numbers, tables and colours are loaded by the
 from __future__ import annotations
 
 import importlib
-import keyword
 import os
 import signal
 import sys
@@ -22,30 +21,29 @@ __all__ = ["application", "main"]
 
 INTERRUPTED, TERMINATED = 130, 143
 
-#: A module a command, in the order in which help lists them.
-COMMANDS = (
-    "describe",
-    "fit",
-    "rank",
-    "report",
-    "annotators",
-    "judges",
-    "plan",
-    "queue",
-    "update",
-    "select",
-    "recover",
-    "score",
-    "models",
-    "import_",
-    "export",
-    "serve",
-    "pack",
-    "simulate",
-    "demo",
-    "reproduce",
-    "doctor",
-)
+#: Every command and its module, in the order in which help lists them.
+COMMANDS = {
+    "describe": "describe",
+    "fit": "fit",
+    "rank": "fit",
+    "report": "report",
+    "annotators": "annotators",
+    "judges": "judges",
+    "plan": "plan",
+    "queue": "plan",
+    "update": "fit",
+    "select": "select",
+    "recover": "recover",
+    "score": "score",
+    "models": "info",
+    "import": "import_",
+    "export": "export",
+    "serve": "serve",
+    "pack": "import_",
+    "simulate": "simulate",
+    "demo": "simulate",
+    "doctor": "info",
+}
 
 
 def main() -> None:
@@ -60,7 +58,10 @@ def main() -> None:
         app(prog_name="dissensus")
     except SystemExit as done:
         if done.code == INTERRUPTED:
-            _leave_at_once()
+            # Ctrl-C means now: threads and worker processes that are still busy are not waited for.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)
         raise
 
 
@@ -70,9 +71,8 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
     Where the words of a command line call one, it is enough.
     """
     called = next((word for word in words if not word.startswith("-")), "")
-    module = f"{called}_" if keyword.iskeyword(called) else called
-    for name in [module] if module in COMMANDS else COMMANDS:
-        importlib.import_module(f"dissensus.cli.{name}")
+    for module in [COMMANDS[called]] if called in COMMANDS else dict.fromkeys(COMMANDS.values()):
+        importlib.import_module(f"dissensus.cli.{module}")
     from dissensus.cli.app import app
 
     return app
@@ -83,13 +83,6 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     del number, frame
     threading.excepthook = lambda _: None
     raise KeyboardInterrupt
-
-
-def _leave_at_once() -> None:
-    """End without waiting for threads and worker processes that are still busy: Ctrl-C means now."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(INTERRUPTED)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

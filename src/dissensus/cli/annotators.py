@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, option
 from dissensus.cli.options import Json, LabelsOrRun, Reading, SafeCsv, unbundled
 from dissensus.cli.settings import ALL_CORES, Jobs, Seed
 from dissensus.cli.terminal import count, say, show_json, show_table
@@ -22,17 +20,10 @@ def annotators(
     reading: Reading,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write a row for each annotator: .csv, .jsonl, .parquet."
-        ),
+        option("FILE", "Write a row for each annotator: .csv, .jsonl, .parquet.", "--output", "-o"),
     ] = None,
     interval: Annotated[
-        float,
-        typer.Option(
-            "--interval",
-            metavar="SHARE",
-            help="Size of the credible intervals of the information, such as 0.9.",
-        ),
+        float, option("SHARE", "Size of the credible intervals of the information, such as 0.9.")
     ] = KEPT,
     seed: Seed = 0,
     jobs: Jobs = ALL_CORES,
@@ -40,9 +31,23 @@ def annotators(
     as_json: Json = False,
 ) -> None:
     """Tell spam, minority views and systematic errors from typical annotators, with the evidence."""
-    columns, words = _verdicts(place, reading, interval, seed, jobs)
+    from dissensus.annotators.saved_verdicts import read_verdicts
+
+    # as a finished run keeps them, or from its draws, or from a fit to labels
+    kept = read_verdicts(place) if interval == KEPT else None
+    if kept is None:
+        from dissensus.annotators.verdicts import RULES, annotator_verdicts
+        from dissensus.params import check_rules
+        from dissensus.workflow.runs import posterior_of
+
+        # before a long fit
+        check_rules("annotator_verdicts", RULES, seed=seed, n_jobs=jobs, interval=interval)
+        model, labels = posterior_of(place, reading.read, seed=seed, n_jobs=jobs)
+        found = annotator_verdicts(labels, model, interval=interval)
+        kept = found.columns(), found.in_words()
+    columns, words = kept
     if output is not None:
-        from dissensus.models.frames import make_frame
+        from dissensus.models.results import make_frame
         from dissensus.tables.results import for_spreadsheets
         from dissensus.tables.write import write_table
 
@@ -56,54 +61,28 @@ def annotators(
         say(f"Wrote {output}: {count(len(columns['annotator']), 'annotator')}")
 
 
-def _verdicts(
-    place: Path, reading: Reading, interval: float, seed: int, jobs: int
-) -> tuple[dict[str, Any], str]:
-    """As a finished run keeps them, or from its draws, or from a fit to labels."""
-    from dissensus.annotators.kept import kept_verdicts
-
-    kept = kept_verdicts(place) if interval == KEPT else None
-    if kept is not None:
-        return kept
-    from dissensus.annotators.verdicts import RULES, annotator_verdicts
-    from dissensus.params import check_rules
-    from dissensus.workflow.runs import posterior_of
-
-    check_rules("annotator_verdicts", RULES, seed=seed, n_jobs=jobs, interval=interval)  # before a long fit
-    model, labels = posterior_of(place, reading.read, seed=seed, n_jobs=jobs)
-    found = annotator_verdicts(labels, model, interval=interval)
-    return found.columns(), found.in_words()
-
-
 def _show(columns: dict[str, Any], words: str) -> None:
     verdicts = [str(verdict) for verdict in columns["verdict"]]
     order = ("typical", "minority view", "systematic error", "spam", "too few labels")
     say("; ".join(f"{verdicts.count(one):,} {one}" for one in order if one in verdicts))
     say(f"Views: {words}")
-    rows = [
-        [
-            str(columns["annotator"][n]), verdicts[n], _chance(columns["probability"][n]),
-            int(columns["n_labels"][n]), f"{columns['model_agreement'][n]:.0%}",
-            bias_words(columns["bias_of"][n], columns["bias"][n], columns["bias_error"][n]),
-            str(columns["evidence"][n]),
-        ]
-        for one in (*reversed(order[1:4]), order[0], order[4])
-        for n in _most_biased(columns, [n for n, verdict in enumerate(verdicts) if verdict == one])[:SHOWN]
-    ]  # fmt: skip
+    # the largest bias first, as far as it is beyond its error; those without one last
+    beyond = [abs(bias) - error for bias, error in zip(columns["bias"], columns["bias_error"], strict=True)]
+    beyond = [float("-inf") if value != value else value for value in beyond]
+    most_biased = sorted(range(len(verdicts)), key=lambda n: -beyond[n])
+    rows = []
+    for verdict in (*reversed(order[1:4]), order[0], order[4]):
+        for n in [n for n in most_biased if verdicts[n] == verdict][:SHOWN]:
+            probability = columns["probability"][n]
+            chance = "–" if probability != probability else f"{probability:.0%}"
+            agreement = f"{columns['model_agreement'][n]:.0%}"
+            bias = bias_words(columns["bias_of"][n], columns["bias"][n], columns["bias_error"][n])
+            who, evidence = str(columns["annotator"][n]), str(columns["evidence"][n])
+            rows.append([who, verdict, chance, int(columns["n_labels"][n]), agreement, bias, evidence])
     title = f"Annotators (up to {SHOWN} of each verdict, the most biased first)"
     names = ["annotator", "verdict", "probability", "labels", "model agreement", "bias", "evidence"]
     show_table(title, names, rows)
     say("Model agreement: chance of the population's answer; bias: beside the others on the same items")
-
-
-def _most_biased(columns: dict[str, Any], who: list[int]) -> list[int]:
-    """Largest bias first, as far as it is beyond its error; those without one last."""
-    beyond = {n: abs(columns["bias"][n]) - columns["bias_error"][n] for n in who}
-    return sorted(who, key=lambda n: -beyond[n] if beyond[n] == beyond[n] else float("inf"))
-
-
-def _chance(share: float) -> str:
-    return "–" if share != share else f"{share:.0%}"
 
 
 def bias_words(of: str, bias: float, error: float) -> str:

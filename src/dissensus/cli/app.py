@@ -16,15 +16,15 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from dissensus._version import __version__
-from dissensus.cli import INTERRUPTED, OUR_HANDLERS
+from dissensus.cli import COMMANDS, INTERRUPTED, OUR_HANDLERS
 from dissensus.cli.terminal import say
 from dissensus.errors import DissensusError, nearest, system_words
 from dissensus.progress import printable
@@ -85,12 +85,13 @@ class OneWayOut(TyperGroup):
 
         if not standalone_mode:
             return run()
-        sys.exit(guarded(run, words, debug, self._options(words)))
+        called = next((self.commands[word] for word in words if word in self.commands), self)
+        options = {name for parameter in called.params for name in parameter.opts}
+        sys.exit(guarded(run, words, debug, options))
 
-    def _options(self, words: Sequence[str]) -> set[str]:
-        """Every option of the command that these words call."""
-        command = next((self.commands[word] for word in words if word in self.commands), self)
-        return {name for parameter in command.params for name in parameter.opts}
+    def list_commands(self, context: Any) -> list[str]:
+        """The commands in the order of help, which is not that of their modules."""
+        return [name for name in COMMANDS if name in self.commands]
 
 
 def guarded(run: Callable[[], Any], words: Sequence[str], debug: bool, options: Collection[str] = ()) -> int:
@@ -107,13 +108,19 @@ def guarded(run: Callable[[], Any], words: Sequence[str], debug: bool, options: 
     except typer.Abort:
         code = INTERRUPTED
     except OSError as error:
-        return _fail(_system(error), BAD_INPUT)
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{system_words(error)}; check the path and its permissions", BAD_INPUT)
     except (MemoryError, OverflowError) as error:
-        return _fail(_too_large(error), BAD_INPUT)
+        reason = " ".join(str(error).split()) or "out of memory"
+        remedy = "give smaller numbers or a part of the data"
+        return _fail(f"this asks for more than the machine has ({reason}); {remedy}", BAD_INPUT)
     except Exception as error:
         if debug:
             traceback.print_exc()
-        return _fail(_unexpected(error, words), BROKEN)
+        what = f"{type(error).__name__}: {error}".rstrip(": ")
+        again = shlex.join(["dissensus", "--debug", *(word for word in words if word != "--debug")])
+        remedy = f"please report it with what this prints: {again}"
+        return _fail(f"this should not have happened ({what}); {remedy}", BROKEN)
     if code == INTERRUPTED:
         return _fail("interrupted; nothing was written", INTERRUPTED)
     return code if isinstance(code, int) else DONE
@@ -131,14 +138,14 @@ def in_shell_words(message: str, options: Collection[str]) -> str:
     'hide none (--test-size 0), or allow more --memory'
     """
 
-    def option(found: re.Match[str]) -> str:
+    def typed(found: re.Match[str]) -> str:
         name, value = found["name"], found["text"] or found["value"]
         flag = f"--{OPTION_OF.get(name, name).replace('_', '-')}"
         if flag not in options:
             return found[0]
         return flag if value in (None, "True") else f"{flag} {shlex.quote(value)}"
 
-    return re.sub(r"(?<=[ (])(?P<name>[a-z_]+)=(?:'(?P<text>[^']*)'|(?P<value>[\w.,]*\w))?", option, message)
+    return re.sub(r"(?<=[ (])(?P<name>[a-z_]+)=(?:'(?P<text>[^']*)'|(?P<value>[\w.,]*\w))?", typed, message)
 
 
 def _usage(error: typer.TyperException) -> str:
@@ -154,25 +161,7 @@ def _usage(error: typer.TyperException) -> str:
     return f"{message[0].lower()}{message[1:]}{gap} see: {command} --help"
 
 
-def _system(error: OSError) -> str:
-    """What the operating system refused, and for which file."""
-    where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{system_words(error)}; check the path and its permissions"
-
-
-def _too_large(error: Exception) -> str:
-    reason = " ".join(str(error).split()) or "out of memory"
-    return f"this asks for more than the machine has ({reason}); give smaller numbers or a part of the data"
-
-
-def _unexpected(error: Exception, words: Sequence[str]) -> str:
-    command = shlex.join(["dissensus", "--debug", *(word for word in words if word != "--debug")])
-    what = f"{type(error).__name__}: {error}".rstrip(": ")
-    return f"this should not have happened ({what}); please report it with what this prints: {command}"
-
-
-@contextmanager
-def last_result() -> Iterator[None]:
+def last_result() -> AbstractContextManager[None]:
     """What is written inside is the command's result: once it takes its name, no signal changes the outcome.
 
     Before that moment a signal means that nothing was written; from then on the command is done, and only
@@ -180,14 +169,12 @@ def last_result() -> Iterator[None]:
     """
     from dissensus.tables.atomic import telling
 
-    with telling(_past_signals):
-        yield
+    def ignore_signals() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            if signal.getsignal(number) in OUR_HANDLERS:
+                signal.signal(number, signal.SIG_IGN)
 
-
-def _past_signals() -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        if signal.getsignal(number) in OUR_HANDLERS:
-            signal.signal(number, signal.SIG_IGN)
+    return telling(ignore_signals)
 
 
 # ---- the application ----------------------------------------------------------------------------------
@@ -208,6 +195,11 @@ def example(*lines: str) -> str:
     return "[bold]Examples[/bold]\n\n" + "\n\n".join(line.replace("[", r"\[") for line in lines)
 
 
+def option(metavar: str | None, help: str, *flags: str, **more: Any) -> Any:
+    """A typer option; without flags it has its parameter's name, as ``--item-column`` of ``item_column``."""
+    return typer.Option(*flags, metavar=metavar, help=help, **more)
+
+
 def _version(asked: bool) -> None:
     if asked:
         say(f"dissensus {__version__}")
@@ -218,10 +210,10 @@ def _version(asked: bool) -> None:
 def start(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, option(None, "Print the version and exit.", "--version", callback=_version, is_eager=True)
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show a traceback if dissensus itself fails (may stand anywhere).")
+        bool, option(None, "Show a traceback if dissensus itself fails (may stand anywhere).", "--debug")
     ] = False,
 ) -> None:
     """From the disagreeing labels of many annotators to the label distribution a population would give."""

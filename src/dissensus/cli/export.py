@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dissensus.cli.app import app, example, last_result
+from dissensus.cli.app import app, example, last_result, option
 from dissensus.cli.options import SafeCsv
 from dissensus.cli.terminal import count, say
 
@@ -31,30 +31,19 @@ def export_labels(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="A run's directory, or its model.safetensors.")
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="PATH", help="File (or dataset directory) to write.")
-    ],
+    output: Annotated[Path, option("PATH", "File (or dataset directory) to write.", "--output", "-o")],
     format: Annotated[
         str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="csv, parquet, jsonl, huggingface, label-studio, weighted (told by the suffix if left out).",
+        option(
+            "NAME",
+            "csv, parquet, jsonl, huggingface, label-studio, weighted (told by the suffix if left out).",
             autocompletion=format_names,
         ),
     ] = None,
-    items: Annotated[
-        Path | None,
-        typer.Option("--items", metavar="FILE", help="Table of items whose columns are written too."),
-    ] = None,
-    question: Annotated[
-        str, typer.Option("--question", metavar="NAME", help="Label Studio: the name of the control.")
-    ] = "label",
+    items: Annotated[Path | None, option("FILE", "Table of items whose columns are written too.")] = None,
+    question: Annotated[str, option("NAME", "Label Studio: the name of the control.")] = "label",
     to_name: Annotated[
-        str,
-        typer.Option(
-            "--to-name", metavar="NAME", help="Label Studio: the name of the object that is labelled."
-        ),
+        str, option("NAME", "Label Studio: the name of the object that is labelled.")
     ] = "text",
     safe_csv: SafeCsv = False,
 ) -> None:

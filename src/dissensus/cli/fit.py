@@ -1,16 +1,18 @@
-"""``dissensus fit``: labels in, refined labels out."""
+"""``dissensus fit``, ``rank`` and ``update``: labels in, refined labels or ranks out; more labels later."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dissensus.cli.app import app, example, in_shell_words
+from dissensus.cli.app import app, example, in_shell_words, option
 from dissensus.cli.options import (
     ItemFeatures,
     Json,
     LabelFile,
+    Output,
     Page,
     Reading,
     TablesOutput,
@@ -34,8 +36,9 @@ from dissensus.cli.terminal import amounts, count, note, say, show_json, show_ta
 
 if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
-    from dissensus.models.base import Model
     from dissensus.workflow.refine import Refinement
+
+RANKS_SHOWN = 20
 
 
 @app.command(
@@ -120,40 +123,45 @@ def _say_models(annotations: Annotations, file: str) -> None:
         )
 
 
-def _say_differing(annotations: Annotations) -> None:
-    """Annotators who gave an item different labels: all of them count, and that is worth a word."""
-    from dissensus.labels.description import repeated_pairs
-
-    differing = 0 if annotations.anonymous else repeated_pairs(annotations)[1]
-    if differing:
-        say(
-            f"{count(differing, 'pair')} of item and annotator with differing labels, all kept (--duplicates)"
-        )
-
-
 def _show(run: Refinement, summary: dict[str, Any]) -> None:
-    from dissensus.labels.description import remarks
+    from dissensus.labels.description import remarks, repeated_pairs
+    from dissensus.models import title_of
 
     say(amounts(run.annotations))
-    _say_differing(run.annotations)
+    differing = 0 if run.annotations.anonymous else repeated_pairs(run.annotations)[1]
+    if differing:
+        pairs = count(differing, "pair")
+        say(f"{pairs} of item and annotator with differing labels, all kept (--duplicates)")
     for remark in remarks(run.annotations):
         note(in_shell_words(remark, {"--duplicates"}))
     if run.held_out:
-        rows, best = _held_out_rows(run)
+        rows = [
+            [
+                title_of(row.model),
+                row.score,
+                row.score_items,
+                str(row.gap(run.estimate)),
+                f"{row.seconds:.2f}",
+            ]
+            for row in run.held_out
+        ]
+        scores = [row.measure(run.estimate) for row in run.held_out]
         hidden = count(run.held_out[0].n_hidden, "hidden label")
         title = f"Mean log-probability of {hidden} (nats, higher is better)"
         columns = ["model", "given item and annotator", "given item", "behind the best", "seconds"]
-        show_table(title, columns, rows, best)
+        show_table(title, columns, rows, scores.index(max(scores)))
         _say_pool(run)
-    stopped = run.model.stopped_
-    how = "computed at once, without iterations" if stopped == "closed form" else f"stopped by {stopped}"
-    say(f"Model: {run.model}; {how}")
-    _say_convergence(run.model)
-    if run.reason:
-        say(f"Why: {run.reason}")
-    if getattr(run.model, "estimate", "truth") != "truth":
-        say("It supposes one true class an item: the shares are the answers of its crowd (--estimate truth)")
-    _say_gold(run, summary["gold_accuracy"])
+    _show_model(run)
+    if run.gold is not None:
+        crossed, plain = run.gold.cross_fitted, run.gold.plain
+        say(
+            f"Gold labels: {crossed.value:.1%} right ({crossed.low:.1%} to {crossed.high:.1%}) on "
+            f"{count(run.gold.n_items, 'item')}, each answered without the help of its own gold label, only "
+            f"with that of others; {plain.value:.1%} without any gold"
+        )
+    elif summary["gold_accuracy"] is not None:
+        right = f"{summary['gold_accuracy']:.1%} right"
+        say(f"Gold labels: {right}; they trained nothing (--estimate truth learns from them)")
 
 
 def _say_pool(run: Refinement) -> None:
@@ -165,39 +173,125 @@ def _say_pool(run: Refinement) -> None:
         say("ordinal pools hpgm with graded response; here hpgm has all of the weight: both score the same")
 
 
-def _say_convergence(model: Model) -> None:
-    """On how few items the chains of a sampled model agree, where they do not on most, and what to do."""
+def _show_model(run: Refinement) -> None:
+    """Which model it is, how its fit ended, and why it was taken."""
     from dissensus.models import name_of
-    from dissensus.models.sampled import MOST, Sampled
+    from dissensus.models.sampled import MOST_ITEMS, SampledMixin
 
-    if isinstance(model, Sampled) and model.settled_items_ < MOST:
+    model, stopped = run.model, run.model.stopped_
+    how = "computed at once, without iterations" if stopped == "closed form" else f"stopped by {stopped}"
+    say(f"Model: {model}; {how}")
+    if isinstance(model, SampledMixin) and model.settled_items_ < MOST_ITEMS:
         note(
             f"the chains agree on the shares of {model.settled_items_:.0%} of the items (split-R̂ up to 1.1), "
             "and the intervals of the others hold what the chains say in all; longer chains: "
             f"--model {name_of(model)} --set n_sweeps=1000"
         )
+    if run.reason:
+        say(f"Why: {run.reason}")
+    if getattr(model, "estimate", "truth") != "truth":
+        say("It supposes one true class an item: the shares are the answers of its crowd (--estimate truth)")
 
 
-def _say_gold(run: Refinement, share_right: float | None) -> None:
-    """How right the answers are; where gold trained the model, with and without."""
-    if run.gold is not None:
-        crossed, plain = run.gold.cross_fitted, run.gold.plain
-        say(
-            f"Gold labels: {crossed.value:.1%} right ({crossed.low:.1%} to {crossed.high:.1%}) on "
-            f"{count(run.gold.n_items, 'item')}, each answered without the help of its own gold label, only "
-            f"with that of others; {plain.value:.1%} without any gold"
-        )
-    elif share_right is not None:
-        say(f"Gold labels: {share_right:.1%} right; they trained nothing (--estimate truth learns from them)")
+# ---- comparisons --------------------------------------------------------------------------------------
 
 
-def _held_out_rows(run: Refinement) -> tuple[list[list[Any]], int]:
-    from dissensus.models import title_of
+@app.command(
+    epilog=example(
+        "dissensus rank battles.csv",
+        "dissensus rank preferences.jsonl --annotator-column judge -o ranking --no-position",
+    )
+)
+@unbundled
+def rank(
+    context: typer.Context,
+    file: LabelFile,
+    output: Output,
+    reading: Reading,
+    page: Page,
+    position: Annotated[
+        bool, option(None, "Let annotators prefer the left or the right answer.", "--position/--no-position")
+    ] = True,
+    pair_effects: Annotated[
+        bool,
+        option(
+            None,
+            "Let a pair of answers differ from what their scores say.",
+            "--pair-effects/--no-pair-effects",
+        ),
+    ] = True,
+    seed: Annotated[int, option("N", "Seed of the random numbers.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Rank what was compared in pairs: scores and ranks with intervals, and how reliable annotators are."""
+    directory = output.directory(f"{stem(file)}-ranked")
+    from dissensus.tables.layouts import refuse_other_type
+    from dissensus.workflow.refine import refine
+    from dissensus.workflow.runs import write_run
 
-    titles = [title_of(row.model) + ("" if row.whole else ", stopped early") for row in run.held_out]
-    rows = [
-        [title, row.score, row.score_items, str(row.gap(run.estimate) or ""), f"{row.seconds:.2f}"]
-        for title, row in zip(titles, run.held_out, strict=True)
-    ]
-    scores = [row.measure(run.estimate) for row in run.held_out]
-    return rows, scores.index(max(scores))
+    annotations = reading.read(file)
+    refuse_other_type(annotations, "pairwise")
+    settings = {"position": position, "pair_effects": pair_effects}
+    run = refine(annotations, "bradley-terry", settings, seed=seed)
+    summary = write_run(
+        run,
+        directory,
+        command=command_line(context),
+        source=str(file),
+        force=output.force,
+        page=page.settings(file.name, None),
+    )
+    say_missing(summary["report_missing"], directory, file)
+    if as_json:
+        show_json(summary)
+        return
+    say(amounts(annotations))
+    columns = ["item", "score", "low", "high", "rank_low", "rank_high", "n_labels"]
+    found = next(run.model.label_pieces())
+    values = [found[name].to_pylist() if name == "item" else found[name].tolist() for name in columns]
+    rows = [list(row) for row in zip(*values, strict=True)][:RANKS_SHOWN]
+    show_table("Scores (log-odds) and ranks with 95 % intervals", columns, rows)
+    if len(values[0]) > RANKS_SHOWN:
+        say(f"… and {len(values[0]) - RANKS_SHOWN:,} more in labels.csv")
+    say_written(directory, summary["files"])
+
+
+# ---- labels over time ---------------------------------------------------------------------------------
+
+
+@app.command(
+    epilog=example("dissensus update refined monday.csv", "dissensus update refined new.csv -o later")
+)
+@unbundled
+def update(
+    context: typer.Context,
+    place: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run of the model hpgm.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="NEW", help="The labels to add, in any form that fit reads.")
+    ],
+    reading: Reading,
+    page: Page,
+    output: Annotated[
+        Path | None, option("DIR", "Directory to write (if left out: RUN itself).", "--output", "-o")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Add labels to a run: the sampler goes on from its last state, in a fraction of a fit's time."""
+    from dissensus.workflow.runs import update_run
+
+    summary = update_run(
+        place,
+        reading.as_in(place).read(file),
+        output,
+        command=command_line(context),
+        source=str(file),
+        page=page.settings(file.name, None),
+    )
+    directory = output or place
+    say_missing(summary["report_missing"], directory, file)
+    if as_json:
+        show_json(summary)
+        return
+    known = summary["data"]["n_labels"]
+    say(f"{count(known - summary['updated']['n_labels'], 'label')} added, {known:,} in all")
+    say_written(directory, summary["files"])

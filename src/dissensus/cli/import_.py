@@ -1,21 +1,17 @@
-"""``dissensus import``: another tool's export as a plain table of labels."""
+"""``dissensus import`` and ``dissensus pack``: exports as a table of labels, files as a store on disk."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dissensus.cli.app import app, example, last_result
-from dissensus.cli.options import LabelFile, Reading, SafeCsv, unbundled
-from dissensus.cli.terminal import amounts, count, say
+from dissensus.cli.app import app, example, in_shell_words, last_result, option
+from dissensus.cli.options import Columns, Json, LabelFile, Reading, SafeCsv, unbundled
+from dissensus.cli.terminal import amounts, count, note, say, show_json
 from dissensus.errors import DataError
-
-OutputFile = Annotated[
-    Path,
-    typer.Option("--output", "-o", metavar="FILE", help="File to write: .csv, .jsonl or .parquet (or .gz)."),
-]
 
 
 @app.command(
@@ -28,12 +24,11 @@ OutputFile = Annotated[
 @unbundled
 def import_export(
     file: LabelFile,
-    output: OutputFile,
+    output: Annotated[
+        Path, option("FILE", "File to write: .csv, .jsonl or .parquet (or .gz).", "--output", "-o")
+    ],
     reading: Reading,
-    items_to: Annotated[
-        Path | None,
-        typer.Option("--items-to", metavar="FILE", help="File for what the export says about the items."),
-    ] = None,
+    items_to: Annotated[Path | None, option("FILE", "File for what the export says about the items.")] = None,
     safe_csv: SafeCsv = False,
 ) -> None:
     """Convert an annotation tool's export to a plain table of labels (other commands read both)."""
@@ -54,3 +49,44 @@ def import_export(
     say(f"Wrote {output}: {amounts(annotations)}")
     if items_to is not None:
         say(f"Wrote {items_to}: {count(annotations.n_items, 'item')}")
+
+
+@app.command(
+    epilog=example(
+        "dissensus pack votes-1.csv votes-2.csv -o votes.store",
+        "dissensus pack exports/ -o votes.store --memory 8GB --item-column page",
+        "dissensus pack today.csv -o votes.store --json",
+    )
+)
+@unbundled
+def pack(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILES", help="CSV, TSV, JSONL or Parquet (also gzipped), or directories of them."
+        ),
+    ],
+    output: Annotated[
+        Path, option("STORE", "The store: made, or added to if it is there.", "--output", "-o")
+    ],
+    columns: Columns,
+    memory: Annotated[str, option("SIZE", "Memory to keep to, such as 512MB or 8GB.")] = "2GB",
+    again: Annotated[
+        bool, option(None, "Add files that are in the store already once more.", "--again")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Pack files of labels, larger than memory if need be, into a store that every command reads."""
+    from dissensus.large.packing import pack as pack_files
+
+    with last_result():
+        manifest = pack_files(files, output, memory=memory, again=again, **columns.settings())
+    if as_json:
+        show_json(asdict(manifest))
+        return
+    for remark in manifest.notes:
+        note(in_shell_words(remark, {"--again", "--item-column", "--annotator-column", "--label-column"}))
+    items, annotators = count(manifest.n_items, "item"), count(manifest.n_annotators, "annotator")
+    classes = count(manifest.n_classes, "class", "classes")
+    say(f"{count(manifest.n_labels, 'label')} by {annotators} on {items}, {classes}")
+    say(f"Wrote {output}/: {manifest.n_bytes / 1e6:,.1f} MB")

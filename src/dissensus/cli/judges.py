@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from dissensus.cli.annotators import bias_words
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, option
 from dissensus.cli.options import Json, LabelsOrRun, Reading, unbundled
 from dissensus.cli.terminal import count, note, say, show_json, show_table
 from dissensus.progress import shown
@@ -34,50 +32,43 @@ def judges(
     reading: Reading,
     judges: Annotated[
         list[str],
-        typer.Option(
-            "--judges",
-            metavar="WHO",
-            help="Who is a judge: an id or a pattern (repeatable), a column of --annotators, or COLUMN=VALUE "
+        option(
+            "WHO",
+            "Who is a judge: an id or a pattern (repeatable), a column of --annotators, or COLUMN=VALUE "
             "(if left out: the column kind decides, or ids that are names of language models).",
         ),
     ] = [],  # noqa: B006
     epsilon: Annotated[
         float,
-        typer.Option(
-            "--epsilon",
-            metavar="E",
-            help="Advantage granted to a judge because it costs less: 0.2 beside experts, 0.15 beside skilled"
+        option(
+            "E",
+            "Advantage granted to a judge because it costs less: 0.2 beside experts, 0.15 beside skilled"
             " people, 0.1 beside a crowd.",
         ),
     ] = 0.15,
     by: Annotated[
-        str | None,
-        typer.Option(
-            "--by", metavar="COLUMN", help="Show the rates for each value of this column of --items too."
-        ),
+        str | None, option("COLUMN", "Show the rates for each value of this column of --items too.")
     ] = None,
     model: Annotated[
         str,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="NAME",
-            help="Model of the humans' answers; hpgm also knows how sure they are.",
-        ),
+        option("NAME", "Model of the humans' answers; hpgm also knows how sure they are.", "--model", "-m"),
     ] = "fmm",
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "FILE",
+            "File to write: a row for each judge as .csv, .jsonl or .parquet, or everything as .json.",
             "--output",
             "-o",
-            metavar="FILE",
-            help="File to write: a row for each judge as .csv, .jsonl or .parquet, or everything as .json.",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """May a judge replace a human, how does it differ, and how many votes is a panel of judges?"""
     from dissensus.judges.report import judge_report
+    from dissensus.models.results import make_frame
+    from dissensus.tables.results import write_json
+    from dissensus.tables.write import write_table
     from dissensus.workflow.runs import labels_of
 
     labels = labels_of(place, reading.read, reading.items, reading.annotators)
@@ -85,27 +76,18 @@ def judges(
         progress("comparing judges with humans", 0.0)
         who = judges[0] if len(judges) == 1 else judges or None
         found = judge_report(labels, who, epsilon, by=by, model=model)
-    if output is not None:
-        _write(found, output)
+    if output is not None and output.suffix == ".json":
+        write_json(found.to_dict(), output)
+    elif output is not None:
+        judged = found.rows()
+        columns = {name: [row[name] for row in judged] for name in judged[0]}
+        write_table(make_frame(columns, "pyarrow"), output)
     if as_json:
         show_json(found.to_dict())
         return
     _show(found, by)
     if output is not None:
         say(f"Wrote {output}: {count(len(found.judges), 'judge')}")
-
-
-def _write(found: JudgeReport, output: Path) -> None:
-    from dissensus.models.frames import make_frame
-    from dissensus.tables.results import write_json
-    from dissensus.tables.write import write_table
-
-    if output.suffix == ".json":
-        write_json(found.to_dict(), output)
-        return
-    rows = found.rows()
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
-    write_table(make_frame(columns, "pyarrow"), output)
 
 
 def _show(found: JudgeReport, by: str | None) -> None:
@@ -116,7 +98,13 @@ def _show(found: JudgeReport, by: str | None) -> None:
         rows = [[row["judge"], row["n_labels"], row["agreement_with_judges"]] for row in found.rows()]
         show_table(who, ["judge", "labels", "agrees with other judges"], rows)
         return
-    say(who, _terms(found))
+    nominal = found.answers.values is None
+    score = "share of agreeing humans" if nominal else "minus the root mean squared difference"
+    say(
+        who,
+        f"Score: {score} ({found.answers.annotations.label_type}); epsilon = {found.epsilon:g} "
+        "(0.2 beside experts, 0.15 skilled annotators, 0.1 a crowd)",
+    )
     _show_test(found)
     if found.panel is not None:
         say(found.panel.in_words(found.judges))
@@ -125,31 +113,24 @@ def _show(found: JudgeReport, by: str | None) -> None:
     _show_wrong(found)
 
 
-def _terms(found: JudgeReport) -> str:
-    nominal = found.answers.values is None
-    score = "share of agreeing humans" if nominal else "minus the root mean squared difference"
-    return (
-        f"Score: {score} ({found.answers.label_type}); epsilon = {found.epsilon:g} "
-        "(0.2 beside experts, 0.15 skilled annotators, 0.1 a crowd)"
-    )
-
-
 def _show_test(found: JudgeReport) -> None:
-    rows = [
-        [
-            row["judge"],
-            f"{row['winning_rate']:.2f}",
-            f"{row['advantage']:.2f}",
-            "yes" if row["passed"] else "no",
-            f"{row['n_humans']} of {row['n_humans'] + row['n_humans_left_out']}",
-            _needed(row),
-            f"{row['pooled_difference']:+.3f} ({row['pooled_low']:+.3f} – {row['pooled_high']:+.3f})",
-            "yes" if row["pooled_passed"] else "no",
-            f"{row['disagreement']:.3f}, humans {row['human_disagreement']:.3f}",
-            bias_words(row["bias_of"], row["bias"], row["bias_error"]),
-        ]
-        for row in found.rows()
-    ]
+    rows = []
+    for row in found.rows():
+        needed = "no help" if row["labels_needed"] == float("inf") else f"{row['labels_needed']:,.0f}"
+        rows.append(
+            [
+                row["judge"],
+                f"{row['winning_rate']:.2f}",
+                f"{row['advantage']:.2f}",
+                "yes" if row["passed"] else "no",
+                f"{row['n_humans']} of {row['n_humans'] + row['n_humans_left_out']}",
+                "–" if row["labels_needed"] != row["labels_needed"] else needed,  # no human had enough items
+                f"{row['pooled_difference']:+.3f} ({row['pooled_low']:+.3f} – {row['pooled_high']:+.3f})",
+                "yes" if row["pooled_passed"] else "no",
+                f"{row['disagreement']:.3f}, humans {row['human_disagreement']:.3f}",
+                bias_words(row["bias_of"], row["bias"], row["bias_error"]),
+            ]
+        )
     columns = [
         "judge", "winning rate", "advantage", "may replace", "humans tested", "more labels",
         "pooled: human − judge (95 %)", "may by the pooled test", "humans disagree with it",
@@ -158,22 +139,15 @@ def _show_test(found: JudgeReport) -> None:
     show_table("May it replace a human? (alternative annotator test; the pooled one is ours)", columns, rows)
 
 
-def _needed(row: dict[str, Any]) -> str:
-    needed = row["labels_needed"]
-    if needed != needed:  # no human had enough items
-        return "–"
-    return "no help" if needed == float("inf") else f"{needed:,.0f}"
-
-
 def _show_rates(found: JudgeReport) -> None:
-    rows = [
-        [
-            rate.judge, rate.group or "all", rate.class_name, rate.n_human_items, rate.n_items,
-            _with_ends(rate.ppi), _with_ends(rate.rogan_gladen), _with_ends(rate.humans_alone),
-            rate.ppi.refused,
+    rows = []
+    for rate in found.rates[:RATES_SHOWN]:
+        known = [rate.judge, rate.group or "all", rate.class_name, rate.n_human_items, rate.n_items]
+        estimates = [
+            "–" if one.value != one.value else f"{one.value:.3f} ({one.low:.3f} – {one.high:.3f})"
+            for one in (rate.ppi, rate.rogan_gladen, rate.humans_alone)
         ]
-        for rate in found.rates[:RATES_SHOWN]
-    ]  # fmt: skip
+        rows.append([*known, *estimates, rate.ppi.refused])
     columns = [
         "judge",
         "items",
@@ -188,11 +162,6 @@ def _show_rates(found: JudgeReport) -> None:
     show_table("Share of each class among humans over all items (95 %)", columns, rows)
     if len(found.rates) > RATES_SHOWN:
         note(f"{RATES_SHOWN} of {len(found.rates):,} rates shown; all of them: --json")
-
-
-def _with_ends(estimate: Any) -> str:
-    value, low, high = estimate.value, estimate.low, estimate.high
-    return "–" if value != value else f"{value:.3f} ({low:.3f} – {high:.3f})"
 
 
 def _show_wrong(found: JudgeReport) -> None:

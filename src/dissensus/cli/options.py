@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_type_hints
 
 import typer
 
-from dissensus.cli.app import in_shell_words, last_result
+from dissensus.cli.app import in_shell_words, last_result, option
 from dissensus.cli.terminal import note, say
 from dissensus.progress import shown
 
@@ -43,26 +43,20 @@ def unbundled(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = bundle(**{one: given.pop(one) for one in fields})
         command(**given)
 
-    options = [
-        option
-        for name, parameter in signature.parameters.items()
-        for option in (_options(bundles[name]) if name in bundles else [_keyword(parameter)])
-    ]
+    keyword, options = inspect.Parameter.KEYWORD_ONLY, []
+    for name, parameter in signature.parameters.items():
+        if name in bundles:
+            hints = get_type_hints(bundles[name], include_extras=True)
+            options += [
+                inspect.Parameter(one.name, keyword, default=_default(one), annotation=hints[one.name])
+                for one in dataclasses.fields(bundles[name])
+            ]
+        else:
+            options.append(parameter.replace(kind=keyword))
     vars(spread)["__signature__"] = inspect.Signature(options)
     spread.__annotations__ = {option.name: option.annotation for option in options}
     del spread.__wrapped__  # typer would look behind it
     return spread
-
-
-def _options(bundle: Any) -> list[inspect.Parameter]:
-    """One keyword parameter for every field, its typer declaration kept."""
-    hints = get_type_hints(bundle, include_extras=True)
-    return [
-        inspect.Parameter(
-            one.name, inspect.Parameter.KEYWORD_ONLY, default=_default(one), annotation=hints[one.name]
-        )
-        for one in dataclasses.fields(bundle)
-    ]
 
 
 def _default(one: dataclasses.Field[Any]) -> Any:
@@ -71,13 +65,9 @@ def _default(one: dataclasses.Field[Any]) -> Any:
     return inspect.Parameter.empty if one.default is dataclasses.MISSING else one.default
 
 
-def _keyword(parameter: inspect.Parameter) -> inspect.Parameter:
-    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-
-
 def under(heading: str) -> Callable[..., Any]:
-    """``typer.Option`` for options that help lists under one heading."""
-    return functools.partial(typer.Option, rich_help_panel=heading)
+    """:func:`option` for options that help lists under one heading."""
+    return functools.partial(option, rich_help_panel=heading)
 
 
 # ---- what is read -------------------------------------------------------------------------------------
@@ -85,9 +75,7 @@ def under(heading: str) -> Callable[..., Any]:
 _reading = under("Reading the file")
 _feature = under("Item features, for models that use them")
 _DUPLICATES = _reading(
-    "--duplicates",
-    metavar="keep|first|last|error",
-    help="What to do when an annotator labels an item more than once.",
+    "keep|first|last|error", "What to do when an annotator labels an item more than once.", "--duplicates"
 )
 
 LabelFile = Annotated[
@@ -117,62 +105,36 @@ class Columns:
     """Where the labels stand in files with one row for each label."""
 
     item_column: Annotated[
-        str | None,
-        _reading(
-            "--item-column",
-            metavar="NAME",
-            help="Column of item ids (recognised by names such as item or task).",
-        ),
+        str | None, _reading("NAME", "Column of item ids (recognised by names such as item or task).")
     ] = None
     annotator_column: Annotated[
         str | None,
-        _reading(
-            "--annotator-column",
-            metavar="NAME",
-            help="Column of annotator ids (recognised by names such as annotator or worker).",
-        ),
+        _reading("NAME", "Column of annotator ids (recognised by names such as annotator or worker)."),
     ] = None
     label_column: Annotated[
-        str | None,
-        _reading(
-            "--label-column",
-            metavar="NAME",
-            help="Column of labels (recognised by names such as label or answer).",
-        ),
+        str | None, _reading("NAME", "Column of labels (recognised by names such as label or answer).")
     ] = None
     classes: Annotated[
         list[str],
         _reading(
-            "--classes",
-            metavar="A,B,…",
-            help="The classes in their order (or repeat the option for each class); a scale as low<mid<high.",
+            "A,B,…",
+            "The classes in their order (or repeat the option for each class); a scale as low<mid<high.",
         ),
     ] = field(default_factory=list)
     label_type: Annotated[
         Literal["nominal", "ordinal", "numeric", "multi", "pairwise"] | None,
         _reading(
-            "--label-type",
-            metavar="TYPE",
-            help="nominal, ordinal, numeric, multi or pairwise (recognised from the labels if left out).",
+            "TYPE", "nominal, ordinal, numeric, multi or pairwise (recognised from the labels if left out)."
         ),
     ] = None
     duplicates: Annotated[Literal["keep", "first", "last", "error"] | None, _DUPLICATES] = None
     format: Annotated[
-        str | None,
-        _reading(
-            "--format",
-            metavar="NAME",
-            help="Format of the file, if it cannot be recognised from the content.",
-        ),
+        str | None, _reading("NAME", "Format of the file, if it cannot be recognised from the content.")
     ] = None
     missing: Annotated[
-        Literal["skip", "error"],
-        _reading("--missing", metavar="skip|error", help="What to do with rows that have no label."),
+        Literal["skip", "error"], _reading("skip|error", "What to do with rows that have no label.")
     ] = "skip"
-    missing_words: Annotated[
-        str,
-        _reading("--missing-words", metavar="NA,…", help="Words that mean that there is no label."),
-    ] = ""
+    missing_words: Annotated[str, _reading("NA,…", "Words that mean that there is no label.")] = ""
 
     def settings(self) -> dict[str, Any]:
         """The same by the library's names."""
@@ -198,65 +160,36 @@ class Reading(Columns):
 
     duplicates: Annotated[Literal["keep", "first", "last", "error"], _DUPLICATES] = "keep"
     items: Annotated[
-        Path | None,
-        _reading(
-            "--items", metavar="FILE", help="Table of items: their ids, and columns such as text or split."
-        ),
+        Path | None, _reading("FILE", "Table of items: their ids, and columns such as text or split.")
     ] = None
     annotators: Annotated[
-        Path | None,
-        _reading(
-            "--annotators",
-            metavar="FILE",
-            help="Table of annotators: their ids, and what is known about them.",
-        ),
+        Path | None, _reading("FILE", "Table of annotators: their ids, and what is known about them.")
     ] = None
     gold: Annotated[
-        Path | None,
-        _reading(
-            "--gold", metavar="FILE", help="Table of known right labels, with the columns item and label."
-        ),
+        Path | None, _reading("FILE", "Table of known right labels, with the columns item and label.")
     ] = None
     item_text: Annotated[
-        str | None,
-        _reading(
-            "--item-text",
-            metavar="NAME",
-            help="Column with the text of the items, in an export or a wide table.",
-        ),
+        str | None, _reading("NAME", "Column with the text of the items, in an export or a wide table.")
     ] = None
     question: Annotated[
-        str | None,
-        _reading(
-            "--question", metavar="NAME", help="Which question to read from an export that has several."
-        ),
+        str | None, _reading("NAME", "Which question to read from an export that has several.")
     ] = None
     several: Annotated[
         Literal["keep", "error"],
-        _reading(
-            "--several",
-            metavar="keep|error",
-            help="What to do when an export has several answers of one annotator to one item.",
-        ),
+        _reading("keep|error", "What to do when an export has several answers of one annotator to one item."),
     ] = "keep"
-    keep_rejected: Annotated[bool, _reading("--keep-rejected", help="Read rejected assignments too.")] = False
+    keep_rejected: Annotated[bool, _reading(None, "Read rejected assignments too.", "--keep-rejected")] = (
+        False
+    )
     separator: Annotated[
-        str | None,
-        _reading(
-            "--separator",
-            metavar="CHAR",
-            help="Character between the classes of an answer that is a set, as in a|b.",
-        ),
+        str | None, _reading("CHAR", "Character between the classes of an answer that is a set, as in a|b.")
     ] = None
-    encoding: Annotated[
-        str | None, _reading("--encoding", metavar="NAME", help="Encoding of a text file that is not UTF-8.")
-    ] = None
+    encoding: Annotated[str | None, _reading("NAME", "Encoding of a text file that is not UTF-8.")] = None
     layout: Annotated[
         Literal["long", "wide", "counts"] | None,
         _reading(
-            "--layout",
-            metavar="long|wide|counts",
-            help="One row for each label, a column for each annotator, or counts of the classes.",
+            "long|wide|counts",
+            "One row for each label, a column for each annotator, or counts of the classes.",
         ),
     ] = None
 
@@ -307,26 +240,16 @@ class ItemFeatures:
     """What is known of items beyond their labels: a text column to embed, or a file of features."""
 
     text_column: Annotated[
-        str | None,
-        _feature(
-            "--text-column", metavar="NAME", help="Column of --items with texts, which become features."
-        ),
+        str | None, _feature("NAME", "Column of --items with texts, which become features.")
     ] = None
     text_model: Annotated[
         str | None,
         _feature(
-            "--text-model",
-            metavar="NAME",
-            help="A sentence-transformers model or its path (if left out, one that needs no network).",
+            "NAME", "A sentence-transformers model or its path (if left out, one that needs no network)."
         ),
     ] = None
     features: Annotated[
-        Path | None,
-        _feature(
-            "--features",
-            metavar="FILE",
-            help="Features as .npy, .npz or .parquet, with one row for each item.",
-        ),
+        Path | None, _feature("FILE", "Features as .npy, .npz or .parquet, with one row for each item.")
     ] = None
 
     def attached(self, annotations: Annotations) -> Annotations:
@@ -351,17 +274,19 @@ class ItemFeatures:
 
 _page = under("The page")
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
-Force = Annotated[bool, typer.Option("--force", help="Write into a directory that dissensus did not make.")]
+Json = Annotated[bool, option(None, "Print the result as JSON, for machines.", "--json")]
+Force = Annotated[bool, option(None, "Write into a directory that dissensus did not make.", "--force")]
 SafeCsv = Annotated[
     bool,
-    typer.Option(
-        "--safe-csv", help="Put a quote before texts in CSV files that a spreadsheet would take for formulas."
+    option(
+        None,
+        "Put a quote before texts in CSV files that a spreadsheet would take for formulas.",
+        "--safe-csv",
     ),
 ]
-Title = Annotated[str | None, _page("--title", metavar="TEXT", help="Title of the page.")]
+Title = Annotated[str | None, _page("TEXT", "Title of the page.", "--title")]
 Anonymise = Annotated[
-    bool, _page("--anonymise", help="Write numbers instead of the annotators' ids, everywhere.")
+    bool, _page(None, "Write numbers instead of the annotators' ids, everywhere.", "--anonymise")
 ]
 
 
@@ -371,12 +296,7 @@ class Output:
 
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Directory to write (if left out, it is named after the file).",
-        ),
+        option("DIR", "Directory to write (if left out, it is named after the file).", "--output", "-o"),
     ] = None
     force: Force = False
 
@@ -408,7 +328,7 @@ class TablesOutput(Output):
 class Page:
     """Whether a page is written, and how."""
 
-    report: Annotated[bool, _page("--report/--no-report", help="Write report.html.")] = True
+    report: Annotated[bool, _page(None, "Write report.html.", "--report/--no-report")] = True
     title: Title = None
     anonymise: Anonymise = False
 

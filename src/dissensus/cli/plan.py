@@ -1,19 +1,17 @@
-"""``dissensus plan``: how many more labels, of which items, by whom, and when to stop."""
+"""``dissensus plan`` and ``dissensus queue``: how many more labels, of which items; the next batch."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
-from dissensus.cli.app import app, example
-from dissensus.cli.options import Json, LabelsOrRun, Reading, SafeCsv, unbundled
+from dissensus.cli.app import app, example, option
+from dissensus.cli.options import Json, LabelsOfRun, LabelsOrRun, Reading, SafeCsv, unbundled
 from dissensus.cli.settings import ALL_CORES, Jobs, Seed
 from dissensus.cli.terminal import count, note, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from dissensus.annotators.plan import Design, LabelPlan
+    from dissensus.annotators.plan import LabelPlan
 
 SHOWN, ASKED = 10, 8  # items and annotators named
 
@@ -25,31 +23,16 @@ SHOWN, ASKED = 10, 8  # items and annotators named
 def plan(
     place: LabelsOrRun,
     reading: Reading,
-    budget: Annotated[
-        int | None, typer.Option("--budget", metavar="N", help="Number of labels that can be paid for.")
-    ] = None,
+    budget: Annotated[int | None, option("N", "Number of labels that can be paid for.")] = None,
     target_interval: Annotated[
-        float | None,
-        typer.Option(
-            "--target-interval",
-            metavar="WIDTH",
-            help="Wanted width of the interval of each item's most probable class.",
-        ),
+        float | None, option("WIDTH", "Wanted width of the interval of each item's most probable class.")
     ] = None,
-    target_alpha_width: Annotated[
-        float | None,
-        typer.Option("--target-alpha-width", metavar="WIDTH", help="Wanted width of the interval of α."),
-    ] = None,
-    interval: Annotated[
-        float, typer.Option("--interval", metavar="SHARE", help="Size of the intervals, such as 0.9.")
-    ] = 0.9,
+    target_alpha_width: Annotated[float | None, option("WIDTH", "Wanted width of the interval of α.")] = None,
+    interval: Annotated[float, option("SHARE", "Size of the intervals, such as 0.9.")] = 0.9,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="File to write, with a row for each item: .csv, .jsonl or .parquet.",
+        option(
+            "FILE", "File to write, with a row for each item: .csv, .jsonl or .parquet.", "--output", "-o"
         ),
     ] = None,
     seed: Seed = 0,
@@ -59,7 +42,7 @@ def plan(
 ) -> None:
     """Plan further labels: which items gain most, whom to ask, when to stop, how to lay out a new study."""
     from dissensus.annotators.plan import design_study, plan_labels
-    from dissensus.models.frames import make_frame
+    from dissensus.models.results import make_frame
     from dissensus.tables.layouts import with_side_tables
     from dissensus.tables.results import for_spreadsheets
     from dissensus.tables.write import write_table
@@ -84,8 +67,10 @@ def plan(
         show_json(found.to_dict() | {"designs": [vars(design) for design in designs]})
         return
     _show(found, interval)
-    if budget or found.budget:
-        _show_designs(designs, budget or found.budget)
+    if designs and (budget or found.budget):
+        title = f"A new study of such items with {count(budget or found.budget, 'label')}"
+        rows = [[one.n_items, one.labels_each, one.loss, one.alpha_width] for one in designs]
+        show_table(title, ["items", "labels each", "expected KL", "width of α's interval"], rows)
     if output is not None:
         say(f"Wrote {output}: {count(len(found.item), 'item')}")
 
@@ -123,8 +108,86 @@ def _show(found: LabelPlan, interval: float) -> None:
         show_table("Items that gain most", ["item", "labels", "more", "gain (nats)", "interval"], rows)
 
 
-def _show_designs(designs: list[Design], budget: int) -> None:
-    rows = [[one.n_items, one.labels_each, one.loss, one.alpha_width] for one in designs]
+# ---- the next batch -----------------------------------------------------------------------------------
+
+
+@app.command(
+    epilog=example(
+        "dissensus queue refined -o to-label.csv",
+        "dissensus queue refined --items texts.csv --budget 200 --for label-studio -o tasks.json",
+        "dissensus queue votes.csv --each 2 --json",
+    )
+)
+@unbundled
+def queue(
+    place: LabelsOrRun,
+    reading: Reading,
+    file: LabelsOfRun = None,
+    output: Annotated[
+        Path | None,
+        option(
+            "FILE",
+            "File to write: a table (.csv, .jsonl, .parquet), or the tasks of --for.",
+            "--output",
+            "-o",
+        ),
+    ] = None,
+    budget: Annotated[int | None, option("N", "Number of labels that can be paid for, in all.")] = None,
+    each: Annotated[int | None, option("N", "Number of annotators for each item that needs labels.")] = None,
+    tool: Annotated[
+        Literal["table", "label-studio", "argilla", "prodigy"],
+        option("TOOL", "Write tasks for label-studio, argilla or prodigy instead of a table.", "--for"),
+    ] = "table",
+    control: Annotated[
+        str | None, option("NAME", "Name of the question in that tool (if left out: label).")
+    ] = None,
+    safe_csv: SafeCsv = False,
+    as_json: Json = False,
+) -> None:
+    """Print the next batch: items that need a label or somebody who decides, each with the reason."""
+    from dissensus.annotators.findings import label_queue
+    from dissensus.tables.results import for_spreadsheets
+    from dissensus.workflow.runs import opened
+
+    tables = (reading.items, reading.annotators, reading.gold)
+    saved, annotations = opened(place, file, reading.as_in(place).read, tables)
+    found = label_queue(saved.model, annotations, budget=budget, each=each)
+    if output is not None:
+        with for_spreadsheets(safe_csv):
+            _write(found, annotations, output, tool, control or reading.question, reading.item_text)
+    if as_json:
+        show_json(found.columns())
+        return
+    decide = int((found.action == "adjudicate").sum())
+    labels = int(found.n_more.sum()) - decide
+    rest = count(len(found) - decide, "item")
+    say(f"{count(decide, 'item')} to adjudicate, {count(labels, 'label')} for {rest}")
+    if found.n_by_all:
+        items = count(found.n_by_all, "item")
+        note(f"{items} more need labels of new people: everybody who may be asked has labelled them")
+    rows = [
+        [str(found.item[q]), str(found.action[q]), int(found.n_more[q]), str(found.reason[q])]
+        for q in range(min(SHOWN, len(found)))
+    ]
     if rows:
-        title = f"A new study of such items with {count(budget, 'label')}"
-        show_table(title, ["items", "labels each", "expected KL", "width of α's interval"], rows)
+        show_table("The next items", ["item", "action", "labels", "reason"], rows)
+    if output is not None:
+        say(f"Wrote {output}: {count(len(found), 'item')}")
+
+
+def _write(
+    found: Any, annotations: Any, output: Path, tool: str, control: str | None, text_column: str | None
+) -> None:
+    from dissensus.models.results import make_frame
+    from dissensus.report.items import texts_of
+    from dissensus.tables.write import write_table, write_tasks
+
+    texts = texts_of(annotations, text_column)
+    columns = found.columns() | ({} if texts is None else {"text": [texts[m] for m in found.code]})
+    if tool == "table":
+        write_table(make_frame(columns, "pyarrow"), output)
+        return
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    plain = [{"text": None, **row, "item": str(row["item"]), "label": str(row["label"])} for row in rows]
+    classes = [str(name) for name in annotations.classes]
+    write_tasks(plain, output, tool, classes, question=control or "label")

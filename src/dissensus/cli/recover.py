@@ -6,11 +6,11 @@ import itertools
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dissensus.cli.app import app, example, last_result
+from dissensus.cli.app import app, example, last_result, option
 from dissensus.cli.options import (
     Force,
     ItemFeatures,
@@ -30,9 +30,9 @@ from dissensus.cli.settings import (
     Seed,
     parse_setting,
     parse_values,
-    parse_wholes,
 )
 from dissensus.cli.terminal import count, note, say, show_json, show_table
+from dissensus.errors import ParameterError
 
 if TYPE_CHECKING:
     from dissensus.evaluate.recovery import Recovery
@@ -50,91 +50,58 @@ class Comparison:
     model: Annotated[
         list[str],
         _compared(
+            "'NAME [SETTING=VALUE …]'",
+            "A model, with settings if wanted; repeatable (fmm and pgm if left out).",
             "--model",
             "-m",
-            metavar="'NAME [SETTING=VALUE …]'",
-            help="A model, with settings if wanted; repeatable (fmm and pgm if left out).",
         ),
     ] = field(default_factory=list)
     item_clusters: Annotated[
-        str,
-        _compared(
-            "--item-clusters",
-            "-k",
-            metavar="6,12",
-            help="Numbers of item clusters to try; the best is shown.",
-        ),
+        str, _compared("6,12", "Numbers of item clusters to try; the best is shown.", "--item-clusters", "-k")
     ] = "6,12"
     annotator_clusters: Annotated[
         str,
         _compared(
-            "--annotator-clusters",
-            "-l",
-            metavar="4,8",
-            help="Numbers of annotator clusters to try; the best is shown.",
+            "4,8", "Numbers of annotator clusters to try; the best is shown.", "--annotator-clusters", "-l"
         ),
     ] = "4,8"
     labels_shown: Annotated[
         str | None,
-        _compared(
-            "--labels-shown", "-r", metavar="1,2,4,8", help="Numbers of labels per item that a model sees."
-        ),
+        _compared("1,2,4,8", "Numbers of labels per item that a model sees.", "--labels-shown", "-r"),
     ] = None
     pool: Annotated[
-        int | None,
-        _compared(
-            "--pool", metavar="N", help="Labels per item that may be shown (8, or as many as there are)."
-        ),
+        int | None, _compared("N", "Labels per item that may be shown (8, or as many as there are).")
     ] = None
     min_reserved: Annotated[
-        int | None,
-        _compared(
-            "--min-reserved",
-            metavar="N",
-            help="Least number of labels per item that are kept back (6, or fewer).",
-        ),
+        int | None, _compared("N", "Least number of labels per item that are kept back (6, or fewer).")
     ] = None
-    draws: Annotated[int, _compared("--draws", metavar="N", help="How often labels are drawn.")] = 5
+    draws: Annotated[int, _compared("N", "How often labels are drawn.")] = 5
     weight_by: Annotated[
         str | None,
-        _compared(
-            "--weight-by",
-            metavar="labels|annotators",
-            help="Whether the population counts every label or every annotator alike.",
-        ),
+        _compared("labels|annotators", "Whether the population counts every label or every annotator alike."),
     ] = None
     seed: Seed = 0
     jobs: Jobs = ALL_CORES
 
     def models(self) -> dict[str, list[Model]]:
         """By what was asked for, the models to compare: one for every number of clusters left open."""
-        return {text: self._group(text) for text in self.model or USUAL_MODELS}
-
-    def _group(self, text: str) -> list[Model]:
         from dissensus.models import build_model
 
-        name, *settings = shlex.split(text) or [""]
-        given = dict(map(parse_setting, settings))
-        known = build_model(name, given).get_params(deep=False)
-        left_open = {
-            setting: parse_values(getattr(self, option))
-            for option, setting in CLUSTERS.items()
-            if setting in known and setting not in given
-        }
-        cells = itertools.product(*left_open.values())
-        return [build_model(name, given | dict(zip(left_open, cell, strict=True))) for cell in cells]
-
-    def settings(self) -> dict[str, Any]:
-        """How labels are drawn and reserved, by the library's names."""
-        return {
-            "labels_shown": None if self.labels_shown is None else parse_wholes(self.labels_shown),
-            "pool": self.pool,
-            "min_reserved": self.min_reserved,
-            "n_draws": self.draws,
-            "weight_by": self.weight_by,
-            "n_jobs": self.jobs,
-            "seed": self.seed,
-        }
+        groups = {}
+        for text in self.model or USUAL_MODELS:
+            name, *settings = shlex.split(text) or [""]
+            given = dict(map(parse_setting, settings))
+            known = build_model(name, given).get_params(deep=False)
+            left_open = {
+                setting: parse_values(getattr(self, option))
+                for option, setting in CLUSTERS.items()
+                if setting in known and setting not in given
+            }
+            cells = [
+                dict(zip(left_open, cell, strict=True)) for cell in itertools.product(*left_open.values())
+            ]
+            groups[text] = [build_model(name, given | cell) for cell in cells]
+        return groups
 
 
 @app.command(
@@ -151,9 +118,7 @@ def recover(
     comparison: Comparison,
     features: ItemFeatures,
     cluster: Cluster,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Directory to write, if wanted.")
-    ] = None,
+    output: Annotated[Path | None, option("DIR", "Directory to write, if wanted.", "--output", "-o")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -167,8 +132,21 @@ def recover(
     if output is not None:
         check_output(output, force)
     annotations = features.attached(reading.read(file))
+    wholes = None if comparison.labels_shown is None else parse_values(comparison.labels_shown)
+    if wholes and not all(type(value) is int for value in wholes):
+        raise ParameterError(f"{comparison.labels_shown}: write whole numbers, as in 1,2,4 or 3:20")
     with cluster.in_use(comparison.jobs):
-        found = measure(models, annotations, **comparison.settings())
+        found = measure(
+            models,
+            annotations,
+            wholes,
+            pool=comparison.pool,
+            min_reserved=comparison.min_reserved,
+            n_draws=comparison.draws,
+            weight_by=comparison.weight_by,
+            n_jobs=comparison.jobs,
+            seed=comparison.seed,
+        )
     files: list[str] = []
     if output is not None:
         notice = {"command": command_line(context), "source": str(file)}

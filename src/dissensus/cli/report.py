@@ -6,9 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from dissensus.cli.app import app, example, last_result
+from dissensus.cli.app import app, example, last_result, option
 from dissensus.cli.options import Anonymise, LabelsOfRun, LabelsOrRun, Reading, Title, unbundled, under
 from dissensus.cli.terminal import say
 
@@ -29,25 +27,15 @@ def report(
     reading: Reading,
     file: LabelsOfRun = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="The page to write (if left out: report.html in RUN)."
-        ),
+        Path | None, option("FILE", "The page to write (if left out: report.html in RUN).", "--output", "-o")
     ] = None,
     title: Title = None,
     anonymise: Anonymise = False,
-    text_column: Annotated[
-        str | None, _page("--text-column", metavar="NAME", help="Column with the text of the items.")
-    ] = None,
-    projection: Annotated[
-        str, _page("--projection", metavar="pca|tsne", help="How the map of items is made.")
-    ] = "auto",
-    since: Annotated[
-        Path | None, _page("--since", metavar="RUN", help="An earlier run: say what changed since then.")
-    ] = None,
+    text_column: Annotated[str | None, _page("NAME", "Column with the text of the items.")] = None,
+    projection: Annotated[str, _page("pca|tsne", "How the map of items is made.")] = "auto",
+    since: Annotated[Path | None, _page("RUN", "An earlier run: say what changed since then.")] = None,
     time_column: Annotated[
-        str | None,
-        _page("--time-column", metavar="NAME", help="Column of FILE that says when each label was given."),
+        str | None, _page("NAME", "Column of FILE that says when each label was given.")
     ] = None,
 ) -> None:
     """Write a fitted model as one page to look at: items, annotators, clusters, quality."""

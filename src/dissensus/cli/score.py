@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, option
 from dissensus.cli.options import Json, Reading, unbundled
 from dissensus.cli.terminal import count, note, show_json, show_table
 
@@ -41,19 +41,10 @@ def score(
     ],
     reading: Reading,
     metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--metric", metavar="NAME", help="Name of a measure; repeatable.", autocompletion=metric_names
-        ),
+        list[str] | None, option("NAME", "Name of a measure; repeatable.", autocompletion=metric_names)
     ] = None,
     bootstrap: Annotated[
-        int,
-        typer.Option(
-            "--bootstrap",
-            metavar="N",
-            min=0,
-            help="Number of resamples for the intervals; 0 leaves them out.",
-        ),
+        int, option("N", "Number of resamples for the intervals; 0 leaves them out.", min=0)
     ] = 1000,
     as_json: Json = False,
 ) -> None:

@@ -40,7 +40,7 @@ from dissensus.cli.settings import (
 from dissensus.cli.terminal import amounts, cell, count, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from dissensus.evaluate.selection import Selection
+    from dissensus.evaluate.select import Selection
     from dissensus.models.base import Model
 
 SHOWN = 10  # cells in the table
@@ -56,46 +56,28 @@ class Grid:
     model: Annotated[
         str,
         _search(
-            "--model",
-            "-m",
-            metavar="NAME",
-            help="The model whose settings are searched.",
-            autocompletion=model_names,
+            "NAME", "The model whose settings are searched.", "--model", "-m", autocompletion=model_names
         ),
     ] = "pgm"
     item_clusters: Annotated[
-        str | None, _search("--item-clusters", "-k", metavar="3:20", help="Numbers of item clusters to try.")
+        str | None, _search("3:20", "Numbers of item clusters to try.", "--item-clusters", "-k")
     ] = None
     annotator_clusters: Annotated[
-        str | None,
-        _search("--annotator-clusters", "-l", metavar="3:20", help="Numbers of annotator clusters to try."),
+        str | None, _search("3:20", "Numbers of annotator clusters to try.", "--annotator-clusters", "-l")
     ] = None
     grid: Annotated[
-        list[str],
-        _search("--grid", "-g", metavar="NAME=VALUES", help="Values to try of another setting; repeatable."),
+        list[str], _search("NAME=VALUES", "Values to try of another setting; repeatable.", "--grid", "-g")
     ] = field(default_factory=list)
-    criterion: Annotated[
-        str, _search("--criterion", metavar="NAME", help="held-out, dev, bic, icl, evidence, …")
-    ] = "held-out"
-    dev: Annotated[
-        Path | None,
-        _search("--dev", metavar="FILE", help="Labels of other items, by which settings are judged."),
-    ] = None
+    criterion: Annotated[str, _search("NAME", "held-out, dev, bic, icl, evidence, …")] = "held-out"
+    dev: Annotated[Path | None, _search("FILE", "Labels of other items, by which settings are judged.")] = (
+        None
+    )
     test_size: Annotated[
         float,
-        _search(
-            "--test-size",
-            metavar="SHARE",
-            help="Share of the labels that are hidden (or of the items, with --criterion dev).",
-        ),
+        _search("SHARE", "Share of the labels that are hidden (or of the items, with --criterion dev)."),
     ] = 0.2
-    repeats: Annotated[
-        int, _search("--repeats", metavar="N", help="Number of splits on which the best settings are tried.")
-    ] = 5
-    finalists: Annotated[
-        int,
-        _search("--finalists", metavar="N", help="Number of the best settings that are tried on all splits."),
-    ] = 10
+    repeats: Annotated[int, _search("N", "Number of splits on which the best settings are tried.")] = 5
+    finalists: Annotated[int, _search("N", "Number of the best settings that are tried on all splits.")] = 10
     inference: Inference = None
     restarts: Restarts = None
     seed: Seed = 0
@@ -125,17 +107,6 @@ class Grid:
         wanted |= {name.strip(): parse_values(values) for name, _, values in others}
         check_known(self.model, wanted, known)
         return wanted
-
-    def judging(self) -> dict[str, Any]:
-        """How cells are judged, by the library's names."""
-        return {
-            "criterion": self.criterion,
-            "test_size": self.test_size,
-            "repeats": self.repeats,
-            "finalists": self.finalists,
-            "n_jobs": self.jobs,
-            "seed": self.seed,
-        }
 
 
 @app.command(
@@ -175,7 +146,19 @@ def select(
         claimed(directory, notice, output.force),
         cluster.in_use(grid.jobs),
     ):
-        selection = search(estimator, annotations, values, dev=dev, directory=directory, **grid.judging())
+        selection = search(
+            estimator,
+            annotations,
+            values,
+            criterion=grid.criterion,
+            dev=dev,
+            test_size=grid.test_size,
+            repeats=grid.repeats,
+            finalists=grid.finalists,
+            directory=directory,
+            n_jobs=grid.jobs,
+            seed=grid.seed,
+        )
     looks = page.settings(file.name, features.text_column)
     with resumable(*kept), output.writing():
         summary = write_selection(
@@ -197,8 +180,6 @@ def _show(selection: Selection, criterion: str) -> None:
     ]
     title = f"The best of {count(len(selection.cells), 'cell')} by {criterion} (nats, higher is better)"
     show_table(title, ["settings", "score", "± error", "splits", "seconds"], best, best=0)
-    if n_stopped := sum(one.look is not None for one in selection.cells):
-        say(f"Stopped early, far behind: {count(n_stopped, 'cell')}")
     if selection.n_too_large:
         left_out = count(selection.n_too_large, "cell")
         say(f"Not tried: {left_out} with more clusters than the items, annotators or labels bear")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dissensus.cli.app import app, example
+from dissensus.cli.app import app, example, option
 from dissensus.cli.terminal import count, say
 
 
@@ -21,23 +21,15 @@ def serve(
         Path, typer.Argument(metavar="RUN", help="A run's directory, or its model.safetensors.")
     ],
     label_studio: Annotated[
-        bool, typer.Option("--label-studio", help="Be an ML backend of Label Studio (the only tool so far).")
+        bool, option(None, "Be an ML backend of Label Studio (the only tool so far).", "--label-studio")
     ] = False,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", metavar="N", help="Port; 0 takes a free one.")] = 9090,
+    host: Annotated[str, option("ADDRESS", "Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, option("N", "Port; 0 takes a free one.")] = 9090,
     question: Annotated[
-        str,
-        typer.Option(
-            "--question", metavar="NAME", help="Name of the control, if the project does not say it."
-        ),
+        str, option("NAME", "Name of the control, if the project does not say it.")
     ] = "label",
     to_name: Annotated[
-        str,
-        typer.Option(
-            "--to-name",
-            metavar="NAME",
-            help="Name of the object that is labelled, if the project does not say it.",
-        ),
+        str, option("NAME", "Name of the object that is labelled, if the project does not say it.")
     ] = "text",
 ) -> None:
     """Answer a labelling tool with the population's distributions until Ctrl-C."""

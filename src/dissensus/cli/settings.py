@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,7 +18,7 @@ from dissensus.cli.options import under
 from dissensus.errors import ParameterError
 
 if TYPE_CHECKING:
-    from dissensus.execution.resources import Resources
+    from dissensus.large.resources import Resources
 
 # ---- the model ----------------------------------------------------------------------------------------
 
@@ -37,16 +37,13 @@ def model_names(incomplete: str) -> list[str]:
 
 
 Inference = Annotated[
-    str | None,
-    _model("--inference", metavar="NAME", help="How the model is learned (only pgm has a choice)."),
+    str | None, _model("NAME", "How the model is learned (only pgm has a choice).", "--inference")
 ]
 Restarts = Annotated[
-    int | None,
-    _model("--restarts", metavar="N", help="Number of fits from different starts; the best one is kept."),
+    int | None, _model("N", "Number of fits from different starts; the best one is kept.", "--restarts")
 ]
 Seed = Annotated[
-    int,
-    _model("--seed", metavar="N", help="Seed of the random numbers: the same seed gives the same result."),
+    int, _model("N", "Seed of the random numbers: the same seed gives the same result.", "--seed")
 ]
 
 
@@ -59,55 +56,57 @@ def _number_of_jobs(given: int) -> int:
 Jobs = Annotated[
     int,
     _model(
+        "N",
+        "Number of threads or processes (all cores if left out or -1).",
         "--jobs",
         "-j",
-        metavar="N",
         callback=_number_of_jobs,
-        help="Number of threads or processes (all cores if left out or -1).",
     ),
 ]
 ALL_CORES = -1
 TestSize = Annotated[
     float,
     _model(
+        "SHARE",
+        "Share of the labels hidden to judge the model by; with a named model it may be 0.",
         "--test-size",
-        metavar="SHARE",
-        help="Share of the labels hidden to judge the model by; with a named model it may be 0.",
     ),
 ]
 Estimate = Annotated[
     str,
     _model(
+        "WHOSE",
+        "What to estimate: the answers of a population, those of each of the annotators, or the truth.",
         "--estimate",
-        metavar="WHOSE",
-        help="What to estimate: the answers of a population, those of each of the annotators, or the truth.",
     ),
 ]
 Represent = Annotated[
     list[str],
     _model(
+        "COLUMN=VALUE",
+        "Whose population to estimate: annotators with this value in --annotators; repeatable.",
         "--represent",
-        metavar="COLUMN=VALUE",
-        help="Whose population to estimate: annotators with this value in --annotators; repeatable.",
     ),
 ]
 Fast = Annotated[
     bool,
     _model(
-        "--fast", help="Leave sampled models out: seconds instead of minutes, with approximate intervals."
+        None, "Leave sampled models out: seconds instead of minutes, with approximate intervals.", "--fast"
     ),
 ]
 Thorough = Annotated[
     bool,
-    _model("--thorough", help="Also try the model latent: it often predicts best, and takes minutes longer."),
+    _model(
+        None, "Also try the model latent: it often predicts best, and takes minutes longer.", "--thorough"
+    ),
 ]
 SetOption = Annotated[
     list[str],
     _model(
+        "NAME=VALUE",
+        "Any setting of the model (dissensus models NAME lists them); repeatable.",
         "--set",
         "-s",
-        metavar="NAME=VALUE",
-        help="Any setting of the model (dissensus models NAME lists them); repeatable.",
     ),
 ]
 
@@ -119,18 +118,18 @@ class Settings:
     model: Annotated[
         str,
         _model(
+            "NAME",
+            "A model (dissensus models lists them); auto takes the one that predicts best.",
             "--model",
             "-m",
-            metavar="NAME",
-            help="A model (dissensus models lists them); auto takes the one that predicts best.",
             autocompletion=model_names,
         ),
     ] = "auto"
-    item_clusters: Annotated[
-        int | None, _model("--item-clusters", "-k", metavar="K", help="Number of item clusters.")
-    ] = None
+    item_clusters: Annotated[int | None, _model("K", "Number of item clusters.", "--item-clusters", "-k")] = (
+        None
+    )
     annotator_clusters: Annotated[
-        int | None, _model("--annotator-clusters", "-l", metavar="L", help="Number of annotator clusters.")
+        int | None, _model("L", "Number of annotator clusters.", "--annotator-clusters", "-l")
     ] = None
     inference: Inference = None
     restarts: Restarts = None
@@ -190,14 +189,6 @@ def parse_values(text: str) -> list[Any]:
     return values
 
 
-def parse_wholes(text: str) -> list[int]:
-    """Values to try that must be whole numbers."""
-    values = parse_values(text)
-    if not all(type(value) is int for value in values):
-        raise ParameterError(f"{text}: write whole numbers, as in 1,2,4 or 3:20")
-    return values
-
-
 # ---- the machine --------------------------------------------------------------------------------------
 
 _machine = under("The machine")
@@ -210,28 +201,17 @@ class Cluster:
     cluster: Annotated[
         str | None,
         _machine(
-            "--cluster",
-            metavar="ADDRESS|local",
-            help="Address of a Dask scheduler; local starts --jobs processes on this machine.",
+            "ADDRESS|local", "Address of a Dask scheduler; local starts --jobs processes on this machine."
         ),
     ] = None
     tls_ca: Annotated[
-        Path | None,
-        _machine("--tls-ca", metavar="FILE", help="Certificate of the authority that the cluster trusts."),
+        Path | None, _machine("FILE", "Certificate of the authority that the cluster trusts.")
     ] = None
-    tls_cert: Annotated[
-        Path | None, _machine("--tls-cert", metavar="FILE", help="Certificate of this program.")
-    ] = None
-    tls_key: Annotated[
-        Path | None, _machine("--tls-key", metavar="FILE", help="Key of that certificate.")
-    ] = None
+    tls_cert: Annotated[Path | None, _machine("FILE", "Certificate of this program.")] = None
+    tls_key: Annotated[Path | None, _machine("FILE", "Key of that certificate.")] = None
     scratch: Annotated[
         Path | None,
-        _machine(
-            "--scratch",
-            metavar="DIR",
-            help="Directory for messages that do not fit in memory; all workers must reach it.",
-        ),
+        _machine("DIR", "Directory for messages that do not fit in memory; all workers must reach it."),
     ] = None
 
     def check(self) -> None:
@@ -248,18 +228,12 @@ class Cluster:
                 "--tls-ca is for a cluster; give its address, as in --cluster tls://HOST:8786"
             )
 
-    def settings(self) -> dict[str, Any]:
-        """The same by the library's names."""
+    def in_use(self, jobs: int, **more: Any) -> AbstractContextManager[Resources]:
+        """Every fit inside the block uses it (and ``more`` resources), and shows its iterations."""
+        from dissensus.large.resources import resources
+
         tls = (self.tls_ca, self.tls_cert, self.tls_key) if self.tls_ca else None
-        return {"cluster": self.cluster, "tls": tls, "scratch": self.scratch}
-
-    @contextmanager
-    def in_use(self, jobs: int) -> Iterator[Resources]:
-        """Every fit inside the block uses it, and shows its iterations."""
-        from dissensus.execution.resources import resources
-
-        with resources(n_workers=jobs, **self.settings()) as found:
-            yield found
+        return resources(n_workers=jobs, cluster=self.cluster, tls=tls, scratch=self.scratch, **more)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,31 +241,18 @@ class Machine(Cluster):
     """A cluster, memory, and a place for checkpoints."""
 
     memory: Annotated[
-        str | None,
-        _machine(
-            "--memory",
-            metavar="SIZE",
-            help="Memory that may be used, such as 8GB; what needs more is refused.",
-        ),
+        str | None, _machine("SIZE", "Memory that may be used, such as 8GB; what needs more is refused.")
     ] = None
     checkpoint: Annotated[
         Path | None,
         _machine(
-            "--checkpoint",
-            metavar="DIR",
-            help="Directory that keeps the state of the fit; a run that was stopped goes on from there.",
+            "DIR", "Directory that keeps the state of the fit; a run that was stopped goes on from there."
         ),
     ] = None
-    checkpoint_every: Annotated[
-        int, _machine("--checkpoint-every", metavar="N", help="Number of iterations between two checkpoints.")
-    ] = 5
+    checkpoint_every: Annotated[int, _machine("N", "Number of iterations between two checkpoints.")] = 5
     precision: Annotated[
         Literal["double", "single"],
-        _machine(
-            "--precision",
-            metavar="double|single",
-            help="Precision of the messages; single takes half the memory.",
-        ),
+        _machine("double|single", "Precision of the messages; single takes half the memory."),
     ] = "double"
 
     def check(self) -> None:
@@ -302,24 +263,19 @@ class Machine(Cluster):
 
             n_bytes(self.memory, "fit")
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """What is read inside the block keeps to the memory allowed."""
         from dissensus.params import n_bytes
         from dissensus.tables.source import within_memory
 
-        with within_memory(None if self.memory is None else n_bytes(self.memory, "fit")):
-            yield
-
-    def settings(self) -> dict[str, Any]:
-        """The same by the library's names."""
-        names = ("memory", "checkpoint", "checkpoint_every", "precision")
-        return super().settings() | {name: getattr(self, name) for name in names}
+        return within_memory(None if self.memory is None else n_bytes(self.memory, "fit"))
 
     @contextmanager
-    def in_use(self, jobs: int) -> Iterator[Resources]:
+    def in_use(self, jobs: int, **more: Any) -> Iterator[Resources]:
         """Likewise; Ctrl-C says where the fit can go on."""
-        with super().in_use(jobs) as found:
+        names = ("memory", "checkpoint", "checkpoint_every", "precision")
+        more |= {name: getattr(self, name) for name in names}
+        with super().in_use(jobs, **more) as found:
             try:
                 yield found
             except KeyboardInterrupt:

@@ -31,13 +31,6 @@ def out() -> Console:
     return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
 
 
-def err() -> Console:
-    """Where progress and notes go."""
-    from rich.console import Console
-
-    return Console(file=sys.stderr, markup=False, highlight=False, emoji=False)
-
-
 def say(*lines: str) -> None:
     """Print lines of a result, as they are."""
     console = out()
@@ -47,7 +40,10 @@ def say(*lines: str) -> None:
 
 def note(line: str) -> None:
     """Say something by the way, on standard error."""
-    err().print(f"note: {printable(line)}", style="yellow", soft_wrap=True)
+    from rich.console import Console
+
+    console = Console(file=sys.stderr, markup=False, highlight=False, emoji=False)
+    console.print(f"note: {printable(line)}", style="yellow", soft_wrap=True)
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], best: int = -1) -> None:

@@ -28,6 +28,7 @@ from dissensus.numerics import Array
 
 _BLOCK = 4_000_000  # numbers a temporary array may hold
 RESAMPLES_AT_ONCE = 100
+LEVEL = 0.95
 
 
 class Interval(NamedTuple):
@@ -55,11 +56,19 @@ def bootstrap_interval(
     rows = rows_of(metric)
     if rows is not None:
         return bootstrap_mean(rows(*arrays, **settings), items=items, level=level, n_boot=n_boot, seed=seed)
-
-    def score(*resampled: NDArray[Any]) -> float:
-        return metric(*resampled, **settings)
-
-    return _bootstrap(score, [np.asarray(array) for array in arrays], items, level, n_boot, seed)
+    known = [np.asarray(array) for array in arrays]
+    if len({len(array) for array in known}) != 1:
+        raise DataError(
+            f"the arrays must have one row each per item, got {[len(array) for array in known]} rows"
+        )
+    groups = _check(len(known[0]), items, level, n_boot)
+    members = np.split(np.argsort(groups, kind="stable"), np.bincount(groups).cumsum()[:-1])
+    rng = np.random.default_rng(seed)
+    scores = np.empty(n_boot)
+    for draw in range(n_boot):
+        drawn = np.concatenate([members[item] for item in rng.integers(len(members), size=len(members))])
+        scores[draw] = metric(*(array[drawn] for array in known), **settings)
+    return _interval(metric(*known, **settings), scores, level)
 
 
 def bootstrap_mean(
@@ -76,59 +85,26 @@ def bootstrap_mean(
     sums, sizes = np.bincount(groups, values), np.bincount(groups)
     rng = np.random.default_rng(seed)
     means: list[Array] = []
-    for draws in _blocks(n_boot, len(sums)):
-        drawn = rng.integers(len(sums), size=(draws, len(sums)))
+    at_once = max(1, _BLOCK // len(sums))
+    for start in range(0, n_boot, at_once):
+        drawn = rng.integers(len(sums), size=(min(at_once, n_boot - start), len(sums)))
         # mean of a resample = Σ of its items' sums / Σ of its items' sizes
         means.append(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1))
     return _interval(float(values.mean()), np.concatenate(means), level)
 
 
-def _bootstrap(
-    score: Callable[..., float],
-    arrays: list[NDArray[Any]],
-    items: ArrayLike | None,
-    level: float,
-    n_boot: int,
-    seed: int,
-) -> Interval:
-    """The interval of any score, called on every resample."""
-    if len({len(array) for array in arrays}) != 1:
-        raise DataError(
-            f"the arrays must have one row each per item, got {[len(array) for array in arrays]} rows"
-        )
-    groups = _check(len(arrays[0]), items, level, n_boot)
-    members = np.split(np.argsort(groups, kind="stable"), np.bincount(groups).cumsum()[:-1])
-    rng = np.random.default_rng(seed)
-    scores = np.empty(n_boot)
-    for draw in range(n_boot):
-        drawn = np.concatenate([members[item] for item in rng.integers(len(members), size=len(members))])
-        scores[draw] = score(*(array[drawn] for array in arrays))
-    return _interval(score(*arrays), scores, level)
-
-
 def _check(n_rows: int, items: ArrayLike | None, level: float, n_boot: int) -> NDArray[np.intp]:
-    """The settings in order, and the rows' item codes without gaps."""
-    _check_settings(level, n_boot)
+    """Refuse bad settings; return the rows' item codes without gaps."""
+    if not 0 < level < 1:
+        raise bad_parameter("a bootstrap interval", "level", "a float between 0 and 1", level)
+    if n_boot < 1:
+        raise bad_parameter("a bootstrap interval", "n_boot", "an int >= 1", n_boot)
     if items is None:
         return np.arange(n_rows)
     codes = np.asarray(items)
     if codes.shape != (n_rows,):
         raise DataError(f"items: one code for each of the {n_rows} rows is needed, got shape {codes.shape}")
     return np.unique(codes, return_inverse=True)[1].astype(np.intp)
-
-
-def _check_settings(level: float, n_boot: int) -> None:
-    if not 0 < level < 1:
-        raise bad_parameter("a bootstrap interval", "level", "a float between 0 and 1", level)
-    if n_boot < 1:
-        raise bad_parameter("a bootstrap interval", "n_boot", "an int >= 1", n_boot)
-
-
-def _blocks(n_boot: int, n_items: int) -> list[int]:
-    """n_boot cut into pieces small enough for one array of draws each."""
-    size = max(1, _BLOCK // n_items)
-    whole, rest = divmod(n_boot, size)
-    return [size] * whole + [rest] * bool(rest)
 
 
 def _interval(value: float, scores: Array, level: float) -> Interval:
@@ -158,26 +134,23 @@ class Resamples:
     n_items: int
     n_boot: int = 1000
     seed: int = 0
-    level: float = 0.95
-
-    def __post_init__(self) -> None:
-        _check_settings(self.level, self.n_boot)
 
     @cached_property
-    def _items(self) -> NDArray[np.uint8]:
-        """(n_boot, items): how often each item is in each resample."""
-        rng = np.random.default_rng([self.seed, 0])
-        drawn = rng.multinomial(self.n_items, np.full(self.n_items, 1 / self.n_items), size=self.n_boot)
-        return drawn.astype(np.uint8)  # the same item 256 times: less likely than any fault of the machine
-
-    @cached_property
-    def _draws(self) -> NDArray[np.int64]:
-        rng = np.random.default_rng([self.seed, 1])
-        return rng.multinomial(self.n_draws, np.full(self.n_draws, 1 / self.n_draws), size=self.n_boot)
+    def _weights(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """(n_boot, draws) and (n_boot, items): how often each draw and each item is in each resample."""
+        _check(self.n_items, None, LEVEL, self.n_boot)
+        draws, items = (
+            np.random.default_rng([self.seed, stream]).multinomial(n, np.full(n, 1 / n), size=self.n_boot)
+            for stream, n in ((1, self.n_draws), (0, self.n_items))
+        )
+        return draws, items.astype(
+            np.uint8
+        )  # the same item 256 times: less likely than any fault of the machine
 
     def interval(self, rows: Array) -> Interval:
-        """The mean of some numbers (draws, items), and the middle ``level`` of its resamples."""
+        """The mean of some numbers (draws, items), and its 95 % interval."""
+        draws, items = self._weights
         blocks = np.array_split(np.arange(self.n_boot), -(-self.n_boot // RESAMPLES_AT_ONCE))
         # mean of a resample = Σ_d u_d Σ_m v_m x_dm / (D M)
-        sums = [((self._items[b] @ rows.T) * self._draws[b]).sum(axis=1) for b in blocks]
-        return _interval(float(rows.mean()), np.concatenate(sums) / rows.size, self.level)
+        sums = [((items[b] @ rows.T) * draws[b]).sum(axis=1) for b in blocks]
+        return _interval(float(rows.mean()), np.concatenate(sums) / rows.size, LEVEL)

@@ -7,15 +7,12 @@ the ``"population"``, P(label | item); for known ``"annotators"``, P(label | ite
 Candidates that differ by less than two standard errors (paired over items) are tied. Among the tied, those
 whose answers contradict no unanimous item come first. Of these the simplest is taken (by the order of
 ``MODELS``, models/__init__.py); but ``fit`` has a default (``DEFAULTS``: HPGM, for one), which stays where it
-is among them, as only evidence may say otherwise.
-
-A candidate of very many iterations gets a first look of a few: if it is then far behind the best, it is not
-fitted to the end. docs/selection.md has the rule, and what it changes: nothing but the time.
+is among them, as only evidence may say otherwise. Where one true class is asked for, bounds choose
+(:func:`choose_truth`, at the end of this file).
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,19 +23,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import current, threads, using
 from dissensus.errors import DataError
-from dissensus.evaluate.sizes import fits
-from dissensus.execution.resources import current, using
-from dissensus.execution.threads import executor
+from dissensus.evaluate.search import fits
+from dissensus.evaluate.sides import shared_errors
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import COLUMN, carries_features
 from dissensus.labels.rows import pairs_per_item, with_values
 from dissensus.models import build_model, name_of, simplicity, title_of
-from dissensus.models.base import LEAST_SHARE, UNANIMOUS, Model, contradicted
+from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel
+from dissensus.models.hpgm.adjustments import UNANIMOUS_LABELS, UNANIMOUS_SHARE, contradicted
 from dissensus.numerics import Array
-from dissensus.params import Rule, check_rules, choice, n_cores, size_words, with_settings
-from dissensus.progress import Progress, ShowProgress, shown
+from dissensus.params import Rule, check_rules, choice, n_cores, physical_memory, size_words, with_settings
+from dissensus.progress import ShowProgress, shown
 
 #: The models that ``fit`` takes unless another is clearly better, for labels of one kind or another. None of
 #: them is the simplest: they are the ones with sampled intervals, and what the other commands build on.
@@ -80,11 +78,6 @@ FOR_COMPARISON: Mapping[str, Mapping[str, Any]] = {
     "latent": {"n_chains": 1, "n_sweeps": 120},
 }
 
-# A first look at what takes by far the most iterations: hidden labels are foreseen nearly as in the end.
-FIRST_LOOK: Mapping[str, Mapping[str, Any]] = {"cbcc": {"max_iter": 20}}
-HOPELESS = 5.0  # standard errors behind the best, and
-FAR_BEHIND = 0.02  # nats: after the first look, no further iteration makes up for it
-
 ESTIMATES: dict[str, Rule] = {"estimate": choice("population", "annotators")}
 FALLBACK = "empirical"  # where nothing can be compared and the first candidate does not apply
 FEWEST_HIDDEN = 20  # hidden pairs that a choice needs
@@ -123,7 +116,6 @@ class HeldOut:
     contradicted: int = 0  # unanimous items whose common answer got less than 0.6
     logs: Array | None = None  # (2, hidden): log P of each label given item and annotator, and given item
     item: NDArray[np.int32] | None = None  # (hidden,): the hidden labels' items
-    whole: bool = True  # False: it was far behind at the first look, and the scores are of then
     behind: Gap | None = None  # the best score less its own, of those that it was compared with
     behind_items: Gap | None = None  # the same of ``score_items``
 
@@ -137,27 +129,31 @@ class HeldOut:
 
     def as_row(self) -> dict[str, Any]:
         """The same as plain values, for tables and JSON."""
+        gaps: dict[str, Any] = {}
+        for name, gap in (("behind", self.behind), ("behind_items", self.behind_items)):
+            mean, error, tied = (None, None, None) if gap is None else (*gap, gap.tied)
+            gaps |= {name: mean, f"{name}_error": error, f"{name}_tied": tied}
         return {
             "model": name_of(self.model),
             "settings": self.model.get_params(deep=False),
             "score": self.score,
             "score_items": self.score_items,
             "score_error": self.error,
-            **_gap_row("behind", self.behind),
-            **_gap_row("behind_items", self.behind_items),
+            **gaps,
             "n_hidden": self.n_hidden,
             "seconds": round(self.seconds, 3),
             "contradicted": self.contradicted,
-            "whole": self.whole,
         }
 
     def measure(self, estimate: str) -> float:
         """The score that answers the question."""
         return self.score_items if estimate == "population" else self.score
 
-    def gap(self, estimate: str) -> Gap | None:
-        """How far it is behind the best by the score that answers the question; None where not compared."""
-        return self.behind_items if estimate == "population" else self.behind
+    def gap(self, estimate: str) -> Gap:
+        """How far it is behind the best by the score that answers the question."""
+        gap = self.behind_items if estimate == "population" else self.behind
+        assert gap is not None
+        return gap
 
     def ahead_of(self, other: HeldOut, estimate: str) -> Gap:
         """By how much it is better than another on the same hidden labels, and the standard error of that.
@@ -176,12 +172,6 @@ class HeldOut:
         mean = float(difference.mean())
         sums = np.bincount(self.item, difference - mean)
         return Gap(mean, float(np.sqrt((sums**2).sum()) / len(difference)))
-
-
-def _gap_row(name: str, gap: Gap | None) -> dict[str, Any]:
-    """A gap as plain values: the mean, its standard error, and whether it counts as none."""
-    mean, error, tied = (None, None, None) if gap is None else (*gap, gap.tied)
-    return {name: mean, f"{name}_error": error, f"{name}_tied": tied}
 
 
 @dataclass(frozen=True)
@@ -206,11 +196,11 @@ def choose_model(
 ) -> Choice:
     """The candidate that best predicts hidden labels (not fitted yet), how each did, and the reason.
 
-    Candidates that cannot apply are left out: those with more clusters than fit the labels (``sizes.py``),
-    those that need annotators where the data have none, those that need more memory than there is, and, with
-    more than ``MANY_CLASSES`` classes, those with a table of answers per annotator. Where labels cannot tell
-    models apart, the first candidate is taken and the table is empty; where there are very many, a seeded
-    part of the items (as many as have ``MOST_LABELS`` labels) stands for all.
+    Candidates that cannot apply are left out: those with more clusters than fit the labels (``fits``,
+    search.py), those that need annotators where the data have none, those that need more memory than there
+    is, and, with more than ``MANY_CLASSES`` classes, those with a table of answers per annotator. Where
+    labels cannot tell models apart, the first candidate is taken and the table is empty; where there are very
+    many, a seeded part of the items (as many as have ``MOST_LABELS`` labels) stands for all.
 
     Parameters
     ----------
@@ -235,7 +225,11 @@ def choose_model(
     """
     check_rules("choose_model", ESTIMATES, estimate=estimate)
     candidates = _candidates(annotations, candidates)
-    why_not = _cannot_compare(annotations, test_size)
+    why_not = ""
+    if int(pairs_per_item(annotations).max(initial=0)) < 2:  # repeated labels of one annotator tell nothing
+        why_not = "no item has two labels, so nothing tells how labels of an item go together"
+    elif round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
+        why_not = "too few labels to choose by"
     if why_not:
         first, settings = candidates[0]
         model = build_model(first, settings, seed=seed, n_jobs=n_jobs)
@@ -244,17 +238,20 @@ def choose_model(
         return Choice(model, [], f"{why_not}: {title_of(model)}, without a comparison")
     models = [build_model(name, settings, seed=seed, n_jobs=n_jobs) for name, settings in candidates]
     fitting = [model for model in models if applies(model, annotations)]
-    sample = _sample(annotations, seed)
-    shared: dict[str, Any] = {"test_size": test_size, "n_jobs": n_jobs, "progress": progress}
-    table = compare(sample, fitting, seed, stop_for=estimate, **shared)
-    found = _chosen(table, estimate, None if simplest else _default(candidates))
-    return replace(found, reason=found.reason + _not_tried(models, annotations))
-
-
-def _not_tried(models: Sequence[Model], annotations: Annotations) -> str:
-    """A word on candidates that so many classes rule out."""
+    sample = annotations
+    if annotations.n_labels > MOST_LABELS:
+        order = np.random.default_rng(seed).permutation(annotations.n_items)
+        within = np.cumsum(np.diff(annotations.item_pointers)[order]) <= MOST_LABELS
+        sample = annotations.take_items(np.sort(order[within]))
+    table = compare(sample, fitting, seed, test_size=test_size, n_jobs=n_jobs, progress=progress)
+    names = {name for name, _ in candidates}
+    default = next((name for name in DEFAULTS if name in names and not simplest), None)
+    choice = _chosen(table, estimate, default)
     wide = dict.fromkeys(name_of(model) for model in models if _too_wide(model, annotations))
-    return f"; not tried with {annotations.n_classes:,} classes: {', '.join(wide)}" if wide else ""
+    if not wide:
+        return choice
+    not_tried = f"; not tried with {annotations.n_classes:,} classes: {', '.join(wide)}"
+    return replace(choice, reason=choice.reason + not_tried)
 
 
 def _too_wide(model: Model, annotations: Annotations) -> bool:
@@ -267,12 +264,9 @@ def _candidates(
     annotations: Annotations, usual: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> Sequence[tuple[str, Mapping[str, Any]]]:
     """The candidates that suit the labels' type: those of an order come first where there is one."""
-    if annotations.label_type == "numeric":
-        return RATING_CANDIDATES
-    if annotations.label_type == "pairwise":
-        return PAIR_CANDIDATES
-    if annotations.label_type == "multi":
-        return SET_CANDIDATES
+    own = {"numeric": RATING_CANDIDATES, "pairwise": PAIR_CANDIDATES, "multi": SET_CANDIDATES}
+    if annotations.label_type in own:
+        return own[annotations.label_type]
     if annotations.label_type != "ordinal" or annotations.n_classes < 3:
         return usual
     if usual is CANDIDATES:
@@ -282,72 +276,39 @@ def _candidates(
     return (("graded", {}), *usual) if usual is FAST_CANDIDATES else usual
 
 
-def _cannot_compare(annotations: Annotations, test_size: float) -> str:
-    """Why nothing can be chosen by hidden labels; empty where it can."""
-    if int(pairs_per_item(annotations).max(initial=0)) < 2:  # repeated labels of one annotator tell nothing
-        return "no item has two labels, so nothing tells how labels of an item go together"
-    if round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
-        return "too few labels to choose by"
-    return ""
-
-
-def _default(candidates: Sequence[tuple[str, Mapping[str, Any]]]) -> str | None:
-    """The name of the candidate that is the default of ``fit``; None where there is none among them."""
-    names = {name for name, _ in candidates}
-    return next((name for name in DEFAULTS if name in names), None)
-
-
 def _chosen(table: list[HeldOut], estimate: str, default: str | None) -> Choice:
-    tied = [row for row in table if row.whole and _gap(row, estimate).tied]
+    """The default among the tied, or the simplest of them, and why."""
+    tied = [row for row in table if row.gap(estimate).tied]
     true = [row for row in tied if not row.contradicted] or tied
     usual = [row for row in true if name_of(row.model) == default]
     taken = usual[0] if usual else min(true, key=lambda row: simplicity(row.model))
-    return Choice(taken.model, table, _reason(taken, tied, estimate, bool(usual)))
+    name, others = title_of(taken.model), [title_of(row.model) for row in tied if row is not taken]
+    behind, best = taken.gap(estimate), min(tied, key=lambda row: row.gap(estimate).mean)
+    if taken is best:
+        also = f"; tied with {', '.join(others)}" if others else ""
+        return Choice(taken.model, table, f"{name} predicts hidden labels best{also}")
+    skipped = [title_of(row.model) for row in tied if row.contradicted and row is not taken]
+    gap = f"{behind.mean:.4f} ± {behind.error:.4f} nats"
+    why = "is the default" if usual else "is the simplest" + (" of the others" if skipped else "")
+    if skipped:
+        was, gives = ("was", "it gives") if len(skipped) == 1 else ("were", "they give")
+        why += (
+            f"; {', '.join(skipped)} {was} passed over: on some items with {UNANIMOUS_LABELS} labels or more "
+            f"that all agree, {gives} the common answer less than {UNANIMOUS_SHARE:.0%}"
+        )
+    reason = f"{name} is tied with {title_of(best.model)} ({gap} behind) and {why}"
+    return Choice(taken.model, table, reason)
 
 
 def with_gaps(table: Sequence[HeldOut]) -> list[HeldOut]:
-    """The rows, each with how far it is behind the best of those that were fitted to the end."""
-    if not any(row.whole for row in table):
-        return list(table)
-    gaps = zip(_gaps(table, "annotators"), _gaps(table, "population"), strict=True)
+    """The rows, each with how far it is behind the best."""
+    gaps = []
+    for estimate in ("annotators", "population") if table else ():
+        best = max(table, key=lambda row: row.measure(estimate))
+        gaps.append([Gap(0.0, 0.0) if row is best else best.ahead_of(row, estimate) for row in table])
     return [
-        replace(row, behind=pair, behind_items=item) for row, (pair, item) in zip(table, gaps, strict=True)
+        replace(row, behind=pair, behind_items=item) for row, pair, item in zip(table, *gaps, strict=True)
     ]
-
-
-def _gaps(table: Sequence[HeldOut], estimate: str) -> list[Gap]:
-    best = max((row for row in table if row.whole), key=lambda row: row.measure(estimate))
-    return [Gap(0.0, 0.0) if row is best else best.ahead_of(row, estimate) for row in table]
-
-
-def _gap(row: HeldOut, estimate: str) -> Gap:
-    gap = row.gap(estimate)
-    assert gap is not None
-    return gap
-
-
-def _reason(taken: HeldOut, tied: list[HeldOut], estimate: str, usual: bool) -> str:
-    name, others = title_of(taken.model), [title_of(row.model) for row in tied if row is not taken]
-    if not others:
-        return f"{name} predicts hidden labels best"
-    behind, best = _gap(taken, estimate), min(tied, key=lambda row: _gap(row, estimate).mean)
-    if taken is best:
-        return f"{name} predicts hidden labels best; tied with {', '.join(others)}"
-    skipped = [title_of(row.model) for row in tied if row.contradicted and row is not taken]
-    truth = f"; {passed_over(skipped)}" if skipped else ""
-    gap = f"{behind.mean:.4f} ± {behind.error:.4f} nats"
-    why = "is the default" if usual else "is the simplest" + (" of the others" if skipped else "")
-    return f"{name} is tied with {title_of(best.model)} ({gap} behind) and {why}{truth}"
-
-
-def passed_over(names: Sequence[str]) -> str:
-    """Why models that are tied with the best are not taken."""
-    one = len(names) == 1
-    gives = "it gives" if one else "they give"
-    return (
-        f"{', '.join(names)} {'was' if one else 'were'} passed over: on some items with {UNANIMOUS} labels "
-        f"or more that all agree, {gives} the common answer less than {LEAST_SHARE:.0%}"
-    )
 
 
 def compare(
@@ -357,17 +318,13 @@ def compare(
     *,
     test_size: float = 0.2,
     represent: Mapping[str, Any] | None = None,
-    stop_for: str | None = None,
     n_jobs: int = -1,
     progress: ShowProgress = None,
 ) -> list[HeldOut]:
     """Fit every model to one part of the labels and score it on the rest; empty if none can be hidden.
 
-    ``represent`` scores the rest's labels of those annotators alone (``{"kind": "human"}``). ``stop_for`` is
-    a question, ``"population"`` or ``"annotators"``: models that a first look finds far behind the best by
-    its measure are not fitted to the end, and their rows say so.
-    Every row says how far it is behind the best one, with the standard error of the difference (paired over
-    items).
+    ``represent`` scores the rest's labels of those annotators alone (``{"kind": "human"}``). Every row says
+    how far it is behind the best one, with the standard error of the difference (paired over items).
     ``n_jobs`` models are fitted side by side, on one thread each; one at a time, on as many as they say.
     """
     with _beside(HIDING_BYTES * annotations.n_labels):
@@ -377,8 +334,28 @@ def compare(
             hidden = hidden.take_rows(asked[hidden.annotator])
         if not (kept.n_labels and hidden.n_labels):
             return []
-        with shown(progress) as tell:
-            return with_gaps(_compared(kept, hidden, models, stop_for, n_jobs, tell))
+        # On a cluster each fit has all of it to itself, and where memory is limited all of that.
+        alone = current().n_cluster_threads > 0 or current().memory is not None
+        n_at_once = 1 if alone else min(n_cores() if n_jobs == -1 else n_jobs, max(len(models), 1))
+        done: list[Model] = []
+        with shown(progress) as tell, threads(n_at_once) as pool:
+
+            def trial(model: Model) -> HeldOut:
+                tell(f"held-out labels: {title_of(model)}", len(done) / len(models))
+                started = time.perf_counter()
+                own = dict(FOR_COMPARISON.get(name_of(model), {}))
+                if n_at_once > 1 and hasattr(model, "n_jobs"):
+                    own["n_jobs"] = 1
+                fitted = with_settings(model, own).fit(kept)  # a copy: the candidate itself stays unfitted
+                done.append(model)
+                logs = np.stack([fitted.log_chances(hidden), fitted.log_chances(hidden, annotators=False)])
+                classes = kept.label_type != "numeric"
+                ignored = len(contradicted(fitted.label_distributions_, kept.counts)) if classes else 0
+                pair, item = (float(row.mean()) for row in logs)
+                seconds = time.perf_counter() - started
+                return HeldOut(model, pair, item, hidden.n_labels, seconds, ignored, logs, hidden.item)
+
+            return with_gaps(pool.map(trial, models))
 
 
 @contextmanager
@@ -397,94 +374,114 @@ def _beside(taken: int) -> Iterator[None]:
         yield
 
 
-def _compared(
-    kept: Annotations,
-    hidden: Annotations,
-    models: Sequence[Model],
-    stop_for: str | None,
-    n_jobs: int,
-    tell: Progress,
-) -> list[HeldOut]:
-    # On a cluster each fit has all of it to itself, and where memory is limited all of that.
-    alone = current().client is not None or current().memory is not None
-    n_at_once = 1 if alone else min(n_cores() if n_jobs == -1 else n_jobs, max(len(models), 1))
-    done: list[str] = []
-
-    def trial(model: Model, look: Mapping[str, Any]) -> HeldOut:
-        tell(f"held-out labels: {title_of(model)}", min(len(done) / len(models), 1.0))
-        started = time.perf_counter()
-        # A copy, so that the candidate itself stays unfitted.
-        own = {**FOR_COMPARISON.get(name_of(model), {}), **look}
-        if n_at_once > 1 and hasattr(model, "n_jobs"):
-            own["n_jobs"] = 1
-        fitted = with_settings(model, own).fit(kept)
-        whole = not look or fitted.stopped_ != "max_iter"
-        if whole:
-            done.append(repr(model))
-        found = _scored(model, fitted, kept, hidden)
-        return replace(found, seconds=time.perf_counter() - started, whole=whole)
-
-    looks = [_first_look(model) if stop_for else {} for model in models]
-    with executor(n_at_once) as pool:
-        table = pool.map(lambda number: trial(models[number], looks[number]), range(len(models)))
-        again = [] if stop_for is None else _hopeful(table, stop_for)
-        for number, row in zip(again, pool.map(lambda number: trial(models[number], {}), again), strict=True):
-            table[number] = replace(row, seconds=row.seconds + table[number].seconds)
-    return table
-
-
-def _first_look(model: Model) -> Mapping[str, Any]:
-    """The settings of a first look; none for a model that stops no later by itself."""
-    look = FIRST_LOOK.get(name_of(model), {})
-    return look if all((getattr(model, name) or math.inf) > value for name, value in look.items()) else {}
-
-
-def _hopeful(table: Sequence[HeldOut], estimate: str) -> list[int]:
-    """Which of the rows of a first look are not far behind the best row."""
-    best = max(table, key=lambda row: row.measure(estimate))
-    hopeful = []
-    for number, row in enumerate(table):
-        behind, error = best.ahead_of(row, estimate)
-        if not row.whole and behind <= max(HOPELESS * error, FAR_BEHIND):
-            hopeful.append(number)
-    return hopeful
-
-
-def _scored(model: Model, fitted: Model, kept: Annotations, hidden: Annotations) -> HeldOut:
-    """What a fit to the kept labels makes of the hidden ones."""
-    logs = np.stack([fitted.log_chances(hidden), fitted.log_chances(hidden, annotators=False)])
-    known = kept.label_type != "numeric"
-    ignored = len(contradicted(fitted.label_distributions_, kept.counts)) if known else 0
-    means = [float(row.mean()) for row in logs]
-    return HeldOut(model, means[0], means[1], hidden.n_labels, 0.0, ignored, logs, hidden.item)
-
-
-def _sample(annotations: Annotations, seed: int) -> Annotations:
-    """Items drawn at random until they have ``MOST_LABELS`` labels; all of them where there are no more."""
-    if annotations.n_labels <= MOST_LABELS:
-        return annotations
-    order = np.random.default_rng(seed).permutation(annotations.n_items)
-    within = np.cumsum(np.diff(annotations.item_pointers)[order]) <= MOST_LABELS
-    return annotations.take_items(np.sort(order[within]))
-
-
 def applies(model: Model, annotations: Annotations) -> bool:
     """Whether these labels have what the model needs, and it does not need more than there is."""
-    if model.uses_features and not _has_features(annotations):
+    if model.uses_features:
+        table = annotations.item_table
+        if table is None or not carries_features(annotations):
+            return False
+        # features, or a text and the packages to make features of it
+        if COLUMN not in table.column_names and find_spec("sentence_transformers") is None:
+            return False
+    if (model._needs_annotators and annotations.anonymous) or _too_wide(model, annotations):
         return False
-    if model._needs_annotators and annotations.anonymous:
-        return False
-    if _too_wide(model, annotations):
-        return False
-    used = current()
-    if not used.has_room(model._needs(annotations, used.itemsize)):
+    if model.memory_needed(annotations) > (current().memory or physical_memory()):
         return False
     return model._sizes_are_bounds or fits(model.get_params(deep=False), annotations)
 
 
-def _has_features(annotations: Annotations) -> bool:
-    """Whether items come with features, or with a text and the packages to make features of it."""
-    table = annotations.item_table
-    if table is None or not carries_features(annotations):
-        return False
-    return COLUMN in table.column_names or find_spec("sentence_transformers") is not None
+# ---- one true class -----------------------------------------------------------------------------------
+#
+# Which of two pictures of the crowd do the labels speak for? In the first, annotators err independently of
+# each other once the item's class is known; in the second, items of a class come in subtypes, and annotators
+# err together. IBCC and EBCC are these two pictures, and their bounds have all normalisers, so the higher
+# bound says which fits. Where it is the second, EBCC answers; else log-linear Dawid–Skene, the better
+# estimate of the first and, where bounds are equal, the simpler model (docs/truth.md has the measurements).
+# No gold label and no hidden label takes part in the choice: gold trains the model that was chosen, and its
+# accuracy on gold can be cross-fitted without choosing anew.
+
+UNSEEN = 0.3
+#: The models of the choice, and the settings with which they are fitted.
+APART: tuple[str, dict[str, Any]] = ("ibcc", {"unseen": UNSEEN, "max_iter": 100, "tol": 1e-5})
+TOGETHER: tuple[str, dict[str, Any]] = ("ebcc", {"unseen": UNSEEN, "tol": 1e-5})
+ANSWER: tuple[str, dict[str, Any]] = ("log-linear", {"unseen": UNSEEN})
+
+
+@dataclass(frozen=True)
+class TruthCandidate:
+    """A model that was fitted for the choice."""
+
+    model: Model
+    bound: float
+    seconds: float
+
+    def as_row(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {"model": name_of(self.model), "bound": self.bound, "seconds": round(self.seconds, 3)}
+
+
+@dataclass(frozen=True)
+class TruthChoice:
+    """A fitted model, those it was chosen among, and the reason."""
+
+    model: Model
+    table: list[TruthCandidate]
+    reason: str
+
+
+def choose_truth(
+    annotations: Annotations,
+    seed: int = 0,
+    *,
+    item_prior: Any = None,
+    n_jobs: int = -1,
+    progress: ShowProgress = None,
+) -> TruthChoice:
+    """The default for one true class, fitted: log-linear Dawid–Skene, or EBCC where its bound says so.
+
+    Parameters
+    ----------
+    annotations
+        The labels to fit.
+    seed
+        Seed of the random numbers. The same seed gives the same result, to the last bit.
+    item_prior
+        (items, classes): what is known beforehand, as by :func:`dissensus.gold_prior`. It trains the model
+        that is chosen, and takes no part in the choice.
+    n_jobs
+        Number of threads; −1 takes all cores. The result does not depend on it.
+    progress
+        True or False, a function that is told (what, share done), or None: a bar on a terminal.
+    """
+    if annotations.anonymous:
+        model = build_model("majority", {}).fit(annotations)
+        return TruthChoice(model, [], "nobody knows who gave which label, so all count alike")
+    with shown(progress) as tell:
+
+        def fit(name: str, settings: Any, behind: float, item_prior: Any = None) -> TruthCandidate:
+            tell(f"fitting {name} to all labels", behind)
+            started = time.perf_counter()
+            model: Any = build_model(name, settings, seed=seed, n_jobs=n_jobs, estimate="truth")
+            model.fit(annotations, item_prior=item_prior)
+            return TruthCandidate(model, float(model.trace_[-1]), time.perf_counter() - started)
+
+        apart, together = fit(*APART, 0.0), fit(*TOGETHER, 0.1)
+        ahead = together.bound - apart.bound
+        why = reason(annotations, ahead)
+        if ahead > 0:
+            trained = together if item_prior is None else fit(*TOGETHER, 0.5, item_prior)
+            return TruthChoice(trained.model, [apart, together], why)
+        answer = fit(*ANSWER, 0.5, item_prior)
+        return TruthChoice(answer.model, [apart, together, answer], why)
+
+
+def reason(annotations: Annotations, ahead: float) -> str:
+    """Why EBCC answers, or not, with what it says of the annotators where the raw labels bear it out."""
+    shared = shared_errors(annotations)
+    bounds = f"the bound of ebcc is {abs(ahead):,.1f} nats {'above' if ahead > 0 else 'below'} that of ibcc"
+    if ahead > 0 and shared.low > 0:
+        return f"annotators err together: {bounds}"
+    if ahead <= 0 and not shared.low > 0:
+        return f"annotators err independently: {bounds}"
+    other = "do not show" if ahead > 0 else "show"
+    return f"{bounds}, though the labels by themselves {other} that annotators err together"

@@ -2,43 +2,27 @@
 
 A criterion is any function of (estimator, annotations, seed) that fits the estimator and gives a number. The
 seed stands for the split: trials with the same seed hide the same labels, so that their scores can be
-subtracted. Information criteria of mixtures hide nothing, and weigh a fit against its size instead.
+subtracted. A criterion that judges several estimators at less cost than one by one also has the methods
+``groups(estimators)`` (lists of places, each judged in one go) and ``scores(estimators, annotations, seed)``.
+Information criteria of mixtures hide nothing, and weigh a fit against its size instead.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
+from dissensus.engine import Engine
 from dissensus.errors import DataError, bad_parameter
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.remembered import remembered
 from dissensus.labels.rows import pair_items, pairs_per_item, random_places, take_pairs
 from dissensus.params import plain
 
 Criterion = Callable[[Any, Annotations, int], float]
-
-
-@runtime_checkable
-class GroupCriterion(Protocol):
-    """A criterion that judges several estimators in one go, where that is cheaper than one by one."""
-
-    def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
-        """As of any criterion."""
-        ...
-
-    def groups(self, estimators: Sequence[Any]) -> list[list[int]]:
-        """Places of the estimators that are judged in one go; each place once."""
-        ...
-
-    def scores(self, estimators: Sequence[Any], annotations: Annotations, seed: int) -> list[float]:
-        """The score of each estimator of a group."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -54,10 +38,17 @@ class HeldOutLabels:
 
     def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
         """Fit on what is left and score what is hidden."""
-        split = partial(annotations.split_labels, self.test_size, seed)
-        kept, hidden = remembered(annotations, ("split_labels", self.test_size, seed), split)
+        return self.judge(estimator, *self.split(annotations, seed))
+
+    def split(self, annotations: Annotations, seed: int) -> tuple[Annotations, Annotations]:
+        """The labels to fit to, and the hidden ones; a search splits once for many estimators."""
+        kept, hidden = annotations.split_labels(self.test_size, seed)
         if not (kept.n_labels and hidden.n_labels):
             raise DataError(f"{annotations.n_pairs} pairs are too few to hide {self.test_size:.0%} of them")
+        return kept, hidden
+
+    def judge(self, estimator: Any, kept: Annotations, hidden: Annotations) -> float:
+        """Fit to the one part of a split and score the other."""
         return _score(estimator.fit(kept), hidden, self.given)
 
 
@@ -75,18 +66,15 @@ class DevItems:
 
     def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
         """Fit on the training items, fold in half of each dev item, score the other half."""
-        train, dev = self._parts(annotations, seed)
+        train, dev = annotations, self.dev
+        if dev is None:
+            shares = {"dev": self.test_size, "train": 1 - self.test_size}
+            parts = annotations.split_items(shares, seed=seed)
+            train, dev = parts["train"], parts["dev"]
         folded, hidden = halves(dev, seed)
         if not (train.n_labels and hidden.n_labels):
             raise DataError("the dev items have no two annotators each; give others, or hide labels instead")
         return _score(estimator.fit(train).transform(folded), hidden, self.given)
-
-    def _parts(self, annotations: Annotations, seed: int) -> tuple[Annotations, Annotations]:
-        if self.dev is not None:
-            return annotations, self.dev
-        shares = {"dev": self.test_size, "train": 1 - self.test_size}
-        parts = annotations.split_items(shares, seed=seed)
-        return parts["train"], parts["dev"]
 
 
 def halves(annotations: Annotations, seed: int) -> tuple[Annotations, Annotations]:
@@ -150,20 +138,19 @@ class InformationCriterion:
 def penalty(fitted: Any, annotations: Annotations) -> float:
     """What the free parameters cost (1), items and annotators without labels not counted."""
     K, L, P = fitted.cluster_view().theta.shape
-    M, N = map(np.count_nonzero, _present(annotations))
+    M, N = np.count_nonzero(annotations.counts.any(axis=1)), np.count_nonzero(annotations.annotator_load)
     shares = (K - 1) * np.log(M) + (L - 1) * np.log(N)
     return float(shares + K * L * (P - 1) * np.log(annotations.n_labels)) / 2
 
 
 def log_evidence(fitted: Any, annotations: Annotations) -> float:
     """log P(labels | Θ, ψ, Ω) by messages run until they settle, from the prior shares."""
-    from dissensus.execution.run import Run
-    from dissensus.models.pgm.propagation import Graph, Potentials
+    from dissensus.models.pgm.messages import Graph, Potentials
     from dissensus.numerics import safe_log
 
     known = fitted.cluster_view()
     potentials = Potentials(safe_log(known.theta), safe_log(known.psi), safe_log(known.omega))
-    graph = Graph.of(annotations, Run(), keep_cavities=False)
+    graph = Graph(annotations, Engine(), keep_cavities=False)
     M, N = annotations.n_items, annotations.n_annotators
     start = graph.start(np.tile(known.psi, (M, 1)), np.tile(known.omega, (N, 1)))
     settled = graph.settle(start, potentials, rounds=ROUNDS, tol=1e-8 * annotations.n_labels)
@@ -172,23 +159,18 @@ def log_evidence(fitted: Any, annotations: Annotations) -> float:
 
 def log_complete(fitted: Any, annotations: Annotations) -> float:
     """log P(labels, ŵ, ẑ | Θ, ψ, Ω)."""
-    from dissensus.models.pgm.parameters import block_counts
+    from dissensus.models.pgm.m_step import block_counts
     from dissensus.numerics import safe_log
 
     known = fitted.cluster_view()
     z = np.ones((annotations.n_annotators, 1)) if known.annotators is None else known.annotators
     w, z = known.items.argmax(axis=1), z.argmax(axis=1)
     counts = block_counts(annotations, w, z, *known.theta.shape[:2])
-    labelled, labelling = _present(annotations)
+    labelled, labelling = annotations.counts.any(axis=1), annotations.annotator_load > 0
     # Σ_{labels} log Θ_{w_m, z_n, y} + Σ_m log ψ_{w_m} + Σ_n log Ω_{z_n}
     labels = (counts * safe_log(known.theta)).sum()
     shares = safe_log(known.psi)[w[labelled]].sum() + safe_log(known.omega)[z[labelling]].sum()
     return float(labels + shares)
-
-
-def _present(annotations: Annotations) -> tuple[Any, Any]:
-    """Which items and which annotators have labels: masks."""
-    return annotations.counts.any(axis=1), annotations.annotator_load > 0
 
 
 # ---- by name ------------------------------------------------------------------------------------------
@@ -204,17 +186,14 @@ def criterion_of(
         return wanted
     if not 0 < test_size < 1:
         raise bad_parameter("select", "test_size", "a float > 0 and < 1", test_size)
+    given = "item" if str(wanted).endswith("-items") else "item and annotator"
     if wanted in ("held-out", "held-out-items"):
-        return HeldOutLabels(test_size, _given(wanted))
+        return HeldOutLabels(test_size, given)
     if wanted in ("dev", "dev-items"):
-        return DevItems(dev, test_size, _given(wanted))
+        return DevItems(dev, test_size, given)
     if wanted in NAMES:
         return InformationCriterion(wanted)
     raise bad_parameter("select", "criterion", f"a function or one of {', '.join(NAMES)}", wanted)
-
-
-def _given(name: str) -> str:
-    return "item" if name.endswith("-items") else "item and annotator"
 
 
 def criterion_record(criterion: Criterion) -> dict[str, Any]:
@@ -224,9 +203,8 @@ def criterion_record(criterion: Criterion) -> dict[str, Any]:
     """
     if not dataclasses.is_dataclass(criterion) or isinstance(criterion, type):
         return {"name": getattr(criterion, "__qualname__", type(criterion).__qualname__)}
-    values = {field.name: getattr(criterion, field.name) for field in dataclasses.fields(criterion)}
-    return {"name": type(criterion).__name__} | {name: _recorded(value) for name, value in values.items()}
-
-
-def _recorded(value: Any) -> Any:
-    return value.fingerprint() if isinstance(value, Annotations) else plain(value)
+    record = {"name": type(criterion).__name__}
+    for field in dataclasses.fields(criterion):
+        value = getattr(criterion, field.name)
+        record[field.name] = value.fingerprint() if isinstance(value, Annotations) else plain(value)
+    return record

@@ -34,7 +34,8 @@ from dissensus.labels.annotations import Annotations
 from dissensus.labels.rows import pairs_per_item, random_places, take_pairs
 from dissensus.labels.sources import as_annotations
 from dissensus.metrics import kl_rows, sampling_floor
-from dissensus.models.empirical import GRID
+from dissensus.models import build_model
+from dissensus.models.counting import GRID
 from dissensus.numerics import Array, row_shares
 from dissensus.params import stream_seed, trial_copy, with_settings
 from dissensus.progress import Clock, Progress, ShowProgress, shown
@@ -70,7 +71,16 @@ class Design:
         sizes = pairs_per_item(annotations)
         enough = sizes >= pool + min_reserved
         if not enough.any():
-            raise _too_few(sizes, pool, min_reserved)
+            most = int(sizes.max(initial=0))
+            problem = f"no item has {pool} + {min_reserved} annotators (the most is {most})"
+            if most < 2:
+                raise DataError(f"{problem}; give some items two at least: one to show and one to reserve")
+            smaller, reserved = fitting(sizes, None, None)
+            n_items = int((sizes >= smaller + reserved).sum())
+            raise DataError(
+                f"{problem}; lower them: pool={smaller}, min_reserved={reserved}, labels_shown="
+                f"{list(powers(smaller))} leaves {n_items:,} of {len(sizes):,} items"
+            )
         items = annotations.take_items(np.flatnonzero(enough))
         drawable = random_places(items, np.random.default_rng([seed])) < pool
         left_out = int((~enough).sum())
@@ -98,20 +108,6 @@ class Design:
         """
         everything = row_shares(self.reserved.counts + self.pool.counts)
         return sampling_floor(everything, self.reserved.counts.sum(axis=1), smoothing=self.smoothing)
-
-
-def _too_few(sizes: NDArray[np.int64], pool: int, min_reserved: int) -> DataError:
-    """No item takes part: what the items have, and what would work."""
-    most = int(sizes.max(initial=0))
-    problem = f"no item has {pool} + {min_reserved} annotators (the most is {most})"
-    if most < 2:
-        return DataError(f"{problem}; give some items two at least: one to show and one to reserve")
-    smaller, reserved = fitting(sizes, None, None)
-    n_items = int((sizes >= smaller + reserved).sum())
-    return DataError(
-        f"{problem}; lower them: pool={smaller}, min_reserved={reserved}, labels_shown="
-        f"{list(powers(smaller))} leaves {n_items:,} of {len(sizes):,} items"
-    )
 
 
 def fitting(sizes: NDArray[np.int64], pool: int | None, min_reserved: int | None) -> tuple[int, int]:
@@ -228,19 +224,14 @@ class PlannedFit:
     draw: int
 
 
-@dataclass(frozen=True)
-class Setup:
-    """What all fits share."""
-
-    design: Design
-    groups: Mapping[str, Sequence[Any]]
+Setup = tuple[Design, Mapping[str, Sequence[Any]]]  # what all fits share: the labels and the groups of models
 
 
 def attempt(setup: Setup, planned: PlannedFit) -> tuple[Array, float]:
     """Fit one model to what one draw shows it: its KL on every item, and the seconds it took."""
-    design = setup.design
+    design, groups = setup
     seed = stream_seed(design.seed, planned.name, planned.place, planned.labels_shown, planned.draw)
-    model = trial_copy(setup.groups[planned.name][planned.place], seed, ())
+    model = trial_copy(groups[planned.name][planned.place], seed, ())
     shown = design.shown(planned.labels_shown, planned.draw)
     started = time.perf_counter()
     estimate = model.fit(shown).label_distributions_
@@ -314,7 +305,8 @@ class Recovery:
         """
         group = [one for one in self.results if (one.name, one.labels_shown) == (name, labels_shown)]
         if not group:
-            raise DataError(f"{name!r} was not shown {labels_shown} labels; recover did {self._done()}")
+            done = dict.fromkeys(f"{one.name} with {one.labels_shown}" for one in self.results)
+            raise DataError(f"{name!r} was not shown {labels_shown} labels; recover did {', '.join(done)}")
         return min(group, key=lambda one: one.kl.value)
 
     def difference(self, first: str, second: str, labels_shown: int) -> Interval:
@@ -329,15 +321,14 @@ class Recovery:
         labels_shown
             A number of labels that was shown (R).
         """
-        return self.resamples.interval(self._rows(first, labels_shown) - self._rows(second, labels_shown))
-
-    def _rows(self, name: str, labels_shown: int) -> Array:
-        if name == COUNTS and not any(one.name == COUNTS for one in self.results):
-            return self.counts[labels_shown - 1].rows
-        return self.best(name, labels_shown).rows
-
-    def _done(self) -> str:
-        return ", ".join(dict.fromkeys(f"{one.name} with {one.labels_shown}" for one in self.results))
+        asked = {one.name for one in self.results}
+        ours, theirs = (
+            self.counts[labels_shown - 1].rows
+            if name == COUNTS and name not in asked
+            else self.best(name, labels_shown).rows
+            for name in (first, second)
+        )
+        return self.resamples.interval(ours - theirs)
 
     def rows(self, every: bool = False) -> list[dict[str, Any]]:
         """One row per number of labels and group (its best model), or every model with ``every``."""
@@ -458,10 +449,16 @@ def recover(
     with shown(progress) as tell:
         tell("smoothed counts", 0.0)
         counts = counts_curve(design, n_draws, resamples)
-        done = _run(Setup(design, groups), plan, n_jobs, executor, tell)
-    curve = [point.kl.value for point in counts]
+        done = _run((design, groups), plan, n_jobs, executor, tell)
+    curve, results = [point.kl.value for point in counts], []
+    for one in plan[::n_draws]:  # all draws of one model and R put together
+        found = [done[replace(one, draw=draw)] for draw in range(n_draws)]
+        rows, seconds = np.array([kl for kl, _ in found]), float(np.mean([spent for _, spent in found]))
+        kl, model = resamples.interval(rows), repr(groups[one.name][one.place])
+        worth = label_efficiency(kl.value, curve)
+        results.append(Recovered(one.name, model, one.labels_shown, rows, kl, worth, seconds))
     return Recovery(
-        tuple(_recovered(one, groups, done, n_draws, resamples, curve) for one in plan if not one.draw),
+        tuple(results),
         counts,
         design.floor,
         pool,
@@ -498,24 +495,18 @@ def _groups(models: Models, weight_by: str | None) -> dict[str, list[Any]]:
         models = {one if isinstance(one, str) else repr(one): one for one in models}
     if not models:
         raise bad_parameter("recover", "models", "at least one model", models)
-    return {
-        name: [
-            _prepared(one, weight_by) for one in (several if isinstance(several, list | tuple) else [several])
-        ]
-        for name, several in models.items()
-    }
-
-
-def _prepared(model: Any, weight_by: str | None) -> Any:
-    if isinstance(model, str):
-        from dissensus.models import build_model
-
-        model = build_model(model, {})
-    wanted = {"estimate": "population"} | ({} if weight_by is None else {"weight_by": weight_by})
-    prepared = with_settings(model, {k: v for k, v in wanted.items() if k in model.get_params(deep=False)})
-    if hasattr(prepared, "check_params"):
-        prepared.check_params()
-    return prepared
+    groups: dict[str, list[Any]] = {}
+    for name, several in models.items():
+        groups[name] = []
+        for model in several if isinstance(several, list | tuple) else [several]:
+            known = build_model(model, {}) if isinstance(model, str) else model
+            wanted = {"estimate": "population"} | ({} if weight_by is None else {"weight_by": weight_by})
+            has = known.get_params(deep=False)
+            prepared = with_settings(known, {k: v for k, v in wanted.items() if k in has})
+            if hasattr(prepared, "check_params"):
+                prepared.check_params()
+            groups[name].append(prepared)
+    return groups
 
 
 def _run(
@@ -530,21 +521,3 @@ def _run(
             done[planned] = found
             clock.tick(1, f"{len(done)} of {len(plan)}: {planned.name}, {planned.labels_shown} labels")
     return done
-
-
-def _recovered(
-    planned: PlannedFit,
-    groups: Mapping[str, Sequence[Any]],
-    done: Mapping[PlannedFit, tuple[Array, float]],
-    n_draws: int,
-    resamples: Resamples,
-    curve: Sequence[float],
-) -> Recovered:
-    """All draws of one model and R put together."""
-    found = [done[replace(planned, draw=draw)] for draw in range(n_draws)]
-    rows = np.array([kl for kl, _ in found])
-    kl = resamples.interval(rows)
-    seconds = float(np.mean([seconds for _, seconds in found]))
-    model = repr(groups[planned.name][planned.place])
-    efficiency = label_efficiency(kl.value, curve)
-    return Recovered(planned.name, model, planned.labels_shown, rows, kl, efficiency, seconds)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from dissensus.evaluate.bootstrap import Interval
-from dissensus.labels.agreement import Pairs, gather_pairs, pairs_in_pieces
+from dissensus.labels.agreement import gather_pairs
 from dissensus.numerics import Array
 
 Z = 1.96  # standard errors on both sides of a 95 % interval
@@ -45,7 +45,7 @@ class Votes:
     @classmethod
     def of(cls, annotations: Any) -> Votes:
         """The votes of labels by named annotators."""
-        pairs: Pairs = gather_pairs(annotations)
+        pairs = gather_pairs(annotations)
         total = np.asarray(pairs.counts.sum(axis=1)).ravel()
         answer = pairs.counts.multiply(1 / total[:, None]).tocsr()
         sizes = annotations.n_items, annotations.n_annotators, annotations.n_classes
@@ -89,11 +89,6 @@ class Side:
     own: Array  # (classes,): what they answer on the shared items
     usual: Array  # (classes,): what the others answer there, items weighing as they do for them
     error: Array  # (classes,): standard error of own − usual
-
-    @property
-    def supported(self) -> bool:
-        """Do they surely agree with one another more than with the others?"""
-        return bool(self.gap.low > 0)
 
 
 def side_of(votes: Votes, inside: NDArray[np.bool_]) -> Side:
@@ -275,7 +270,8 @@ def leaning(annotations: Any, values: Array | None = None) -> Leaning:
     """
     N, width = annotations.n_annotators, annotations.n_classes if values is None else 1
     n, total, squares = np.zeros(N), np.zeros((N, width)), np.zeros((N, width))
-    for pairs in pairs_in_pieces(annotations):
+    for part in annotations.pieces():
+        pairs = gather_pairs(annotations, part)
         heard = np.asarray(pairs.others.sum(axis=1)).ravel()
         rows = np.flatnonzero(heard > 0)
         own = pairs.counts[rows].multiply(1 / pairs.counts[rows].sum(axis=1)[:, None])
@@ -322,7 +318,7 @@ def self_consistency(annotations: Any) -> tuple[NDArray[np.intp], Array]:
     # Σ_c n_c (n_c − 1) / n (n − 1) of each repeated pair
     same = np.asarray(pairs.counts.multiply(pairs.counts).sum(axis=1)).ravel() - total
     share = same[again] / (total * (total - 1))[again]
-    N = pairs.n_annotators
+    N = annotations.n_annotators
     n = np.bincount(pairs.annotator[again], minlength=N)
     sums = np.bincount(pairs.annotator[again], share, minlength=N)
     return n, np.divide(sums, n, out=np.full(N, np.nan), where=n > 0)

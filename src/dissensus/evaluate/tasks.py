@@ -9,44 +9,30 @@ itself when the process that started it is gone.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import threading
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from queue import SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from dissensus.engine import Resources, current, one_blas_thread, using
 from dissensus.errors import DissensusError, bad_parameter
-from dissensus.execution.resources import Resources, current, using
-from dissensus.execution.threads import one_blas_thread
 from dissensus.params import n_cores
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 WATCH_SECONDS = 0.5
-COLLECTED = 50_000  # new objects after which a worker looks for unused ones: by 700 it costs two per cent
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 _shared: Any = None  # in a worker process: what all of its tasks share
-
-
-class Workers(Protocol):
-    """Whatever runs tasks."""
-
-    def completed(
-        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
-    ) -> Iterator[tuple[Task, Result]]:
-        """Each task with ``step(shared, task)``, as they finish."""
-        ...
 
 
 @contextmanager
@@ -56,12 +42,8 @@ def workers(
     *,
     n_jobs: int = -1,
     executor: Executor | None = None,
-    takes_part: bool = False,
 ) -> Iterator[Workers]:
     """``n_jobs`` processes (−1: one a core) but no more than tasks; 1 keeps the work in this process.
-
-    ``takes_part``: this process is one of them. It begins when the others have read what is shared, and sees
-    what they have finished between two of its own tasks, which should be short.
 
     On a cluster (``resources``) it is the cluster's workers, however many. An ``executor`` of the caller's
     own (``concurrent.futures``, or a Dask client's ``get_executor()``) takes their place; every task then
@@ -70,116 +52,44 @@ def workers(
     if n_jobs != -1 and n_jobs < 1:
         raise bad_parameter("a search", "n_jobs", "an int >= 1, or -1 for all cores", n_jobs)
     n_processes = min(n_cores() if n_jobs == -1 else n_jobs, n_tasks)
-    client = current().client
+    on_cluster = current().tasks(shared)
     if executor is not None:
         # Executors of Python know how many tasks they run at once; of others n_jobs says it.
         n_at_once = getattr(executor, "_max_workers", None) or (n_cores() if n_jobs == -1 else n_jobs)
-        yield _OnExecutor(executor, partial(_run, _for_a_task(n_at_once), shared))
-    elif client is not None:
-        from dissensus.execution.dask.cluster import running_workers
-        from dissensus.execution.dask.tasks import OnCluster
-
-        n_threads = sum(running_workers(client).values())  # tasks that it runs at once, as it is now
-        with closing(OnCluster(client, shared, _for_a_task(n_threads))) as pool:
-            yield pool
+        yield Workers(partial(_run, current().share(n_at_once), shared), executor)
+    elif on_cluster is not None:
+        yield on_cluster
     elif n_processes > 1:
-        used = _for_a_task(n_processes)
-        run = partial(_run_in_worker, used)
-        n_others = n_processes - takes_part
-        with _processes(shared, n_others) as pool:
-            if takes_part:
-                with one_blas_thread(), _seldom_collecting():
-                    yield _TakingPart(pool, n_others, run, partial(_run, used, shared))
-            else:
-                yield _OnExecutor(pool, run, cancels=False)
+        with _processes(shared, n_processes) as pool:
+            yield Workers(partial(_run_in_worker, current().share(n_processes)), pool, cancels=False)
     else:
         with one_blas_thread():
-            yield _Here(shared, _for_a_task(1))
+            yield Workers(partial(_run, current().share(1), shared))
 
 
-def _for_a_task(n_at_once: int) -> Resources:
-    """What one of so many tasks may use: the search itself remembers what is done and tells how far it is."""
-    used = current()
-    memory = None if used.memory is None else used.memory // n_at_once
-    return Resources(memory=memory, at_once=n_at_once, scratch=used.scratch, precision=used.precision)
+@dataclass(frozen=True)
+class Workers:
+    """Calls ``run(step, task)`` of every task: in this process one after the other, or on an executor."""
 
-
-class _Here:
-    """One task after the other, in this process."""
-
-    def __init__(self, shared: Any, used: Resources) -> None:
-        self._shared = shared
-        self._used = used
+    run: Callable[..., Any]
+    executor: Executor | None = None
+    cancels: bool = True  # not where the executor's processes are killed anyway
 
     def completed(
         self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[Task, Result]]:
-        for task in tasks:
-            yield task, _run(self._used, self._shared, step, task)
-
-
-class _OnExecutor:
-    """An executor, which calls ``run(step, task)`` of every task."""
-
-    def __init__(self, executor: Executor, run: Callable[..., Any], cancels: bool = True) -> None:
-        self._executor = executor
-        self._run = run
-        self._cancels = cancels  # not where the executor's processes are killed anyway
-
-    def completed(
-        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
-    ) -> Iterator[tuple[Task, Result]]:
-        futures = {self._executor.submit(self._run, step, task): task for task in tasks}
+        """Each task with ``step(shared, task)``, as they finish."""
+        if self.executor is None:
+            for task in tasks:
+                yield task, self.run(step, task)
+            return
+        futures = {self.executor.submit(self.run, step, task): task for task in tasks}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
         finally:
-            for future in futures if self._cancels else ():
+            for future in futures if self.cancels else ():
                 future.cancel()
-
-
-class _TakingPart:
-    """Processes, and this one beside them: they begin with the first of the tasks, this one with the last.
-
-    Each of them has a task and another that waits for it, so that at the end nobody waits long.
-    """
-
-    def __init__(
-        self, pool: Executor, n_processes: int, run: Callable[..., Any], run_here: Callable[..., Any]
-    ) -> None:
-        self._pool = pool
-        self._most = 2 * n_processes
-        self._run = run
-        self._run_here = run_here
-
-    def completed(
-        self, step: Callable[[Any, Task], Result], tasks: Sequence[Task]
-    ) -> Iterator[tuple[Task, Result]]:
-        left, theirs = deque(tasks), dict[Future[Result], Task]()
-        over: SimpleQueue[Future[Result]] = SimpleQueue()
-        while left or theirs:
-            while left and len(theirs) < self._most:
-                task = left.popleft()
-                future = self._pool.submit(self._run, step, task)
-                theirs[future] = task
-                future.add_done_callback(over.put)
-            if left and over.empty():
-                task = left.pop()
-                yield task, self._run_here(step, task)
-            else:
-                future = over.get()
-                yield theirs.pop(future), future.result()
-
-
-@contextmanager
-def _seldom_collecting() -> Iterator[None]:
-    """Unused objects are looked for less often: fits leave few, and make many that are used for a moment."""
-    before = gc.get_threshold()
-    gc.set_threshold(COLLECTED)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 @contextmanager
@@ -212,7 +122,6 @@ def _begin(shared: Any, parent: int) -> None:
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(limits=1, user_api="blas")
-    gc.set_threshold(COLLECTED)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 

@@ -25,9 +25,8 @@ from dissensus.importers import (
     research,
 )
 from dissensus.importers.gather import Gatherer, Imported, Options, Several
-from dissensus.importers.research import is_lewidi, is_split
 from dissensus.tables.delimited import header_of
-from dissensus.tables.json_lines import JsonStream
+from dissensus.tables.json_lines import JsonStream, records
 from dissensus.tables.source import Source, first_bytes
 
 __all__ = ["FORMATS", "Format", "Imported", "load_export", "recognise"]
@@ -51,9 +50,18 @@ class Format:
     is_table: Test | None = None
 
 
+def _some_begin(columns: Mapping[str, Any], prefix: str) -> bool:
+    return any(name.startswith(prefix) for name in columns)
+
+
 # The order matters where one record could pass for two: the more particular test comes first.
 _FORMATS = (
-    Format("prodigy", "Prodigy (JSONL)", json_records.read_prodigy, json_records.is_prodigy),
+    Format(
+        "prodigy",
+        "Prodigy (JSONL)",
+        json_records.read_prodigy,
+        lambda record: {"_input_hash", "answer"} <= record.keys(),
+    ),
     Format(
         "label-studio",
         "Label Studio (JSON, JSON-MIN, CSV)",
@@ -69,16 +77,41 @@ _FORMATS = (
         json_records.is_ground_truth,
     ),
     Format("doccano", "doccano (zip or folder of JSONL files)", doccano.read, doccano.is_record),
-    Format("mturk", "Amazon Mechanical Turk batch results (CSV)", crowd.read_mturk, is_table=crowd.is_mturk),
-    Format("appen", "Appen / FigureEight full report (CSV)", crowd.read_appen, is_table=crowd.is_appen),
-    Format("toloka", "Toloka assignments (TSV)", crowd.read_toloka, is_table=crowd.is_toloka),
+    Format(
+        "mturk",
+        "Amazon Mechanical Turk batch results (CSV)",
+        crowd.read_mturk,
+        is_table=lambda columns: "HITId" in columns and _some_begin(columns, "Answer."),
+    ),
+    Format(
+        "appen",
+        "Appen / FigureEight full report (CSV)",
+        crowd.read_appen,
+        is_table=lambda columns: (
+            "_unit_id" in columns
+            and not columns.keys().isdisjoint({"_worker_id", "_trusted_judgments", "_golden"})
+        ),
+    ),
+    Format(
+        "toloka",
+        "Toloka assignments (TSV)",
+        crowd.read_toloka,
+        is_table=lambda columns: _some_begin(columns, "ASSIGNMENT:") and _some_begin(columns, "OUTPUT:"),
+    ),
     Format(
         "zooniverse",
         "Zooniverse classifications (CSV)",
         crowd.read_zooniverse,
-        is_table=crowd.is_zooniverse,
+        is_table=lambda columns: (
+            {"classification_id", "user_name", "annotations", "subject_ids"} <= columns.keys()
+        ),
     ),
-    Format("potato", "Potato (folder of JSONL files)", json_records.read_potato, json_records.is_potato),
+    Format(
+        "potato",
+        "Potato (folder of JSONL files)",
+        json_records.read_potato,
+        lambda record: {"label_annotations", "id"} <= record.keys(),
+    ),
     Format("inspect", "Inspect evaluation log (JSON)", json_records.read_inspect),
     Format(
         "langfuse",
@@ -154,38 +187,41 @@ def recognise(path: str | Path) -> str | None:
     """
     path = Path(path)
     try:
-        if path.is_dir() and huggingface.is_dataset(path):
-            return "huggingface"
-        if path.is_dir() and next(path.glob(f"*/{json_records.POTATO_FILE}"), None) is not None:
-            return "potato"
+        if path.is_dir():
+            if any((path / name).is_file() for name in huggingface.MARKERS) or huggingface.files_of(path):
+                return "huggingface"
+            if next(path.glob(f"*/{json_records.POTATO_FILE}"), None) is not None:
+                return "potato"
         if path.is_dir() or zipfile.is_zipfile(path):
-            return "doccano" if doccano.holds_members(path) else None
+            members = (record for _, source in doccano.members(path) for _, record in records(source))
+            return "doccano" if doccano.is_record(next(members, {})) else None
         source = first_bytes(path)
         if source.start[:1] in (b"{", b"["):
-            return _recognise_json(source)
+            key, value = _first_member(source)
+            if research.is_lewidi(value):
+                return "lewidi"
+            if (
+                key == "columns"
+                and isinstance(value, list)
+                and all(c in value for c in research.SPLIT_COLUMNS)
+            ):
+                return "pldl"
+            start = bytes(source.raw[:_LOOK])
+            if key == "version" and all(f'"{word}"'.encode() in start for word in json_records.INSPECT_KEYS):
+                return "inspect"
+            with source.text("ignore") as text:
+                stream = JsonStream(text, source.name)
+                if stream.peek() == "[":
+                    stream.take("[")
+                first = stream.value()
+            record = first if isinstance(first, dict) else {}
+            return next((one.name for one in _FORMATS if one.is_record and one.is_record(record)), None)
         columns = dict.fromkeys(header_of(source))
         return next(
             (format.name for format in _FORMATS if format.is_table and format.is_table(columns)), None
         )
     except (DataError, OSError, EOFError, ValueError, RecursionError, KeyError, zlib.error):
         return None
-
-
-def _recognise_json(source: Source) -> str | None:
-    key, value = _first_member(source)
-    if is_lewidi(value):
-        return "lewidi"
-    if key == "columns" and is_split(value):
-        return "pldl"
-    if key == "version" and json_records.begins_inspect(bytes(source.raw[:_LOOK])):
-        return "inspect"
-    with source.text("ignore") as text:
-        stream = JsonStream(text, source.name)
-        if stream.peek() == "[":
-            stream.take("[")
-        first = stream.value()
-    record = first if isinstance(first, dict) else {}
-    return next((one.name for one in _FORMATS if one.is_record and one.is_record(record)), None)
 
 
 def _first_member(source: Source) -> tuple[str, Any]:

@@ -52,7 +52,15 @@ def read(path: Path, gather: Gatherer) -> None:
 def read_record(place: str, record: Mapping[str, Any], gather: Gatherer) -> None:
     """The responses of one record (also a row of a dataset that Argilla wrote)."""
     fields = record.get("fields")
-    fields = fields if isinstance(fields, dict) else _flat_fields(record)
+    if not isinstance(fields, dict):
+        known = _TOOL_KEYS.union(_suggested(record), _OLD_KEYS if _AGENT in record else ())
+        fields = {
+            key: value
+            for key, value in record.items()
+            if key not in known and "." not in key and _SUGGESTED not in key
+        }
+        inputs = fields.get("inputs")
+        fields = inputs if isinstance(inputs, dict) and not fields.get("text") else fields
     key = gather.options.item_column
     name = next((name for name in ("id", "external_id") if as_id(record.get(name)) is not None), "")
     flat = any(name.endswith(_FLAT + ".users") for name in record)
@@ -68,18 +76,6 @@ def read_record(place: str, record: Mapping[str, Any], gather: Gatherer) -> None
             gather.leave_out(f"{status} responses")
             continue
         gather.label(place, item, user, gather.parsed(place, as_labels, value))
-
-
-def _flat_fields(record: Mapping[str, Any]) -> dict[str, Any]:
-    asked = _suggested(record)
-    known = _TOOL_KEYS | {*asked} | (_OLD_KEYS if _AGENT in record else set())
-    fields = {
-        key: value
-        for key, value in record.items()
-        if key not in known and "." not in key and _SUGGESTED not in key
-    }
-    inputs = fields.get("inputs")
-    return inputs if isinstance(inputs, dict) and not fields.get("text") else fields
 
 
 def _responses(place: str, record: Mapping[str, Any], gather: Gatherer) -> Iterator[Response]:

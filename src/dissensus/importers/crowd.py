@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from dissensus.errors import DataError
 from dissensus.importers.answers import (
@@ -30,28 +29,6 @@ Placed = tuple[str, Row]
 _REJECTED = "rejected assignments"
 _GOLD = "gold (test question) rows"
 _TICKS = {"true", "false", "on", "off", ""}
-
-
-def is_mturk(columns: Mapping[str, Any]) -> bool:
-    """Mechanical Turk batch results."""
-    return "HITId" in columns and any(name.startswith("Answer.") for name in columns)
-
-
-def is_appen(columns: Mapping[str, Any]) -> bool:
-    """An Appen report, full or aggregated."""
-    return "_unit_id" in columns and bool({"_worker_id", "_trusted_judgments", "_golden"} & set(columns))
-
-
-def is_toloka(columns: Mapping[str, Any]) -> bool:
-    """Toloka assignments."""
-    return any(name.startswith("ASSIGNMENT:") for name in columns) and any(
-        name.startswith("OUTPUT:") for name in columns
-    )
-
-
-def is_zooniverse(columns: Mapping[str, Any]) -> bool:
-    """Zooniverse classifications."""
-    return set(columns) >= {"classification_id", "user_name", "annotations", "subject_ids"}
 
 
 # ---- Mechanical Turk ----------------------------------------------------------------------------------
@@ -122,24 +99,20 @@ def read_appen(path: Path, gather: Gatherer) -> None:
     item_column = _item_column(first, gather, "_unit_id", "")
     gather.takes(item=item_column, annotator="_worker_id")
     # Questions have a column ``…_gold`` beside them; in a job without test questions the values tell.
-    names = [name for name in first[0][1] if _is_appen_input(name)]
+    names = [name for name in first[0][1] if not name.startswith("_")]
+    names = [name for name in names if not name.endswith(("_gold", "_gold_reason"))]
     with_gold = _answered(first, [name for name in names if f"{name}_gold" in first[0][1]])
     question = gather.choose(names, with_gold or likely_questions(first, item_column, names))
     for place, row in everything:
         item = gather.item(place, row[item_column])
         if gather.lacks_text(item):
-            inputs = {name: row[name] for name in row if _is_appen_input(name) and name != question}
-            gather.describe(item, gather.text_of(inputs))
+            gather.describe(item, gather.text_of({name: row[name] for name in names if name != question}))
         if row.get("_golden", "").lower() == "true":
             gather.leave_out(_GOLD)
         elif row.get("_tainted", "").lower() == "true":
             gather.leave_out("tainted rows")
         else:
             gather.label(place, item, row["_worker_id"], split_labels(row[question], "\n"))
-
-
-def _is_appen_input(name: str) -> bool:
-    return not name.startswith("_") and not name.endswith(("_gold", "_gold_reason"))
 
 
 # ---- Toloka -------------------------------------------------------------------------------------------
@@ -163,21 +136,15 @@ def read_toloka(path: Path, gather: Gatherer) -> None:
         item = gather.item(place, row[item_column])
         if gather.lacks_text(item):
             gather.describe(item, gather.text_of(_plain(row, "INPUT:"), "INPUT:"))
-        reason = _toloka_reason(row, gold_columns, gather)
-        if reason:
-            gather.leave_out(reason)
+        status = row.get("ASSIGNMENT:status", "").upper()
+        if any(row[name].strip() for name in gold_columns):
+            gather.leave_out(_GOLD)
+        elif status == "REJECTED" and not gather.options.keep_rejected:
+            gather.leave_out(_REJECTED)
+        elif status in ("SKIPPED", "EXPIRED", "ACTIVE"):
+            gather.leave_out(f"{status.lower()} assignments")
         else:
             gather.label(place, item, row["ASSIGNMENT:worker_id"], cell_labels(row[question], "["))
-
-
-def _toloka_reason(row: Row, gold_columns: Sequence[str], gather: Gatherer) -> str | None:
-    """Why a row is left out, if it is."""
-    if any(row[name].strip() for name in gold_columns):
-        return _GOLD
-    status = row.get("ASSIGNMENT:status", "").upper()
-    if status == "REJECTED" and not gather.options.keep_rejected:
-        return _REJECTED
-    return f"{status.lower()} assignments" if status in ("SKIPPED", "EXPIRED", "ACTIVE") else None
 
 
 # ---- Zooniverse ---------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
@@ -21,6 +20,15 @@ from dissensus.tables.columns import first_repeat
 from dissensus.tables.json_lines import records
 from dissensus.tables.source import Source, kept, open_source, refuse_pipe
 
+_ARCHIVE_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    OSError,
+)
 _SUFFIXES = {".jsonl", ".json"}
 _LOST = (
     "one file for all members does not say who gave which label; switch 'Share annotations across all users' "
@@ -34,20 +42,12 @@ def is_record(record: Mapping[str, Any]) -> bool:
     return "id" in record and ("text" in record or "data" in record) and isinstance(labels, list)
 
 
-def holds_members(path: Path) -> bool:
-    """Whether a folder or zip holds members' files (the first record tells)."""
-    for _, source in _members(path):
-        for _, record in records(source):
-            return is_record(record)
-    return False
-
-
 def read(path: Path, gather: Gatherer) -> None:
     """Labels of a doccano export."""
     if path.is_file() and not zipfile.is_zipfile(path):
         raise DataError(f"{path}: {_LOST}")
     n_members = 0
-    for member, source in _members(path):
+    for member, source in members(path):
         if member == "all":
             raise DataError(f"{source.name}: {_LOST}")
         n_members += 1
@@ -67,7 +67,7 @@ def read(path: Path, gather: Gatherer) -> None:
         raise DataError(f"{path}: holds no .jsonl file of a member; export from doccano as JSONL")
 
 
-def _members(path: Path) -> Iterator[tuple[str, Source]]:
+def members(path: Path) -> Iterator[tuple[str, Source]]:
     """Each member with their file, in the order of their names; a file is opened when its turn comes."""
     if path.is_dir():
         files = [file for file in sorted(path.iterdir()) if not file.is_dir() and _is_member(file.name)]
@@ -78,13 +78,16 @@ def _members(path: Path) -> Iterator[tuple[str, Source]]:
             empty = not file.stat().st_size
             yield file.stem, Source(str(file), file.suffix, b"") if empty else open_source(file)
         return
-    with _archive_errors(path), zipfile.ZipFile(path) as archive:
-        entries = sorted(filter(_is_member, archive.namelist()))
-        _refuse_twins(path, entries)
-        for entry in entries:
-            with archive.open(entry) as member:
-                raw = kept(entry, cast(BinaryIO, member))
-            yield PurePosixPath(entry).stem, Source(f"{path}/{entry}", ".jsonl", raw)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = sorted(filter(_is_member, archive.namelist()))
+            _refuse_twins(path, entries)
+            for entry in entries:
+                with archive.open(entry) as member:
+                    raw = kept(entry, cast(BinaryIO, member))
+                yield PurePosixPath(entry).stem, Source(f"{path}/{entry}", ".jsonl", raw)
+    except _ARCHIVE_ERRORS:
+        raise DataError(f"{path}: the zip file is damaged or encrypted; export it again") from None
 
 
 def _refuse_twins(path: Path, entries: Sequence[str]) -> None:
@@ -98,22 +101,6 @@ def _refuse_twins(path: Path, entries: Sequence[str]) -> None:
         raise DataError(
             f"{path}: {same[0]!r} and {same[1]!r} are both of the member {twin!r}; rename or remove one"
         )
-
-
-@contextmanager
-def _archive_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        struct.error,
-        NotImplementedError,
-        RuntimeError,
-        ValueError,
-        OSError,
-    ):
-        raise DataError(f"{path}: the zip file is damaged or encrypted; export it again") from None
 
 
 def _is_member(name: str) -> bool:

@@ -156,9 +156,9 @@ class Gatherer:
                 place, f"the answer {error}; only questions with class labels can be read"
             ) from None
 
-    def leave_out(self, reason: str, number: int = 1) -> None:
+    def leave_out(self, reason: str) -> None:
         """Count what is not taken over."""
-        self.left_out[reason] += number
+        self.left_out[reason] += 1
 
     def wants(self, question: str) -> bool:
         """Whether this question is the one to read; the first seen, unless the user named one."""
@@ -171,7 +171,7 @@ class Gatherer:
         """The question to read where all names are known: the one asked for, or the only likely one."""
         names = list(names)
         if self.question is not None and self.question not in names:
-            raise self._unknown(names)
+            raise self._unknown("question", self.question, names)
         if self.question is None and not likely:
             raise DataError(
                 f"{self.path}: cannot tell which column holds the answers; name it with question= "
@@ -187,7 +187,7 @@ class Gatherer:
         if wanted is not None:
             wanted = wanted.removeprefix(prefix)
             if wanted not in fields:
-                raise DataError(f"{self.path}: has no text column {wanted!r}{_near(wanted, list(fields))}")
+                raise self._unknown("text column", wanted, list(fields))
             self.takes(text=wanted)
             return as_text(fields[wanted])
         usual = next((name for name in _TEXT_NAMES if fields.get(name)), None)
@@ -214,18 +214,21 @@ class Gatherer:
         if not self._codes[0]:
             why = f" ({listed(_counted(self.left_out))} left out)" if self.left_out else ""
             raise DataError(f"{self.path}: no label is left{why}; check the export")
+        roles, labels = ("item", "annotator", "label", "text"), {}
+        for name, vocabulary, coded in zip(roles, self._vocabularies, self._codes, strict=False):
+            # in pieces, since one Arrow string array holds at most 2 GB
+            distinct, codes = pa.array(list(vocabulary), pa.string()), np.frombuffer(coded, dtype=np.int32)
+            pieces = [distinct.take(pa.array(codes[at : at + _PIECE])) for at in range(0, len(codes), _PIECE)]
+            labels[name] = pa.chunked_array(pieces)
         columns = self._columns | {"label": self.question or "label"}
-        roles = [role for role in ("item", "annotator", "label", "text") if role in columns]
         return Imported(
-            labels=pa.table(
-                dict(zip(("item", "annotator", "label"), map(self._column, range(3)), strict=True))
-            ),
+            labels=pa.table(labels),
             items=self._items(),
             left_out=dict(self.left_out),
             questions=tuple(self._questions),
             format=self.format,
             question=self.question or "label",
-            columns={role: columns[role] for role in roles},
+            columns={role: columns[role] for role in roles if role in columns},
         )
 
     def _code(self, column: int, value: str, place: str) -> int:
@@ -246,17 +249,12 @@ class Gatherer:
         if self.question is None:
             self.question = next(iter(self._questions), None)
         if self._questions and self.question not in self._questions:
-            raise self._unknown(list(self._questions))
+            raise self._unknown("question", str(self.question), list(self._questions))
 
-    def _unknown(self, names: list[str]) -> DataError:
-        return DataError(f"{self.path}: has no question {self.question!r}{_near(str(self.question), names)}")
-
-    def _column(self, column: int) -> pa.ChunkedArray:
-        """A column of labels in pieces, since one Arrow string array holds at most 2 GB."""
-        distinct = pa.array(list(self._vocabularies[column]), pa.string())
-        codes = np.frombuffer(self._codes[column], dtype=np.int32)
-        pieces = [distinct.take(pa.array(codes[at : at + _PIECE])) for at in range(0, len(codes), _PIECE)]
-        return pa.chunked_array(pieces)
+    def _unknown(self, what: str, wanted: str, names: list[str]) -> DataError:
+        """The error that says what to type instead: the nearest name, and all of them."""
+        near = did_you_mean(wanted, names)
+        return DataError(f"{self.path}: has no {what} {wanted!r}; {near}it has {listed(names)}")
 
     def _items(self) -> pa.Table | None:
         n_labelled = len(np.unique(np.frombuffer(self._codes[0], dtype=np.int32)))
@@ -276,8 +274,3 @@ def _counted(left_out: Mapping[str, int]) -> list[str]:
         f"{number:,} {reason}" if number != 1 else f"1 {_PLURAL.sub('', reason, count=1)}"
         for reason, number in left_out.items()
     ]
-
-
-def _near(wanted: str, names: list[str]) -> str:
-    """What to type instead: the nearest name, and all of them."""
-    return f"; {did_you_mean(wanted, names)}it has {listed(names)}"

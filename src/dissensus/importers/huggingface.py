@@ -24,17 +24,12 @@ from dissensus.tables.source import refuse_pipe
 
 _LABELS = {"label", "annotation", "answer", "rating", "class"}
 _SPLIT = "split:"
-_MARKERS = ("dataset_dict.json", "dataset_info.json", "state.json")
-
-
-def is_dataset(path: Path) -> bool:
-    """Whether a folder is a dataset on disk."""
-    return path.is_dir() and (any((path / name).is_file() for name in _MARKERS) or bool(_files(path)))
+MARKERS = ("dataset_dict.json", "dataset_info.json", "state.json")
 
 
 def read(path: Path, gather: Gatherer) -> None:
     """Labels of a dataset on disk, all splits together; the split becomes a column of the item table."""
-    files = _files(path)
+    files = files_of(path)
     if not files:
         raise DataError(f"{path}: holds no .arrow or .parquet file; give the folder that save_to_disk wrote")
     number = 0
@@ -49,7 +44,7 @@ def read(path: Path, gather: Gatherer) -> None:
                 read_row(f"row {number}", row, gather)
 
 
-def _files(path: Path) -> list[tuple[str | None, Path]]:
+def files_of(path: Path) -> list[tuple[str | None, Path]]:
     """(split, file) in order: the folder's own files, or those of the splits below it."""
     own = [(None, file) for file in sorted([*path.glob("*.arrow"), *path.glob("*.parquet")])]
     below = [(file.parent.name, file) for file in sorted(path.glob("*/*.arrow"))]
@@ -116,12 +111,12 @@ def _row_reader(schema: pa.Schema, split: str | None, gather: Gatherer) -> Any:
                 f"split, name items by both with item='{_SPLIT}{item_column}', where they do not, say "
                 f"item='{item_column}'",
             )
-        who, labels = row[annotator_column], row[label_column]
-        if not isinstance(who, list):  # otherwise the row has parallel lists
-            who, labels = [who], [labels]
-        elif not isinstance(labels, list) or len(labels) != len(who):
+        annotators, labels = row[annotator_column], row[label_column]
+        if not isinstance(annotators, list):
+            annotators, labels = [annotators], [labels]
+        elif not isinstance(labels, list) or len(labels) != len(annotators):
             raise gather.error(place, "the lists of annotators and labels differ in length; correct the row")
-        for annotator, value in zip(who, labels, strict=True):
+        for annotator, value in zip(annotators, labels, strict=True):
             label = _named(place, value, names_of_classes, gather)
             gather.label(place, item, annotator, gather.parsed(place, as_labels, label))
 

@@ -38,11 +38,6 @@ Record = Mapping[str, Any]
 CHOICE = "choice"  # the name of the question of a choice task
 
 
-def is_prodigy(record: Record) -> bool:
-    """A line of a Prodigy dataset."""
-    return "_input_hash" in record and "answer" in record
-
-
 def read_prodigy(path: Path, gather: Gatherer) -> None:
     """Labels of a Prodigy dataset."""
     for place, record in records(open_source(path)):
@@ -73,11 +68,7 @@ def read_prodigy(path: Path, gather: Gatherer) -> None:
 # ---- Potato -------------------------------------------------------------------------------------------
 
 POTATO_FILE = "annotated_instances.jsonl"
-
-
-def is_potato(record: Record) -> bool:
-    """A line of one user's answers."""
-    return "label_annotations" in record and "id" in record
+UNTICKED = (None, False, "", "false")
 
 
 def read_potato(path: Path, gather: Gatherer) -> None:
@@ -97,18 +88,14 @@ def read_potato(path: Path, gather: Gatherer) -> None:
             if not isinstance(answers, Mapping):
                 raise gather.error(place, "has no object 'label_annotations'; correct the line")
             for question, answer in answers.items():
-                if gather.wants(str(question)):
-                    gather.label(place, item, user, gather.parsed(place, as_labels, _chosen(answer)))
+                if not gather.wants(str(question)):
+                    continue
+                if isinstance(answer, Mapping):  # the names that were ticked, or the number of a scale
+                    ticked = [(str(name), answer[name]) for name in answer if answer[name] not in UNTICKED]
+                    answer = [value if name.startswith("scale_") else name for name, value in ticked]
+                gather.label(place, item, user, gather.parsed(place, as_labels, answer))
             if record.get("span_annotations"):
                 gather.leave_out("span annotations")
-
-
-def _chosen(answer: Any) -> Any:
-    """The labels that were chosen: their names, or the number of a scale."""
-    if not isinstance(answer, Mapping):
-        return answer
-    ticked = [(str(name), value) for name, value in answer.items() if value not in (None, False, "", "false")]
-    return [value if name.startswith("scale_") else name for name, value in ticked]
 
 
 # ---- SageMaker Ground Truth ---------------------------------------------------------------------------
@@ -177,11 +164,7 @@ def _read_job(place: str, item: int, job: Record, prefix: str, gather: Gatherer)
 # ---- Inspect ------------------------------------------------------------------------------------------
 
 VERDICT = "score"  # the one question of an Inspect log
-
-
-def begins_inspect(start: bytes) -> bool:
-    """A log in JSON, judged from how it begins."""
-    return all(f'"{key}"'.encode() in start for key in ("version", "status", "eval", "task", "model"))
+INSPECT_KEYS = ("version", "status", "eval", "task", "model")  # that a log in JSON begins with
 
 
 def read_inspect(path: Path, gather: Gatherer) -> None:

@@ -69,15 +69,9 @@ def _read_task(place: str, task: Mapping[str, Any], gather: Gatherer) -> None:
     for annotation in annotations:
         if not isinstance(annotation, dict):
             raise gather.error(place, "holds an annotation that is not an object; export as JSON again")
-        _read_annotation(place, item, annotation, gather)
-
-
-def _read_annotation(place: str, item: int, annotation: Mapping[str, Any], gather: Gatherer) -> None:
-    if annotation.get("was_cancelled"):
-        gather.leave_out(_CANCELLED)
-    elif annotation.get("ground_truth"):
-        gather.leave_out(_GROUND_TRUTH)
-    else:
+        if annotation.get("was_cancelled") or annotation.get("ground_truth"):
+            gather.leave_out(_CANCELLED if annotation.get("was_cancelled") else _GROUND_TRUTH)
+            continue
         labels: dict[str, None] = {}
         before = gather.n_regions
         for question, answer in _answers(annotation.get("result"), gather):

@@ -13,19 +13,12 @@ from dissensus.tables.columns import listed
 from dissensus.tables.json_lines import JsonStream
 from dissensus.tables.source import Source, open_source
 
-_SPLIT_COLUMNS = ("message_id", "worker_id", "label")
+SPLIT_COLUMNS = ("message_id", "worker_id", "label")
 
 
 def is_lewidi(entry: Any) -> bool:
     """The value under an item's key."""
     return isinstance(entry, dict) and "annotations" in entry and "annotators" in entry
-
-
-def is_split(columns: Any) -> bool:
-    """The column names of the papers' tables."""
-    return isinstance(columns, list) and set(_SPLIT_COLUMNS) <= {
-        name for name in columns if isinstance(name, str)
-    }
 
 
 # ---- LeWiDi -------------------------------------------------------------------------------------------
@@ -60,18 +53,15 @@ def _by_annotator(place: str, entry: Mapping[str, Any], gather: Gatherer) -> Ite
     if isinstance(annotations, dict):
         yield from annotations.items()
         return
-    labels, annotators = _listed(annotations), _listed(entry["annotators"])
-    if labels is None or annotators is None or len(labels) != len(annotators):
+    labels, annotators = (
+        [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+        for value in (annotations, entry["annotators"])
+    )
+    if not (isinstance(labels, list) and isinstance(annotators, list) and len(labels) == len(annotators)):
         raise gather.error(
             place, "the annotations do not line up with the annotators; use the file as published"
         )
     yield from zip(annotators, labels, strict=True)
-
-
-def _listed(value: Any) -> list[Any] | None:
-    if isinstance(value, str):
-        return [part.strip() for part in value.split(",")]
-    return value if isinstance(value, list) else None
 
 
 # ---- pandas "split" JSON ------------------------------------------------------------------------------
@@ -80,19 +70,25 @@ def _listed(value: Any) -> list[Any] | None:
 def read_split(path: Path, gather: Gatherer) -> None:
     """Labels of a table written by pandas with ``orient="split"``: message_id, worker_id, label, message."""
     source = open_source(path)
-    columns = _split_columns(source)
+    columns = next((stream.value() for stream in _at_member(source, "columns")), None)
+    if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
+        raise DataError(
+            f"{source.name}: has no list of 'columns'; write it with pandas' to_json(orient='split')"
+        )
     places = {name: place for place, name in enumerate(columns)}
     item_column = gather.options.item_column or "message_id"
     missing = [name for name in (item_column, "worker_id") if name not in places]
     if missing:
         raise DataError(f"{path}: has no column {missing[0]!r}; it has {listed(columns)}")
     gather.takes(item=item_column, annotator="worker_id")
-    names = [str(name) for name in columns if name not in _SPLIT_COLUMNS[:2]]
+    names = [str(name) for name in columns if name not in SPLIT_COLUMNS[:2]]
     question = places[gather.choose(names, [name for name in names if name == "label"])]
     text = gather.options.text_column or "message"
     if text in places:
         gather.takes(text=text)
-    for place, row in _split_rows(source):
+    rows = (row for stream in _at_member(source, "data") for row in stream.elements())
+    for number, row in enumerate(rows, start=1):
+        place = f"record {number}"
         if not isinstance(row, list) or len(row) != len(columns):
             raise gather.error(place, f"is not a list of {len(columns)} values; export it again")
         shown = as_text(row[places[text]]) if text in places else None
@@ -100,34 +96,15 @@ def read_split(path: Path, gather: Gatherer) -> None:
         gather.label(place, item, row[places["worker_id"]], gather.parsed(place, as_labels, row[question]))
 
 
-def _split_columns(source: Source) -> list[Any]:
+def _at_member(source: Source, wanted: str) -> Iterator[JsonStream]:
+    """The file's stream at the value of one key; the rest is skipped, long arrays piece by piece."""
     with source.text() as text:
         stream = JsonStream(text, source.name)
         for key in stream.members():
-            if key == "columns":
-                columns = stream.value()
-                if isinstance(columns, list) and all(isinstance(name, str) for name in columns):
-                    return columns
-                break
-            _skip(stream)
-    raise DataError(f"{source.name}: has no list of 'columns'; write it with pandas' to_json(orient='split')")
-
-
-def _split_rows(source: Source) -> Iterator[tuple[str, Any]]:
-    with source.text() as text:
-        stream = JsonStream(text, source.name)
-        for key in stream.members():
-            if key != "data":
-                _skip(stream)
-                continue
-            for number, row in enumerate(stream.elements(), start=1):
-                yield f"record {number}", row
-
-
-def _skip(stream: JsonStream) -> None:
-    """Step over a value; a long array piece by piece."""
-    if stream.peek() != "[":
-        stream.value()
-        return
-    for _ in stream.elements():
-        pass
+            if key == wanted:
+                yield stream
+            elif stream.peek() != "[":
+                stream.value()
+            else:
+                for _ in stream.elements():
+                    pass

@@ -108,22 +108,19 @@ def label_studio_server(backend: Backend, host: str = "127.0.0.1", port: int = 9
             if answer is None:
                 self._answer(404, {"error": f"there is nothing at {self.path}"})
                 return
+            size = self.headers.get("Content-Length", "0")
             try:
-                self._answer(200, answer(self._request()))
+                if not size.isdigit() or int(size) > MOST_BYTES:
+                    raise DataError(f"a request has at most {MOST_BYTES:,} bytes")
+                try:
+                    request = json.loads(self.rfile.read(int(size)) or b"{}")
+                except (ValueError, RecursionError):
+                    raise DataError("a request must be JSON") from None
+                if not isinstance(request, Mapping):
+                    raise DataError("a request must be a JSON object")
+                self._answer(200, answer(request))
             except DataError as error:
                 self._answer(400, {"error": str(error)})
-
-        def _request(self) -> Mapping[str, Any]:
-            size = self.headers.get("Content-Length", "0")
-            if not size.isdigit() or int(size) > MOST_BYTES:
-                raise DataError(f"a request has at most {MOST_BYTES:,} bytes")
-            try:
-                found = json.loads(self.rfile.read(int(size)) or b"{}")
-            except (ValueError, RecursionError):
-                raise DataError("a request must be JSON") from None
-            if not isinstance(found, Mapping):
-                raise DataError("a request must be a JSON object")
-            return found
 
         def _answer(self, code: int, content: Mapping[str, Any]) -> None:
             body = json.dumps(content).encode()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +31,12 @@ def log_to_mlflow(directory: str | Path, run_name: str | None = None) -> str:
     place = Path(directory)
     known = read_summary(place)
     active = mlflow.active_run()
-    if active is not None:
-        _log(mlflow, place, known)
-        return str(active.info.run_id)
-    with mlflow.start_run(run_name=run_name or place.name) as run:
-        _log(mlflow, place, known)
+    with nullcontext(active) if active else mlflow.start_run(run_name=run_name or place.name) as run:
+        mlflow.log_params(run_params(known))
+        mlflow.log_metrics(run_metrics(known))
+        for file in sorted(path for path in place.iterdir() if path.is_file()):
+            mlflow.log_artifact(str(file), "dissensus")
         return str(run.info.run_id)
-
-
-def _log(mlflow: Any, place: Path, known: Mapping[str, Any]) -> None:
-    mlflow.log_params(run_params(known))
-    mlflow.log_metrics(run_metrics(known))
-    for file in sorted(path for path in place.iterdir() if path.is_file()):
-        mlflow.log_artifact(str(file), "dissensus")
 
 
 def run_params(known: Mapping[str, Any]) -> dict[str, str]:
@@ -62,12 +56,12 @@ def run_metrics(known: Mapping[str, Any]) -> dict[str, float]:
     data = known.get("data") or {}
     found |= {f"data.{name}": value for name, value in data.items()}
     found |= {name: known.get(name) for name in ("seconds", "objective")}
-    numbers = {name: value for name, value in found.items() if _is_number(value)}
+    numbers = {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
     return {name.replace("×", "x").replace(" ", "_"): float(value) for name, value in numbers.items()}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 # ---- assessments --------------------------------------------------------------------------------------
@@ -110,7 +104,8 @@ def _assessments(traces: Any) -> Iterator[dict[str, str]]:
     if not hasattr(traces, "columns") or not {"trace_id", "assessments"} <= set(traces.columns):
         raise DataError("the traces need the columns trace_id and assessments; give mlflow.search_traces()")
     for trace, assessments in zip(traces["trace_id"], traces["assessments"], strict=True):
-        for one in _plain(assessments):
+        for logged in assessments if assessments is not None else ():
+            one = logged if isinstance(logged, Mapping) else logged.to_dictionary()  # MLflow's own objects
             value = (one.get("feedback") or {}).get("value")
             if value is None or not one.get("valid", True):
                 continue
@@ -124,9 +119,3 @@ def _assessments(traces: Any) -> Iterator[dict[str, str]]:
                 "name": str(one.get("assessment_name") or one.get("name")),
                 "label": str(value).lower() if isinstance(value, bool) else str(value),
             }
-
-
-def _plain(assessments: Iterable[Any] | None) -> Iterator[Mapping[str, Any]]:
-    """Assessments as mappings; MLflow's own objects say themselves how."""
-    for one in assessments if assessments is not None else []:
-        yield one if isinstance(one, Mapping) else one.to_dictionary()

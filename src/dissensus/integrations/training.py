@@ -50,18 +50,14 @@ def item_weights(model: Model, weight: str) -> Array:
     """(items,): how much each counts, 1 on average."""
     if weight == "equal":
         return np.ones(len(model.items_))
-    known = model.n_labels_ if weight == "labels" else _sure(model)
+    intervals = None if weight == "labels" else model.intervals()
+    if weight == "sure" and intervals is None:
+        raise DataError(f"{type(model).__name__} makes no claim about how sure it is; take weight='equal'")
+    known = model.n_labels_ if intervals is None else intervals.sure
     total = float(np.sum(known))
     if total <= 0:
         raise DataError("no item has a weight above 0; take weight='equal'")
     return np.asarray(known * (len(known) / total), np.float64)
-
-
-def _sure(model: Model) -> Array:
-    known = model.intervals()
-    if known is None:
-        raise DataError(f"{type(model).__name__} makes no claim about how sure it is; take weight='equal'")
-    return known.sure
 
 
 def soft_loss(logits: Tensor, distribution: Tensor, weight: Tensor) -> Tensor:

@@ -36,14 +36,13 @@ class Answers:
         """Lay out annotations; ``label_type`` None takes what the annotations say."""
         check_label_type("judge_report", label_type)
         known = annotations if label_type is None else annotations.with_label_type(label_type)
-        rows = _one_a_pair(known)
+        # rows that stand for their pair: the most frequent label, the first in class order among equals
+        cells = known.pair * known.n_classes + known.label
+        _, first, count = np.unique(cells, return_index=True, return_counts=True)
+        order = np.lexsort((first, -count, known.pair[first]))
+        rows = first[order][np.unique(known.pair[first][order], return_index=True)[1]]
         item, annotator, label = (column[rows] for column in known.columns)
         return cls(known, is_judge, item, annotator, label, known.n_labels - len(rows))
-
-    @property
-    def label_type(self) -> LabelType:
-        """What kind of answer a label is."""
-        return self.annotations.label_type
 
     @property
     def judges(self) -> NDArray[np.intp]:
@@ -77,15 +76,6 @@ class Answers:
     @cached_property
     def values(self) -> Array | None:
         """(classes,): the number of each class; None where they have no order."""
-        return class_values(self.annotations) if self.label_type in ("ordinal", "numeric") else None
-
-
-def _one_a_pair(annotations: Annotations) -> NDArray[np.intp]:
-    """Rows that stand for their pair: the most frequent label, the first in class order among equals."""
-    if annotations.n_pairs == annotations.n_labels:
-        return np.arange(annotations.n_labels)
-    cells = annotations.pair * annotations.n_classes + annotations.label
-    _, first, count = np.unique(cells, return_index=True, return_counts=True)
-    order = np.lexsort((first, -count, annotations.pair[first]))
-    _, best = np.unique(annotations.pair[first][order], return_index=True)
-    return np.asarray(first[order][best])
+        return (
+            class_values(self.annotations) if self.annotations.label_type in ("ordinal", "numeric") else None
+        )

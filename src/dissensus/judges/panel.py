@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from dissensus.annotators.sentences import panel_words
+from dissensus.annotators.sentences import listed, quoted
 from dissensus.judges.answers import Answers
 from dissensus.numerics import Array
 
@@ -49,14 +49,17 @@ class Panel:
     weights: Array  # (k,): what each judge should count, in sum 1
     n_items: int
 
-    def group_of(self, place: int) -> int:
-        """Number of a judge's group, from 1."""
-        return next(number for number, group in enumerate(self.groups, 1) if place in group)
-
     def in_words(self, names: Sequence[str]) -> str:
         """How many votes the panel is, and who errs together."""
-        together = [[names[place] for place in group] for group in self.groups if len(group) > 1]
-        return panel_words(len(names), self.effective_votes, self.low, self.high, together)
+        together = [group for group in self.groups if len(group) > 1]
+        groups = "; ".join(listed([quoted(names[place]) for place in group]) for group in together)
+        err = f" They err together: {groups}." if together else ""
+        worth = f"Together the {len(names)} judges are worth {self.effective_votes:.1f} independent votes"
+        if together or self.high < len(names):
+            said = "given what humans say of an item, they still agree with each other"
+            return f"{worth} (95\u00a0% interval {self.low:.1f} to {self.high:.1f}): {said}.{err}"
+        said = "as far as these labels show, they err independently"
+        return f"{worth} (at least {self.low:.1f}, at 95\u00a0%): {said}."
 
 
 def panel_of(answers: Answers) -> Panel | None:
@@ -70,9 +73,9 @@ def panel_of(answers: Answers) -> Panel | None:
     if len(judges) < 2 or known.sum() < LEAST_ITEMS:
         return None
     moments = Moments.of(answers.human_counts[known], given[known])
-    correlation = moments.total().correlations()
+    correlation = moments.summed().correlations()
     k, estimate = len(judges), votes_of(correlation)
-    left_out = np.array([votes_of(moments.without(b).correlations()) for b in range(N_PARTS)])
+    left_out = np.array([votes_of(moments.summed(b).correlations()) for b in range(N_PARTS)])
     # jackknife: var = (B − 1)/B Σ_b (θ_b − mean)²
     error = np.sqrt((N_PARTS - 1) / N_PARTS * ((left_out - left_out.mean()) ** 2).sum())
     half = float(stdtrit(N_PARTS - 1, 0.975) * error)
@@ -99,53 +102,39 @@ class Moments:
     def of(cls, counts: NDArray[np.int64], given: NDArray[np.int32]) -> Moments:
         """Of items' counts of human answers and judges' answers, in parts drawn once for all."""
         part = np.random.default_rng(0).permutation(len(given)) % N_PARTS
-        parts = [cls._of_part(counts[part == b], given[part == b]) for b in range(N_PARTS)]
-        return cls(*(np.stack([one[i] for one in parts]) for i in range(6)))
+        sums = []
+        for c, g in ((counts[part == b], given[part == b]) for b in range(N_PARTS)):
+            (M, P), k, n = c.shape, g.shape[1], c.sum(axis=1)
+            shares, x = c / n[:, None], np.eye(P)[g]
+            scaled = c / (n * (n - 1))[:, None]
+            # Σ over different humans of one item: (c c' − diag c) / n (n − 1)
+            pairs = scaled.T @ c - np.diag(scaled.sum(axis=0))
+            mixed = (x.reshape(M, k * P).T @ shares).reshape(k, P, P)
+            agree = (g[:, :, None] == g[:, None, :]).sum(axis=0).astype(np.float64)
+            sums.append((np.array(float(M)), shares.sum(axis=0), pairs, x.sum(axis=0), mixed, agree))
+        return cls(*map(np.stack, zip(*sums, strict=True)))
 
-    @staticmethod
-    def _of_part(counts: NDArray[np.int64], given: NDArray[np.int32]) -> tuple[Array, ...]:
-        (M, P), k = counts.shape, given.shape[1]
-        n = counts.sum(axis=1)
-        shares, x = counts / n[:, None], np.eye(P)[given]
-        scaled = counts / (n * (n - 1))[:, None]
-        # Σ over different humans of one item: (c c' − diag c) / n (n − 1)
-        pairs = scaled.T @ counts - np.diag(scaled.sum(axis=0))
-        mixed = (x.reshape(M, k * P).T @ shares).reshape(k, P, P)
-        agree = (given[:, :, None] == given[:, None, :]).sum(axis=0)
-        return np.array(float(M)), shares.sum(axis=0), pairs, x.sum(axis=0), mixed, agree.astype(np.float64)
-
-    def total(self) -> Moments:
-        """All parts together."""
-        return Moments(*(np.asarray(getattr(self, name).sum(axis=0)) for name in self.__dataclass_fields__))
-
-    def without(self, b: int) -> Moments:
-        """All parts but one."""
-        whole = self.total()
-        return Moments(
-            *(np.asarray(getattr(whole, name) - getattr(self, name)[b]) for name in self.__dataclass_fields__)
-        )
+    def summed(self, left_out: int | None = None) -> Moments:
+        """All parts together, or all but one."""
+        parts = [getattr(self, name) for name in self.__dataclass_fields__]
+        return Moments(*(part.sum(axis=0) - (0.0 if left_out is None else part[left_out]) for part in parts))
 
     def correlations(self) -> Array:
         """(k, k): r."""
         human, judge = self.human / self.n, self.judge / self.n
         spread = self.pairs / self.n - np.outer(human, human)  # C(u, u)
         shared = self.mixed / self.n - judge[:, :, None] * human  # (k, P, P): C(x_i, u)
-        seen = np.einsum("iap,pq,jaq->ij", shared, _inverse(spread, human, float(self.n)), shared)
+        # C(u, u)⁻¹ in the directions in which humans tell items apart more than chance would have it: two
+        # humans without anything in common have covariances of about √(p_a p_b / n) by chance
+        values, vectors = np.linalg.eigh((spread + spread.T) / 2)
+        kept = values > NOISE * np.sqrt((human * (1 - human)).max() * human.max() / self.n)
+        inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+        seen = np.einsum("iap,pq,jaq->ij", shared, inverse, shared)
         c = self.agree / self.n - judge @ judge.T - seen
         own = np.maximum(np.diag(c), 1e-9)
         r = np.clip(c / np.sqrt(own[:, None] * own[None, :]), -1.0, 1.0)
         np.fill_diagonal(r, 1.0)
         return np.asarray(r)
-
-
-def _inverse(spread: Array, human: Array, n: float) -> Array:
-    """C(u, u)⁻¹ in the directions in which humans tell items apart more than chance would have it.
-
-    Two humans without anything in common have covariances of about √(p_a p_b / n) by chance.
-    """
-    values, vectors = np.linalg.eigh((spread + spread.T) / 2)
-    kept = values > NOISE * np.sqrt((human * (1 - human)).max() * human.max() / n)
-    return np.asarray((vectors[:, kept] / values[kept]) @ vectors[:, kept].T)
 
 
 def votes_of(correlation: Array) -> float:

@@ -106,7 +106,7 @@ def rates_of(answers: Answers, judge: int, by: str | None = None, level: float =
         others = np.flatnonzero(members & (given >= 0) & (n_humans == 0))
         shares = counts[labelled] / n_humans[labelled, None]
         name = str(answers.annotations.annotators[judge])
-        classes = () if answers.label_type == "numeric" else answers.annotations.classes
+        classes = () if answers.annotations.label_type == "numeric" else answers.annotations.classes
         for p, class_name in enumerate(classes):
             f, F = (given[labelled] == p).astype(np.float64), (given[others] == p).astype(np.float64)
             yield rate(name, group, str(class_name), shares[:, p], f, F, level, is_share=True)
@@ -139,11 +139,15 @@ def rate(
         found, tuning = prediction_powered(Y, f, F, level)
         correction = rogan_gladen(Y, f, F, level) if is_share else correction
     bounds = (0.0, 1.0) if is_share else (-math.inf, math.inf)
+    estimates = []
+    for one in (humans, correction, found):
+        value, low, high = np.clip([one.value, one.low, one.high], *bounds).tolist()
+        estimates.append(Estimate(value, low, high, one.refused))
+    humans, correction, found = estimates
     both = np.concatenate([f, F])
     return Rate(
-        judge, group, class_name, n, n + N,
-        within(humans, *bounds), within(correction, *bounds), within(found, *bounds),
-        tuning, float(both.mean()) if len(both) else math.nan,
+        judge, group, class_name, n, n + N, humans, correction, found, tuning,
+        float(both.mean()) if len(both) else math.nan,
         math.nan if reason else items_to_halve(Y, f, F, tuning),
     )  # fmt: skip
 
@@ -165,7 +169,11 @@ def too_few(Y: Array, F: Array, is_share: bool) -> str:
 def prediction_powered(Y: Array, f: Array, F: Array, level: float) -> tuple[Estimate, float]:
     """PPI++ of a mean, and its weight λ; without further items, the mean of Y."""
     n, N = len(Y), len(F)
-    tuning = _tuning(Y, f, F)
+    # λ = cov_n(Y, f) / ((1 + n/N) var(f)), within [0, 1]; 0 without further items
+    tuning, spread = 0.0, np.concatenate([f, F]).var(ddof=1) if n + N > 1 else 0.0
+    if N and spread > 0:
+        covariance = ((Y - Y.mean()) * (f - f.mean())).mean()
+        tuning = float(np.clip(covariance / ((1 + n / N) * spread), 0.0, 1.0))
     rest = Y - tuning * f
     value = float(rest.mean()) + (tuning * float(F.mean()) if N else 0.0)
     # var θ = var_n(Y − λ f) / n + λ² var_N(f) / N
@@ -177,16 +185,6 @@ def prediction_powered(Y: Array, f: Array, F: Array, level: float) -> tuple[Esti
     third = (centred**3).sum() / n**3 + ((far**3).sum() / N**3 if N else 0.0)
     shift = (1 + 2 * z**2) * third / (6 * variance) if variance > 0 else 0.0
     return Estimate(value, min(value, value + shift - half), max(value, value + shift + half)), tuning
-
-
-def _tuning(Y: Array, f: Array, F: Array) -> float:
-    """λ = cov_n(Y, f) / ((1 + n/N) var(f)), within [0, 1]; 0 without further items."""
-    n, N = len(Y), len(F)
-    spread = np.concatenate([f, F]).var(ddof=1) if n + N > 1 else 0.0
-    if not N or spread <= 0:
-        return 0.0
-    covariance = ((Y - Y.mean()) * (f - f.mean())).mean()
-    return float(np.clip(covariance / ((1 + n / N) * spread), 0.0, 1.0))
 
 
 def rogan_gladen(Y: Array, f: Array, F: Array, level: float) -> Estimate:
@@ -208,12 +206,6 @@ def rogan_gladen(Y: Array, f: Array, F: Array, level: float) -> Estimate:
         return Estimate(math.nan, math.nan, math.nan, words)
     root = math.sqrt(max(B * B - A * C, 0.0))
     return Estimate(float((q - b) / (a - b)), (B - root) / A, (B + root) / A)
-
-
-def within(found: Estimate, low: float, high: float) -> Estimate:
-    """An estimate and its interval cut to what a share can be."""
-    value, first, last = (min(max(one, low), high) for one in (found.value, found.low, found.high))
-    return found if math.isnan(found.value) else Estimate(value, first, last, found.refused)
 
 
 def items_to_halve(Y: Array, f: Array, F: Array, tuning: float) -> float:

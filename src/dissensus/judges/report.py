@@ -11,15 +11,23 @@ import numpy as np
 
 from dissensus.annotators.judge_detection import find_judges
 from dissensus.judges.answers import Answers
-from dissensus.judges.difference import Difference, Z, confusion_rows, difference_of, wrong_items
+from dissensus.judges.comparison import (
+    MIN_ITEMS,
+    Difference,
+    Replacement,
+    Z,
+    confusion_rows,
+    difference_of,
+    may_replace,
+    wrong_items,
+)
 from dissensus.judges.panel import Panel, panel_of, panel_vote
 from dissensus.judges.rates import LEVELS, Rate, rates_of
-from dissensus.judges.replacement import MIN_ITEMS, Replacement, may_replace
 from dissensus.labels.kinds import LabelType
 from dissensus.labels.sources import as_annotations
 from dissensus.models import build_model
 from dissensus.models.base import Model
-from dissensus.models.frames import make_frame
+from dissensus.models.results import make_frame
 from dissensus.params import check_rules, integer, real
 
 MODEL = "fmm"  # of humans alone: a mixture over items takes a second where a sampled model takes minutes
@@ -84,39 +92,32 @@ class JudgeReport:
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each judge."""
-        agreement = judge_agreement(self.answers)
-        return [self._row(place, agreement[place]) for place in range(len(self.replacements))]
-
-    def _row(self, place: int, agreement: float) -> dict[str, Any]:
-        test, apart = self.replacements[place], self.differences[place]
-        low, high = test.interval()
-        panel = self.panel
-        return {
-            "judge": self.judges[place],
-            "n_labels": int((self.answers.annotator == test.judge).sum()),
-            "winning_rate": test.winning_rate,
-            "advantage": test.advantage,
-            "passed": test.passed,
-            "n_humans": len(test.humans),
-            "n_humans_left_out": test.n_left_out,
-            "labels_needed": test.labels_needed,
-            "pooled_difference": test.difference,
-            "pooled_low": low,
-            "pooled_high": high,
-            "pooled_p": test.p_pooled,
-            "pooled_passed": test.pooled_passed(),
-            "disagreement": apart.disagreement,
-            "human_disagreement": apart.human_disagreement,
-            "excess": apart.excess,
-            "excess_low": apart.excess - Z * apart.excess_error,
-            "excess_high": apart.excess + Z * apart.excess_error,
-            "bias_of": apart.bias_of,
-            "bias": apart.bias,
-            "bias_error": apart.bias_error,
-            "agreement_with_judges": agreement,
-            "group": panel.group_of(place) if panel else 0,
-            "vote_weight": float(panel.weights[place]) if panel else math.nan,
-        }
+        agreement, panel, rows = judge_agreement(self.answers), self.panel, []
+        for place, (test, apart) in enumerate(zip(self.replacements, self.differences, strict=True)):
+            low, high = test.interval()
+            group = [place in members for members in panel.groups].index(True) + 1 if panel else 0
+            row = {
+                "judge": self.judges[place],
+                "n_labels": int((self.answers.annotator == test.judge).sum()),
+                **{name: getattr(test, name) for name in ("winning_rate", "advantage", "passed")},
+                "n_humans": len(test.humans),
+                "n_humans_left_out": test.n_left_out,
+                "labels_needed": test.labels_needed,
+                "pooled_difference": test.difference,
+                "pooled_low": low,
+                "pooled_high": high,
+                "pooled_p": test.p_pooled,
+                "pooled_passed": test.pooled_passed(),
+                **{name: getattr(apart, name) for name in ("disagreement", "human_disagreement", "excess")},
+                "excess_low": apart.excess - Z * apart.excess_error,
+                "excess_high": apart.excess + Z * apart.excess_error,
+                **{name: getattr(apart, name) for name in ("bias_of", "bias", "bias_error")},
+                "agreement_with_judges": agreement[place],
+                "group": group,
+                "vote_weight": float(panel.weights[place]) if panel else math.nan,
+            }
+            rows.append(row)
+        return rows
 
     def to_frame(self) -> Any:
         """One row for each judge: ``judge``, ``winning_rate``, ``advantage``, and more."""
@@ -166,27 +167,26 @@ class JudgeReport:
         return {
             "found_by": self.found_by,
             "epsilon": self.epsilon,
-            "label_type": self.answers.label_type,
+            "label_type": self.answers.annotations.label_type,
             "n_humans": self.n_humans,
             "min_items": MIN_ITEMS,
             "notes": list(self.notes),
             "judges": self.rows(),
-            "panel": None if panel is None else self._panel_dict(panel),
+            "panel": None
+            if panel is None
+            else {
+                "n_judges": len(panel.judges),
+                "n_items": panel.n_items,
+                "effective_votes": panel.effective_votes,
+                "low": panel.low,
+                "high": panel.high,
+                "groups": [[self.judges[place] for place in group] for group in panel.groups],
+                "correlation": panel.correlation.tolist(),
+                "weights": panel.weights.tolist(),
+            },
             "confusion": self._confusion(),
             "rates": [rate.as_row() for rate in self.rates],
             "wrong_items": self.wrong_items(),
-        }
-
-    def _panel_dict(self, panel: Panel) -> dict[str, Any]:
-        return {
-            "n_judges": len(panel.judges),
-            "n_items": panel.n_items,
-            "effective_votes": panel.effective_votes,
-            "low": panel.low,
-            "high": panel.high,
-            "groups": [[self.judges[place] for place in group] for group in panel.groups],
-            "correlation": panel.correlation.tolist(),
-            "weights": panel.weights.tolist(),
         }
 
 
@@ -234,29 +234,12 @@ def judge_report(
     known = as_annotations(annotations)
     is_judge, found_by = find_judges(known, judges)
     answers = Answers.of(known, is_judge, label_type)
-    fitted = _fitted(answers, model)
-    each = [int(judge) for judge in answers.judges]
-    return JudgeReport(
-        answers, found_by, epsilon,
-        [may_replace(answers, judge, epsilon) for judge in each],
-        [difference_of(answers, judge) for judge in each],
-        panel_of(answers),
-        [rate for judge in each for rate in rates_of(answers, judge, by, level)],
-        fitted, n_items, _notes(answers),
-    )  # fmt: skip
-
-
-def _fitted(answers: Answers, model: Model | str | None) -> Model | None:
-    """A model of the humans; None without humans, and for numbers, which have no classes to confuse."""
-    if not answers.humans.n_labels or answers.label_type == "numeric":
-        return None
-    if isinstance(model, Model):
-        return model.fit(answers.humans)
-    settings = ROUGHLY if model in (None, MODEL) else {}
-    return build_model(model or MODEL, settings).fit(answers.humans)
-
-
-def _notes(answers: Answers) -> list[str]:
+    # a model of the humans; none without humans, and for numbers, which have no classes to confuse
+    fitted: Model | None = None
+    if answers.humans.n_labels and answers.annotations.label_type != "numeric":
+        settings = ROUGHLY if model in (None, MODEL) else {}
+        chosen = model if isinstance(model, Model) else build_model(model or MODEL, settings)
+        fitted = chosen.fit(answers.humans)
     notes = []
     if not answers.humans.n_labels:
         notes.append("no human gave a label: only how far judges agree with each other can be said")
@@ -264,7 +247,15 @@ def _notes(answers: Answers) -> list[str]:
         notes.append("no item has labels of two humans, which the test and the panel's votes need")
     if answers.n_repeats:
         notes.append(f"{answers.n_repeats:,} repeated labels: an annotator's most frequent one counts")
-    return notes
+    each = [int(judge) for judge in answers.judges]
+    return JudgeReport(
+        answers, found_by, epsilon,
+        [may_replace(answers, judge, epsilon) for judge in each],
+        [difference_of(answers, judge) for judge in each],
+        panel_of(answers),
+        [rate for judge in each for rate in rates_of(answers, judge, by, level)],
+        fitted, n_items, notes,
+    )  # fmt: skip
 
 
 def judge_agreement(answers: Answers) -> list[float]:

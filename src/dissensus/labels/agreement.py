@@ -1,12 +1,11 @@
 """How well annotators agree, as a crowd and one by one.
 
-Every function takes the labels in one of two forms: an :class:`~dissensus.Annotations` (or a data frame that
-:func:`dissensus.read_annotations` reads), or integer codes from zero, one per label:
-``krippendorff_alpha(frame)`` or ``krippendorff_alpha(item, label)``. Coefficients of the whole crowd need
-only the (items, classes) table of counts and take that too.
+Coefficients of the whole crowd (:func:`krippendorff_alpha`, :func:`fleiss_kappa`) take the labels as
+:class:`~dissensus.Annotations` (or a data frame that :func:`dissensus.read_annotations` reads), as integer
+codes from zero, one per label (``krippendorff_alpha(item, label)``), or as an (items, classes) table of
+counts.
 
-The crowd: :func:`krippendorff_alpha`, :func:`fleiss_kappa`. Pairs: :func:`pairwise_cohen`. One annotator
-against the others: :func:`agreement_with_others`; whether labels tell anything is a matter of
+One annotator against the others: :func:`agreement_with_others`; whether labels tell anything is a matter of
 `annotators/verdicts.py`. Nothing here is dense in items × annotators. The end of the file computes α and its
 kin from counts or from numbers.
 """
@@ -14,7 +13,7 @@ kin from counts or from numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -82,7 +81,11 @@ def krippendorff_alpha(
                 "'jaccard' and 'masi' are distances of sets; read the labels with label_type='multi'"
             )
         return alpha(coincidences(item.counts.T), set_distances(item.class_vocabulary, level))
-    return table_alpha(_counts_by_class(item, label, n_classes), level)
+    by_class = _counts_by_class(item, label, n_classes)
+    if level == "nominal":  # without a table of (classes, classes)
+        return _nominal(*_nominal_parts(by_class))
+    together = coincidences(by_class)
+    return alpha(together, squared_distances(together.sum(axis=1), level))
 
 
 def fleiss_kappa(
@@ -170,34 +173,18 @@ class Pairs(NamedTuple):
     annotator: Codes  # (pairs,)
     counts: csr_array[Any]  # (pairs, classes) labels the pair carries
     others: csr_array[Any]  # (pairs, classes) labels that other annotators gave to the item
-    n_annotators: int
 
 
-def gather_pairs(
-    item: Annotations | ArrayLike, annotator: ArrayLike | None = None, label: ArrayLike | None = None
-) -> Pairs:
-    """The labels by (item, annotator) pair, and beside each pair what the others said of the item."""
-    columns, sizes = _columns(item, annotator, label)
-    return _gathered(columns[0], columns[1], columns[2], sizes)
-
-
-def pairs_in_pieces(
-    item: Annotations | ArrayLike, annotator: ArrayLike | None = None, label: ArrayLike | None = None
-) -> Iterator[Pairs]:
-    """The same, some whole items at a time where labels are sorted by item: memory is that of a piece."""
-    columns, sizes = _columns(item, annotator, label)
-    pieces = getattr(item, "pieces", lambda: [slice(None)])
-    return (_gathered(columns[0][rows], columns[1][rows], columns[2][rows], sizes) for rows in pieces())
-
-
-def _gathered(
-    item: NDArray[Any], annotator: NDArray[Any], label: NDArray[Any], sizes: tuple[int, int, int]
-) -> Pairs:
+def gather_pairs(annotations: Annotations, rows: slice = slice(None)) -> Pairs:
+    """Gather labels (all, or one of ``annotations.pieces()``) by pair, beside what others said of it."""
     from scipy.sparse import csr_array  # slow to import
 
-    _, N, P = sizes
-    first, last = int(item.min()), int(item.max())
-    local, labels = item.astype(np.intp) - first, label.astype(np.intp)
+    if annotations.anonymous:
+        raise DataError("the labels name no annotators, so annotators cannot be compared")
+    N, P = annotations.n_annotators, annotations.n_classes
+    item, annotator, labels = (column[rows].astype(np.intp) for column in annotations.columns)
+    first, last = int(item[0]), int(item[-1])  # rows are sorted by item
+    local = item - first
     key = local * N + annotator
     step = np.diff(key, prepend=key[0] - 1)
     if (step < 0).any():
@@ -208,105 +195,26 @@ def _gathered(
     counts = csr_array((ones, (pair, labels)), shape=(len(keys), P))
     by_item = csr_array((ones, (local, labels)), shape=(last - first + 1, P))
     pair_item = keys // N
-    return Pairs(first + pair_item, keys % N, counts, by_item[pair_item] - counts, N)
+    return Pairs(first + pair_item, keys % N, counts, by_item[pair_item] - counts)
 
 
-def _columns(
-    item: Annotations | ArrayLike, annotator: ArrayLike | None, label: ArrayLike | None
-) -> tuple[list[NDArray[Any]], tuple[int, int, int]]:
-    """Item, annotator and label codes with the numbers of items, annotators and classes."""
-    item = labels_of(item, label)
-    if isinstance(item, Annotations):
-        if getattr(item, "anonymous", False):
-            raise DataError("the labels name no annotators, so annotators cannot be compared")
-        sizes = item.n_items, item.n_annotators, item.n_classes
-        return _check_codes(item=item.item, annotator=item.annotator, label=item.label), sizes
-    if annotator is None or label is None:
-        raise DataError("give Annotations, or item, annotator and label codes")
-    columns = _check_codes(item=item, annotator=annotator, label=label)
-    return columns, (int(columns[0].max()) + 1, int(columns[1].max()) + 1, int(columns[2].max()) + 1)
-
-
-class CohenTable(NamedTuple):
-    """Cohen's κ of pairs of annotators: one entry a pair in each array."""
-
-    first: Codes  # annotator codes, first < second
-    second: Codes
-    n_items: Codes  # items that both labelled
-    agreement: Array  # share of those items on which they agree
-    kappa: Array  # NaN where both gave one and the same class throughout
-
-    @property
-    def mean(self) -> float:
-        """Mean κ of the pairs that have one; NaN where there is none."""
-        known = self.kappa[~np.isnan(self.kappa)]
-        return float(known.mean()) if known.size else float("nan")
-
-
-def pairwise_cohen(
-    item: Annotations | ArrayLike,
-    annotator: ArrayLike | None = None,
-    label: ArrayLike | None = None,
-    *,
-    min_items: int = 5,
-) -> CohenTable:
-    """Cohen's κ of every two annotators who share at least ``min_items`` items.
-
-    Class shares are those on the shared items. An annotator who labelled an item several times is there with
-    each of those labels in equal parts. Work and memory go with the number of pairs that meet.
-    """
-    from scipy.sparse import csr_array, triu
-
-    if min_items < 1:
-        raise bad_parameter("pairwise_cohen", "min_items", "an integer >= 1", min_items)
-    pairs = gather_pairs(item, annotator, label)
-    busy = np.bincount(pairs.annotator, minlength=pairs.n_annotators)[pairs.annotator] >= min_items
-    shape, own = (pairs.n_annotators, int(pairs.item.max()) + 1), pairs.counts.sum(axis=1)
-    said = []  # for each class, (annotators, items): what part of the annotator's labels on the item is of it
-    for column in range(pairs.counts.shape[1]):
-        labels = pairs.counts[:, [column]].tocoo()
-        rows = labels.row[busy[labels.row]]
-        parts = labels.data[busy[labels.row]] / own[rows]
-        said.append(csr_array((parts, (pairs.annotator[rows], pairs.item[rows])), shape=shape))
-    seen = sum(said[1:], start=said[0])
-    shared = triu(seen @ seen.T, k=1).tocoo()
-    enough = shared.data >= min_items - 1e-6
-    first, second, n = shared.row[enough], shared.col[enough], np.rint(shared.data[enough])
-    agreed, chance = np.zeros(n.size), np.zeros(n.size)
-    for of_class in said:
-        here = (of_class @ seen.T).tocsr()  # (a, b): a's labels of this class on items shared with b
-        agreed += (of_class @ of_class.T).tocsr()[first, second]
-        chance += here[first, second] * here[second, first]
-    # κ = (p_o − p_e) / (1 − p_e), p_o = agreed / n, p_e = Σ_c n_ac n_bc / n²
-    agreement, chance = agreed / n, chance / n**2
-    left = 1 - chance
-    kappa = np.divide(agreement - chance, left, out=np.full(n.size, np.nan), where=left > 1e-12)
-    return CohenTable(first.astype(np.intp), second.astype(np.intp), n.astype(np.intp), agreement, kappa)
-
-
-def agreement_with_others(
-    item: Annotations | ArrayLike, annotator: ArrayLike | None = None, label: ArrayLike | None = None
-) -> Array:
+def agreement_with_others(annotations: Annotations) -> Array:
     """For each annotator, the chance that another's label on the same item, drawn at random, equals theirs.
 
     The mean over the annotator's labels on items that others labelled too; NaN where there are none.
     """
-    agreed: Any = 0.0
-    totals: Any = 0.0
-    for pairs in pairs_in_pieces(item, annotator, label):
+    N = annotations.n_annotators
+    agreed, totals = np.zeros(N), np.zeros(N)
+    for rows in annotations.pieces():
+        pairs = gather_pairs(annotations, rows)
         n_others = pairs.others.sum(axis=1)
         own = pairs.counts.sum(axis=1) * (n_others > 0)
         # Σ_c own_c · others_c / Σ_c others_c, for each pair
         matches = pairs.counts.multiply(pairs.others).sum(axis=1) / np.maximum(n_others, 1)
-        totals = totals + np.bincount(pairs.annotator, own, minlength=pairs.n_annotators)
-        agreed = agreed + np.bincount(pairs.annotator, matches, minlength=pairs.n_annotators)
-    return shares(agreed, totals)
-
-
-def shares(part: Array, whole: Array) -> Array:
-    """part / whole, NaN where there is nothing."""
-    found: Array = np.divide(part, whole, out=np.full(whole.size, np.nan), where=whole > 0)
-    return found
+        totals += np.bincount(pairs.annotator, own, minlength=N)
+        agreed += np.bincount(pairs.annotator, matches, minlength=N)
+    chance: Array = np.divide(agreed, totals, out=np.full(totals.size, np.nan), where=totals > 0)
+    return chance
 
 
 # ---- Krippendorff's α and its kin ---------------------------------------------------------------------
@@ -326,11 +234,17 @@ def agreement(annotations: Annotations, size: float = 0.95) -> tuple[float, floa
         parts = [_nominal_parts(by_class[:, group == g]) for g in range(group.max(initial=-1) + 1)]
         totals, observed = np.sum([part[0] for part in parts], axis=0), sum(part[1] for part in parts)
         without = np.array([_nominal(totals - part[0], observed - part[1]) for part in parts])
-    elif level in SET_LEVELS:
-        fixed = set_distances(annotations.class_vocabulary, level)
-        without = grouped_alphas(annotations.counts.T, lambda _: fixed)
     else:
-        without = grouped_alphas(annotations.counts.T, lambda totals: squared_distances(totals, level))
+        by_class = annotations.counts.T
+        group = item_groups(by_class.shape[1], len(by_class) ** 2)
+        tables = [coincidences(by_class[:, group == g]) for g in range(group.max(initial=-1) + 1)]
+        whole = np.sum(tables, axis=0)
+        of_sets = set_distances(annotations.class_vocabulary, level) if level in SET_LEVELS else None
+        without = np.empty(len(tables))
+        for g, table in enumerate(tables):
+            rest = whole - table
+            apart = squared_distances(rest.sum(axis=1), level) if of_sets is None else of_sets
+            without[g] = alpha(rest, apart)
     value = krippendorff_alpha(annotations)
     return value, *jackknife_interval(value, without, size)
 
@@ -340,15 +254,6 @@ def level_of(annotations: object) -> Level:
     kind = getattr(annotations, "label_type", "nominal")
     levels: dict[str, Level] = {"numeric": "interval", "ordinal": "ordinal", "multi": "masi"}
     return levels.get(kind, "nominal")
-
-
-def table_alpha(by_class: NDArray[Any], level: Level) -> float:
-    """α of a (classes, items) table of counts; NaN where chance leaves nothing to explain."""
-    if level == "nominal":  # without a table of (classes, classes)
-        return _nominal(*_nominal_parts(by_class))
-    together = coincidences(by_class)
-    totals = together.sum(axis=1)
-    return alpha(together, squared_distances(totals, level))
 
 
 def _nominal_parts(by_class: NDArray[Any]) -> tuple[Array, float]:
@@ -431,16 +336,7 @@ def item_groups(n_items: int, n_cells: int) -> NDArray[np.intp]:
     return np.random.default_rng(0).permutation(n_items) % max(min(n_items, most), 1)
 
 
-def grouped_alphas(by_class: NDArray[Any], distances: Callable[[Array], Array]) -> Array:
-    """(groups,): α of a (classes, items) table without one group of items, for every group."""
-    P, M = by_class.shape
-    group = item_groups(M, P**2)
-    parts = [coincidences(by_class[:, group == g]) for g in range(group.max(initial=-1) + 1)]
-    whole = np.sum(parts, axis=0)
-    return np.array([alpha(whole - part, distances((whole - part).sum(axis=1))) for part in parts])
-
-
-def jackknife_interval(value: float, without: Array, size: float = 0.95) -> tuple[float, float]:
+def jackknife_interval(value: float, without: Array, size: float) -> tuple[float, float]:
     """An interval of a number, from the same number with one of G groups of items left out."""
     known = without[np.isfinite(without)]
     if not math.isfinite(value) or len(known) < 3:

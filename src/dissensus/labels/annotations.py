@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -31,11 +30,9 @@ from dissensus.labels.rows import (
     column_of,
     counted,
     gold_labels,
-    pointers,
     repeats_note,
     resolved_rows,
     side_table,
-    tally,
     unused_notes,
 )
 from dissensus.labels.vocabulary import (
@@ -48,26 +45,12 @@ from dissensus.labels.vocabulary import (
     places,
     quoted,
 )
+from dissensus.numerics import pointers, tally
 
 PIECE = 1 << 18  # labels, about, that are counted at a time
-
-
-class Origin(Protocol):
-    """Where labels lie that can be opened again: in another process, perhaps on another machine."""
-
-    @property
-    def path(self) -> Path:
-        """The absolute path."""
-        ...
-
-    @property
-    def seal(self) -> str:
-        """Changes with any label or id."""
-        ...
-
-    def reopen(self) -> Annotations:
-        """The very same labels, or an error that says why not."""
-        ...
+PRIOR_STRENGTHS = np.geomspace(0.1, 300, 33)  # labels that the crowd's shares may be worth
+UNKNOWN_PRIOR_STRENGTH = 1.5  # labels, where no item has two of them, so that nothing tells
+ITEMS_LOOKED_AT = 1_000  # for the strength of the prior
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -122,8 +105,19 @@ class Annotations:
     notes: tuple[str, ...] = field(default=())  # what the reader found worth a word
     label_type: LabelType = "nominal"  # what kind of answer a label is: see data/kinds.py
     columns_read: Mapping[str, str] = field(default_factory=dict)  # by role, the source's column (item: "id")
+    n_items: int = field(init=False)  # those without labels included
+    n_annotators: int = field(init=False)
+    n_classes: int = field(init=False)
+    n_labels: int = field(init=False)  # label rows
 
     def __post_init__(self) -> None:
+        for size, entries in (
+            ("n_items", self.item_vocabulary),
+            ("n_annotators", self.annotator_vocabulary),
+            ("n_classes", self.class_vocabulary),
+            ("n_labels", self.item),
+        ):
+            object.__setattr__(self, size, len(entries))
         for column in (self.item, self.annotator, self.label, self.gold):
             if column is not None:
                 column.setflags(write=False)
@@ -376,26 +370,6 @@ class Annotations:
     # ---- what is in it --------------------------------------------------------------------------------
 
     @property
-    def n_items(self) -> int:
-        """Number of items, those without labels included."""
-        return len(self.item_vocabulary)
-
-    @property
-    def n_annotators(self) -> int:
-        """Number of annotators."""
-        return len(self.annotator_vocabulary)
-
-    @property
-    def n_classes(self) -> int:
-        """Number of label classes."""
-        return len(self.class_vocabulary)
-
-    @property
-    def n_labels(self) -> int:
-        """Number of label rows."""
-        return len(self.item)
-
-    @property
     def items(self) -> NDArray[Any]:
         """Item ids in order."""
         return self.item_vocabulary.ids
@@ -450,6 +424,34 @@ class Annotations:
         return _frozen(tally(self.label, self.n_classes))
 
     @cached_property
+    def prior_strength(self) -> float:
+        """Number of labels of an item that tell as much about it as the crowd's shares do.
+
+        Where items' distributions are Dir(w p̄), counts have the likelihood Π_m Γ(w) / Γ(w + n_m) Π_p Γ(w p̄_p
+        + c_mp) / Γ(w p̄_p); w is the best of a grid. Where no item has two labels, it is 1.5.
+        """
+        from scipy.special import gammaln
+
+        some = np.unique(np.linspace(0, self.n_items - 1, ITEMS_LOOKED_AT).astype(np.int64))
+        item, rows = self.rows_of_items(some)
+        M, P = len(some), self.n_classes
+        counts = np.bincount(item * np.int64(P) + self.label[rows], minlength=M * P).reshape(M, P)
+        sizes = counts.sum(axis=1)
+        if sizes.max(initial=0) < 2:
+            return UNKNOWN_PRIOR_STRENGTH
+        shares = counts.sum(axis=0) / counts.sum()
+        # Items with equally many labels, and cells of one class with equally many, have the same term.
+        n, n_items = np.unique(sizes, return_counts=True)
+        cells, n_cells = np.unique((counts * P + np.arange(P))[counts > 0], return_counts=True)
+        c, p = np.divmod(cells, P)
+        fits = np.empty(len(PRIOR_STRENGTHS))
+        for place, w in enumerate(PRIOR_STRENGTHS):
+            alpha = w * shares[p]
+            told = n_cells @ (gammaln(alpha + c) - gammaln(alpha))
+            fits[place] = told - n_items @ (gammaln(w + n) - gammaln(w))
+        return float(PRIOR_STRENGTHS[fits.argmax()])
+
+    @cached_property
     def pair(self) -> NDArray[np.int64]:
         """(labels,): number of the (item, annotator) pair each row belongs to, counted in row order."""
         new = self._new_pairs(slice(None))
@@ -480,14 +482,18 @@ class Annotations:
         starts = self.item_pointers
         marks = starts[np.searchsorted(starts, np.arange(PIECE, self.n_labels, PIECE))]
         cuts = np.unique(np.concatenate([[0], marks, [self.n_labels]])).tolist()
-        return (slice(first, stop) for first, stop in itertools.pairwise(cuts))
+        for first, stop in itertools.pairwise(cuts):
+            yield slice(first, stop)
 
     @property
-    def origin(self) -> Origin | None:
-        """Where these very labels were opened, if they can be opened again."""
+    def origin(self) -> Any:
+        """Where these very labels were opened (large/store.py), or None.
+
+        Its ``seal`` changes with any label or id; ``reopen()`` gives the very same labels in another process.
+        """
         return vars(self).get("_origin")
 
-    def with_origin(self, origin: Origin | None, item_pointers: NDArray[np.int64]) -> Self:
+    def with_origin(self, origin: Any, item_pointers: NDArray[np.int64]) -> Self:
         """The same labels, known to lie there; where each item's rows begin spares the counting.
 
         Parameters
@@ -681,14 +687,14 @@ class Annotations:
 
 
 def _reopened(
-    origin: Origin,
+    origin: Any,
     annotator_table: pa.Table | None,
     frame_kind: str,
     notes: tuple[str, ...],
     label_type: LabelType,
 ) -> Annotations:
     """What a process makes of labels that were sent as their origin."""
-    here = origin.reopen()
+    here: Annotations = origin.reopen()
     labels = replace(
         here, annotator_table=annotator_table, frame_kind=frame_kind, notes=notes, label_type=label_type
     )

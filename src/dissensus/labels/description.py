@@ -86,7 +86,7 @@ class Description:
 
     def _facts(self) -> list[tuple[str, str]]:
         alpha, unanimous, consistency = self._agreement_texts()
-        parts = gold = ratings = ""
+        parts, gold, ratings, alike = "", "", "", []
         if self.n_parts == 1:
             parts = "none: every item is linked to every other"
         elif self.n_parts is not None:
@@ -100,6 +100,13 @@ class Description:
             gold += f"; the most frequent label is right on {self.majority_accuracy:.1%}"
         if self.numbers is not None:
             ratings = "mean {mean:.4g}, standard deviation {sd:.4g}, {min:g} to {max:g}; ICC {icc:.3f}"
+        for what, groups in self.lookalikes.items():
+            more = len(groups) - 1
+            others = f", and {more:,} more such group{'s' * (more != 1)}" if more > 0 else ""
+            names = " and ".join(map(quoted, groups[0][:4])) if groups else ""
+            alike.append(
+                (f"{what} alike", f"{names} differ only by white space or case{others}" if names else "")
+            )
         return [
             ("agreement", alpha),
             ("unanimous", unanimous),
@@ -116,7 +123,7 @@ class Description:
             ("labels per annotator", str(self.labels_per_annotator or "")),
             ("mean entropy", "" if self.mean_entropy is None else f"{self.mean_entropy:.4f} nats"),
             ("unlabelled items", f"{self.n_unlabelled_items:,}" if self.n_unlabelled_items else ""),
-            *((f"{what} alike", _alike_text(groups)) for what, groups in self.lookalikes.items()),
+            *alike,
         ]
 
     def _agreement_texts(self) -> tuple[str, str, str]:
@@ -169,6 +176,7 @@ def describe(annotations: Annotations) -> Description:
     n_gold, accuracy = _against_gold(annotations)
     alpha, low, high = agreement(annotations)
     between, again = pair_agreement(annotations)
+    mean_entropy, unanimous = _entropy_and_unanimity(annotations)
     numeric = annotations.label_type == "numeric"
     counts = dict(zip(map(str, annotations.classes), annotations.class_counts.tolist(), strict=True))
     vocabularies = {"items": annotations.item_vocabulary, "labels": annotations.class_vocabulary}
@@ -183,12 +191,12 @@ def describe(annotations: Annotations) -> Description:
         labels_per_item=Spread.of(per_item[per_item > 0]),
         labels_per_annotator=Spread.of(annotations.annotator_load) if known else None,
         class_counts={} if numeric else counts,
-        mean_entropy=None if numeric else mean_entropy(annotations),
+        mean_entropy=mean_entropy,
         alpha=alpha,
         alpha_low=low,
         alpha_high=high,
         reading=reading(alpha),
-        unanimous=None if numeric else unanimous(annotations),
+        unanimous=unanimous,
         pairwise_agreement=None if numeric else between,
         self_consistency=again if known else None,
         level=level_of(annotations),
@@ -217,20 +225,19 @@ def _numbers(annotations: Annotations) -> dict[str, float]:
     }
 
 
-def mean_entropy(annotations: Annotations) -> float:
-    """Mean entropy of the items' label counts, in nats; items without labels do not count."""
-    counts = annotations.counts
-    counts = counts[counts.sum(axis=1) > 0]
+def _entropy_and_unanimity(annotations: Annotations) -> tuple[float | None, float | None]:
+    """Mean entropy of the items' labels in nats, and share of those with several labels that are all alike.
+
+    None for numbers, and where no item has two labels.
+    """
+    if annotations.label_type == "numeric":
+        return None, None
+    counts = annotations.counts[annotations.counts.sum(axis=1) > 0]
     # H_m = −Σ_p (c_mp / c_m) log (c_mp / c_m)
-    return float(entropy_rows(row_shares(counts)).mean()) if len(counts) else 0.0
-
-
-def unanimous(annotations: Annotations) -> float | None:
-    """Share of the items with two labels or more whose labels are all alike; None: there is no such item."""
-    counts = annotations.counts
-    several = counts.sum(axis=1) > 1
-    alike = counts[several].max(axis=1, initial=0) == counts[several].sum(axis=1)
-    return float(alike.mean()) if several.any() else None
+    entropy = float(entropy_rows(row_shares(counts)).mean()) if len(counts) else 0.0
+    several = counts[counts.sum(axis=1) > 1]
+    alike = several.max(axis=1, initial=0) == several.sum(axis=1)
+    return entropy, float(alike.mean()) if len(several) else None
 
 
 def pair_agreement(annotations: Annotations) -> tuple[float | None, float | None]:
@@ -311,20 +318,12 @@ def parts(annotations: Annotations) -> tuple[int, int]:
     return int((sizes > 0).sum()), int(sizes.max(initial=0))
 
 
-def _alike_text(groups: list[list[str]]) -> str:
-    if not groups:
-        return ""
-    more = len(groups) - 1
-    others = f", and {more:,} more such group{'s' * (more != 1)}" if more else ""
-    return f"{' and '.join(map(quoted, groups[0][:4]))} differ only by white space or case{others}"
-
-
 def _against_gold(annotations: Annotations) -> tuple[int | None, float | None]:
+    """Number of labelled items with a gold label, and the share that their most frequent label gets right."""
     if annotations.gold is None:
         return None, None
-    if annotations.label_type == "numeric":
-        return int(((annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0)).sum()), None
-    both = (annotations.gold >= 0) & (annotations.counts.sum(axis=1) > 0)
-    if not both.any():
-        return 0, None
-    return int(both.sum()), float(accuracy_rows(annotations.gold[both], annotations.counts[both]).mean())
+    judged = (annotations.gold >= 0) & (np.diff(annotations.item_pointers) > 0)
+    if annotations.label_type == "numeric" or not judged.any():
+        return int(judged.sum()), None
+    right = accuracy_rows(annotations.gold[judged], annotations.counts[judged])
+    return int(judged.sum()), float(right.mean())

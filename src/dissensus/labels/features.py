@@ -39,7 +39,7 @@ def with_features(annotations: Annotations, features: Any) -> Annotations:
         (items, features), in the order of ``annotations.items``; a pandas frame whose index names the items
         is put in that order.
     """
-    rows = check_features(_in_items_order(features, annotations), annotations.n_items)
+    rows = features_of(annotations, given=features)
     column = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
     table = annotations.item_table
     if table is None:
@@ -78,7 +78,8 @@ def carries_features(annotations: Annotations) -> bool:
 def features_of(annotations: Annotations, model: str | None = None, *, given: Any = None) -> Features:
     """(items, features): those given, those the annotations carry, or else the embeddings of their text."""
     if given is not None:
-        return check_features(_in_items_order(given, annotations), annotations.n_items)
+        placed = by_item(given, annotations.item_vocabulary, "features")
+        return check_features(given if placed is None else placed, annotations.n_items)
     table = annotations.item_table
     if table is not None and COLUMN in table.column_names:
         column = table.column(COLUMN).combine_chunks()
@@ -115,11 +116,6 @@ def by_item(X: Any, items: Vocabulary, name: str) -> Any:
     if not index.is_unique:
         raise DataError(f"{name}: its index names an item twice; keep one row per item")
     return X.iloc[place]
-
-
-def _in_items_order(features: Any, annotations: Annotations) -> Any:
-    placed = by_item(features, annotations.item_vocabulary, "features")
-    return features if placed is None else placed
 
 
 def read_features(path: str | Path, items: Any = None) -> Features:

@@ -274,28 +274,20 @@ def as_sets(annotations: Annotations) -> Annotations:
     )
 
 
-def jaccard_distances(table: NDArray[np.bool_]) -> Array:
-    """(sets, sets): 1 − |A ∩ B| / |A ∪ B|; two empty sets are alike."""
+def set_distances(classes: Vocabulary, level: str) -> Array:
+    """(sets, sets): Jaccard's or MASI's distance of every two sets of a vocabulary.
+
+    Jaccard: 1 − |A ∩ B| / |A ∪ B|; two empty sets are alike. MASI: 1 − Jaccard × monotonicity (Passonneau
+    2006), which is 1 for equal sets, 2/3 where one contains the other, 1/3 where they overlap, 0 otherwise.
+    """
+    table, _ = membership(classes)
     both = (table.astype(np.float64)) @ table.T
     sizes = table.sum(axis=1)
     either = sizes[:, None] + sizes - both
-    return np.asarray(1 - np.where(either > 0, both / np.maximum(either, 1), 1.0))
-
-
-def masi_distances(table: NDArray[np.bool_]) -> Array:
-    """(sets, sets): 1 − Jaccard × monotonicity (Passonneau 2006).
-
-    Monotonicity is 1 for equal sets, 2/3 where one contains the other, 1/3 where they overlap, 0 otherwise.
-    """
-    both = (table.astype(np.float64)) @ table.T
-    sizes = table.sum(axis=1)
+    jaccard = np.asarray(1 - np.where(either > 0, both / np.maximum(either, 1), 1.0))
+    if level == "jaccard":
+        return jaccard
     same = (both == sizes[:, None]) & (both == sizes)
     inside = (both == sizes[:, None]) | (both == sizes)
     monotone = np.where(same, 1.0, np.where(both == 0, 0.0, np.where(inside, 2 / 3, 1 / 3)))
-    return np.asarray(1 - (1 - jaccard_distances(table)) * monotone)
-
-
-def set_distances(classes: Vocabulary, level: str) -> Array:
-    """(sets, sets): Jaccard's or MASI's distance of every two."""
-    table, _ = membership(classes)
-    return masi_distances(table) if level == "masi" else jaccard_distances(table)
+    return np.asarray(1 - (1 - jaccard) * monotone)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,11 +23,10 @@ from dissensus.labels.vocabulary import (
     quoted,
     to_arrow,
 )
+from dissensus.numerics import pointers
 
 if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
-
-TALLIED = 1 << 24  # codes counted at a time
 
 Duplicates = Literal["keep", "first", "last", "error"]
 DUPLICATE_POLICIES: tuple[Duplicates, ...] = ("keep", "first", "last", "error")
@@ -47,14 +46,19 @@ def resolved_rows(
     sizes = len(item[1]), len(annotator[1]), len(label[1])
     if duplicates == "keep":
         return canonical_rows(*rows, sizes), 0
-
-    def name_row(row: int) -> str:
+    key = rows[0].astype(np.int64) * sizes[1] + rows[1]
+    order = np.argsort(key, kind="stable")
+    repeats = np.diff(key[order]) == 0  # row order[i + 1] is of the same pair as row order[i]
+    if duplicates == "error" and repeats.any():
+        row = int(order[1:][repeats].min())
         names = [quoted(vocabulary[codes[row]]) for codes, vocabulary in (item, annotator)]
-        return f"{place(row)}: item {names[0]} and annotator {names[1]}"
-
-    kept = one_row_a_pair(rows[0], rows[1], sizes[1], duplicates, name_row)
-    left_out = len(rows[0]) - len(kept)
-    return canonical_rows(rows[0][kept], rows[1][kept], rows[2][kept], sizes), left_out
+        raise DataError(
+            f"{place(row)}: item {names[0]} and annotator {names[1]} occur together more than once; remove "
+            "the repeats, or say which count with duplicates= (keep, first or last)"
+        )
+    keep = np.append(~repeats, True) if duplicates == "last" else np.append(True, ~repeats)
+    kept = np.sort(order[keep])
+    return canonical_rows(rows[0][kept], rows[1][kept], rows[2][kept], sizes), len(key) - len(kept)
 
 
 def canonical_rows(item: Codes, annotator: Codes, label: Codes, sizes: tuple[int, int, int]) -> Rows:
@@ -82,23 +86,6 @@ def canonical_rows(item: Codes, annotator: Codes, label: Codes, sizes: tuple[int
     return item, annotator, label
 
 
-def one_row_a_pair(
-    item: Codes, annotator: Codes, n_annotators: int, duplicates: Duplicates, name_row: Callable[[int], str]
-) -> NDArray[np.intp]:
-    """The rows that the policy keeps, one for each (item, annotator) pair, in their given order."""
-    key = item.astype(np.int64) * n_annotators + annotator
-    order = np.argsort(key, kind="stable")
-    repeats = np.diff(key[order]) == 0  # row order[i + 1] is of the same pair as row order[i]
-    if duplicates == "error" and repeats.any():
-        second = int(order[1:][repeats].min())
-        raise DataError(
-            f"{name_row(second)} occur together more than once; remove the repeats, or say which "
-            "count with duplicates= (keep, first or last)"
-        )
-    keep = np.append(~repeats, True) if duplicates == "last" else np.append(True, ~repeats)
-    return np.sort(order[keep])
-
-
 def checked_counts(counts: Any, place: Place) -> NDArray[np.int64]:
     """An (items, classes) table of whole numbers of at least 0, one of them above."""
     try:
@@ -118,19 +105,6 @@ def checked_counts(counts: Any, place: Place) -> NDArray[np.int64]:
             f"the class counts add up to {table.sum():.3g} labels, more than 2 billion; scale them down"
         )
     return table.astype(np.int64)
-
-
-def pointers(sorted_codes: NDArray[Any], n: int) -> NDArray[np.int64]:
-    """(n + 1,): the rows of code c are ``pointers[c]:pointers[c + 1]``."""
-    return np.concatenate([[0], np.cumsum(tally(sorted_codes, n))])
-
-
-def tally(codes: Codes, n: int) -> NDArray[np.int64]:
-    """(n,): how often each code occurs, a part at a time: bincount takes a wider copy of what it counts."""
-    counts = np.zeros(n, np.int64)
-    for at in range(0, len(codes), TALLIED):
-        counts += np.bincount(codes[at : at + TALLIED], minlength=n)
-    return counts
 
 
 # ---- (item, annotator) pairs, in a random order within their items ------------------------------------

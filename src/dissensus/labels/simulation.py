@@ -18,7 +18,7 @@ from dissensus.errors import bad_parameter
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Vocabulary
 from dissensus.numerics import concentration
-from dissensus.params import SEED, check_rules, choice, dirichlet, integer
+from dissensus.params import check_rules, choice, dirichlet, integer
 
 Array = NDArray[np.float64]
 Load = Literal["even", "long-tail"]
@@ -174,7 +174,7 @@ def _names(what: str, n: int) -> Vocabulary:
 
 def _check(values: dict[str, Any]) -> None:
     counts = ("n_items", "n_annotators", "n_item_clusters", "n_annotator_clusters", "labels_per_item")
-    rules = {name: integer(1) for name in counts} | {"n_classes": integer(2), "seed": SEED}
+    rules = {name: integer(1) for name in counts} | {"n_classes": integer(2), "seed": integer(0)}
     rules |= {name: dirichlet(0.0, open_low=True) for name in ("alpha", "gamma", "tau")}
     rules["load"] = choice("even", "long-tail")
     check_rules("simulate", rules, **{name: values[name] for name in rules})

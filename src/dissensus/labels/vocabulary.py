@@ -40,11 +40,6 @@ class Vocabulary(Sequence[Any]):
         ids.setflags(write=False)
         return ids
 
-    @property
-    def is_sorted(self) -> bool:
-        """True where the order is that of code points (of value, for numbers)."""
-        return bool(np.all(np.diff(sorted_order(self.arrow, self.what)) > 0))
-
     def codes(self, ids: Any) -> Codes:
         """The code of each given id; −1 where the vocabulary does not have it.
 
@@ -75,7 +70,7 @@ class Vocabulary(Sequence[Any]):
         if not len(fresh):
             return np.arange(len(self), dtype=np.int32), self
         joined = pa.concat_arrays([self.arrow, _cast(fresh, self.arrow.type, self.what)])
-        if self.is_sorted:
+        if np.all(np.diff(sorted_order(self.arrow, self.what)) > 0):
             codes, vocabulary = encode(joined, self.what)
             return codes[: len(self)], vocabulary
         return np.arange(len(self), dtype=np.int32), Vocabulary(joined, self.what)
@@ -107,16 +102,16 @@ def to_arrow(values: Any, what: str) -> pa.Array:
 
 
 def encode(
-    values: Any, what: str, order: Any = None, place: Place = "row {}".format, *, by_value: bool = True
+    values: Any, what: str, order: Any = None, place: Place = "row {}".format
 ) -> tuple[Codes, Vocabulary]:
     """Codes and vocabulary of a column; ids sorted by code point (numbers by value) unless ordered.
 
-    Labels that are all numbers are sorted by value even where they are text, as from a file, if ``by_value``.
+    Labels that are all numbers are sorted by value even where they are text, as from a file.
     ``place`` says where a row stands in the source, for the error that names it.
     """
     indices, distinct = dictionary(values, what, place)
     if order is None:
-        by_rank = sorted_order(distinct, what if by_value else "")
+        by_rank = sorted_order(distinct, what)
         vocabulary = Vocabulary(distinct.take(places(by_rank)), what)
         rank = np.empty(len(distinct), dtype=np.int32)
         rank[by_rank] = np.arange(len(distinct), dtype=np.int32)
@@ -125,7 +120,13 @@ def encode(
         rank = vocabulary.codes(distinct)
         if (rank < 0).any():
             row = int(np.flatnonzero(rank[indices] < 0)[0])
-            raise _stranger(distinct[int(indices[row])].as_py(), vocabulary, place(row))
+            value = distinct[int(indices[row])].as_py()
+            meant, remedy = one_slip_away(value, vocabulary), "classes=" if what == "label" else f"{what}s="
+            hint = "" if meant is None else f"did you mean {quoted(meant)}? If not, "
+            raise DataError(
+                f"{place(row)}: {what} {quoted(value)} is not in the {what} set; {hint}add it with {remedy} "
+                "or correct the row"
+            )
     return rank[indices], vocabulary
 
 
@@ -173,20 +174,21 @@ def one_slip_away(name: Any, names: Iterable[Any]) -> Any:
     It differs by white space or case, or by one letter too many, too few, wrong or swapped with the next.
     Names of one or two letters, and digits, differ on purpose.
     """
-    if not isinstance(name, str):
-        return None
-    return next((one for one in names if isinstance(one, str) and _one_slip(folded(name), folded(one))), None)
-
-
-def _one_slip(a: str, b: str) -> bool:
-    """Whether two texts differ by one letter too many, too few, wrong or swapped with the next."""
-    start, whole = _common_start(a, b), max(len(a), len(b))
-    a, b = a[start:], b[start:]
-    end = _common_start(a[::-1], b[::-1])
-    a, b = a[: len(a) - end], b[: len(b) - end]
-    if whole < _SHORTEST_NAME or any(map(str.isdigit, a + b)):
-        return not a + b
-    return max(len(a), len(b)) <= 1 or (len(a) == 2 and a == b[::-1])
+    for other in names if isinstance(name, str) else ():
+        if not isinstance(other, str):
+            continue
+        a, b = folded(name), folded(other)
+        start, whole = _common_start(a, b), max(len(a), len(b))
+        a, b = a[start:], b[start:]
+        end = _common_start(a[::-1], b[::-1])
+        a, b = a[: len(a) - end], b[: len(b) - end]
+        if whole < _SHORTEST_NAME or any(map(str.isdigit, a + b)):
+            slip = not a + b
+        else:
+            slip = max(len(a), len(b)) <= 1 or (len(a) == 2 and a == b[::-1])
+        if slip:
+            return other
+    return None
 
 
 def _common_start(a: Sequence[Any], b: Sequence[Any]) -> int:
@@ -346,16 +348,6 @@ def blank_ids(ids: pa.Array) -> NDArray[np.bool_]:
 def blank_error(row: int, what: str, place: Place) -> DataError:
     """What is said of a row without an id or label."""
     return DataError(f"{place(row)}: the {what} is blank; fill it in or remove the row")
-
-
-def _stranger(value: Any, known: Vocabulary, place: str) -> DataError:
-    meant, what = one_slip_away(value, known), known.what
-    hint = "" if meant is None else f"did you mean {quoted(meant)}? If not, "
-    remedy = "classes=" if what == "label" else f"{what}s="
-    return DataError(
-        f"{place}: {what} {quoted(value)} is not in the {what} set; {hint}add it with {remedy} or "
-        "correct the row"
-    )
 
 
 # ---- Arrow to NumPy and back, without pandas ----------------------------------------------------------

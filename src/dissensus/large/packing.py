@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError, bad_parameter
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import LabelType
-from dissensus.labels.rows import DUPLICATE_POLICIES, Coded, Duplicates, pointers, resolved_rows
+from dissensus.labels.rows import DUPLICATE_POLICIES, Coded, Duplicates, resolved_rows
 from dissensus.labels.vocabulary import (
     Codes,
     Place,
@@ -51,6 +51,7 @@ from dissensus.large.store import (
     read_manifest,
     write_manifest,
 )
+from dissensus.numerics import pointers
 from dissensus.progress import Progress, ShowProgress, shown
 from dissensus.tables.atomic import cannot_be_written, gone_afterwards, held, publication, sync
 from dissensus.tables.layouts import Columns, Missing, declared_classes, lookalike_notes

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dissensus.errors import ParameterError, did_you_mean
-from dissensus.params import settings_of
 
 if TYPE_CHECKING:
     from dissensus.models.base import Model
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
 # says (``_label_types``, ``uses_features``).
 MODELS = {
     # nothing, or one number in all
-    "majority": "dissensus.models.majority:MajorityVote",
-    "empirical": "dissensus.models.empirical:EmpiricalDistribution",
+    "majority": "dissensus.models.counting:MajorityVote",
+    "empirical": "dissensus.models.counting:EmpiricalDistribution",
     # a number or a few for every annotator
     "wawa": "dissensus.models.weighted:Wawa",
     "zero-based-skill": "dissensus.models.weighted:ZeroBasedSkill",
     "one-coin": "dissensus.models.dawid_skene:OneCoin",
-    "m-msr": "dissensus.models.mmsr:MMSR",
-    "kos": "dissensus.models.kos:KOS",
+    "m-msr": "dissensus.models.weighted:MMSR",
+    "kos": "dissensus.models.weighted:KOS",
     "bwa": "dissensus.models.weighted:BWA",
     "mace": "dissensus.models.mace:MACE",
     "glad": "dissensus.models.glad:GLAD",
@@ -53,7 +52,7 @@ MODELS = {
     # everything sampled, then several models in one
     "hpgm": "dissensus.models.hpgm.model:HPGM",
     "ordinal": "dissensus.models.ordinal:OrdinalHPGM",
-    "latent": "dissensus.models.latent.model:LatentPositions",
+    "latent": "dissensus.models.latent:LatentPositions",
 }
 
 RUN_SETTINGS = ("seed", "n_jobs", "estimate")  # settings of a run rather than of a model
@@ -81,7 +80,7 @@ def build_model(
 ) -> Model:
     """A model by name, its settings checked; settings of a run go to those that have such a setting."""
     kind = model_class(name)
-    known = kind._param_names()
+    known = kind._settings
     check_known(name, settings, known)
     shared = dict(zip(RUN_SETTINGS, (seed, n_jobs, estimate), strict=True))
     wanted = {key: value for key, value in shared.items() if value is not None and key in known}
@@ -103,7 +102,7 @@ def title_of(model: Model) -> str:
     >>> title_of(FMM(n_item_clusters=16, assignment="hard"))
     'fmm 16 assignment=hard'
     """
-    given, usual = model.get_params(deep=False), settings_of(type(model).__init__)
+    given, usual = model.get_params(deep=False), model._settings
     sizes = [str(given[name]) for name in CLUSTER_SETTINGS if name in given]
     others = [
         f"{name}={value}"

@@ -18,21 +18,21 @@ approximation, the pairs' own effects integrated out).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.errors import DataError
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import WINNERS
-from dissensus.labels.vocabulary import Codes, Vocabulary, encode
-from dissensus.models.base import PIECE, Model
-from dissensus.models.frames import by_id, make_frame
-from dissensus.numerics import Array, normalised, row_shares
-from dissensus.params import SEED, choice, integer, real
+from dissensus.labels.vocabulary import Codes, Vocabulary, encode, places
+from dissensus.models.base import Model
+from dissensus.models.results import PIECE, by_id, make_frame
+from dissensus.numerics import Array, row_shares
+from dissensus.params import MAX_ITER, SEED, TOL, choice, fitted, setting
 from dissensus.tables.arrays import Arrays, Header, pack_ids, unpack_ids
 
 DRAWS = 1_000
@@ -40,10 +40,7 @@ MOST_THINGS = 10_000  # a table of all pairs of them must fit memory
 LEAST_VARIANCE = 1e-4
 LARGEST_STEP = 1.0
 SMALLEST_UNIT = 0.2
-PRIOR = (
-    4.0,
-    np.array([0.1, 0.05, 0.3]),
-)  # annotators that the prior of their variances is worth, and what it is
+PRIOR_ANNOTATORS, PRIOR_VARIANCES = 4.0, np.array([0.1, 0.05, 0.3])  # of the annotators' three numbers
 
 
 @dataclass(frozen=True)
@@ -101,18 +98,19 @@ def scores_given(pairs: Pairs, ways: Ways) -> Ways:
     slope, information, _, _ = slopes(pairs, ways)
     a = ways.own[pairs.annotator, 0]
     pull = np.bincount(pairs.left, a * slope, K) - np.bincount(pairs.right, a * slope, K)
-    curvature = _curvature(pairs, a**2 * information, K) + np.eye(K) / ways.spread[0]
+    curvature = _curvature(pairs.left, pairs.right, a**2 * information, K) + np.eye(K) / ways.spread[0]
     inverse = np.linalg.inv(curvature)
-    theta = ways.theta + _bounded(inverse @ (pull - ways.theta / ways.spread[0]))
+    step = inverse @ (pull - ways.theta / ways.spread[0])
+    theta = ways.theta + np.clip(step, -LARGEST_STEP, LARGEST_STEP)
     left_over = np.diag(inverse)
     spread = ways.spread.copy()
     spread[0] = max(float(np.mean(theta**2 + left_over)), LEAST_VARIANCE)
     return replace(ways, theta=theta, left_over=left_over, spread=spread)
 
 
-def _curvature(pairs: Pairs, weight: Array, K: int) -> Array:
+def _curvature(left: NDArray[np.int64], right: NDArray[np.int64], weight: Array, K: int) -> Array:
     """(K, K): Σ w (e_i − e_j)(e_i − e_j)'."""
-    beside = np.bincount(pairs.left * K + pairs.right, weight, K * K).reshape(K, K)
+    beside = np.bincount(left * K + right, weight, K * K).reshape(K, K)
     beside = beside + beside.T
     return np.asarray(np.diag(beside.sum(axis=1)) - beside)
 
@@ -124,7 +122,7 @@ def pairs_given(pairs: Pairs, ways: Ways) -> Ways:
     a = ways.own[pairs.annotator, 0]
     precision = np.bincount(pairs.item, a**2 * information, M) + 1 / ways.spread[1]
     step = (np.bincount(pairs.item, a * slope, M) - ways.delta / ways.spread[1]) / precision
-    delta = ways.delta + _bounded(step)
+    delta = ways.delta + np.clip(step, -LARGEST_STEP, LARGEST_STEP)
     met = np.bincount(pairs.item, minlength=M) > 0
     spread = ways.spread.copy()
     spread[1] = max(float(np.mean((delta**2 + 1 / precision)[met])), LEAST_VARIANCE)
@@ -139,12 +137,14 @@ def about_annotators(pairs: Pairs, ways: Ways) -> tuple[Array, Array]:
     _, tie, _ = outcomes(pairs, ways)
     one = np.ones(len(ahead))
     by = (ahead, one, one)  # ∂η/∂a, ∂η/∂γ, ∂κ/∂κ
-    gradient = np.stack(
-        [_sums(pairs, x * g, N) for x, g in zip(by, (slope, slope, pairs.tied - tie), strict=True)]
-    )
+    pulls = (slope, slope, pairs.tied - tie)
+    gradient = np.stack([np.bincount(pairs.annotator, x * g, N) for x, g in zip(by, pulls, strict=True)])
     kinds = ((information, information, both), (information, information, both), (both, both, of_tie))
     curvature = np.stack(
-        [np.stack([_sums(pairs, by[i] * by[j] * kinds[i][j], N) for j in range(3)]) for i in range(3)]
+        [
+            np.stack([np.bincount(pairs.annotator, by[i] * by[j] * kinds[i][j], N) for j in range(3)])
+            for i in range(3)
+        ]
     ).transpose(2, 0, 1)
     precision = np.diag(1 / ways.spread[2:])
     return gradient.T - (ways.own - ways.crowd) @ precision, np.asarray(curvature + precision)
@@ -155,7 +155,7 @@ def annotators_given(pairs: Pairs, ways: Ways, leaning: bool) -> Ways:
     N = len(ways.own)
     gradient, curvature = about_annotators(pairs, ways)
     step = np.asarray(np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0], np.float64)
-    own = np.asarray(ways.own + _bounded(step))
+    own = ways.own + np.clip(step, -LARGEST_STEP, LARGEST_STEP)
     if not leaning:
         own[:, 1] = 0.0  # and so the crowd's
     varying = np.diagonal(np.linalg.inv(curvature), axis1=1, axis2=2)
@@ -167,18 +167,10 @@ def annotators_given(pairs: Pairs, ways: Ways, leaning: bool) -> Ways:
     squares = ((own - crowd) ** 2 + varying / [unit**2, 1, 1]).sum(axis=0)
     # ρ² is left as it is: with few answers per pair EM moves it too slowly to make good what units would add.
     spread = ways.spread * [unit**2, 1, 1, 1, 1]
-    spread[2:] = (squares + PRIOR[1] * PRIOR[0]) / (N + PRIOR[0])
+    spread[2:] = (squares + PRIOR_VARIANCES * PRIOR_ANNOTATORS) / (N + PRIOR_ANNOTATORS)
     return replace(
         ways, theta=ways.theta * unit, delta=ways.delta * unit, own=own, crowd=crowd, spread=spread
     )
-
-
-def _sums(pairs: Pairs, values: Array, n: int) -> Array:
-    return np.asarray(np.bincount(pairs.annotator, values, n), np.float64)
-
-
-def _bounded(step: Array) -> Array:
-    return np.asarray(np.clip(step, -LARGEST_STEP, LARGEST_STEP))
 
 
 def log_posterior(pairs: Pairs, ways: Ways) -> float:
@@ -194,62 +186,35 @@ def log_posterior(pairs: Pairs, ways: Ways) -> float:
 
 
 class BradleyTerry(Model):
-    """Scores and ranks of things compared in pairs; annotators differ in reliability, leaning and ties.
+    """Scores and ranks of things compared in pairs; annotators differ in reliability, leaning and ties."""
 
-    Parameters
-    ----------
-    max_iter
-        The most iterations.
-    position
-        Whether annotators may lean to the left or right; give False where sides mean nothing.
-    pair_effects
-        Whether a pair may be unlike what its two scores say.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    """
-
-    _rules = {
-        "max_iter": integer(1),
-        "position": choice(True, False),
-        "pair_effects": choice(True, False),
-        "tol": real(0.0),
-        "seed": SEED,
-    }
-    _arrays = (
-        *("scores_", "covariance_", "effects_", "own_", "own_errors_", "crowd_", "spread_", "sides_"),
-        "comparisons_",
+    max_iter: int = setting(100, *MAX_ITER)
+    _: KW_ONLY
+    position: bool = setting(
+        True,
+        choice(True, False),
+        "Whether annotators may lean to the left or right; give False where sides mean nothing.",
     )
+    pair_effects: bool = setting(
+        True, choice(True, False), "Whether a pair may be unlike what its two scores say."
+    )
+    tol: float = setting(1e-5, *TOL)
+    seed: int = setting(0, *SEED)
+
     _needs_annotators = True
     _label_types = ("pairwise",)
     _reads_as = "pairwise"
 
-    scores_: Array  # (K,): log-odds against a thing of score 0
-    covariance_: Array  # (K, K)
-    effects_: Array  # (M,): δ
-    own_: Array  # (N, 3): reliability, leaning, readiness to tie
-    own_errors_: Array  # (N, 3): posterior standard deviations
-    crowd_: Array  # (3,)
-    spread_: Array  # (5,)
-    sides_: NDArray[np.int64]  # (M, 2): the things on the left and on the right
-    comparisons_: NDArray[np.int64]  # (K,): how many answers there are about each thing
-    thing_vocabulary_: Vocabulary
-
-    def __init__(
-        self,
-        max_iter: int = 100,
-        *,
-        position: bool = True,
-        pair_effects: bool = True,
-        tol: float = 1e-5,
-        seed: int = 0,
-    ) -> None:
-        self.max_iter = max_iter
-        self.position = position
-        self.pair_effects = pair_effects
-        self.tol = tol
-        self.seed = seed
+    scores_: Array = fitted("(K,): log-odds against a thing of score 0")
+    covariance_: Array = fitted("(K, K): posterior covariance of the scores")
+    effects_: Array = fitted("(M,): δ")
+    own_: Array = fitted("(N, 3): reliability, leaning, readiness to tie")
+    own_errors_: Array = fitted("(N, 3): posterior standard deviations")
+    crowd_: Array = fitted("(3,)")
+    spread_: Array = fitted("(5,)")
+    sides_: NDArray[np.int64] = fitted("(M, 2): the things on the left and on the right")
+    comparisons_: NDArray[np.int64] = fitted("(K,): how many answers there are about each thing")
+    thing_vocabulary_: Vocabulary = fitted("the things compared", saved=False)
 
     @property
     def things_(self) -> NDArray[Any]:
@@ -270,73 +235,55 @@ class BradleyTerry(Model):
         order = np.argsort(-self.scores_, kind="stable")
         return by_id({"item": self.things_[order]}, self.scores_[order], "score", {}, self.frame_kind_)
 
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
         self.sides_, self.thing_vocabulary_ = sides_of(annotations)
         pairs = pairs_of(annotations, self.sides_, len(self.thing_vocabulary_))
         K, M, N = pairs.sizes
-        ascent = run.ascent(Ways)
-        ways = ascent.resumed
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
+        ways = monitor.resume(Ways)
         if ways is None:
             crowd, spread = np.array([1.0, 0.0, -1.0]), np.array([1.0, 0.2, 0.1, 0.1, 0.5])
             ways = Ways(np.zeros(K), np.zeros(M), np.tile(crowd, (N, 1)), crowd, spread, np.ones(K))
-        for _ in ascent.iterations(self.max_iter, self.tol):
-            better = scores_given(pairs, ways)
+        for _ in monitor:
+            if monitor.report(log_posterior(pairs, ways), ways):
+                break
+            ways = scores_given(pairs, ways)
             if self.pair_effects:
-                better = pairs_given(pairs, better)
-            better = annotators_given(pairs, better, self.position)
-            ways = ascent.advance(ways, log_posterior(pairs, ways), better)
-        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
-        self._keep(pairs, ways)
-
-    def _keep(self, pairs: Pairs, ways: Ways) -> None:
-        K = len(ways.theta)
+                ways = pairs_given(pairs, ways)
+            ways = annotators_given(pairs, ways, self.position)
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self.scores_, self.effects_, self.own_ = ways.theta, ways.delta, ways.own
         self.crowd_, self.spread_ = ways.crowd, ways.spread
-        left = np.linalg.inv(about_annotators(pairs, ways)[1])
-        self.own_errors_ = np.sqrt(np.diagonal(left, axis1=1, axis2=2))
-        self.covariance_ = self._laplace(pairs, ways)
+        covariances = np.linalg.inv(about_annotators(pairs, ways)[1])
+        self.own_errors_ = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+        # Laplace's approximation of the scores, the pairs' own effects integrated out: answers to one pair
+        # share δ, and w_m = I_m / (1 + ρ² I_m) of information on θ_i − θ_j is left
+        _, information, _, _ = slopes(pairs, ways)
+        squares = ways.own[pairs.annotator, 0] ** 2 * information
+        weight = np.asarray(np.bincount(pairs.item, squares, M), np.float64)
+        if self.pair_effects:
+            weight = weight / (1 + ways.spread[1] * weight)
+        left, right = self.sides_.T
+        precision = _curvature(left, right, weight, K) + np.eye(K) / ways.spread[0]
+        self.covariance_ = np.asarray(np.linalg.inv(precision), np.float64)
         self.comparisons_ = np.bincount(np.concatenate([pairs.left, pairs.right]), minlength=K)
         self._answer()
 
-    def _laplace(self, pairs: Pairs, ways: Ways) -> Array:
-        """The scores' covariance: the inverse curvature with the pairs' own effects integrated out."""
-        _, information, _, _ = slopes(pairs, ways)
-        a = ways.own[pairs.annotator, 0]
-        by_item = np.bincount(pairs.item, a**2 * information, len(ways.delta))
-        # answers to one pair share δ: w_m = I_m / (1 + ρ² I_m) of information on θ_i − θ_j is left
-        weight = by_item / (1 + ways.spread[1] * by_item) if self.pair_effects else by_item
-        K, (left, right) = len(ways.theta), self.sides_.T
-        beside = np.bincount(left * K + right, weight, K * K).reshape(K, K)
-        beside = beside + beside.T
-        precision = np.diag(beside.sum(axis=1)) - beside + np.eye(K) / ways.spread[0]
-        return np.asarray(np.linalg.inv(precision), np.float64)
-
     def _answer(self) -> None:
         """What annotators answer about every item, on average: one like the crowd."""
-        left, right = self.sides_.T
-        eta = self.scores_[left] - self.scores_[right] + self.effects_ + self.crowd_[1]
-        table = np.stack(chances(eta, np.full(len(eta), self.crowd_[2])), axis=1)
-        order = [WINNERS.index(str(name)) for name in self.classes_]
-        self.label_distributions_ = row_shares(table[:, order])
-        own = np.stack(chances(np.array([self.crowd_[1]]), self.crowd_[2:]), axis=1)
-        self.prior_distribution_ = normalised(own[0, order])
+        every, nobody = np.arange(len(self.sides_), dtype=np.int32), np.full(len(self.sides_), -1, np.int32)
+        self.label_distributions_ = self._pair_distributions(every, nobody)
+        self.prior_distribution_ = self._pair_distributions(nobody[:1], nobody[:1])[0]
 
     # ---- what it knows --------------------------------------------------------------------------------
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
-        sides = np.vstack([self.sides_, [0, 0]])[item]
-        known = item >= 0
-        ahead = np.where(known, self.scores_[sides[:, 0]] - self.scores_[sides[:, 1]], 0.0)
-        ahead = ahead + np.append(self.effects_, 0.0)[item]
+        """P(y | item, annotator); one never seen is like the crowd, a pair never seen is even."""
+        left, right = np.vstack([self.sides_, [0, 0]])[item].T
+        ahead = self.scores_[left] - self.scores_[right] + np.append(self.effects_, 0.0)[item]
         a, lean, tie = np.vstack([self.own_, self.crowd_])[annotator].T
         table = np.stack(chances(a * ahead + lean, tie), axis=1)
         return row_shares(table[:, [WINNERS.index(str(name)) for name in self.classes_]])
-
-    def score_draws(self) -> Array:
-        """(draws, K): scores drawn from the normal around them."""
-        root = np.linalg.cholesky(self.covariance_ + 1e-12 * np.eye(len(self.scores_)))
-        normal = np.random.default_rng(self.seed).standard_normal((DRAWS, len(self.scores_)))
-        return np.asarray(self.scores_ + normal @ root.T)
 
     def ranking(self, interval: float = 0.95) -> dict[str, Any]:
         """Things from the highest to the lowest: score and rank with their intervals, answers about each.
@@ -346,7 +293,9 @@ class BradleyTerry(Model):
         interval
             Size of the intervals, such as 0.9.
         """
-        draws = self.score_draws()
+        root = np.linalg.cholesky(self.covariance_ + 1e-12 * np.eye(len(self.scores_)))
+        normal = np.random.default_rng(self.seed).standard_normal((DRAWS, len(self.scores_)))
+        draws = self.scores_ + normal @ root.T
         draws = draws - draws.mean(axis=1, keepdims=True)
         centred = self.scores_ - self.scores_.mean()
         ends = [(1 - interval) / 2, (1 + interval) / 2]
@@ -355,7 +304,7 @@ class BradleyTerry(Model):
         rank_low, rank_high = np.quantile(ranks, ends, axis=0, method="inverted_cdf").astype(np.int64)
         order = np.argsort(-centred, kind="stable")
         return {
-            "item": self.thing_vocabulary_.arrow.take(_places(order)),
+            "item": self.thing_vocabulary_.arrow.take(places(order)),
             "score": centred[order],
             "low": np.minimum(low, centred)[order],
             "high": np.maximum(high, centred)[order],
@@ -391,7 +340,7 @@ class BradleyTerry(Model):
         ends = {"reliability_low": reliability - reach, "reliability_high": reliability + reach}
         return {"reliability": reliability, **ends, "leaning": self.own_[:, 1], "ties": self.own_[:, 2]}
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Scores stay; pairs of things of the fit are answered by them, with effects from their labels."""
         sides, things = sides_of(new)
         code = fitted.thing_vocabulary_.codes(things)
@@ -422,12 +371,6 @@ class BradleyTerry(Model):
     def _restore(self, facts: Header, arrays: Arrays) -> None:
         super()._restore(facts, arrays)
         self.thing_vocabulary_ = unpack_ids("thing", arrays)
-
-
-def _places(order: NDArray[np.int64]) -> Any:
-    from dissensus.labels.vocabulary import places
-
-    return places(order)
 
 
 def sides_of(annotations: Annotations) -> tuple[NDArray[np.int64], Vocabulary]:

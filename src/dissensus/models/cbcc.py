@@ -18,21 +18,19 @@ cannot lower (3) is for whole counts; docs/mathematics.md has one for the fracti
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, gammaln
 
-from dissensus.execution.run import Run
+from dissensus.engine import Engine, Restarts
 from dissensus.labels.annotations import Annotations
-from dissensus.models.clusters import ClusterView
-from dissensus.models.confusion import QUESTION, ConfusionModel, Crowd, Expected, log_chances, votes
+from dissensus.models.confusion import ConfusionModel, ConfusionSteps, Expected, log_chances, votes
+from dissensus.models.ibcc import LEAST, MOST, expected_log, fixed_point, log_beta
+from dissensus.models.results import ClusterView
 from dissensus.numerics import Array, column_sums, normalised, safe_log, softmax_rows
-from dissensus.params import SEED, choice, integer, real
-
-LEAST, MOST = 1e-3, 1e4  # a community's pseudo-counts stay between these
+from dissensus.params import MAX_ITER, N_RESTARTS, SEED, TOL, fitted, integer, real, setting
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class State:
 def memberships(counts: Array, communities: Communities) -> tuple[Array, Array]:
     """q(z_n = l) and each annotator's term of the bound (1)."""
     a = communities.a[None] + counts[:, None]  # (N, L, P, P)
-    fit = _log_beta(a) - _log_beta(communities.a)[None]
+    fit = log_beta(a) - log_beta(communities.a)[None]
     return softmax_rows(fit.sum(axis=2) + safe_log(communities.omega))
 
 
@@ -64,115 +62,50 @@ def expected_logs(counts: Array, z: Array, communities: Communities) -> Array:
     """(N, P, P): E log π_nkp (2), one community at a time."""
     logs = np.zeros_like(counts)
     for share, a in zip(z.T, communities.a, strict=True):
-        posterior = a + counts
-        logs += share[:, None, None] * (digamma(posterior) - digamma(posterior.sum(-1, keepdims=True)))
+        logs += share[:, None, None] * expected_log(a + counts)
     return logs
 
 
-def fixed_point(counts: Array, z: Array, a: Array, concentration: float) -> Array:
-    """One step of Minka's iteration for every community.
-
-    a_lkp ← a_lkp · Σ_n z_nl [Ψ(a_lkp + n_nkp) − Ψ(a_lkp)] / (Σ_n z_nl [Ψ(A_lk + n_nk) − Ψ(A_lk)] + 1/c)
-
-    The 1/c comes from an exponential prior with mean c on every a_lkp, so that a community whose members all
-    answer alike does not tighten without limit.
-    """
-    following = np.empty_like(a)
-    for index, (share, own) in enumerate(zip(z.T, a, strict=True)):
-        totals = own.sum(-1)
-        gain = np.tensordot(share, digamma(own + counts) - digamma(own), axes=1)
-        pull = np.tensordot(share, digamma(totals + counts.sum(-1)) - digamma(totals), axes=1)
-        following[index] = own * gain / (pull + 1 / concentration)[:, None]
-    return np.clip(following, LEAST, MOST)
-
-
-def _log_beta(a: Array) -> Array:
-    return np.asarray(gammaln(a).sum(-1) - gammaln(a.sum(-1)))
-
-
 class CBCC(ConfusionModel):
-    """Communities of annotators; each annotator's confusion matrix scatters around that of its community.
+    """Communities of annotators; each annotator's confusion matrix scatters around that of its community."""
 
-    Parameters
-    ----------
-    n_annotator_clusters
-        How many communities there are at most.
-    concentration
-        Mean of the exponential prior on each pseudo-count of a community's matrix; larger lets members be
-        more alike.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    n_restarts
-        How many fits from random starts there are; the best one is kept.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    n_annotator_clusters: int = setting(3, integer(1), "How many communities there are at most.")
+    _: KW_ONLY
+    concentration: float = setting(
+        10.0,
+        real(0.0, open_low=True),
+        "Mean of the exponential prior on each pseudo-count of a community's matrix; larger lets members be "
+        "more alike.",
+    )
+    max_iter: int = setting(200, *MAX_ITER)
+    tol: float = setting(1e-6, *TOL)
+    n_restarts: int = setting(1, *N_RESTARTS)
+    seed: int = setting(0, *SEED)
 
-    _rules = {
-        "n_annotator_clusters": integer(1),
-        "concentration": real(0.0, open_low=True),
-        "estimate": QUESTION,
-        "weight_by": choice("labels", "annotators"),
-        "max_iter": integer(1),
-        "tol": real(0.0),
-        "n_restarts": integer(1),
-        "seed": SEED,
-        "n_jobs": integer(-1),
-    }
-    _arrays = (*ConfusionModel._arrays, "omega_", "annotator_clusters_", "community_parameters_")
+    _memory_tables = {"MP": 5, "NPP": 12}
 
-    omega_: Array  # (L,)
-    annotator_clusters_: Array  # (N, L): P(z_n = l)
-    community_parameters_: Array  # (L, P, P)
+    omega_: Array = fitted("(L,): shares of the communities")
+    annotator_clusters_: Array = fitted("(N, L): P(z_n = l)")
+    community_parameters_: Array = fitted("(L, P, P): Dirichlet parameters of each community's matrix")
 
-    def __init__(
-        self,
-        n_annotator_clusters: int = 3,
-        *,
-        concentration: float = 10.0,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        n_restarts: int = 1,
-        seed: int = 0,
-        n_jobs: int = -1,
-    ) -> None:
-        self.n_annotator_clusters = n_annotator_clusters
-        self.concentration = concentration
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_restarts = n_restarts
-        self.seed = seed
-        self.n_jobs = n_jobs
-
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd = Crowd.of(annotations, run)
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps = ConfusionSteps(annotations, engine)
         given = self._known_before(item_prior, annotations)
         log_given = log_chances(given)
-        restarts = run.restarts(State, self.n_restarts, self.seed)
-        for restart in restarts:
-            state = restart.resumed
+        restarts = Restarts(engine, self.n_restarts, self.seed, self.max_iter, self.tol)
+        for monitor in restarts:
+            state = monitor.resume(State)
             if state is None:
-                expected = crowd.guessed(votes, given)
-                state = State(expected, self._first_communities(expected, restart.rng), np.zeros(0))
-            for _ in restart.iterations(self.max_iter, self.tol):
+                expected = steps.initial_counts(votes, given)
+                state = State(expected, self._first_communities(expected, monitor.rng), np.zeros(0))
+            for _ in monitor:
                 expected, communities = state.expected, state.communities
                 # annotators: each one's community, and what that adds to the bound (3)
                 z, annotator_terms = memberships(expected.counts, communities)
-                bound = float(annotator_terms.sum()) + self._own_terms(expected, communities)
+                items = expected.item_mass @ safe_log(communities.psi) + expected.entropy
+                prior = communities.a.sum() / self.concentration
+                if monitor.report(float(annotator_terms.sum()) + float(items - prior), state):
+                    break
                 # M: shares, and the communities' matrices by one step of Minka's fixed point
                 learned = Communities(
                     normalised(expected.item_mass),
@@ -181,22 +114,18 @@ class CBCC(ConfusionModel):
                 )
                 # E: z is kept while π's posterior moves with a: each update can only raise the bound
                 logs = expected_logs(expected.counts, z, learned)
-                following = State(crowd.expect(logs, log_chances(learned.psi), log_given), learned, logs)
-                state = restart.advance(state, bound, following)
-        best = restarts.best
-        found, log_psi = best.state, log_chances(best.state.communities.psi)
-        if found.logs.size:
-            self.posterior_ = crowd.posterior(found.logs, log_psi, log_given)
+                state = State(steps.e_step(logs, log_chances(learned.psi), log_given), learned, logs)
+        best, state = restarts.best, restarts.best.state
+        counts, communities = state.expected.counts, state.communities
+        if state.logs.size:
+            self.posterior_ = steps.posterior(state.logs, log_chances(communities.psi), log_given)
         else:
-            self.posterior_ = crowd.guess(votes, given)
-        self._keep(found.expected.counts, found.communities)
-        self.trace_, self.stopped_ = best.trace, best.stopped
+            self.posterior_ = steps.initial_posterior(votes, given)
+        self.psi_, self.omega_, self.community_parameters_ = communities.psi, communities.omega, communities.a
+        self.annotator_clusters_, _ = memberships(counts, communities)
+        self.confusion_ = self._means(counts, self.annotator_clusters_)
+        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
         self._finish(annotations.annotator_load)
-
-    def _own_terms(self, expected: Expected, communities: Communities) -> float:
-        """The terms of the bound (3) that hold no annotator."""
-        items = expected.item_mass @ safe_log(communities.psi) + expected.entropy
-        return float(items - communities.a.sum() / self.concentration)
 
     def _first_communities(self, expected: Expected, rng: np.random.Generator) -> Communities:
         """Communities of random annotators around the crowd's matrix."""
@@ -207,11 +136,6 @@ class CBCC(ConfusionModel):
         psi, omega = normalised(expected.item_mass), np.full(L, 1.0 / L)
         # Minka's step, cut to the bounds, is the best point within them only for one that began there.
         return Communities(psi, omega, np.clip(self.concentration * matrices, LEAST, MOST))
-
-    def _keep(self, counts: Array, communities: Communities) -> None:
-        self.psi_, self.omega_, self.community_parameters_ = communities.psi, communities.omega, communities.a
-        self.annotator_clusters_, _ = memberships(counts, communities)
-        self.confusion_ = self._means(counts, self.annotator_clusters_)
 
     def _means(self, counts: Array, z: Array) -> Array:
         """(N, P, P): posterior means of the annotators' matrices."""
@@ -227,9 +151,10 @@ class CBCC(ConfusionModel):
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
         """True classes and communities."""
         view, z = super().cluster_view(annotator_load), self.annotator_clusters_
+        assert view.annotator_weights is not None
         # Θ_kl is the mean of the members' matrices, a_lk / Σ_p a_lkp
         theta = normalised(self.community_parameters_).transpose(1, 0, 2)
-        weights = normalised(self._annotator_weights(annotator_load) @ z)
+        weights = normalised(view.annotator_weights @ z)
         return replace(view, annotators=z, theta=theta, omega=self.omega_, weights=weights)
 
     def annotator_frame(self) -> dict[str, Any]:

@@ -13,8 +13,8 @@ Nothing of size labels × annotators, or items × annotators, is ever built.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,21 +22,19 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import xlogy
 
+from dissensus.engine import Block, Engine
 from dissensus.errors import bad_parameter
-from dissensus.execution.memory import Needs, block_labels
-from dissensus.execution.run import Run
-from dissensus.execution.threads import Work
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.blocks import Block, Labels
 from dissensus.labels.vocabulary import Codes
-from dissensus.models.base import Model, fresh_rows
-from dissensus.models.clusters import ClusterView
-from dissensus.models.frames import by_id, table_by_id
+from dissensus.models.base import Model
+from dissensus.models.results import ClusterView, by_id, table_by_id
+from dissensus.models.scoring import fresh_rows
 from dissensus.numerics import Array, column_sums, normalised, ones, safe_log, sum_of_logs, winners
-from dissensus.params import choice, real
+from dissensus.params import N_JOBS, WEIGHT_BY, choice, fitted, real, setting
 
 LEAST_DAMPING = math.exp(-7)
 FEW_CLASSES = 4  # up to which SciPy multiplies faster with one column after the other
+Cells = NDArray[np.int64] | slice
 DENSE_CELLS = 4  # cells per label of a block up to which a column for every cell is cheaper
 
 
@@ -51,15 +49,15 @@ class CellLayout:
     """
 
     n_classes: int
-    cells: NDArray[np.int64] | slice  # n · P + y of each column
+    cells: Cells  # n · P + y of each column
     matrix: Any  # sparse (items, cells)
     transposed: Any  # sparse (cells, items): the same arrays, so that sums run through items one by one
 
     @classmethod
-    def of(cls, block: Block, labels: Labels) -> CellLayout:
+    def of(cls, block: Block) -> CellLayout:
         """Number the (annotator, answer) cells."""
-        shard = block.whole(labels)
-        n_cells = labels.n_annotators * labels.n_classes
+        shard = block.shard()
+        n_cells = block.labels.n_annotators * shard.n_classes
         codes = shard.annotator * np.int64(shard.n_classes) + shard.label
         if n_cells <= DENSE_CELLS * len(codes):
             cells, column = slice(None), codes
@@ -81,21 +79,32 @@ class CellLayout:
 
 
 @dataclass(frozen=True)
-class ExpectedPart:
-    """What a block's items add, given P(t_m = k) of each."""
+class Expected:
+    """What the M-step consumes, given P(t_m = k) of each item."""
 
-    cells: NDArray[np.int64] | slice
-    counts: Array  # (cells, K): this block's part of (2)
+    counts: Array  # (annotators, K, answers): expected label counts (2); K is the true classes, or more
     item_mass: Array  # (K,): Σ_m P(t_m = k)
-    entropy: float  # Σ_m H(t_m) + Σ_k P(t_m = k) log h_mk, h being what was known beforehand; or 0
-    evidence: float  # Σ_m log P(labels of m) / Π_cells π_n0y^S
+    entropy: float  # Σ_m H(t_m) + Σ_k P(t_m = k) log h_mk, h being the prior of the items
+    evidence: float  # Σ_m log P(labels of m)
+
+
+Part = tuple[Cells, Expected]  # of one block: its cells, and what its items add, with counts (cells, K)
 
 
 def _posterior_step(
     layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array
 ) -> tuple[Array, float]:
     """P(t_m = k | labels) of the items, and Σ_m log P(labels of m) / Π_cells π_n0y^S."""
-    scores = _scores(layout, log_given, log_psi, ratios)
+    # (K, items): log h_mk + log ψ_k + Σ_cells S log π_nky / π_n0y, (1) less a term that no k changes. The
+    # classes are few, and NumPy is faster along items than along classes: a row for every class.
+    prior, columns = np.atleast_2d(log_psi + log_given).T, ratios[layout.cells]
+    scores = np.empty((len(prior), layout.matrix.shape[0]))
+    scores[0] = prior[0]
+    if len(scores) <= FEW_CLASSES:
+        for k in range(1, len(scores)):
+            np.add(layout.matrix @ columns[:, k - 1], prior[k], out=scores[k])
+    else:
+        np.add((layout.matrix @ columns).T, prior[1:], out=scores[1:])
     top = scores.max(axis=0)
     top -= 0.5  # exp takes twice as long where its argument is now and then 0
     scores -= top
@@ -106,142 +115,108 @@ def _posterior_step(
     return w, sum_of_logs(mass) + float(top.sum())
 
 
-def _scores(layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array) -> Array:
-    """(K, items): log h_mk + log ψ_k + Σ_cells S log π_nky / π_n0y, (1) less a term that no k changes.
-
-    The classes are few, and NumPy is faster along items than along classes: a row for every class.
-    """
-    prior, columns = np.atleast_2d(log_psi + log_given).T, ratios[layout.cells]
-    scores = np.empty((len(prior), layout.matrix.shape[0]))
-    scores[0] = prior[0]
-    if len(scores) <= FEW_CLASSES:
-        for k in range(1, len(scores)):
-            np.add(layout.matrix @ columns[:, k - 1], prior[k], out=scores[k])
-    else:
-        np.add((layout.matrix @ columns).T, prior[1:], out=scores[1:])
-    return scores
-
-
 def _score_step(layout: CellLayout, weights: Array) -> Array:
     return np.asarray(layout.matrix @ weights[layout.cells])
 
 
-def _e_step(layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array) -> ExpectedPart:
+def _e_step(layout: CellLayout, log_given: Array, log_psi: Array, ratios: Array) -> Part:
+    """Expected counts under the posterior; the evidence is divided by Π_cells π_n0y^S."""
     w, evidence = _posterior_step(layout, log_given, log_psi, ratios)
-    return ExpectedPart(layout.cells, np.asarray(layout.transposed @ w), column_sums(w), 0.0, evidence)
+    return layout.cells, Expected(np.asarray(layout.transposed @ w), column_sums(w), 0.0, evidence)
 
 
-def _given_step(layout: CellLayout, both: Array) -> ExpectedPart:
-    w, given = both
-    counts, entropy = np.asarray(layout.transposed @ w), float(xlogy(w, given).sum() - xlogy(w, w).sum())
-    return ExpectedPart(layout.cells, counts, column_sums(w), entropy, 0.0)
+def _counts_step(layout: CellLayout, both: tuple[Array, Array]) -> Part:
+    """The counts that beliefs w imply, under the items' prior."""
+    w, prior = both
+    counts, entropy = np.asarray(layout.transposed @ w), float(xlogy(w, prior).sum() - xlogy(w, w).sum())
+    return layout.cells, Expected(counts, column_sums(w), entropy, 0.0)
 
 
-def _guessed_step(layout: CellLayout, given: Array, guess: Guess, crowd: Array) -> ExpectedPart:
-    w = both(guess(layout.counts(), crowd), given)
-    return _given_step(layout, np.stack(np.broadcast_arrays(w, given)))
+def _initial_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> Array:
+    return times_prior(start(layout.counts(), crowd), prior)
 
 
-def _guess_step(layout: CellLayout, given: Array, guess: Guess, crowd: Array) -> Array:
-    return both(guess(layout.counts(), crowd), given)
+def _initial_counts_step(layout: CellLayout, prior: Array, start: Start, crowd: Array) -> Part:
+    return _counts_step(layout, (times_prior(start(layout.counts(), crowd), prior), prior))
 
 
-def both(labels: Array, given: Array) -> Array:
-    """What labels say times what was known beforehand; that alone where the two exclude each other."""
-    both = labels * given
-    return np.where(both.any(axis=1, keepdims=True), normalised(both), given)
+def times_prior(labels: Array, prior: Array) -> Array:
+    """What labels say times the items' prior; the prior alone where the two exclude each other."""
+    product = labels * prior
+    return np.where(product.any(axis=1, keepdims=True), normalised(product), prior)
 
 
 # ---- all of them --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What the M-step consumes."""
+class ConfusionSteps:
+    """The steps over all labels of a model with confusion matrices."""
 
-    counts: Array  # (annotators, K, answers): expected label counts (2); K is the true classes, or more
-    item_mass: Array  # (K,)
-    entropy: float
-    evidence: float
-
-
-@dataclass(frozen=True)
-class Crowd:
-    """All labels as cell layouts, and what runs over them."""
-
-    work: Work
-    shape: tuple[int, int, int]  # items, annotators, classes
-    class_counts: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, annotations: Annotations, run: Run) -> Crowd:
-        """Lay out the blocks of some annotations."""
-        shape = annotations.n_items, annotations.n_annotators, annotations.n_classes
-        return cls(run.executor.over(annotations, CellLayout.of), shape, annotations.class_counts)
+    def __init__(self, annotations: Annotations, engine: Engine) -> None:
+        self.blocks = engine.blocks(annotations, CellLayout.of)
+        self.shape = annotations.n_items, annotations.n_annotators, annotations.n_classes
+        self._class_counts = annotations.class_counts.astype(np.float64)
 
     def posterior(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Array:
         """P(t_m = k | labels) of every item (1); ``log_given`` (items, K) or (K,) is added to log ψ.
 
         Classes are compared with the first, so that its logarithms must be finite: `safe_log` ends at −708.
         """
-        own, ratios = self._own(log_given), _log_ratios(_by_cell(log_matrices))
-        parts = self.work.map(_posterior_step, own, log_psi=log_psi, ratios=ratios)
-        return np.concatenate([w for w, _ in parts])
+        rows, ratios = self._rows(log_given), _log_ratios(_by_cell(log_matrices))
+        posteriors, _ = zip(
+            *self.blocks.map(_posterior_step, rows, log_psi=log_psi, ratios=ratios), strict=True
+        )
+        return np.concatenate(posteriors)
 
-    def expect(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Expected:
+    def e_step(self, log_matrices: Array, log_psi: Array, log_given: Array) -> Expected:
         """Expected counts under the posterior (1)."""
-        own, logs = self._own(log_given), _by_cell(log_matrices)
-        found = self._sum(self.work.map(_e_step, own, log_psi=log_psi, ratios=_log_ratios(logs)))
-        counts, mass = _by_cell(found.counts), found.item_mass
-        evidence = found.evidence + float((counts @ ones(len(mass))) @ logs[:, 0])
+        rows, logs = self._rows(log_given), _by_cell(log_matrices)
+        expected = self._sum(self.blocks.map(_e_step, rows, log_psi=log_psi, ratios=_log_ratios(logs)))
+        counts, mass = _by_cell(expected.counts), expected.item_mass
+        evidence = expected.evidence + float((counts @ ones(len(mass))) @ logs[:, 0])
         # Σ_m log P(labels of m) = Σ_m H(t_m) + Σ_k w_mk (log h_mk + log ψ_k) + Σ_nky n_nky log π_nky
         rest = float(np.vdot(counts, logs)) + float(mass[mass > 0] @ log_psi[mass > 0])
-        return replace(found, entropy=evidence - rest, evidence=evidence)
+        return replace(expected, entropy=evidence - rest, evidence=evidence)
 
-    def guessed(self, guess: Guess, given: Array | None = None) -> Expected:
-        """Expected counts under a first guess by the items' own labels, times what is known beforehand."""
-        own = self._own(np.ones(self.shape[2]) if given is None else given)
-        crowd = self.class_counts.astype(np.float64)
-        return self._sum(self.work.map(_guessed_step, own, guess=guess, crowd=crowd))
+    def initial_posterior(self, start: Start, prior: Array | None = None) -> Array:
+        """(items, classes): where EM starts, by the items' own labels times their prior."""
+        rows = self._rows(np.ones(self.shape[2]) if prior is None else prior)
+        parts = self.blocks.map(_initial_step, rows, start=start, crowd=self._class_counts)
+        return np.concatenate(list(parts))
 
-    def guess(self, guess: Guess, given: Array | None = None) -> Array:
-        """(items, classes): a first guess by the items' own labels, times what is known beforehand."""
-        own = self._own(np.ones(self.shape[2]) if given is None else given)
-        crowd = self.class_counts.astype(np.float64)
-        return np.concatenate(list(self.work.map(_guess_step, own, guess=guess, crowd=crowd)))
+    def initial_counts(self, start: Start, prior: Array | None = None) -> Expected:
+        """Expected counts under the initial posterior."""
+        rows = self._rows(np.ones(self.shape[2]) if prior is None else prior)
+        return self._sum(self.blocks.map(_initial_counts_step, rows, start=start, crowd=self._class_counts))
 
     def scores(self, weights: Array) -> Array:
         """(items, K): Σ_cells S_m,(n,y) weights_nky, the sums of (1) alone."""
-        return np.concatenate(list(self.work.map(_score_step, weights=_by_cell(weights))))
+        return np.concatenate(list(self.blocks.map(_score_step, weights=_by_cell(weights))))
 
-    def counts(self, w: Array) -> Array:
-        """(annotators, true classes, answers): expected label counts (2) for given beliefs (items, K)."""
-        return self.given(w).counts
+    def expected_counts(self, w: Array, prior: Array | None = None) -> Expected:
+        """What the M-step consumes, for beliefs (items, K) under the items' prior."""
+        rows = self._rows(np.ones(w.shape[1]) if prior is None else prior)
+        return self._sum(self.blocks.map(_counts_step, zip(self._rows(w), rows, strict=True)))
 
-    def given(self, w: Array, known: Array | None = None) -> Expected:
-        """What the M-step consumes, for beliefs (items, K), and what is known beforehand."""
-        both = np.stack(np.broadcast_arrays(w, np.ones(w.shape[1]) if known is None else known))
-        own = (both[:, block.place] for block in self.work.blocks)
-        return self._sum(self.work.map(_given_step, own))
+    def _rows(self, table: Array) -> list[Array]:
+        """Each block's rows of a table of all items; one row for all goes to every block."""
+        if table.ndim == 1:
+            return [table] * len(self.blocks.blocks)
+        return [table[block.items] for block in self.blocks.blocks]
 
-    def _own(self, table: Array) -> Iterable[Array]:
-        """Each block's rows of a table of all items; a row for all goes to everyone."""
-        return (table if table.ndim == 1 else table[block.place] for block in self.work.blocks)
-
-    def _sum(self, parts: Iterable[ExpectedPart]) -> Expected:
+    def _sum(self, parts: Iterable[Part]) -> Expected:
         """Add the blocks up, in their order."""
         _, N, P = self.shape
-        cells, item_mass, entropy, evidence = np.zeros(0), np.zeros(0), 0.0, 0.0
-        for part in parts:
+        sums, item_mass, entropy, evidence = np.zeros(0), np.zeros(0), 0.0, 0.0
+        for cells, part in parts:
             if not item_mass.size:
                 K = len(part.item_mass)
-                cells, item_mass = np.zeros((N * P, K)), np.zeros(K)
-            cells[part.cells] += part.counts
+                sums, item_mass = np.zeros((N * P, K)), np.zeros(K)
+            sums[cells] += part.counts
             item_mass += part.item_mass
             entropy += part.entropy
             evidence += part.evidence
-        counts = cells.reshape(N, P, -1).transpose(0, 2, 1)
-        return Expected(counts, item_mass, entropy, evidence)
+        return Expected(sums.reshape(N, P, -1).transpose(0, 2, 1), item_mass, entropy, evidence)
 
 
 def _by_cell(log_matrices: Array) -> Array:
@@ -257,9 +232,9 @@ def _log_ratios(logs: Array) -> Array:
     return np.asarray(logs @ ratio)  # a product is faster than differences along short rows
 
 
-# ---- first guesses ------------------------------------------------------------------------------------
+# ---- where EM starts -----------------------------------------------------------------------------------
 
-Guess = Callable[[Array, Array], Array]  # of (items, classes) counts and the crowd's (classes,)
+Start = Callable[[Array, Array], Array]  # of (items, classes) counts and the crowd's (classes,)
 
 
 def votes(counts: Array, crowd: Array) -> Array:
@@ -326,46 +301,46 @@ def damping(counts: NDArray[np.int64], unseen: float) -> Array:
     return np.where(counts > 0, 1.0, np.maximum(unseen**n_labels, LEAST_DAMPING))
 
 
-#: The question that a model of one true class answers (``label_distributions_``): P(true class) of each item,
-#: or the shares of answers that a population would give to it.
-QUESTION = choice("truth", "population")
-UNSEEN = real(0.0, 1.0, open_low=True)
+UNSEEN = (
+    real(0.0, 1.0, open_low=True),
+    "What each label of an item leaves of the probability of a class that none of them names; 1 leaves all "
+    "of it. Below 1, a rare class is not given to items for which nobody named it.",
+)
+
+
+SMOOTHING = 1.0  # labels' worth of the crowd's matrix in each row of an annotator's
+TRANSFORM_ROUNDS = 20
+WEIGHTS = "(N,): what each annotator's labels count"
 
 
 class ConfusionModel(Model):
     """Base of the models with one true class an item and a confusion matrix an annotator."""
 
-    _arrays: ClassVar[tuple[str, ...]] = ("posterior_", "psi_", "confusion_", "crowd_confusion_")
-    _needs_annotators = True
-    finds_truth = True
+    _: KW_ONLY
+    estimate: str = setting(
+        "truth",
+        choice("truth", "population"),
+        'What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right one, '
+        'or ``"population"``, the share of a population that would answer each class.',
+    )
+    weight_by: str = setting("labels", *WEIGHT_BY)
+    n_jobs: int = setting(-1, *N_JOBS)
 
-    weight_by: str
-    estimate: str
-    unseen: float = 1.0  # what each of an item's labels leaves of a class that none of them names
-    posterior_: Array  # (M, P): P(true class | labels)
-    psi_: Array  # (P,): shares of the true classes
-    confusion_: Array  # (N, P, P): P(answer | true class) of each annotator
-    crowd_confusion_: Array  # (P, P): the same of the population
+    _needs_annotators = True
+    _memory_tables: ClassVar[Mapping[str, int]] = {"MP": 5, "NPP": 7}
+    finds_truth = True
+    unseen = 1.0  # no setting of every model: see UNSEEN
+
+    weights_: Array = fitted("of weighted votes, (N,): what each annotator's labels count", saved=False)
+    posterior_: Array = fitted("(M, P): P(true class | labels)")
+    psi_: Array = fitted("(P,): shares of the true classes")
+    confusion_: Array = fitted("(N, P, P): P(answer | true class) of each annotator")
+    crowd_confusion_: Array = fitted("(P, P): the same of the population")
 
     @property
     def intervals_are(self) -> str:  # type: ignore[override]
         """Shares of a population have intervals; the chance that a class is true is itself a chance."""
         return "none" if self.estimate == "truth" else "approximate"
-
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        del itemsize  # there are no messages
-        M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
-        prior = 3 * P if given.get("item_prior") is not None or self.unseen < 1.0 else 0
-        L, in_block = getattr(self, "n_annotator_clusters", 0), block_labels(annotations)
-        cells = min(N * P, DENSE_CELLS * in_block)  # columns of a block's matrix, at most
-        return Needs(
-            # posteriors twice while they are gathered, the items' distributions; matrices, counts, logarithms
-            fixed=8 * (M * (4 * P + 2 + prior) + N * P * P * (8 + 3 * L)),
-            # a label's cell; where an item's labels begin, and which cell a column is
-            layout_bytes=9 + 4 * M // annotations.n_labels + 8 * (cells < N * P),
-            message_bytes=0,
-            working=60 * in_block + 8 * (6 * P * M * in_block // annotations.n_labels + 2 * N * P * P),
-        )
 
     def fit(self, annotations: Any, *, item_prior: Any = None) -> Self:
         """Learn from annotations; ``item_prior`` (items, classes) multiplies the class shares ψ.
@@ -389,32 +364,24 @@ class ConfusionModel(Model):
             given = checked_prior(self, item_prior, annotations)
         return given if self.unseen == 1.0 else normalised(given * damping(annotations.counts, self.unseen))
 
-    def _finish(self, load: NDArray[Any]) -> None:
-        """The population's matrix, and the answer to the question asked about each item."""
-        self.crowd_confusion_ = self._crowd(self.confusion_, load)
-        self.prior_distribution_, self.label_distributions_ = self._answers()
-
-    def _crowd(self, matrices: Array, load: NDArray[Any]) -> Array:
-        """(K, P): C_kp = Σ_n load_n π_nkp / Σ_n load_n."""
-        weights = load if self.weight_by == "labels" else np.ones(len(load))
-        return normalised(np.tensordot(weights, matrices, axes=1))
-
-    def _answers(self) -> tuple[Array, Array]:
-        """What is asked for of an item never seen, and of the items: the true class, or a crowd's answers."""
+    def _finish(self, load: NDArray[Any] | None = None) -> None:
+        """The answer to the question asked about each item; with ``load``, the population's matrix first."""
+        if load is not None:
+            # C_kp = Σ_n load_n π_nkp / Σ_n load_n
+            weights = load if self.weight_by == "labels" else np.ones(len(load))
+            self.crowd_confusion_ = normalised(np.tensordot(weights, self.confusion_, axes=1))
         if self.estimate == "truth":
-            return self.psi_, self.posterior_
-        w, psi, _, crowd = self._states()
-        return psi @ crowd, w @ crowd
+            self.prior_distribution_, self.label_distributions_ = self.psi_, self.posterior_
+        else:
+            w, psi, _, crowd = self._states()
+            self.prior_distribution_, self.label_distributions_ = psi @ crowd, w @ crowd
 
-    # What decides about a label: the true class here, in other models also an item's kind within its class.
+    # What decides about a label: the true class here; in other models each class has several states, one
+    # after the other.
 
     def _states(self) -> tuple[Array, Array, Array, Array]:
         """P(state) of the items (M, K), of one never seen (K,), annotators' rows (N, K, P), the crowd's."""
         return self.posterior_, self.psi_, self.confusion_, self.crowd_confusion_
-
-    def _of_states(self, classes: Array) -> Array:
-        """(M, K): a number of each class (M, P) for every state of it."""
-        return classes
 
     def _set_states(self, w: Array, matrices: Array) -> None:
         self.posterior_, self.confusion_ = w, matrices
@@ -433,7 +400,9 @@ class ConfusionModel(Model):
     def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
         """The true classes as item clusters, the population as the one annotator cluster."""
         self._check_fitted()
-        one, crowd = np.ones(1), self.crowd_confusion_
+        one, crowd, load = np.ones(1), self.crowd_confusion_, np.ones(len(self.confusion_))
+        if annotator_load is not None and self.weight_by == "labels":
+            load = np.asarray(annotator_load, np.float64)
         return ClusterView(
             self.posterior_,
             None,
@@ -444,24 +413,16 @@ class ConfusionModel(Model):
             crowd,
             true_classes=True,
             matrices=self.confusion_,
-            annotator_weights=self._annotator_weights(annotator_load),
+            annotator_weights=normalised(load),
         )
 
-    def _annotator_weights(self, load: NDArray[Any] | None) -> Array:
-        """(N,): what each annotator counts in the population."""
-        by_labels = load is not None and self.weight_by == "labels"
-        return normalised(np.asarray(load, np.float64) if by_labels else np.ones(len(self.confusion_)))
-
     def annotator_frame(self) -> dict[str, Any]:
-        """Columns about annotators: chance of the right answer on an item drawn at random."""
-        return {"accuracy": self._accuracy()}
-
-    def _accuracy(self) -> Array:
-        """(N,): Σ_k ψ_k π_nkk."""
-        return np.asarray(np.einsum("k,nkk->n", self.psi_, self.confusion_))
-
-    def _skills(self) -> Array:
-        return self._accuracy()
+        """Columns about annotators: chance of the right answer on an item drawn at random, and weights."""
+        # Σ_k ψ_k π_nkk
+        columns: dict[str, Any] = {"accuracy": np.einsum("k,nkk->n", self.psi_, self.confusion_)}
+        if "weights_" in vars(self):
+            columns["weight"] = self.weights_
+        return columns
 
     @property
     def skills_(self) -> Any:
@@ -472,8 +433,9 @@ class ConfusionModel(Model):
         Models of weighted votes give the weight of the annotator's vote instead.
         """
         self._check_fitted()
-        ids = {"annotator": self.annotators_}
-        return by_id(ids, self._skills(), "skill", self.columns_, self.frame_kind_)
+        columns = self.annotator_frame()
+        skills = columns.get("weight", columns["accuracy"])
+        return by_id({"annotator": self.annotators_}, skills, "skill", self.columns_, self.frame_kind_)
 
     @property
     def errors_(self) -> Any:
@@ -485,29 +447,27 @@ class ConfusionModel(Model):
         columns = dict(zip(self.classes_.tolist(), by_answer.T, strict=True))
         return table_by_id(ids, columns, self.columns_, self.frame_kind_)
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Fitted annotators keep their matrices and fitted items their posteriors; labels between two of
         them are taken to be those of the fit. New annotators start from the population's matrix."""
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
         annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
-        crowd = Crowd.of(fresh_rows(new, item, annotator), run)
+        steps = ConfusionSteps(fresh_rows(new, item, annotator), engine)
         w, psi, matrices, population = fitted._states()
         known = np.vstack([w, psi])[item]
         if self.unseen < 1.0:  # in what is known of fitted items it is already
-            known = np.where(
-                (item < 0)[:, None], known * self._of_states(damping(new.counts, self.unseen)), known
-            )
+            damped = np.repeat(damping(new.counts, self.unseen), len(psi) // new.n_classes, axis=1)
+            known = np.where((item < 0)[:, None], known * damped, known)
         matrices = np.concatenate([matrices, population[None]])[annotator]
         for _ in range(TRANSFORM_ROUNDS):
-            w = crowd.posterior(safe_log(matrices), np.zeros_like(psi), log_chances(known))
-            learned = self._matrices_of_new(crowd.counts(w), fitted)
+            w = steps.posterior(safe_log(matrices), np.zeros_like(psi), log_chances(known))
+            learned = self._matrices_of_new(steps.expected_counts(w).counts, fitted)
             matrices = np.where((annotator < 0)[:, None, None], learned, matrices)
         self._set_states(w, matrices)
-        self.label_distributions_ = self._answers()[1]
+        if "weights_" in vars(fitted):  # new annotators have the average weight
+            self.weights_ = np.append(fitted.weights_, fitted.weights_.mean())[annotator]
+        self._finish()
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         """(annotators, K, P) from counts, with the population's rows as prior."""
-        raise NotImplementedError
-
-
-TRANSFORM_ROUNDS = 20
+        return normalised(SMOOTHING * fitted.crowd_confusion_ + counts)

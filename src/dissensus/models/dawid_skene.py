@@ -15,26 +15,17 @@ accuracy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from scipy.special import xlogy
 
-from dissensus.execution.leaps import leap
-from dissensus.execution.run import Run
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import (
-    QUESTION,
-    ConfusionModel,
-    Crowd,
-    Expected,
-    log_chances,
-    shares,
-    votes,
-)
+from dissensus.models.confusion import ConfusionModel, ConfusionSteps, log_chances, shares, votes
 from dissensus.numerics import Array, normalised, safe_log
-from dissensus.params import choice, integer, real
+from dissensus.params import MAX_ITER, TOL, real, setting
 
 
 @dataclass(frozen=True)
@@ -45,86 +36,50 @@ class Skills:
     annotators: Array  # their matrices (N, P, P), or one coin's two sides (N, 2)
 
 
+def _fit_by_em(
+    self: DawidSkene | OneCoin, annotations: Annotations, engine: Engine, item_prior: Any = None
+) -> None:
+    """EM on the log-posterior (1)."""
+    steps = ConfusionSteps(annotations, engine)
+    prior = self._known_before(item_prior, annotations)
+    log_prior = log_chances(prior)
+    anchor = self._anchor(steps.initial_counts(votes).counts.sum(axis=0))
+    monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
+    skills = monitor.resume(Skills)
+    if skills is None:
+        start = steps.initial_counts(shares, prior)
+        skills = Skills(normalised(start.item_mass), self._learn(start.counts, anchor))
+    for _ in monitor:
+        # E: every item's true class, and the expected counts
+        logs = safe_log(self._matrices(skills.annotators))
+        expected = steps.e_step(logs, log_chances(skills.psi), log_prior)
+        # s Σ_nkp C_kp log π_nkp, or with one coin s Σ_n (q log q_n + (1 − q) log (1 − q_n))
+        log_density = float(xlogy(self.smoothing * anchor, skills.annotators).sum())
+        if monitor.report(expected.evidence + log_density, skills):
+            break
+        # M: the class shares and annotators that maximise the expected log-posterior
+        skills = Skills(normalised(expected.item_mass), self._learn(expected.counts, anchor))
+    self.psi_ = skills.psi
+    self.confusion_ = self._matrices(skills.annotators)
+    self.posterior_ = steps.posterior(safe_log(self.confusion_), log_chances(self.psi_), log_prior)
+    self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
+    self._finish(annotations.annotator_load)
+
+
 class DawidSkene(ConfusionModel):
-    """Every annotator has a confusion matrix, drawn towards that of the crowd.
+    """Every annotator has a confusion matrix, drawn towards that of the crowd."""
 
-    Parameters
-    ----------
-    max_iter
-        The most iterations.
-    smoothing
-        How many labels the crowd's matrix is worth in each row of an annotator's; 0 is maximum
-        likelihood, as published in 1979.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    accelerate
-        Whether steps near the end are lengthened (SQUAREM). One that ends lower is taken back, uncounted, and
-        the fit stops at a tenth of ``tol``.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    max_iter: int = setting(200, *MAX_ITER)
+    _: KW_ONLY
+    smoothing: float = setting(
+        4.0,
+        real(0.0),
+        "How many labels the crowd's matrix is worth in each row of an annotator's; 0 is maximum "
+        "likelihood, as published in 1979.",
+    )
+    tol: float = setting(1e-6, *TOL)
 
-    _rules = {
-        "max_iter": integer(1),
-        "smoothing": real(0.0),
-        "estimate": QUESTION,
-        "weight_by": choice("labels", "annotators"),
-        "tol": real(0.0),
-        "accelerate": choice(True, False),
-        "n_jobs": integer(-1),
-    }
-
-    def __init__(
-        self,
-        max_iter: int = 200,
-        *,
-        smoothing: float = 4.0,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        tol: float = 1e-6,
-        accelerate: bool = True,
-        n_jobs: int = -1,
-    ) -> None:
-        self.max_iter = max_iter
-        self.smoothing = smoothing
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.tol = tol
-        self.accelerate = accelerate
-        self.n_jobs = n_jobs
-
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd = Crowd.of(annotations, run)
-        given = self._known_before(item_prior, annotations)
-        log_given = log_chances(given)
-        anchor = self._anchor(crowd.guessed(votes).counts.sum(axis=0))
-        ascent = run.ascent(Skills, leap=leap if self.accelerate else None)
-        skills = ascent.resumed
-        if skills is None:
-            skills = self._learned(crowd.guessed(shares, given), anchor)
-        for _ in ascent.iterations(self.max_iter, self.tol):
-            # E: every item's true class, and the expected counts
-            logs = safe_log(self._matrices(skills.annotators))
-            expected = crowd.expect(logs, log_chances(skills.psi), log_given)
-            objective = expected.evidence + self._log_prior(skills.annotators, anchor)
-            # M: the class shares and annotators that maximise the expected log-posterior
-            skills = ascent.advance(skills, objective, self._learned(expected, anchor))
-        self.psi_ = skills.psi
-        self.confusion_ = self._matrices(skills.annotators)
-        self.posterior_ = crowd.posterior(safe_log(self.confusion_), log_chances(self.psi_), log_given)
-        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
-        self._finish(annotations.annotator_load)
-
-    def _learned(self, expected: Expected, anchor: Array) -> Skills:
-        return Skills(normalised(expected.item_mass), self._learn(expected.counts, anchor))
-
-    # ---- how annotators are parametrised --------------------------------------------------------------
+    _fit = _fit_by_em
 
     def _anchor(self, counts: Array) -> Array:
         """C: the crowd's matrix under the majority vote, one pseudo-label spread over each row."""
@@ -137,37 +92,21 @@ class DawidSkene(ConfusionModel):
     def _matrices(self, learned: Array) -> Array:
         return learned
 
-    def _log_prior(self, learned: Array, anchor: Array) -> float:
-        """s Σ_nkp C_kp log π_nkp."""
-        return float(xlogy(self.smoothing * anchor, learned).sum())
-
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        return self._matrices(self._learn(counts, fitted.crowd_confusion_))
+        return self._learn(counts, fitted.crowd_confusion_)
 
 
-class OneCoin(DawidSkene):
-    """Every annotator has one chance of being right, whatever the class, drawn towards that of the crowd.
+class OneCoin(ConfusionModel):
+    """Every annotator has one chance of being right, whatever the class, drawn towards that of the crowd."""
 
-    Parameters
-    ----------
-    smoothing
-        How many labels the crowd's chance is worth; 0 is maximum likelihood.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    accelerate
-        Whether steps near the end are lengthened (SQUAREM). One that ends lower is taken back, uncounted, and
-        the fit stops at a tenth of ``tol``.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    max_iter: int = setting(200, *MAX_ITER)
+    _: KW_ONLY
+    smoothing: float = setting(
+        4.0, real(0.0), "How many labels the crowd's chance is worth; 0 is maximum likelihood."
+    )
+    tol: float = setting(1e-6, *TOL)
+
+    _fit = _fit_by_em
 
     def _anchor(self, counts: Array) -> Array:
         """(2,): the crowd's share of right and of wrong answers under the majority vote."""
@@ -182,15 +121,10 @@ class OneCoin(DawidSkene):
 
     def _matrices(self, learned: Array) -> Array:
         """π_nkp = q_n where p = k, (1 − q_n) / (P − 1) elsewhere."""
-        P = self.class_count_
+        P = len(self.class_vocabulary_)
         wrong = np.broadcast_to((learned[:, 1] / max(P - 1, 1))[:, None, None], (len(learned), P, P)).copy()
         wrong[:, np.arange(P), np.arange(P)] = learned[:, :1]
         return normalised(wrong)
-
-    @property
-    def class_count_(self) -> int:
-        """Number of classes."""
-        return len(self.class_vocabulary_)
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
         right = float(fitted.psi_ @ np.diag(fitted.crowd_confusion_))

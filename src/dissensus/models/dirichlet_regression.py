@@ -29,23 +29,22 @@ E[ E[p | labels, x] | x ] = E[p | x].
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import Engine
 from dissensus.errors import DataError
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import as_features, features_of
 from dissensus.models.base import Model
 from dissensus.models.softmax import PATH, PATIENCE, minimise, predict, spread
 from dissensus.numerics import Array, normalised
-from dissensus.params import ANY, NONE, SEED, integer, real
+from dissensus.params import EMBEDDING, NONE, SEED, fitted, integer, real, setting
 
 PRIOR_SHAPE, PRIOR_RATE = 2.0, 1 / 8  # Gamma prior of S: its mode is (shape − 1) / rate
-LEAST, MOST = 1e-2, 1e4  # S stays between these
 MAX_ITER, TOL = 500, 1e-5  # of the regression
 FOLD_TOL = 1e-4  # of the folds' regressions, of which there are many
 
@@ -67,10 +66,8 @@ class Answers:
         """A pair's labels are left out together; class counts name nobody, and every label is its own."""
         item, label, counts = annotations.item, annotations.label, annotations.counts
         pair = np.arange(annotations.n_labels) if annotations.anonymous else annotations.pair
-        cells, which, own_class = np.unique(
-            pair * annotations.n_classes + label, return_inverse=True, return_counts=True
-        )
-        del cells
+        cells = pair * annotations.n_classes + label
+        _, which, own_class = np.unique(cells, return_inverse=True, return_counts=True)
         same = counts[item, label] - own_class[which]
         others = counts.sum(axis=1)[item] - np.bincount(pair)[pair]
         return cls(item, label, same.astype(np.float64), others.astype(np.float64))
@@ -95,7 +92,7 @@ def best_concentration(answers: Answers, means: Array) -> tuple[float, float]:
         s = float(np.exp(log_s))
         return -answers.log_chance(means, s) - log_prior(s)
 
-    bounds = float(np.log(LEAST)), float(np.log(MOST))
+    bounds = float(np.log(1e-2)), float(np.log(1e4))
     found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-4})
     return float(np.exp(found.x)), -float(found.fun)
 
@@ -137,53 +134,31 @@ class DirichletRegression(Model):
     """Label distributions from features and labels together: Dirichlet scatter around a softmax regression.
 
     Items carry features (:func:`dissensus.with_features`) or a text.
-
-    Parameters
-    ----------
-    concentration
-        How many labels the features of an item are worth (S); None learns it.
-    l2
-        Weight of the L2 penalty of the regression; None learns it.
-    folds
-        Parts of the items over which ``l2`` and ``concentration`` are learned.
-    embedding
-        The sentence encoder for items that have a text and no features: a name or a path, as in
-        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
+    concentration: float | None = setting(
+        None,
+        real(0.0, open_low=True) | NONE,
+        "How many labels the features of an item are worth (S); None learns it.",
+    )
+    _: KW_ONLY
+    l2: float | None = setting(
+        None, real(0.0) | NONE, "Weight of the L2 penalty of the regression; None learns it."
+    )
+    folds: int = setting(
+        10, integer(2), "Parts of the items over which ``l2`` and ``concentration`` are learned."
+    )
+    embedding: str | None = setting(None, *EMBEDDING)
+    seed: int = setting(0, *SEED)
+
     uses_features = True
-    _rules = {
-        "concentration": real(0.0, open_low=True) | NONE,
-        "l2": real(0.0) | NONE,
-        "folds": integer(2),
-        "embedding": ANY,
-        "seed": SEED,
-    }
-    _arrays = ("coef_", "intercept_", "item_means_", "concentration_", "l2_", "l2_tried_")
 
-    coef_: Array  # (features, classes): V
-    intercept_: Array  # (classes,): b
-    item_means_: Array  # (items, classes): what each item's features say, its own labels not seen
-    concentration_: Array  # S in use, as a 0-d array
-    l2_: Array  # the l2 in use, as a 0-d array
-    l2_tried_: Array  # the path tried; trace_ has the value of (3) at each
-
-    def __init__(
-        self,
-        concentration: float | None = None,
-        *,
-        l2: float | None = None,
-        folds: int = 10,
-        embedding: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.concentration = concentration
-        self.l2 = l2
-        self.folds = folds
-        self.embedding = embedding
-        self.seed = seed
+    coef_: Array = fitted("(features, classes): V")
+    intercept_: Array = fitted("(classes,): b")
+    item_means_: Array = fitted("(items, classes): what each item's features say, its own labels not seen")
+    concentration_: Array = fitted("S in use, as a 0-d array")
+    l2_: Array = fitted("the l2 in use, as a 0-d array")
+    l2_tried_: Array = fitted("the path tried; trace_ has the value of (3) at each")
 
     # ---- fitting --------------------------------------------------------------------------------------
 
@@ -195,19 +170,21 @@ class DirichletRegression(Model):
         """
         return self._run_fit(annotations, features=features)
 
-    def _fit(self, annotations: Annotations, run: Run, features: Any = None) -> None:
-        del run
+    def _fit(self, annotations: Annotations, engine: Engine, features: Any = None) -> None:
+        del engine
         X = features_of(annotations, self.embedding, given=features).astype(np.float64)
         labelled = np.flatnonzero(annotations.counts.any(axis=1))
         shares = normalised(annotations.counts[labelled].astype(np.float64))
         best = self._choose(annotations, X[labelled], shares, labelled)
-        weights = self._regression(X[labelled], shares, best.l2)
+        start = np.zeros((X.shape[1] + 1, annotations.n_classes))
+        penalty = best.l2 * spread(X[labelled])
+        weights = minimise(X[labelled], shares, penalty, start, MAX_ITER, TOL)
         self.coef_, self.intercept_ = weights[:-1], weights[-1]
         self.item_means_ = predict(X, weights)
         self.item_means_[labelled] = best.means
         self.concentration_, self.l2_ = np.asarray(best.concentration), np.asarray(best.l2)
         self.prior_distribution_ = normalised(self.item_means_.sum(axis=0))
-        self._settle_items(annotations)
+        self.label_distributions_ = posterior_mean(self.item_means_, annotations.counts, best.concentration)
 
     def _choose(
         self, annotations: Annotations, X: Array, shares: Array, labelled: NDArray[np.intp]
@@ -215,9 +192,18 @@ class DirichletRegression(Model):
         """The l2 and the S with the highest (3), along the path from strong to weak."""
         answers = Answers.of(annotations[labelled])
         path = PATH if self.l2 is None else np.asarray([float(self.l2)])
+        if len(X) < 2:  # all classes alike, of a lone item
+            expected = iter([np.full_like(shares, 1 / shares.shape[1])] * len(path))
+        else:
+            expected = cross_fitted(X, shares, self.folds, self.seed, path)
         tried = list[Choice]()
-        for l2, means in zip(path, self._means(X, shares, path), strict=True):
-            tried.append(Choice(float(l2), *self._concentration(answers, means)))
+        for l2, means in zip(path, expected, strict=True):
+            if self.concentration is None:
+                S, value = best_concentration(answers, means)
+            else:
+                S = float(self.concentration)
+                value = answers.log_chance(means, S) + log_prior(S)
+            tried.append(Choice(float(l2), S, means, value))
             best = int(np.argmax([one.value for one in tried]))
             if len(tried) - 1 - best >= PATIENCE:
                 break
@@ -225,24 +211,6 @@ class DirichletRegression(Model):
         self.trace_ = np.asarray([one.value for one in tried])
         self.stopped_ = "patience" if len(tried) < len(path) else "end of path"
         return tried[best]
-
-    def _means(self, X: Array, shares: Array, path: Array) -> Iterator[Array]:
-        """What each item is expected to be, at every l2; a lone item like all classes alike."""
-        if len(X) < 2:
-            return iter([np.full_like(shares, 1 / shares.shape[1])] * len(path))
-        return cross_fitted(X, shares, self.folds, self.seed, path)
-
-    def _concentration(self, answers: Answers, means: Array) -> tuple[float, Array, float]:
-        if self.concentration is None:
-            S, value = best_concentration(answers, means)
-        else:
-            S = float(self.concentration)
-            value = answers.log_chance(means, S) + log_prior(S)
-        return S, means, value
-
-    def _regression(self, X: Array, shares: Array, l2: float) -> Array:
-        start = np.zeros((X.shape[1] + 1, shares.shape[1]))
-        return minimise(X, shares, l2 * spread(X), start, MAX_ITER, TOL)
 
     # ---- asking ---------------------------------------------------------------------------------------
 
@@ -260,12 +228,7 @@ class DirichletRegression(Model):
             raise DataError(f"{X.shape[1]} features were given and this was fitted on {len(self.coef_)}")
         return predict(X, np.vstack([self.coef_, self.intercept_]))
 
-    def _settle_items(self, annotations: Annotations) -> None:
-        self.label_distributions_ = posterior_mean(
-            self.item_means_, annotations.counts, float(self.concentration_)
-        )
-
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Items of the fit keep what their features said there; the others' features are asked."""
         place = fitted.item_vocabulary_.codes(new.item_vocabulary)
         self.item_means_ = fitted.item_means_[place]
@@ -273,4 +236,4 @@ class DirichletRegression(Model):
         if len(strangers):
             features = features_of(new[strangers], self.embedding)
             self.item_means_[strangers] = fitted.label_distributions(features)
-        self._settle_items(new)
+        self.label_distributions_ = posterior_mean(self.item_means_, new.counts, float(self.concentration_))

@@ -18,143 +18,80 @@ The published bound omits the B of the priors and cannot compare models of diffe
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 import numpy as np
 
-from dissensus.execution.run import Run
+from dissensus.engine import Engine, Restarts
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import QUESTION, UNSEEN, ConfusionModel, Crowd, Expected, log_chances, shares
+from dissensus.models.confusion import UNSEEN, ConfusionModel, ConfusionSteps, Expected, log_chances, shares
 from dissensus.models.ibcc import expected_log, fixed_prior, gain
 from dissensus.numerics import Array, normalised
-from dissensus.params import SEED, choice, integer, real
-
-
-def subtype_logs(mass: Array, subtype_prior: float) -> Array:
-    """(P · G,): E log ψ_k + E log τ_kg for the mass (P, G) of each subtype."""
-    classes = expected_log(1.0 + mass.sum(axis=1))
-    return np.asarray(classes[:, None] + expected_log(subtype_prior + mass)).ravel()
+from dissensus.params import MAX_ITER, N_RESTARTS, SEED, TOL, fitted, integer, real, setting
 
 
 class EBCC(ConfusionModel):
-    """Items of one class come in subtypes, with confusion matrices for each: mistakes go together.
+    """Items of one class come in subtypes, with confusion matrices for each: mistakes go together."""
 
-    Parameters
-    ----------
-    n_subtypes
-        How many subtypes each class has.
-    subtype_prior
-        Dirichlet parameter of the subtypes' sizes; a small one leaves subtypes empty that are not needed.
-    unseen
-        What each label of an item leaves of the probability of a class that none of them names; 1 leaves
-        all of it. Below 1, a rare class is not given to items for which nobody named it.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    n_restarts
-        How many fits from random starts there are; the best one is kept.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
-
-    _rules = {
-        "n_subtypes": integer(1),
-        "subtype_prior": real(0.0, open_low=True),
-        "unseen": UNSEEN,
-        "estimate": QUESTION,
-        "weight_by": choice("labels", "annotators"),
-        "max_iter": integer(1),
-        "tol": real(0.0),
-        "n_restarts": integer(1),
-        "seed": SEED,
-        "n_jobs": integer(-1),
-    }
-    _arrays = (
-        *ConfusionModel._arrays,
-        "subtypes_",
-        "subtype_shares_",
-        "subtype_confusion_",
-        "subtype_crowd_confusion_",
+    n_subtypes: int = setting(3, integer(1), "How many subtypes each class has.")
+    _: KW_ONLY
+    subtype_prior: float = setting(
+        0.1,
+        real(0.0, open_low=True),
+        "Dirichlet parameter of the subtypes' sizes; a small one leaves subtypes empty that are not needed.",
     )
+    unseen: float = setting(1.0, *UNSEEN)
+    max_iter: int = setting(200, *MAX_ITER)
+    tol: float = setting(1e-6, *TOL)
+    n_restarts: int = setting(2, *N_RESTARTS)
+    seed: int = setting(0, *SEED)
 
-    subtypes_: Array  # (M, P · G): q(t_m, g_m)
-    subtype_shares_: Array  # (P · G,): of an item never seen
-    subtype_confusion_: Array  # (N, P · G, P)
-    subtype_crowd_confusion_: Array  # (P · G, P)
+    _memory_tables = {"MPG": 3, "NPPG": 6}
 
-    def __init__(
-        self,
-        n_subtypes: int = 3,
-        *,
-        subtype_prior: float = 0.1,
-        unseen: float = 1.0,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        n_restarts: int = 2,
-        seed: int = 0,
-        n_jobs: int = -1,
-    ) -> None:
-        self.n_subtypes = n_subtypes
-        self.subtype_prior = subtype_prior
-        self.unseen = unseen
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_restarts = n_restarts
-        self.seed = seed
-        self.n_jobs = n_jobs
+    subtypes_: Array = fitted("(M, P · G): q(t_m, g_m)")
+    subtype_shares_: Array = fitted("(P · G,): shares of the subtypes")
+    subtype_confusion_: Array = fitted("(N, P · G, P): P(answer | subtype) of each annotator")
+    subtype_crowd_confusion_: Array = fitted("(P · G, P): P(answer | subtype) of the population")
 
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd = Crowd.of(annotations, run)
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps = ConfusionSteps(annotations, engine)
         given = self._known_before(item_prior, annotations)
-        known = self._of_states(given)
+        known = np.repeat(given, self.n_subtypes, axis=-1)
         log_known = log_chances(known)
-        prior = self._prior(annotations.n_classes)
-        restarts = run.restarts(Expected, self.n_restarts, self.seed)
-        for restart in restarts:
-            expected = restart.resumed
+        # (P · G, P): a, the same for all subtypes of a class
+        prior = np.repeat(fixed_prior(annotations.n_classes), self.n_subtypes, axis=0)
+        restarts = Restarts(engine, self.n_restarts, self.seed, self.max_iter, self.tol)
+        for monitor in restarts:
+            expected = monitor.resume(Expected)
             if expected is None:
-                expected = crowd.given(self._start(crowd.guess(shares, given), restart.rng), known)
-            for _ in restart.iterations(self.max_iter, self.tol):
-                bound = self._bound(expected, prior)
+                # each item's label shares, cut at random into subtypes
+                w = steps.initial_posterior(shares, given)
+                cuts = monitor.rng.dirichlet(np.ones(self.n_subtypes), size=len(w))
+                w = (w[:, :, None] * cuts[:, None, :]).reshape(len(w), -1)
+                expected = steps.expected_counts(w, known)
+            for _ in monitor:
+                if monitor.report(self._bound(expected, prior), expected):
+                    break
                 # annotators, subtypes and classes, then the items (1)
-                following = crowd.expect(*self._logs(expected, prior), log_known)
-                expected = restart.advance(expected, bound, following)
+                expected = steps.e_step(*self._logs(expected, prior), log_known)
         best = restarts.best
         logs, log_shares = self._logs(best.state, prior)
         self.subtype_shares_ = normalised(np.exp(log_shares))
         self.psi_ = self._of_classes(self.subtype_shares_)
         rows = normalised(prior + best.state.counts)
-        self.subtype_crowd_confusion_ = self._crowd(rows, annotations.annotator_load)
-        self._set_states(crowd.posterior(logs, log_shares, log_known), rows)
-        self.trace_, self.stopped_ = best.trace, best.stopped
+        load = annotations.annotator_load
+        weights = load if self.weight_by == "labels" else np.ones(len(load))
+        self.subtype_crowd_confusion_ = normalised(np.tensordot(weights, rows, axes=1))
+        self._set_states(steps.posterior(logs, log_shares, log_known), rows)
+        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
         self._finish(annotations.annotator_load)
-
-    def _prior(self, n_classes: int) -> Array:
-        """(P · G, P): a, the same for all subtypes of a class."""
-        return np.repeat(fixed_prior(n_classes), self.n_subtypes, axis=0)
-
-    def _start(self, w: Array, rng: np.random.Generator) -> Array:
-        """(M, P · G): each item's label shares, cut at random into subtypes."""
-        cuts = rng.dirichlet(np.ones(self.n_subtypes), size=len(w))
-        return np.asarray(w[:, :, None] * cuts[:, None, :]).reshape(len(w), -1)
 
     def _logs(self, expected: Expected, prior: Array) -> tuple[Array, Array]:
         """E log π (N, P · G, P), and E log ψ + E log τ (P · G,)."""
         mass = expected.item_mass.reshape(-1, self.n_subtypes)
-        return expected_log(prior + expected.counts), subtype_logs(mass, self.subtype_prior)
+        classes, subtypes = expected_log(1.0 + mass.sum(axis=1)), expected_log(self.subtype_prior + mass)
+        return expected_log(prior + expected.counts), (classes[:, None] + subtypes).ravel()
 
     def _bound(self, expected: Expected, prior: Array) -> float:
         """The bound (2)."""
@@ -167,22 +104,19 @@ class EBCC(ConfusionModel):
         """Of subtypes, as :meth:`ConfusionModel._states`."""
         return self.subtypes_, self.subtype_shares_, self.subtype_confusion_, self.subtype_crowd_confusion_
 
-    def _of_states(self, classes: Array) -> Array:
-        return np.repeat(classes, self.n_subtypes, axis=-1)
-
     def _set_states(self, w: Array, matrices: Array) -> None:
         self.subtypes_, self.subtype_confusion_ = w, matrices
-        self.posterior_, self.confusion_ = self._of_classes(w), self._of_rows(matrices)
+        self.posterior_ = self._of_classes(w)
+        # each annotator's matrix by class, subtypes weighed by their shares
+        share = normalised(self.subtype_shares_.reshape(-1, self.n_subtypes))
+        N, _, P = matrices.shape
+        by_class = matrices.reshape(N, -1, self.n_subtypes, P)
+        self.confusion_ = np.asarray(np.einsum("nkgp,kg->nkp", by_class, share))
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        return normalised(self._prior(counts.shape[2]) + counts)
+        prior = np.repeat(fixed_prior(counts.shape[2]), self.n_subtypes, axis=0)
+        return normalised(prior + counts)
 
     def _of_classes(self, subtypes: Array) -> Array:
         """(…, P): P(true class), summed over its subtypes."""
         return np.asarray(subtypes.reshape(*subtypes.shape[:-1], -1, self.n_subtypes).sum(axis=-1))
-
-    def _of_rows(self, confusion: Array) -> Array:
-        """(N, P, P): each annotator's matrix by class, subtypes weighed by their shares."""
-        share = normalised(self.subtype_shares_.reshape(-1, self.n_subtypes))
-        N, _, P = confusion.shape
-        return np.asarray(np.einsum("nkgp,kg->nkp", confusion.reshape(N, -1, self.n_subtypes, P), share))

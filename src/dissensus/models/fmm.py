@@ -11,22 +11,19 @@ Learned by EM on the log-posterior (MAP), which never falls:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from dissensus.execution.leaps import leap
-from dissensus.execution.memory import Needs, block_labels
-from dissensus.execution.run import Run
-from dissensus.execution.threads import Work, total
+from dissensus.engine import Block, Blocks, Engine, Restarts, total
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.blocks import Block, Labels
-from dissensus.models.base import Array, Model
-from dissensus.models.clusters import ClusterView
+from dissensus.models.base import Model
+from dissensus.models.results import ClusterView
 from dissensus.numerics import (
+    Array,
     Concentration,
     concentration,
     normalised,
@@ -34,7 +31,18 @@ from dissensus.numerics import (
     safe_log,
     softmax_columns,
 )
-from dissensus.params import SEED, choice, dirichlet, integer, real
+from dissensus.params import (
+    MAX_ITER,
+    N_JOBS,
+    N_RESTARTS,
+    SEED,
+    TOL,
+    choice,
+    dirichlet,
+    fitted,
+    integer,
+    setting,
+)
 
 
 def responsibilities(counts: Array, theta: Array, psi: Array) -> tuple[Array, float]:
@@ -52,9 +60,9 @@ class Mixture:
     psi: Array  # (K,)
 
 
-def counts_of(block: Block, labels: Labels) -> Array:
+def counts_of(block: Block) -> Array:
     """(items, classes): label counts of a block."""
-    return block.whole(labels).counts
+    return block.shard().counts
 
 
 def e_step(counts: Array, theta: Array, psi: Array) -> tuple[Array, Array, float]:
@@ -91,7 +99,11 @@ def initial_theta(annotations: Annotations, K: int, alpha: Concentration, rng: n
     overall = annotations.class_counts / annotations.n_labels
     # A little noise keeps two clusters that started at the same counts from staying one.
     noise = rng.dirichlet(np.ones(annotations.n_classes), size=K)
-    return normalised(_item_counts(annotations, chosen) + np.maximum(alpha - 1, 0.1) * (overall + noise))
+    counts = np.empty((K, annotations.n_classes))
+    for k, item in enumerate(chosen):
+        rows = slice(*annotations.item_pointers[item : item + 2])
+        counts[k] = np.bincount(annotations.label[rows], minlength=annotations.n_classes)
+    return normalised(counts + np.maximum(alpha - 1, 0.1) * (overall + noise))
 
 
 def random_clusters(n: int, n_clusters: int, rng: np.random.Generator) -> Array:
@@ -99,129 +111,71 @@ def random_clusters(n: int, n_clusters: int, rng: np.random.Generator) -> Array:
     return normalised(rng.dirichlet(np.full(n_clusters, 0.3), size=n))
 
 
-def _item_counts(annotations: Annotations, items: NDArray[np.intp]) -> Array:
-    """(items, classes): label counts of a few items."""
-    starts, stops = annotations.item_pointers[items], annotations.item_pointers[items + 1]
-    rows = zip(starts, stops, strict=True)
-    P = annotations.n_classes
-    return np.array([np.bincount(annotations.label[a:b], minlength=P) for a, b in rows], np.float64)
-
-
 class FMM(Model):
     """Mixture of multinomials over items: items of one cluster share a distribution. Knows no annotators.
 
     Fitted by EM to the highest posterior.
-
-    Parameters
-    ----------
-    n_item_clusters
-        How many clusters of items there are.
-    alpha
-        Dirichlet parameter of a cluster's distribution: a number, or a list with one number for each
-        class.
-    gamma
-        Dirichlet parameter of the clusters' sizes: a number, or a list with one number for each cluster.
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    n_restarts
-        How many fits from random starts there are; the best one is kept.
-    start
-        ``"items"``: clusters start at the labels of random items; ``"random"``: every item in a cluster
-        drawn at random.
-    assignment
-        ``"soft"`` averages the clusters' distributions by an item's posterior; ``"hard"`` takes that of
-        its most likely cluster.
-    accelerate
-        Whether steps near the end are lengthened (SQUAREM). One that ends lower is taken back, uncounted, and
-        the fit stops at a tenth of ``tol``.
-        Some fits then end at another, lower maximum.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
-    _rules = {
-        "n_item_clusters": integer(1),
-        "alpha": dirichlet(1.0),
-        "gamma": dirichlet(1.0),
-        "max_iter": integer(1),
-        "tol": real(0.0),
-        "n_restarts": integer(1),
-        "start": choice("items", "random"),
-        "assignment": choice("soft", "hard"),
-        "accelerate": choice(True, False),
-        "seed": SEED,
-        "n_jobs": integer(-1),
-    }
-    _arrays = ("theta_", "psi_", "item_clusters_")
+    n_item_clusters: int = setting(10, integer(1), "How many clusters of items there are.")
+    _: KW_ONLY
+    alpha: float | Sequence[float] = setting(
+        2.0,
+        dirichlet(1.0),
+        "Dirichlet parameter of a cluster's distribution: a number, or a list with one number for each "
+        "class.",
+    )
+    gamma: float | Sequence[float] = setting(
+        2.0,
+        dirichlet(1.0),
+        "Dirichlet parameter of the clusters' sizes: a number, or a list with one number for each cluster.",
+    )
+    max_iter: int = setting(500, *MAX_ITER)
+    tol: float = setting(1e-6, *TOL)
+    n_restarts: int = setting(1, *N_RESTARTS)
+    start: str = setting(
+        "items",
+        choice("items", "random"),
+        '``"items"``: clusters start at the labels of random items; ``"random"``: every item in a cluster '
+        "drawn at random.",
+    )
+    assignment: str = setting(
+        "soft",
+        choice("soft", "hard"),
+        '``"soft"`` averages the clusters\' distributions by an item\'s posterior; ``"hard"`` takes that of '
+        "its most likely cluster.",
+    )
+    seed: int = setting(0, *SEED)
+    n_jobs: int = setting(-1, *N_JOBS)
 
-    theta_: Array  # (K, P): label distribution of each item cluster
-    psi_: Array  # (K,): share of each item cluster
-    item_clusters_: Array  # (M, K): P(w_m = k | labels)
+    _memory_tables = {"MP": 2, "MK": 2}
 
-    def __init__(
-        self,
-        n_item_clusters: int = 10,
-        *,
-        alpha: float | Sequence[float] = 2.0,
-        gamma: float | Sequence[float] = 2.0,
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        n_restarts: int = 1,
-        start: str = "items",
-        assignment: str = "soft",
-        accelerate: bool = False,
-        seed: int = 0,
-        n_jobs: int = -1,
-    ) -> None:
-        self.n_item_clusters = n_item_clusters
-        self.alpha = alpha
-        self.gamma = gamma
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_restarts = n_restarts
-        self.start = start
-        self.assignment = assignment
-        self.accelerate = accelerate
-        self.seed = seed
-        self.n_jobs = n_jobs
+    theta_: Array = fitted("(K, P): label distribution of each item cluster")
+    psi_: Array = fitted("(K,): share of each item cluster")
+    item_clusters_: Array = fitted("(M, K): P(w_m = k | labels)")
 
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        del itemsize, given  # there are no messages
-        M, P, K, E = annotations.n_items, annotations.n_classes, self.n_item_clusters, annotations.n_labels
-        in_block = block_labels(annotations)
-        return Needs(
-            # w twice while it is gathered, the items' distributions
-            fixed=8 * M * (2 * K + P + 2),
-            layout_bytes=-(-8 * M * P // E),
-            message_bytes=0,
-            working=24 * in_block + 8 * (3 * K + 2 * P) * M * in_block // E,
-        )
-
-    def _fit(self, annotations: Annotations, run: Run) -> None:
-        work, K = run.executor.over(annotations, counts_of), self.n_item_clusters
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
+        blocks, K = engine.blocks(annotations, counts_of), self.n_item_clusters
         alpha = concentration(self, "alpha", self.alpha, annotations.n_classes)
         gamma = concentration(self, "gamma", self.gamma, K)
-        restarts = run.restarts(Mixture, self.n_restarts, self.seed, leap if self.accelerate else None)
-        for restart in restarts:
-            mixture = restart.resumed
+        restarts = Restarts(engine, self.n_restarts, self.seed, self.max_iter, self.tol)
+        for monitor in restarts:
+            mixture = monitor.resume(Mixture)
             if mixture is None:
-                mixture = self._first_mixture(annotations, alpha, gamma, restart.rng)
-            for _ in restart.iterations(self.max_iter, self.tol):
+                mixture = self._first_mixture(annotations, alpha, gamma, monitor.rng)
+            for _ in monitor:
                 # E: every item's cluster, and the expected counts
-                parts = work.map(e_step, theta=mixture.theta, psi=mixture.psi)
+                parts = blocks.map(e_step, theta=mixture.theta, psi=mixture.psi)
                 label_mass, item_mass, log_likelihood = total(parts)
                 objective = log_likelihood + log_prior(mixture.theta, mixture.psi, alpha, gamma)
+                if monitor.report(objective, mixture):
+                    break
                 # M: the parameters that maximise the expected log-posterior
-                following = Mixture(*m_step(label_mass, item_mass, alpha, gamma))
-                mixture = restart.advance(mixture, objective, following)
+                mixture = Mixture(*m_step(label_mass, item_mass, alpha, gamma))
         best = restarts.best
         self.theta_, self.psi_ = best.state.theta, best.state.psi
-        self.trace_, self.stopped_ = best.trace, best.stopped
-        self._assign(work)
+        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
+        self._assign(blocks)
 
     def _first_mixture(
         self, annotations: Annotations, alpha: Concentration, gamma: Concentration, rng: np.random.Generator
@@ -232,8 +186,8 @@ class FMM(Model):
         w = random_clusters(annotations.n_items, K, rng)
         return Mixture(*m_step(w.T @ annotations.counts, w.sum(axis=0), alpha, gamma))
 
-    def _assign(self, work: Work) -> None:
-        parts = work.map(assigned, theta=self.theta_, psi=self.psi_)
+    def _assign(self, blocks: Blocks) -> None:
+        parts = blocks.map(assigned, theta=self.theta_, psi=self.psi_)
         self.item_clusters_ = np.concatenate(list(parts))
         w = one_hot_rows(self.item_clusters_) if self.assignment == "hard" else self.item_clusters_
         # Y'_m = Σ_k w_mk Θ_k   (Eq. infer with L = 1)
@@ -247,5 +201,5 @@ class FMM(Model):
         one = np.ones(1)
         return ClusterView(self.item_clusters_, None, self.theta_[:, None], self.psi_, one, one, self.theta_)
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
-        self._assign(run.executor.over(new, counts_of))
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+        self._assign(engine.blocks(new, counts_of))

@@ -17,23 +17,20 @@ by a Newton step of every β_m and then of every α_n, each shortened until its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from scipy.special import expit, log_expit
 
-from dissensus.execution.run import Run
-from dissensus.execution.threads import Work
+from dissensus.engine import Block, Blocks, ConvergenceMonitor, Engine, Shard
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.blocks import Block, Labels, Shard
 from dissensus.labels.vocabulary import Codes
-from dissensus.models.confusion import QUESTION, ConfusionModel, log_chances
+from dissensus.models.confusion import ConfusionModel, log_chances
 from dissensus.numerics import Array, softmax_rows
-from dissensus.params import choice, integer, real
+from dissensus.params import MAX_ITER, TOL, fitted, setting
 
-CENTRE = 1.0  # mean of both priors
-FIRST = 1.0  # ability and ease at the start
+CENTRE = 1.0  # mean of both priors, and where ability and ease start
 SHARES = (1.0, 0.5, 0.25, 0.0)  # of a Newton step that are tried
 MOST_EASE = 20.0  # e^β stays finite
 
@@ -47,11 +44,6 @@ class State:
 
 
 # ---- a block -------------------------------------------------------------------------------------------
-
-
-def layout(block: Block, labels: Labels) -> Shard:
-    """A block's labels as they are."""
-    return block.whole(labels)
 
 
 def posterior_step(shard: Shard, own: tuple[Array, Array], ability: Array) -> tuple[Array, float]:
@@ -106,91 +98,51 @@ def ability_step(shard: Shard, own: tuple[Array, Array, Array], ability: Array, 
 
 
 class GLAD(ConfusionModel):
-    """Annotators differ in ability and items in ease; all wrong answers are alike.
+    """Annotators differ in ability and items in ease; all wrong answers are alike."""
 
-    Parameters
-    ----------
-    max_iter
-        The most iterations.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    max_iter: int = setting(100, *MAX_ITER)
+    _: KW_ONLY
+    tol: float = setting(1e-5, *TOL)
 
-    _rules = {
-        "max_iter": integer(1),
-        "estimate": QUESTION,
-        "weight_by": choice("labels", "annotators"),
-        "tol": real(0.0),
-        "n_jobs": integer(-1),
-    }
-    _arrays = (*ConfusionModel._arrays, "abilities_", "ease_")
+    _memory_tables = {"MP": 5, "NPP": 3, "N": 300}  # sums over annotators of every block
 
-    abilities_: Array  # (N,): α
-    ease_: Array  # (M,): β
+    abilities_: Array = fitted("(N,): α")
+    ease_: Array = fitted("(M,): β")
 
-    def __init__(
-        self,
-        max_iter: int = 100,
-        *,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        tol: float = 1e-5,
-        n_jobs: int = -1,
-    ) -> None:
-        self.max_iter = max_iter
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.tol = tol
-        self.n_jobs = n_jobs
-
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        work, P = run.executor.over(annotations, layout), annotations.n_classes
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        blocks, P = engine.blocks(annotations, Block.shard), annotations.n_classes
         given = np.broadcast_to(self._known_before(item_prior, annotations), (annotations.n_items, P))
         log_given = log_chances(given)
-        ascent = run.ascent(State)
-        state = ascent.resumed
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
+        state = monitor.resume(State)
         if state is None:
-            state = State(np.full(annotations.n_annotators, FIRST), np.full(annotations.n_items, FIRST))
-        for _ in ascent.iterations(self.max_iter, self.tol):
-            # E and M: what the labels say of the classes, then a step of every β and of every α
-            following, evidence = self._stepped(work, state, log_given)
-            prior = ((state.ability - CENTRE) ** 2).sum() + ((state.ease - CENTRE) ** 2).sum()
-            state = ascent.advance(state, evidence - 0.5 * float(prior), following)
+            state = State(np.full(annotations.n_annotators, CENTRE), np.full(annotations.n_items, CENTRE))
+        for _ in monitor:
+            # E, and a Newton step of every β: what the labels say of the classes, and of the items' ease
+            own = self._own(blocks, state.ease, log_given)
+            parts = list(blocks.map(ease_step, own, ability=state.ability))
+            off = ((state.ability - CENTRE) ** 2).sum() + ((state.ease - CENTRE) ** 2).sum()
+            if monitor.report(float(sum(part[3] for part in parts)) - 0.5 * float(off), state):
+                break
+            # M: a Newton step of every α, by the share of it that raises Q most
+            ease = np.concatenate([part[0] for part in parts])
+            slope = np.sum([part[1] for part in parts], axis=0) - (state.ability - CENTRE)
+            curvature = np.sum([part[2] for part in parts], axis=0) + 1.0
+            tried = state.ability + np.outer(SHARES, slope / curvature)
+            own = self._own(blocks, state.ease, log_given, ease)
+            scores = np.sum(list(blocks.map(ability_step, own, ability=state.ability, moved=tried)), axis=0)
+            best = (scores - 0.5 * (tried - CENTRE) ** 2).argmax(axis=0)
+            state = State(tried[best, np.arange(len(best))], ease)
         self.abilities_, self.ease_ = state.ability, state.ease
-        own = self._own(work, state.ease, log_given)
-        parts = [w for w, _ in work.map(posterior_step, own, ability=state.ability)]
-        self.posterior_, self.psi_ = np.concatenate(parts), np.full(P, 1.0 / P)
-        self.confusion_ = self._on_average(state.ability, state.ease)
-        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
+        own = self._own(blocks, state.ease, log_given)
+        posteriors = [w for w, _ in blocks.map(posterior_step, own, ability=state.ability)]
+        self.posterior_, self.psi_ = np.concatenate(posteriors), np.full(P, 1.0 / P)
+        self.confusion_ = self._coins(state.ability * np.exp(state.ease.mean()), P)  # on an average item
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._finish(annotations.annotator_load)
 
-    def _own(self, work: Work, *tables: Array) -> list[tuple[Array, ...]]:
-        return [tuple(table[block.place] for table in tables) for block in work.blocks]
-
-    def _stepped(self, work: Work, state: State, log_given: Array) -> tuple[State, float]:
-        """The state that follows, and the evidence of the one given."""
-        own = self._own(work, state.ease, log_given)
-        parts = list(work.map(ease_step, own, ability=state.ability))
-        ease = np.concatenate([part[0] for part in parts])
-        slope = np.sum([part[1] for part in parts], axis=0) - (state.ability - CENTRE)
-        curvature = np.sum([part[2] for part in parts], axis=0) + 1.0
-        tried = state.ability + np.outer(SHARES, slope / curvature)
-        own = self._own(work, state.ease, log_given, ease)
-        scores = np.sum(list(work.map(ability_step, own, ability=state.ability, moved=tried)), axis=0)
-        best = (scores - 0.5 * (tried - CENTRE) ** 2).argmax(axis=0)
-        return State(tried[best, np.arange(len(best))], ease), float(sum(part[3] for part in parts))
-
-    def _on_average(self, ability: Array, ease: Array) -> Array:
-        """(N, P, P): the matrices on an item of average ease."""
-        return self._coins(ability * np.exp(ease.mean()), len(self.class_vocabulary_))
+    def _own(self, blocks: Blocks, *tables: Array) -> list[tuple[Array, ...]]:
+        return [tuple(table[block.items] for table in tables) for block in blocks.blocks]
 
     def _coins(self, x: Array, P: int) -> Array:
         """(…, P, P): right with chance σ(x), any other class alike."""
@@ -215,8 +167,8 @@ class GLAD(ConfusionModel):
         chance = (4 * crowd + right) / (4 + load)
         return self._coins(np.log(chance) - np.log1p(-np.minimum(chance, 1 - 1e-12)), P)
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
-        super()._transform(new, fitted, run)
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+        super()._transform(new, fitted, engine)
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
         annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
         self.ease_ = np.append(fitted.ease_, fitted.ease_.mean())[item]

@@ -22,8 +22,7 @@ the variances that the curvature leaves). An item's answer is the population's a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -31,13 +30,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from dissensus.execution.memory import Needs
-from dissensus.execution.run import Run
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.vocabulary import Codes
 from dissensus.models.base import Model
-from dissensus.numerics import Array, normalised, row_shares
-from dissensus.params import choice, integer, real
+from dissensus.numerics import Array, batches, normalised, row_shares
+from dissensus.params import MAX_ITER, TOL, WEIGHT_BY, choice, fitted, setting
 
 PLACES, CLEAR = np.linspace(-3, 3, 17), np.array([0.5, 1.0, 2.0, 4.0])
 FEWER_PLACES, SIDES, MEAN_CLEAR = np.linspace(-3, 3, 13), np.linspace(-1.8, 1.8, 5), 2**0.5
@@ -46,8 +44,7 @@ SMOOTH = 2.0  # items that the normal start of ψ is worth
 GAP = 0.02  # least distance of two thresholds
 LEAST = 0.01  # least variance of anything
 ROUNDS = 30  # of the search for how annotators part
-ROWS = 1 << 15  # labels worked on at a time
-PEOPLE = 256  # annotators worked on at a time
+LABELS_AT_A_TIME, ANNOTATORS_AT_A_TIME = 1 << 15, 256
 TINY = 1e-12
 
 
@@ -73,8 +70,8 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Ways:
-    """What is learned."""
+class AnnotatorParameters:
+    """What is learned: of annotators, of the crowd they are of, and of the places of items at large."""
 
     own: Array  # (N, P − 1 + D): thresholds, then slopes
     guesses: Array  # (N,)
@@ -83,7 +80,7 @@ class Ways:
     psi: Array  # (Q,)
 
 
-def start(annotations: Annotations, shares: Array, grid: Grid) -> Ways:
+def start(annotations: Annotations, shares: Array, grid: Grid) -> AnnotatorParameters:
     """Everyone's thresholds give the crowd's shares, ψ normal; slopes to the sides as annotators part."""
     N, P, D = annotations.n_annotators, len(shares), grid.x.shape[1]
     below = np.clip(np.cumsum(shares)[:-1], 0.01, 0.99)
@@ -91,11 +88,13 @@ def start(annotations: Annotations, shares: Array, grid: Grid) -> Ways:
     crowd = np.concatenate([thresholds - 0.15 * max(P - 2, 0), [1.5, 0.0][:D]])
     own = np.tile(crowd, (N, 1))
     if D > 1:
-        own[:, -1] = 0.7 * parting(annotations)
-    return Ways(own, np.full(N, GUESSES), crowd, np.array([0.5, 0.2, 0.2, 0.5])[: 2 + D], grid.normal)
+        own[:, -1] = 0.7 * leading_disagreement(annotations)
+    return AnnotatorParameters(
+        own, np.full(N, GUESSES), crowd, np.array([0.5, 0.2, 0.2, 0.5])[: 2 + D], grid.normal
+    )
 
 
-def parting(annotations: Annotations) -> Array:
+def leading_disagreement(annotations: Annotations) -> Array:
     """(N,): how annotators part: the leading eigenvector of their correlations, of mean square 1.
 
     R (annotators, items) has what is left of labels without the means of items and annotators, each row of
@@ -138,7 +137,7 @@ def table_of(own: Array, guesses: Array, shares: Array, grid: Grid) -> Array:
 def places_of(annotations: Annotations, logs: Array, log_psi: Array) -> tuple[Array, float]:
     """(M, Q): P(q | the item's labels), and the log-likelihood of all labels; ``logs`` (N, Q, P)."""
     places = np.tile(log_psi, (annotations.n_items, 1))
-    for rows in _pieces(annotations):
+    for rows in batches(annotations.n_labels, LABELS_AT_A_TIME):
         item, annotator, label = (column[rows] for column in annotations.columns)
         first, count = int(item[0]), int(item[-1] - item[0]) + 1
         adder = csr_array((np.ones(len(item)), (item - first, np.arange(len(item)))), (count, len(item)))
@@ -153,7 +152,7 @@ def expected_counts(annotations: Annotations, places: Array) -> Array:
     """(N, Q, P): how many labels each annotator gave at each place."""
     N, P = annotations.n_annotators, annotations.n_classes
     counts = np.zeros((N * P, places.shape[1]))
-    for rows in _pieces(annotations):
+    for rows in batches(annotations.n_labels, LABELS_AT_A_TIME):
         item, annotator, label = (column[rows] for column in annotations.columns)
         cell = annotator.astype(np.int64) * P + label
         used, local = np.unique(cell, return_inverse=True)
@@ -162,19 +161,16 @@ def expected_counts(annotations: Annotations, places: Array) -> Array:
     return counts.reshape(N, P, -1).transpose(0, 2, 1)
 
 
-def _pieces(annotations: Annotations) -> Iterator[slice]:
-    return (slice(at, at + ROWS) for at in range(0, annotations.n_labels, ROWS))
-
-
-def improved(ways: Ways, counts: Array, places: Array, shares: Array, grid: Grid) -> Ways:
+def m_step(
+    parameters: AnnotatorParameters, counts: Array, places: Array, shares: Array, grid: Grid
+) -> AnnotatorParameters:
     """M: what the expected counts (N, Q, P) say of annotators, of the crowd, and of the places of items."""
-    D, width = grid.x.shape[1], ways.own.shape[1]
-    precision: Array = np.asarray(np.linalg.inv(covariance(ways.spread, width)), np.float64)
-    own, guesses = np.empty_like(ways.own), np.empty_like(ways.guesses)
+    D, width = grid.x.shape[1], parameters.own.shape[1]
+    precision: Array = np.asarray(np.linalg.inv(covariance(parameters.spread, width)), np.float64)
+    own, guesses = np.empty_like(parameters.own), np.empty_like(parameters.guesses)
     varying = np.zeros_like(precision)
-    for at in range(0, len(own), PEOPLE):
-        people = slice(at, at + PEOPLE)
-        part = replace(ways, own=ways.own[people], guesses=ways.guesses[people])
+    for people in batches(len(own), ANNOTATORS_AT_A_TIME):
+        part = replace(parameters, own=parameters.own[people], guesses=parameters.guesses[people])
         own[people], guesses[people], left = _scored(part, counts[people], precision, shares, grid)
         varying += left
     load = counts.sum(axis=(1, 2))
@@ -183,7 +179,7 @@ def improved(ways: Ways, counts: Array, places: Array, shares: Array, grid: Grid
     off = own - crowd
     spread = _spread_of((off.T @ off + varying) / len(own), D)
     psi = normalised(places.sum(axis=0) + SMOOTH * grid.normal)
-    return Ways(own, guesses, crowd, spread, psi)
+    return AnnotatorParameters(own, guesses, crowd, spread, psi)
 
 
 def covariance(spread: Array, width: int) -> Array:
@@ -204,18 +200,18 @@ def _spread_of(second: Array, D: int) -> Array:
 
 
 def _scored(
-    ways: Ways, counts: Array, precision: Array, shares: Array, grid: Grid
+    parameters: AnnotatorParameters, counts: Array, precision: Array, shares: Array, grid: Grid
 ) -> tuple[Array, Array, Array]:
     """One step of Fisher scoring for some annotators, how often they guess, and Σ_n of their variances."""
-    steps, below = graded(ways.own, grid)
-    guess = ways.guesses[:, None, None]
+    steps, below = graded(parameters.own, grid)
+    guess = parameters.guesses[:, None, None]
     meant = counts * (1 - guess) * steps / ((1 - guess) * steps + guess * shares)
     guesses = ((counts - meant).sum(axis=(1, 2)) + GUESSES * WORTH) / (counts.sum(axis=(1, 2)) + WORTH)
     gradient, information = _derivatives(meant, steps, below, grid)
     curvature = information + precision
-    slope = gradient - (ways.own - ways.crowd) @ precision
+    slope = gradient - (parameters.own - parameters.crowd) @ precision
     step = np.asarray(np.linalg.solve(curvature, slope[:, :, None])[:, :, 0], np.float64)
-    own = _ordered_step(ways.own, step, grid.x.shape[1])
+    own = _ordered_step(parameters.own, step, grid.x.shape[1])
     return own, guesses, np.linalg.inv(curvature).sum(axis=0)
 
 
@@ -259,83 +255,49 @@ def _ordered_step(own: Array, step: Array, D: int) -> Array:
 
 
 class GradedResponse(Model):
-    """An ordered scale: items have a place and a clarity, annotators thresholds and a slope of their own.
+    """An ordered scale: items have a place and a clarity, annotators thresholds and a slope of their own."""
 
-    Parameters
-    ----------
-    sides
-        Items have a side in place of a clarity, and annotators part about it.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    """
+    _: KW_ONLY
+    sides: bool = setting(
+        False, choice(True, False), "Items have a side in place of a clarity, and annotators part about it."
+    )
+    weight_by: str = setting("labels", *WEIGHT_BY)
+    max_iter: int = setting(60, *MAX_ITER)
+    tol: float = setting(1e-5, *TOL)
 
-    _rules = {
-        "sides": choice(True, False),
-        "weight_by": choice("labels", "annotators"),
-        "max_iter": integer(1),
-        "tol": real(0.0),
-    }
-    _arrays = ("places_", "own_", "guesses_", "crowd_", "spread_", "psi_", "class_shares_", "weights_")
     _needs_annotators = True
     _label_types = ("ordinal", "pairwise")
 
-    places_: NDArray[np.float32]  # (M, Q): P(q | the item's labels)
-    own_: Array  # (N, P), or (N, P + 1) with sides
-    guesses_: Array  # (N,)
-    crowd_: Array  # (P,), or (P + 1,)
-    spread_: Array  # (3,), or (4,)
-    psi_: Array  # (Q,)
-    class_shares_: Array  # (P,)
-    weights_: Array  # (N,): what each annotator counts in the population
+    places_: NDArray[np.float32] = fitted("(M, Q): P(q | the item's labels)")
+    own_: Array = fitted("(N, P), or (N, P + 1) with sides: thresholds, then slopes")
+    guesses_: Array = fitted("(N,): chance of a guess")
+    crowd_: Array = fitted("(P,), or (P + 1,): mean of own_")
+    spread_: Array = fitted("(3,), or (4,): variances of own_")
+    psi_: Array = fitted("(Q,): shares of the places")
+    class_shares_: Array = fitted("(P,): shares of the classes among the labels")
+    weights_: Array = fitted("(N,): what each annotator counts in the population")
 
-    def __init__(
-        self,
-        *,
-        sides: bool = False,
-        weight_by: str = "labels",
-        max_iter: int = 60,
-        tol: float = 1e-5,
-    ) -> None:
-        self.sides = sides
-        self.weight_by = weight_by
-        self.max_iter = max_iter
-        self.tol = tol
-
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        del itemsize, given
-        M, N, P, Q = annotations.n_items, annotations.n_annotators, annotations.n_classes, len(self._grid.d)
-        tables = 8 * Q * (3 * M + 4 * N * P)
-        return Needs(fixed=tables, layout_bytes=0, message_bytes=0, working=24 * ROWS * Q)
-
-    @property
-    def _grid(self) -> Grid:
-        return Grid.of(self.sides)
-
-    def _fit(self, annotations: Annotations, run: Run) -> None:
-        grid = self._grid
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
+        grid = Grid.of(self.sides)
         shares = normalised(annotations.class_counts.astype(np.float64) + 1)
-        ascent = run.ascent(Ways)
-        ways = ascent.resumed or start(annotations, shares, grid)
-        for _ in ascent.iterations(self.max_iter, self.tol):
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
+        parameters = monitor.resume(AnnotatorParameters) or start(annotations, shares, grid)
+        for _ in monitor:
             # E: where every item lies
-            logs = np.log(table_of(ways.own, ways.guesses, shares, grid))
-            places, evidence = places_of(annotations, logs, np.log(ways.psi))
+            logs = np.log(table_of(parameters.own, parameters.guesses, shares, grid))
+            places, evidence = places_of(annotations, logs, np.log(parameters.psi))
+            if monitor.report(evidence, parameters):
+                break
             # M: annotators, the crowd they are of, and the places of items at large
             counts = expected_counts(annotations, places)
-            ways = ascent.advance(ways, evidence, improved(ways, counts, places, shares, grid))
-        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
-        self._keep(ways, shares, annotations.annotator_load)
-        self._locate(annotations)
-
-    def _keep(self, ways: Ways, shares: Array, load: NDArray[np.int64]) -> None:
-        self.own_, self.guesses_, self.crowd_, self.spread_ = ways.own, ways.guesses, ways.crowd, ways.spread
-        self.psi_, self.class_shares_ = ways.psi, shares
+            parameters = m_step(parameters, counts, places, shares, grid)
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
+        self.own_, self.guesses_ = parameters.own, parameters.guesses
+        self.crowd_, self.spread_ = parameters.crowd, parameters.spread
+        self.psi_, self.class_shares_ = parameters.psi, shares
+        load = annotations.annotator_load
         self.weights_ = normalised((load if self.weight_by == "labels" else load > 0).astype(np.float64))
+        self._locate(annotations, np.arange(annotations.n_annotators))
 
     @property
     def population_(self) -> Array:
@@ -346,12 +308,11 @@ class GradedResponse(Model):
         """(n, Q, P): P(y | q, n) by code; −1: somebody never seen, as the crowd is on average."""
         own = np.vstack([self.own_, self.crowd_])[annotator]
         guesses = np.append(self.guesses_, GUESSES)[annotator]
-        return table_of(own, guesses, self.class_shares_, self._grid)
+        return table_of(own, guesses, self.class_shares_, Grid.of(self.sides))
 
-    def _locate(self, annotations: Annotations, code: Codes | None = None) -> None:
-        """Every item's place given its labels, and the population's answer there."""
-        known = np.arange(annotations.n_annotators) if code is None else code
-        places, _ = places_of(annotations, np.log(self._tables(known)), np.log(self.psi_))
+    def _locate(self, annotations: Annotations, code: NDArray[Any]) -> None:
+        """Every item's place given its labels, by annotators of these codes, and the population's answer."""
+        places, _ = places_of(annotations, np.log(self._tables(code)), np.log(self.psi_))
         self.places_ = places.astype(np.float32)
         self._answer()
 
@@ -377,10 +338,10 @@ class GradedResponse(Model):
         lenient = (self.crowd_[thresholds] - self.own_[:, thresholds]).mean(axis=1)
         return {"leniency": lenient, "slope": self.own_[:, thresholds.stop], "guesses": self.guesses_}
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
-        """Known annotators keep their ways, others are as the crowd; items are placed by their labels."""
-        self._locate(new, fitted.annotator_vocabulary_.codes(new.annotator_vocabulary))
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+        """Known annotators stay as they are, others are as the crowd; items are placed by their labels."""
         code = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
+        self._locate(new, code)
         self.own_ = np.vstack([fitted.own_, fitted.crowd_])[code]
         self.guesses_ = np.append(fitted.guesses_, GUESSES)[code]
         self.weights_ = np.append(fitted.weights_, 0.0)[code]

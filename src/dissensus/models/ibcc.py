@@ -19,21 +19,21 @@ different sizes can be compared.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from dissensus.execution.run import Run
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.cbcc import fixed_point
-from dissensus.models.confusion import QUESTION, UNSEEN, ConfusionModel, Crowd, Expected, log_chances, shares
+from dissensus.models.confusion import UNSEEN, ConfusionModel, ConfusionSteps, Expected, log_chances, shares
 from dissensus.numerics import Array, normalised
-from dissensus.params import choice, integer, real
+from dissensus.params import MAX_ITER, TOL, choice, fitted, real, setting
 
 RIGHT, WRONG = 4.0, 1.0  # pseudo-labels of a fixed prior, for the right class and for each other
-FIRST_LABELS = 4.0  # a row of the first prior is worth so many labels
+FIRST_LABELS = 4.0  # labels that a row of the first prior is worth
+LEAST, MOST = 1e-3, 1e4  # a learned prior's pseudo-counts stay between these
 
 
 @dataclass(frozen=True)
@@ -60,109 +60,77 @@ def gain(prior: Array, counts: Array) -> float:
     return float(log_beta(prior + counts).sum() - own.sum() * (counts.size / counts.shape[-1] / own.size))
 
 
+def fixed_point(counts: Array, z: Array, a: Array, concentration: float) -> Array:
+    """One step of Minka's iteration for every community of annotators (IBCC has one).
+
+    a_lkp ← a_lkp · Σ_n z_nl [Ψ(a_lkp + n_nkp) − Ψ(a_lkp)] / (Σ_n z_nl [Ψ(A_lk + n_nk) − Ψ(A_lk)] + 1/c)
+
+    The 1/c comes from an exponential prior with mean c on every a_lkp, so that a community whose members all
+    answer alike does not tighten without limit.
+    """
+    following = np.empty_like(a)
+    for index, (share, own) in enumerate(zip(z.T, a, strict=True)):
+        totals = own.sum(-1)
+        raised = np.tensordot(share, digamma(own + counts) - digamma(own), axes=1)
+        pull = np.tensordot(share, digamma(totals + counts.sum(-1)) - digamma(totals), axes=1)
+        following[index] = own * raised / (pull + 1 / concentration)[:, None]
+    return np.clip(following, LEAST, MOST)
+
+
 def fixed_prior(n_classes: int) -> Array:
     """(P, P): annotators are more often right than wrong."""
     return np.full((n_classes, n_classes), WRONG) + (RIGHT - WRONG) * np.eye(n_classes)
 
 
 class IBCC(ConfusionModel):
-    """Every annotator has a confusion matrix, drawn from a Dirichlet distribution that is learned.
+    """Every annotator has a confusion matrix, drawn from a Dirichlet distribution that is learned."""
 
-    Parameters
-    ----------
-    prior
-        ``"learned"``, or ``"fixed"``: 4 pseudo-labels for the right class and 1 for each other, as
-        published.
-    concentration
-        Mean of the exponential prior on each pseudo-count of the crowd's Dirichlet distribution.
-    unseen
-        What each label of an item leaves of the probability of a class that none of them names; 1 leaves
-        all of it. Below 1, a rare class is not given to items for which nobody named it.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    _: KW_ONLY
+    prior: str = setting(
+        "learned",
+        choice("learned", "fixed"),
+        '``"learned"``, or ``"fixed"``: 4 pseudo-labels for the right class and 1 for each other, as '
+        "published.",
+    )
+    concentration: float = setting(
+        10.0,
+        real(0.0, open_low=True),
+        "Mean of the exponential prior on each pseudo-count of the crowd's Dirichlet distribution.",
+    )
+    unseen: float = setting(1.0, *UNSEEN)
+    max_iter: int = setting(200, *MAX_ITER)
+    tol: float = setting(1e-6, *TOL)
 
-    _rules = {
-        "prior": choice("learned", "fixed"),
-        "concentration": real(0.0, open_low=True),
-        "unseen": UNSEEN,
-        "estimate": QUESTION,
-        "weight_by": choice("labels", "annotators"),
-        "max_iter": integer(1),
-        "tol": real(0.0),
-        "n_jobs": integer(-1),
-    }
-    _arrays = (*ConfusionModel._arrays, "prior_parameters_")
+    prior_parameters_: Array = fitted("(P, P): a")
 
-    prior_parameters_: Array  # (P, P): a
-
-    def __init__(
-        self,
-        *,
-        prior: str = "learned",
-        concentration: float = 10.0,
-        unseen: float = 1.0,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        n_jobs: int = -1,
-    ) -> None:
-        self.prior = prior
-        self.concentration = concentration
-        self.unseen = unseen
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
-
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd = Crowd.of(annotations, run)
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps = ConfusionSteps(annotations, engine)
         given = self._known_before(item_prior, annotations)
         log_given = log_chances(given)
-        ascent = run.ascent(State)
-        state = ascent.resumed
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
+        state = monitor.resume(State)
         if state is None:
-            expected = crowd.guessed(shares, given)
-            state = State(expected, self._first_prior(expected.counts.sum(axis=0)))
-        for _ in ascent.iterations(self.max_iter, self.tol):
+            expected, P = steps.initial_counts(shares, given), annotations.n_classes
+            crowd = normalised(expected.counts.sum(axis=0) + 1.0 / P)
+            state = State(expected, fixed_prior(P) if self.prior == "fixed" else FIRST_LABELS * crowd)
+        for _ in monitor:
             expected, a = state.expected, state.a
-            bound = self._bound(expected, a)
+            if monitor.report(self._bound(expected, a), state):
+                break
             # M: the crowd's Dirichlet, by one step of Minka's fixed point
-            learned = self._learned_prior(expected.counts, a)
+            if self.prior == "learned":
+                everyone = np.ones((annotations.n_annotators, 1))
+                a = fixed_point(expected.counts, everyone, a[None], self.concentration)[0]
             # E: annotators (1), class shares (2), items (3)
-            logs = expected_log(learned + expected.counts)
-            following = State(crowd.expect(logs, expected_log(1.0 + expected.item_mass), log_given), learned)
-            state = ascent.advance(state, bound, following)
+            logs = expected_log(a + expected.counts)
+            state = State(steps.e_step(logs, expected_log(1.0 + expected.item_mass), log_given), a)
         counts, mass = state.expected.counts, state.expected.item_mass
         self.prior_parameters_, log_psi = state.a, expected_log(1.0 + mass)
-        self.posterior_ = crowd.posterior(expected_log(state.a + counts), log_psi, log_given)
+        self.posterior_ = steps.posterior(expected_log(state.a + counts), log_psi, log_given)
         self.psi_ = normalised(np.exp(log_psi))
         self.confusion_ = normalised(state.a + counts)
-        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._finish(annotations.annotator_load)
-
-    def _first_prior(self, crowd: Array) -> Array:
-        """Four labels' worth of the crowd's matrix under the items' label shares."""
-        P = len(crowd)
-        return fixed_prior(P) if self.prior == "fixed" else FIRST_LABELS * normalised(crowd + 1.0 / P)
-
-    def _learned_prior(self, counts: Array, a: Array) -> Array:
-        if self.prior == "fixed":
-            return a
-        following: Array = fixed_point(counts, np.ones((len(counts), 1)), a[None], self.concentration)[0]
-        return following
 
     def _bound(self, expected: Expected, a: Array) -> float:
         """The bound (4)."""

@@ -56,19 +56,18 @@ item's labels. Where a class is rare, matrices alone would give it to items for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.execution.run import Run
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
 from dissensus.models.confusion import (
-    QUESTION,
     UNSEEN,
     ConfusionModel,
-    Crowd,
+    ConfusionSteps,
     Expected,
     gold_signs,
     log_chances,
@@ -77,7 +76,7 @@ from dissensus.models.confusion import (
 )
 from dissensus.models.ibcc import expected_log, gain
 from dissensus.numerics import Array, normalised
-from dissensus.params import choice, integer, real
+from dissensus.params import MAX_ITER, TOL, fitted, setting
 
 ANCHOR = 100.0  # precision of C around C0
 FIRST_DEVIATIONS = np.array([1.0, 1.0, 0.5])  # τ of u, b and e
@@ -201,12 +200,6 @@ def with_precisions(own: Answering) -> Answering:
     return replace(own, precisions=np.array(learned))
 
 
-def anchored(matrix: Array) -> Array:
-    """C0: the row-centred logarithm of the crowd's matrix (P, P)."""
-    logs = np.log(normalised(matrix))
-    return np.asarray(logs - logs.mean(axis=1, keepdims=True))
-
-
 # ---- gold ----------------------------------------------------------------------------------------------
 
 
@@ -253,94 +246,57 @@ def worth(votes: Array, gold: NDArray[np.bool_]) -> float:
 
 
 class LogLinear(ConfusionModel):
-    """Annotators as variations of the crowd: each is more or less decided and has likings of its own.
+    """Annotators as variations of the crowd: each is more or less decided and has likings of its own."""
 
-    Parameters
-    ----------
-    unseen
-        What each label of an item leaves of the probability of a class that none of them names; 1 leaves
-        all of it. Below 1, a rare class is not given to items for which nobody named it.
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    _: KW_ONLY
+    unseen: float = setting(0.3, *UNSEEN)
+    max_iter: int = setting(100, *MAX_ITER)
+    tol: float = setting(1e-5, *TOL)
 
-    _rules = {
-        "unseen": UNSEEN,
-        "estimate": QUESTION,
-        "weight_by": choice("labels", "annotators"),
-        "max_iter": integer(1),
-        "tol": real(0.0),
-        "n_jobs": integer(-1),
-    }
-    _arrays = (*ConfusionModel._arrays, "crowd_logits_", "decidedness_", "likings_", "precisions_")
+    _memory_tables = {"MP": 4, "NPP": 20}
 
-    crowd_logits_: Array  # (P, P): C
-    decidedness_: Array  # (N,): u
-    likings_: Array  # (N, P): b
-    precisions_: Array  # (3,): κ
+    crowd_logits_: Array = fitted("(P, P): C")
+    decidedness_: Array = fitted("(N,): u")
+    likings_: Array = fitted("(N, P): b")
+    precisions_: Array = fitted("(3,): κ")
 
-    def __init__(
-        self,
-        *,
-        unseen: float = 0.3,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        n_jobs: int = -1,
-    ) -> None:
-        self.unseen = unseen
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
-
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd = Crowd.of(annotations, run)
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps = ConfusionSteps(annotations, engine)
         given = self._known_before(item_prior, annotations)
         log_given = log_chances(given)
         class_prior = np.ones(annotations.n_classes)
         # the crowd's matrix, one label spread over each row
-        matrix = crowd.guessed(votes, given).counts.sum(axis=0) + 1.0 / len(class_prior)
+        matrix = steps.initial_counts(votes, given).counts.sum(axis=0) + 1.0 / len(class_prior)
         if item_prior is not None:
             gold = gold_signs(given, annotations) > 0
             matrix = with_gold(matrix, annotations.counts, gold)
-            class_prior += (worth(crowd.guess(votes), gold) - 1.0) * gold.sum(axis=0)
-        anchor = anchored(matrix)
-        ascent = run.ascent(State)
-        state = ascent.resumed
+            class_prior += (worth(steps.initial_posterior(votes), gold) - 1.0) * gold.sum(axis=0)
+        # C0: row-centred logarithms
+        anchor = np.log(normalised(matrix))
+        anchor -= anchor.mean(axis=1, keepdims=True)
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
+        state = monitor.resume(State)
         if state is None:
-            expected = crowd.guessed(shares, given)
+            expected = steps.initial_counts(shares, given)
             state = State(expected, self._start(expected.counts, anchor))
-        for iteration in ascent.iterations(self.max_iter, self.tol):
+        for iteration in monitor:
             expected, own = state.expected, state.answering
             classes = gain(class_prior, expected.item_mass)
-            objective = expected.entropy + classes + score(expected.counts, own, anchor)
+            if monitor.report(expected.entropy + classes + score(expected.counts, own, anchor), state):
+                break
             # M: logits, their variances, and how far annotators are from the crowd
             own = with_variances(expected.counts, newton(expected.counts, own, anchor))
             own = with_precisions(own) if iteration >= LEARNED_FROM else own
             # E: the items' classes
             log_psi = expected_log(class_prior + expected.item_mass)
-            following = State(crowd.expect(expected_logs(own), log_psi, log_given), own)
-            state = ascent.advance(state, objective, following)
+            state = State(steps.e_step(expected_logs(own), log_psi, log_given), own)
         own, log_psi = state.answering, expected_log(class_prior + state.expected.item_mass)
-        self.posterior_ = crowd.posterior(expected_logs(own), log_psi, log_given)
+        self.posterior_ = steps.posterior(expected_logs(own), log_psi, log_given)
         self.psi_ = normalised(np.exp(log_psi))
         self.confusion_ = np.exp(log_matrices(own))
         self.crowd_logits_, self.decidedness_, self.likings_ = own.C, own.u, own.b
         self.precisions_ = own.precisions
-        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
         self._finish(annotations.annotator_load)
 
     def _start(self, counts: Array, crowd: Array, precisions: Array = FIRST_DEVIATIONS**-2.0) -> Answering:

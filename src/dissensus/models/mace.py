@@ -16,22 +16,21 @@ restarts are needed, and none of the ten that crowd-kit makes differs from anoth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from dissensus.execution.leaps import leap
-from dissensus.execution.run import Run
+from dissensus.engine import ConvergenceMonitor, Engine
 from dissensus.labels.annotations import Annotations
-from dissensus.models.confusion import QUESTION, ConfusionModel, Crowd, log_chances, shares
+from dissensus.models.confusion import ConfusionModel, ConfusionSteps, log_chances, shares
 from dissensus.models.ibcc import expected_log, log_beta
 from dissensus.numerics import Array, normalised
-from dissensus.params import choice, integer, real
+from dissensus.params import MAX_ITER, TOL, fitted, setting
 
 KNOWING, STRATEGY = 0.5, 10.0  # pseudo-counts of the priors
 FIRST_KNOWING = 0.5  # share of right answers that are taken to be known at the start
+STEPS_OF_NEW = 20
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def matrices(knows: Array, spams: Array) -> Array:
     return np.asarray(spams[:, None, :] + knows[:, :, None] * np.eye(P))
 
 
-def learned(counts: Array, knows: Array, spams: Array) -> Spammers:
+def learned(counts: Array, knows: Array | float, spams: Array | float) -> Spammers:
     """The posteriors, from labels that were known and labels that were not (2)."""
     right = np.einsum("nkk->nk", counts)
     known = right * knows / (knows + spams)
@@ -71,96 +70,47 @@ def divergence(a: Array, prior: float) -> float:
 
 
 class MACE(ConfusionModel):
-    """Every annotator knows the answer to some items, and otherwise answers by a habit of its own.
+    """Every annotator knows the answer to some items, and otherwise answers by a habit of its own."""
 
-    Parameters
-    ----------
-    estimate
-        What ``label_distributions_`` holds: ``"truth"``, the probability that each class is the right
-        one, or ``"population"``, the share of a population that would answer each class.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    accelerate
-        Whether steps near the end are lengthened (SQUAREM). One that ends lower is taken back, uncounted, and
-        the fit stops at a tenth of ``tol``.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    _: KW_ONLY
+    max_iter: int = setting(200, *MAX_ITER)
+    tol: float = setting(1e-6, *TOL)
 
-    _rules = {
-        "estimate": QUESTION,
-        "weight_by": choice("labels", "annotators"),
-        "max_iter": integer(1),
-        "tol": real(0.0),
-        "accelerate": choice(True, False),
-        "n_jobs": integer(-1),
-    }
-    _arrays = (*ConfusionModel._arrays, "knowing_", "strategies_")
+    knowing_: Array = fitted("(N,): E θ")
+    strategies_: Array = fitted("(N, P): E ξ")
 
-    knowing_: Array  # (N,): E θ
-    strategies_: Array  # (N, P): E ξ
-
-    def __init__(
-        self,
-        *,
-        estimate: str = "truth",
-        weight_by: str = "labels",
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        accelerate: bool = True,
-        n_jobs: int = -1,
-    ) -> None:
-        self.estimate = estimate
-        self.weight_by = weight_by
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.n_jobs = n_jobs
-
-    def _fit(self, annotations: Annotations, run: Run, item_prior: Any = None) -> None:
-        crowd = Crowd.of(annotations, run)
+    def _fit(self, annotations: Annotations, engine: Engine, item_prior: Any = None) -> None:
+        steps = ConfusionSteps(annotations, engine)
         given = self._known_before(item_prior, annotations)
         log_given, flat = log_chances(given), np.full(annotations.n_classes, -np.log(annotations.n_classes))
-        ascent = run.ascent(Spammers, leap=partial(leap, shares=False) if self.accelerate else None)
-        own = ascent.resumed
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
+        own = monitor.resume(Spammers)
         if own is None:
-            own = self._start(crowd.guessed(shares, given).counts)
-        for _ in ascent.iterations(self.max_iter, self.tol):
+            own = learned(steps.initial_counts(shares, given).counts, FIRST_KNOWING, 1 - FIRST_KNOWING)
+        for _ in monitor:
             # E: the items' classes; M: what each annotator knew
-            expected = crowd.expect(np.log(matrices(*parts(own))), flat, log_given)
+            expected = steps.e_step(np.log(matrices(*parts(own))), flat, log_given)
             bound = expected.evidence - divergence(own.knowing, KNOWING) - divergence(own.strategy, STRATEGY)
-            own = ascent.advance(own, bound, learned(expected.counts, *parts(own)))
-        self.posterior_ = crowd.posterior(np.log(matrices(*parts(own))), flat, log_given)
+            if monitor.report(bound, own):
+                break
+            own = learned(expected.counts, *parts(own))
+        self.posterior_ = steps.posterior(np.log(matrices(*parts(own))), flat, log_given)
         self.psi_ = np.exp(flat)
-        self._keep(own)
-        self.trace_, self.stopped_ = ascent.trace, ascent.stopped
-        self._finish(annotations.annotator_load)
-
-    def _start(self, counts: Array) -> Spammers:
-        right = FIRST_KNOWING * np.einsum("nkk->nk", counts)
-        spam = counts.sum(axis=1) - right
-        knowing = KNOWING + np.stack([right.sum(axis=1), spam.sum(axis=1)], axis=1)
-        return Spammers(knowing, STRATEGY + spam)
-
-    def _keep(self, own: Spammers) -> None:
         knows, self.strategies_ = normalised(own.knowing), normalised(own.strategy)
         self.knowing_ = knows[:, 0]
         self.confusion_ = matrices(knows[:, :1], knows[:, 1:] * self.strategies_)
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
+        self._finish(annotations.annotator_load)
 
     def _matrices_of_new(self, counts: Array, fitted: Self) -> Array:
-        own = self._start(counts)
+        own = learned(counts, FIRST_KNOWING, 1 - FIRST_KNOWING)
         for _ in range(STEPS_OF_NEW):
             own = learned(counts, *parts(own))
         knows = normalised(own.knowing)
         return matrices(knows[:, :1], knows[:, 1:] * normalised(own.strategy))
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
-        super()._transform(new, fitted, run)
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+        super()._transform(new, fitted, engine)
         P = self.confusion_.shape[1]
         # π_nkk − mean of π_npk over p ≠ k is θ_n, for any k; what is left of a column is (1 − θ_n) ξ_n
         off = (self.confusion_.sum(axis=1) - np.einsum("nkk->nk", self.confusion_)) / max(P - 1, 1)
@@ -170,6 +120,3 @@ class MACE(ConfusionModel):
     def annotator_frame(self) -> dict[str, Any]:
         """Columns about annotators: accuracy, and how often they know."""
         return super().annotator_frame() | {"knowing": self.knowing_}
-
-
-STEPS_OF_NEW = 20

@@ -17,116 +17,70 @@ answers at a place drawn from the item's posterior on the scale.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
-from dissensus.execution.memory import Needs
-from dissensus.execution.resources import current, using
-from dissensus.execution.run import Run
+from dissensus.engine import Engine, current, using
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.copies import Voices
 from dissensus.labels.vocabulary import Codes
-from dissensus.models.base import VOCABULARIES, Model
+from dissensus.models.base import Model
+from dissensus.models.files import VOCABULARIES
 from dissensus.models.graded import GradedResponse
+from dissensus.models.hpgm.adjustments import Aliases
 from dissensus.models.hpgm.model import HPGM
 from dissensus.numerics import Array
+from dissensus.params import fitted
 from dissensus.tables.arrays import Arrays, Header
 
 HIDDEN, FEWEST_HIDDEN = 0.1, 20  # share of the pairs that the weights are learned from, and the fewest
-TIMES = 2  # that pairs are hidden
 FLATTERED = 0.01  # of the hidden labels, HPGM's beforehand
 MOST_LABELS = 30_000  # labels that the weights are learned from
-STEPS = 200
 SHORT = 120  # sweeps of the fit that the weights are learned by
 SHARED = ("n_labels_", "prior_worth_", "label_type_", "frame_kind_", "stopped_", "trace_")
 
 
 class OrdinalHPGM(HPGM):
-    """HPGM pooled with graded response, for classes with an order; hidden labels teach the weights.
-
-    Parameters
-    ----------
-    n_item_clusters
-        The most clusters of items; those that are not needed stay empty.
-    n_annotator_clusters
-        The most clusters of annotators.
-    n_chains
-        How many chains are sampled from different starts; ``rhat_`` says whether they agree.
-    n_sweeps
-        Sweeps of each chain; None is 300, or 150 from 10,000 labels on. The first two fifths are
-        forgotten, and every third of the others is kept.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    represent
-        Whose population is estimated, by columns of the annotator table: ``{"country": "DE"}``. The labels of
-        others still inform about the items.
-    item_kinds
-        ``"few"``: items are of a few kinds, and clusters of items that are not needed stay empty: clusters to
-        read. ``"many"``: items differ without steps; clusters are of about even weight beforehand, and
-        intervals are wider. None is ``"many"`` from 25 items for each cluster on.
-    max_sampled
-        Of more labels than this, a random part of the items is sampled; the others get what its draws say
-        of them.
-    use_features
-        Whether the features or texts of the items are taken as hints at their clusters. How far they are
-        trusted is learned.
-    embedding
-        The sentence encoder for items that have a text and no features: a name or a path, as in
-        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores, or one thread where there are fewer than 20,000 labels: two
-        take no less time there, or hardly any less. The result does not depend on it.
-    """
+    """HPGM pooled with graded response, for classes with an order; hidden labels teach the weights."""
 
     _label_types = ("ordinal",)
-    _arrays = (*HPGM._arrays, "pool_")
     _graded_arrays = ("label_distributions_", "prior_distribution_", *GradedResponse._arrays)
 
-    pool_: Array  # (2, 3): weights of HPGM, graded response and the one with sides; for items, and for pairs
-    graded_: tuple[GradedResponse, GradedResponse]  # with clarity, and with sides
-
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        own = super()._needs(annotations, itemsize, **given)
-        beside = sum(one._needs(annotations, itemsize).fixed for one in self._graders())
-        return replace(own, fixed=own.fixed + beside)
+    pool_: Array = fitted("(2, 3): weights of HPGM, graded response and the one with sides; items and pairs")
+    graded_: tuple[GradedResponse, GradedResponse] = fitted("with clarity, and with sides", saved=False)
 
     def _graders(self) -> tuple[GradedResponse, GradedResponse]:
         clear, sides = (GradedResponse(sides=sides, weight_by=self.weight_by) for sides in (False, True))
         return clear, sides
 
-    def _fit(self, annotations: Annotations, run: Run, last: Any = (), features: Any = None) -> None:
-        super()._fit(annotations, run, last, features)
-        voices = Voices.of(annotations)
-        with using(replace(current(), checkpoint=None, progress=False)):
-            self.pool_ = self._learned_pool(voices.annotations)
-            clear, sides = (one.fit(voices.annotations) for one in self._graders())
+    def _fit(self, annotations: Annotations, engine: Engine, last: Any = (), features: Any = None) -> None:
+        super()._fit(annotations, engine, last, features)
+        aliases = Aliases.of(annotations) if self.adjust else Aliases.none(annotations)
+        with using(current().share(1)):
+            self.pool_ = self._learned_pool(aliases.annotations)
+            clear, sides = (grader.fit(aliases.annotations) for grader in self._graders())
         self.graded_ = clear, sides
-        for one in self.graded_:
-            self._name_voices(one, annotations, voices)
+        for grader in self.graded_:  # every alias as their annotator is; the population is that of HPGM
+            grader.own_, grader.guesses_ = grader.own_[aliases.code], grader.guesses_[aliases.code]
+            grader.annotator_vocabulary_ = annotations.annotator_vocabulary
+            grader.weights_ = self.annotator_weights_
+            grader._answer()
         self._pool_items(np.ones(annotations.n_items, dtype=bool))
-        self._heed(annotations.counts)
+        self._floor_unanimous(annotations.counts)
         self.prior_distribution_ = self._pooled(
-            0, self.prior_distribution_, *(one.prior_distribution_ for one in self.graded_)
+            0, self.prior_distribution_, *(grader.prior_distribution_ for grader in self.graded_)
         )
-
-    def _name_voices(self, model: GradedResponse, annotations: Annotations, voices: Voices) -> None:
-        """What is known of a voice, said of all its names; the population is that of HPGM."""
-        model.own_, model.guesses_ = model.own_[voices.voice], model.guesses_[voices.voice]
-        model.annotator_vocabulary_ = annotations.annotator_vocabulary
-        model.weights_ = self.annotator_weights_
-        model._answer()
 
     def _learned_pool(self, annotations: Annotations) -> Array:
         """(2, 3): w of items and of pairs, from labels that no model has seen."""
-        part = _sampled(annotations, self.seed)
+        part = annotations
+        if annotations.n_labels > MOST_LABELS:  # items drawn at random until they have as many labels
+            order = np.random.default_rng([self.seed, 1 << 26]).permutation(annotations.n_items)
+            within = np.cumsum(np.diff(annotations.item_pointers)[order]) <= MOST_LABELS
+            part = annotations.take_items(np.sort(order[within]))
         if round(HIDDEN * part.n_pairs) < FEWEST_HIDDEN:
             return np.full((2, 3), 1 / 3)
-        parts = [self._foreseen(*part.split_labels(HIDDEN, self.seed + i)) for i in range(TIMES)]
+        parts = [self._foreseen(*part.split_labels(HIDDEN, self.seed + i)) for i in range(2)]
         chances = np.concatenate(parts, axis=2)
         favoured = np.array([FLATTERED * chances.shape[2], 0.0, 0.0])
         return np.stack([best_weights(one, favoured) for one in chances])
@@ -140,6 +94,7 @@ class OrdinalHPGM(HPGM):
             n_sweeps=min(self.n_sweeps or SHORT, SHORT),
             weight_by=self.weight_by,
             item_kinds=self.item_kinds,
+            adjust=self.adjust,
             seed=self.seed,
             n_jobs=self.n_jobs,
         )
@@ -175,8 +130,8 @@ class OrdinalHPGM(HPGM):
         """HPGM's columns about annotators, and leniency, slope and guesses on the scale."""
         return super().annotator_frame(interval) | self.graded_[0].annotator_frame()
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
-        super()._transform(new, fitted, run)
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
+        super()._transform(new, fitted, engine)
         clear, sides = (one.transform(new) for one in fitted.graded_)
         self.graded_ = clear, sides
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
@@ -207,17 +162,8 @@ class OrdinalHPGM(HPGM):
 def best_weights(chances: Array, favoured: Array) -> Array:
     """(models,): the w that maximises Σ_e log Σ_j w_j P_je + Σ_j h_j log w_j, by EM; ``chances`` is P."""
     w = np.full(len(chances), 1 / len(chances))
-    for _ in range(STEPS):
+    for _ in range(200):
         part = w[:, None] * chances
         part = part / np.maximum(part.sum(axis=0), 1e-300)
         w = (part.sum(axis=1) + favoured) / (chances.shape[1] + favoured.sum())
     return np.asarray(w)
-
-
-def _sampled(annotations: Annotations, seed: int) -> Annotations:
-    """Items drawn at random until they have as many labels as the weights are learned from."""
-    if annotations.n_labels <= MOST_LABELS:
-        return annotations
-    order = np.random.default_rng([seed, 1 << 26]).permutation(annotations.n_items)
-    within = np.cumsum(np.diff(annotations.item_pointers)[order]) <= MOST_LABELS
-    return annotations.take_items(np.sort(order[within]))

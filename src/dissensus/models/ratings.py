@@ -24,20 +24,21 @@ conditional mean; its variance is that of these means and the mean of the condit
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, ndtri
 
+from dissensus.engine import Checkpoint, Engine
 from dissensus.errors import DataError
-from dissensus.execution.memory import Needs
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
-from dissensus.models.base import PIECE, Model
-from dissensus.numerics import Array
-from dissensus.params import SEED, choice, integer
+from dissensus.models.base import Model
+from dissensus.models.results import PIECE
+from dissensus.models.scoring import codes_of_hidden
+from dissensus.numerics import Array, batches
+from dissensus.params import SEED, choice, fitted, integer, setting
 
 MOST_WORK, SWEEPS, FEWEST = 30_000_000, 300, 30  # ratings times sweeps, and the bounds of the sweeps
 FORGOTTEN = 1 / 3  # share of the sweeps that are not kept
@@ -115,20 +116,18 @@ def start(data: Ratings, bias: bool) -> State:
     return State(x, beta, np.ones(data.N), np.full(data.N, 1 / noise), np.ones(data.N), numbers, *empty)
 
 
-def weights_given(data: Ratings, state: State, residual: Array, rng: np.random.Generator) -> Array:
-    """w_e ~ Gamma((ν + 1)/2, (ν + λ_n r_e²)/2)."""
+def weights_given(
+    data: Ratings, state: State, residual: Array, rng: np.random.Generator
+) -> tuple[Array, float]:
+    """w_e ~ Gamma((ν + 1)/2, (ν + λ_n r_e²)/2); then ν given the weights, on its grid."""
     nu = state.numbers[6]
     rate = (nu + state.precision[data.annotator] * residual**2) / 2
-    return np.asarray(rng.standard_gamma((nu + 1) / 2, len(rate)) / rate)
-
-
-def drawn_nu(weights: Array, rng: np.random.Generator) -> float:
-    """ν given the weights, on its grid."""
+    weights = rng.standard_gamma((nu + 1) / 2, len(rate)) / rate
     half, E = NU / 2, len(weights)
     # Σ_e log Gamma(w_e; ν/2, ν/2)
     logs = E * (half * np.log(half) - gammaln(half))
     logs += (half - 1) * float(np.log(np.maximum(weights, 1e-300)).sum()) - half * float(weights.sum())
-    return float(_drawn(NU, logs, rng))
+    return weights, float(_drawn(NU, logs, rng))
 
 
 def precisions_given(
@@ -210,14 +209,16 @@ def items_given(data: Ratings, state: State, weight: Array) -> tuple[Array, Arra
 def sweep(
     data: Ratings, state: State, uses: tuple[bool, bool, bool], keep: bool, rng: np.random.Generator
 ) -> State:
-    """Every unknown drawn once given the others; ``uses``: bias, scale, outliers."""
+    """Every unknown drawn once given the others, and the sums grown if ``keep``.
+
+    ``uses``: bias, scale, outliers.
+    """
     bias, scale, robust = uses
     residual = data.y - state.beta[data.annotator] - state.scale[data.annotator] * state.x[data.item]
     numbers = state.numbers.copy()
     weights = np.ones(len(data.y))
     if robust:
-        weights = weights_given(data, state, residual, rng)
-        numbers[6] = drawn_nu(weights, rng)
+        weights, numbers[6] = weights_given(data, state, residual, rng)
     squares, counts = data.by_annotator(weights * residual**2), data.by_annotator(np.ones(len(data.y)))
     precision, numbers[4], numbers[5] = precisions_given(squares, counts, numbers[4], numbers[5], rng)
     state = replace(state, precision=precision, numbers=numbers)
@@ -228,10 +229,8 @@ def sweep(
     state = replace(state, numbers=numbers, usual=usual)
     mean, variance = items_given(data, state, weight)
     state = replace(state, x=mean + rng.standard_normal(data.M) * np.sqrt(variance))
-    return _gathered(state, mean, variance) if keep else state
-
-
-def _gathered(state: State, mean: Array, variance: Array) -> State:
+    if not keep:
+        return state
     told = np.stack([state.beta, state.scale, 1 / np.sqrt(state.precision)])
     return replace(
         state,
@@ -254,81 +253,55 @@ class NumericRatings(Model):
     """Numbers rated by many: each item's value, each annotator's bias, scale and noise, outliers tolerated.
 
     Without ``bias``, ``scale`` and ``robust`` it is a shrunken mean.
-
-    Parameters
-    ----------
-    bias
-        Whether annotators may rate higher or lower than others.
-    scale
-        Whether annotators may use more or less of the scale than others.
-    robust
-        Whether outliers are tolerated.
-    n_sweeps
-        Sweeps of the sampler; ``"auto"`` takes as many as suit the data.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
-    _rules = {
-        "bias": choice(True, False),
-        "scale": choice(True, False),
-        "robust": choice(True, False),
-        "n_sweeps": integer(FEWEST) | choice("auto"),
-        "seed": SEED,
-    }
-    _common_arrays = ("estimates_", "n_labels_", "trace_")
-    _arrays = ("errors_", "annotators_told_", "annotator_errors_", "numbers_", "units_")
+    _: KW_ONLY
+    bias: bool = setting(
+        True, choice(True, False), "Whether annotators may rate higher or lower than others."
+    )
+    scale: bool = setting(
+        True, choice(True, False), "Whether annotators may use more or less of the scale than others."
+    )
+    robust: bool = setting(True, choice(True, False), "Whether outliers are tolerated.")
+    n_sweeps: int | str = setting(
+        "auto",
+        integer(FEWEST) | choice("auto"),
+        'Sweeps of the sampler; ``"auto"`` takes as many as suit the data.',
+    )
+    seed: int = setting(0, *SEED)
+
+    _common_arrays = ("n_labels_", "trace_")
     _needs_annotators = True
     _label_types = ("numeric", "ordinal")
+    _memory_tables = {"M": 4, "N": 4, "E": 8}
     _fitted_by = "estimates_"
 
-    estimates_: Array  # (M,): what the population would rate each item, on average
-    errors_: Array  # (M,): posterior standard deviations
-    annotators_told_: Array  # (3, N): bias, scale, noise (a standard deviation)
-    annotator_errors_: Array  # (3, N)
-    numbers_: Array  # μ, τ², ω², κ², v, c, ν in the ratings' own units
-    units_: Array  # the ratings' mean and standard deviation
+    estimates_: Array = fitted("(M,): what the population would rate each item, on average")
+    errors_: Array = fitted("(M,): posterior standard deviations")
+    annotators_told_: Array = fitted("(3, N): bias, scale, noise (a standard deviation)")
+    annotator_errors_: Array = fitted("(3, N): posterior standard deviations of these")
+    numbers_: Array = fitted("μ, τ², ω², κ², v, c, ν in the ratings' own units")
+    units_: Array = fitted("the ratings' mean and standard deviation")
 
-    def __init__(
-        self,
-        *,
-        bias: bool = True,
-        scale: bool = True,
-        robust: bool = True,
-        n_sweeps: int | str = "auto",
-        seed: int = 0,
-    ) -> None:
-        self.bias = bias
-        self.scale = scale
-        self.robust = robust
-        self.n_sweeps = n_sweeps
-        self.seed = seed
-
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        del itemsize, given
-        own = 8 * (16 * annotations.n_items + 20 * annotations.n_annotators)
-        return Needs(fixed=own, layout_bytes=0, message_bytes=0, working=100 * annotations.n_labels)
-
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
         values = annotations.values
         unit = float(values.std()) or 1.0
         self.units_ = np.array([values.mean(), unit])
         data = ratings_of(annotations, *self.units_)
         uses = self.bias, self.scale, self.robust
-        n_sweeps = self._sweeps(len(data.y))
-        ascent = run.ascent(State)
-        state = ascent.resumed or start(data, self.bias)
-        for i in ascent.iterations(n_sweeps, tol=-1.0):
+        n_sweeps = self.n_sweeps
+        if isinstance(n_sweeps, str):
+            n_sweeps = int(np.clip(MOST_WORK // len(data.y), FEWEST, SWEEPS))
+        reached = engine.resume("sweeps", State)
+        state = start(data, self.bias) if reached is None else reached.state
+        for i in range(0 if reached is None else reached.done, n_sweeps):
             rng = np.random.default_rng([self.seed, i])
             state = sweep(data, state, uses, i >= FORGOTTEN * n_sweeps, rng)
-            state = ascent.advance(state, 0.0, state)
-        self.trace_, self.stopped_ = ascent.trace, "number of sweeps"
+            engine.step_done(i + 1, n_sweeps)
+            stopped = "number of sweeps" if i + 1 == n_sweeps else ""
+            engine.checkpoint("sweeps", Checkpoint(state, i + 1, stopped=stopped))
+        self.trace_, self.stopped_ = np.zeros(n_sweeps), "number of sweeps"
         self._learn(state)
-
-    def _sweeps(self, n_labels: int) -> int:
-        if not isinstance(self.n_sweeps, str):
-            return self.n_sweeps
-        return int(np.clip(MOST_WORK // n_labels, FEWEST, SWEEPS))
 
     def _learn(self, state: State) -> None:
         """What the draws say, in the units of the ratings."""
@@ -376,40 +349,21 @@ class NumericRatings(Model):
         variance = (noise**2 + off[0] ** 2) / unit**2 + s**2 * doubt + (off[1] * x) ** 2
         return centre + beta + unit * s * x, unit * np.sqrt(variance)
 
-    def _log_rows(self, annotations: Annotations, item: Any, annotator: Any) -> Array:
-        """log density of each label: Student's t around what is expected."""
-        mean, spread = self.expected(item, annotator)
-        nu, off = self.numbers_[6] if self.robust else 1e6, (annotations.values - mean) / spread
-        # log Γ((ν + 1)/2) − log Γ(ν/2) − log(ν π)/2 − log spread − (ν + 1)/2 log(1 + off²/ν)
-        peak = gammaln((nu + 1) / 2) - gammaln(nu / 2) - np.log(nu * np.pi) / 2
-        return np.asarray(peak - np.log(spread) - (nu + 1) / 2 * np.log1p(off**2 / nu))
-
     def log_chances(self, hidden: Any, annotators: bool = True) -> Array:
         """log density of every rating of ``hidden`` given item and annotator, or given the item."""
-        known, item, annotator = self._codes_of_hidden(hidden)
-        return self._log_rows(known, item, annotator if annotators else None)
-
-    def rmse(self, hidden: Any, annotators: bool = True) -> float:
-        """Root mean squared error of what is expected of the ratings of ``hidden``.
-
-        Parameters
-        ----------
-        hidden
-            Ratings that were not learned from.
-        annotators
-            Whether the annotator is known.
-        """
-        known, item, annotator = self._codes_of_hidden(hidden)
-        mean, _ = self.expected(item, annotator if annotators else None)
-        return float(np.sqrt(np.mean((known.values - mean) ** 2)))
+        known, item, annotator = codes_of_hidden(self, hidden)
+        mean, spread = self.expected(item, annotator if annotators else None)
+        # Student's t: log Γ((ν + 1)/2) − log Γ(ν/2) − log(ν π)/2 − log spread − (ν + 1)/2 log(1 + off²/ν)
+        nu, off = self.numbers_[6] if self.robust else 1e6, (known.values - mean) / spread
+        peak = gammaln((nu + 1) / 2) - gammaln(nu / 2) - np.log(nu * np.pi) / 2
+        return np.asarray(peak - np.log(spread) - (nu + 1) / 2 * np.log1p(off**2 / nu))
 
     def label_pieces(self, interval: float | None = None, size: int = PIECE) -> Iterator[dict[str, Any]]:
         """Item, estimate, low, high (a credible interval, 0.95 unless told otherwise) and n_labels."""
         from dissensus.tables.labels_file import rating_columns
 
         ids, reach = self.item_vocabulary_.arrow, float(ndtri((1 + (interval or 0.95)) / 2))
-        for first in range(0, max(len(ids), 1), size):
-            rows = slice(first, first + size)
+        for rows in batches(max(len(ids), 1), size):
             yield rating_columns(
                 ids[rows], self.estimates_[rows], reach * self.errors_[rows], self.n_labels_[rows]
             )
@@ -426,7 +380,7 @@ class NumericRatings(Model):
 
     # ---- new items ------------------------------------------------------------------------------------
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Annotators keep what is known of them; items are estimated as if that were sure."""
         centre, unit = fitted.units_
         data = ratings_of(new, centre, unit)

@@ -1,4 +1,4 @@
-"""What a model that draws from its posterior can say of its answers: intervals, and whether chains agree."""
+"""What draws of a posterior say of the answers: intervals, and whether chains agree."""
 
 from __future__ import annotations
 
@@ -7,35 +7,50 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.models.base import LEAST_SHARE, SETTLED, Intervals, Model, contradicted
+from dissensus.models.results import Intervals
 from dissensus.numerics import Array
+from dissensus.params import check_fitted, declare, fitted
 
-TINY = 1e-12
-ANSWERS = "item shares"  # the name under which :meth:`Sampled.convergence` speaks of the answers
-MOST = 0.9  # of the items: on so many the chains must agree
+MIN_VARIANCE = 1e-12
+ANSWERS = "item shares"  # the name of the answers in :meth:`SampledMixin.convergence`
+MAX_RHAT = 1.1  # split-R̂ up to which chains are said to agree
+MOST_ITEMS = 0.9  # share of the items on which the chains must agree
 
 
-class Sampled(Model):
-    """A model whose answers are means over draws; what is drawn, and how, is the affair of its subclass."""
+@declare
+class SampledMixin:
+    """Methods of a model whose answers are means over draws of several chains."""
 
     intervals_are = "sampled"
-    quantities_: ClassVar[tuple[str, ...]]  # what the chains are compared by
+    quantities_: ClassVar[tuple[str, ...]]  # quantities that the chains are compared by
+    _check_fitted = check_fitted
 
-    share_draws_: NDArray[np.float32]  # (D, M, P): the population's answers, chain after chain
-    trace_draws_: Array  # (chains, draws, quantities): each of ``quantities_`` in every draw
-    rhat_: Array  # split-R̂ of each of ``quantities_``
-    share_rhat_: Array  # (items sampled,): the largest split-R̂ of a class's share, of each item
-    effective_draws_: Array  # how many independent draws of each there are
+    label_distributions_: Array = fitted("(M, P): the population's answers, in the mean", saved=False)
+    trace_: Array = fitted("the first of ``quantities_`` in every draw, chain after chain", saved=False)
+    stopped_: str = fitted("``agreement of chains`` or ``number of sweeps``", saved=False)
+    share_draws_: NDArray[np.float32] = fitted("(D, M, P): the population's answers, chain after chain")
+    trace_draws_: Array = fitted("(chains, draws, quantities): each of ``quantities_`` in every draw")
+    rhat_: Array = fitted("split-R̂ of each of ``quantities_``")
+    share_rhat_: Array = fitted("(items sampled,): the largest split-R̂ of a class's share, of each item")
+    effective_draws_: Array = fitted("number of independent draws that each of ``quantities_`` is worth")
 
     def intervals(self, interval: float = 0.9, items: slice = slice(None)) -> Intervals:
-        """What the draws say of each item: the interval of each class's share, and how sure the label is."""
+        """Intervals of each class's share by the draws, and the probability of the label.
+
+        Parameters
+        ----------
+        interval
+            Size of the credible interval, 0.9 for 90 %.
+        items
+            Which items, as a slice.
+        """
         self._check_fitted()
         drawn, mean = self.share_draws_[:, items], self.label_distributions_[items]
-        low, high = np.quantile(drawn, ends(interval), axis=0)
+        low, high = np.quantile(drawn, [(1 - interval) / 2, (1 + interval) / 2], axis=0)
         sure = (drawn.argmax(axis=2) == mean.argmax(axis=1)).mean(axis=0)
         # a Dirichlet worth n labels with this mean has Σ_p var = (1 − Σ_p mean²) / (n + 1)
         variance = drawn.var(axis=0, dtype=np.float64).sum(axis=1)
-        worth = np.maximum((1 - (mean**2).sum(axis=1)) / np.maximum(variance, TINY) - 1, 0.0)
+        worth = np.maximum((1 - (mean**2).sum(axis=1)) / np.maximum(variance, MIN_VARIANCE) - 1, 0.0)
         return Intervals(np.minimum(low, mean), np.maximum(high, mean), sure, worth)
 
     def convergence(self) -> dict[str, float]:
@@ -45,47 +60,32 @@ class Sampled(Model):
         The others are those of ``quantities_``, about how the answers come about.
         """
         self._check_fitted()
-        answers = {ANSWERS: round(most_items(self.share_rhat_), 3)}
+        answers = {ANSWERS: round(rhat_of_most(self.share_rhat_), 3)}
         return answers | dict(zip(self.quantities_, np.round(self.rhat_, 3).tolist(), strict=True))
 
     @property
     def settled_items_(self) -> float:
         """Share of the sampled items on all of whose class shares the chains agree (split-R̂ up to 1.1)."""
         self._check_fitted()
-        return float((self.share_rhat_ <= SETTLED).mean())
+        return float((self.share_rhat_ <= MAX_RHAT).mean())
 
     def _judge_chains(self, traces: Array) -> None:
         """Keep (chains, draws, quantities), and whether the chains agree on these and on ``share_draws_``."""
         self.trace_draws_ = traces
         by_quantity = traces.transpose(2, 0, 1)
-        self.rhat_ = np.array([split_rhat(values) for values in by_quantity])
+        self.rhat_ = np.array([split_rhats(values[:, :, None])[0] for values in by_quantity])
         self.effective_draws_ = np.array([effective_size(values) for values in by_quantity])
         by_chain = self.share_draws_.reshape(len(traces), -1, *self.share_draws_.shape[1:])
         self.share_rhat_ = split_rhats(by_chain).max(axis=1)
         self.trace_ = by_quantity[0].ravel()
-        agreed = most_items(self.share_rhat_) <= SETTLED
+        agreed = rhat_of_most(self.share_rhat_) <= MAX_RHAT
         self.stopped_ = "agreement of chains" if agreed else "number of sweeps"
 
-    def _heed_unanimous(self, counts: NDArray[np.int64]) -> None:
-        """What all of five or more annotators say of an item gets 0.6 at least.
 
-        Where the model says less, it holds that their labels tell nothing. It may be wrong about that, so its
-        answer Y_m and its draws are moved to (1 − t) Y_m + t e_p, with the least t that is enough.
-        """
-        ignored = contradicted(self.label_distributions_, counts)
-        said = counts[ignored].argmax(axis=1)
-        share = self.label_distributions_[ignored, said]
-        t = ((LEAST_SHARE + 1e-9 - share) / np.maximum(1 - share, TINY))[:, None]
-        common = np.eye(counts.shape[1])[said]
-        self.label_distributions_[ignored] = (1 - t) * self.label_distributions_[ignored] + t * common
-        self.share_draws_[:, ignored] = ((1 - t) * self.share_draws_[:, ignored] + t * common).astype(
-            np.float32
-        )
-
-
-def ends(interval: float) -> list[float]:
-    """The quantiles between which an interval of this size lies."""
-    return [(1 - interval) / 2, (1 + interval) / 2]
+def spaced(index: int, n: int, size: int) -> int | None:
+    """Where element ``index`` of ``n`` goes when ``size`` of them, evenly spaced, are kept; None: nowhere."""
+    place = index * size // n
+    return place if index == -(-place * n // size) else None
 
 
 # ---- do the chains agree? ------------------------------------------------------------------------------
@@ -106,18 +106,13 @@ def split_rhats(chains: NDArray[np.floating[Any]]) -> Array:
     return np.where(within > 0, np.sqrt((half - 1) / half + ratio), 1.0)
 
 
-def split_rhat(chains: Array) -> float:
-    """Split-R̂ of one quantity, (chains, draws)."""
-    return float(split_rhats(chains[:, :, None])[0])
-
-
-def most_items(rhats: Array) -> float:
-    """What nine in ten items do not exceed."""
-    return float(np.quantile(rhats, MOST, method="lower")) if len(rhats) else 1.0
+def rhat_of_most(rhats: Array) -> float:
+    """Split-R̂ that nine in ten items do not exceed."""
+    return float(np.quantile(rhats, MOST_ITEMS, method="lower")) if len(rhats) else 1.0
 
 
 def effective_size(chains: Array) -> float:
-    """How many independent draws the (chains, draws) are worth: Geyer's initial monotone sequence."""
+    """Number of independent draws that (chains, draws) are worth, by Geyer's initial monotone sequence."""
     C, S = chains.shape
     centred = chains - chains.mean(axis=1, keepdims=True)
     products = [(centred[:, : S - t] * centred[:, t:]).sum(axis=1).mean() / S for t in range(S)]

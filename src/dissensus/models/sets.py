@@ -16,22 +16,22 @@ w learned from hidden answers. Where classes depend on each other w is large; w 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln
 
-from dissensus.execution.resources import current, using
-from dissensus.execution.run import Run
+from dissensus.engine import Engine, current, using
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.kinds import membership
-from dissensus.models.base import PIECE, Model
+from dissensus.models.base import Model
 from dissensus.models.fmm import FMM
 from dissensus.models.ordinal import best_weights
-from dissensus.numerics import Array, normalised, row_shares
-from dissensus.params import SEED, choice, integer
+from dissensus.models.results import PIECE
+from dissensus.numerics import Array, batches, normalised, row_shares
+from dissensus.params import N_JOBS, SEED, choice, fitted, integer, setting
 
 WORTHS = np.geomspace(0.2, 100, 40)
 HIDDEN, FEWEST_HIDDEN = 0.2, 20
@@ -39,83 +39,56 @@ HIDDEN, FEWEST_HIDDEN = 0.2, 20
 
 def best_worth(inside: NDArray[np.int64], n: NDArray[np.int64], mean: float) -> float:
     """The s that makes counts inside out of n most likely under Beta(s p̄, s (1 − p̄))."""
-    out = n - inside
-
-    def fit(s: float) -> float:
+    fits = []
+    for s in WORTHS:
         a, b = s * mean, s * (1 - mean)
-        return float((betaln(a + inside, b + out) - betaln(a, b)).sum())
-
-    return float(WORTHS[int(np.argmax([fit(s) for s in WORTHS]))])
+        fits.append(float((betaln(a + inside, b + (n - inside)) - betaln(a, b)).sum()))
+    return float(WORTHS[np.argmax(fits)])
 
 
 class LabelSets(Model):
-    """Answers that are sets: the share of the population whose answer has each class, and of each set.
+    """Answers that are sets: the share of the population whose answer has each class, and of each set."""
 
-    Parameters
-    ----------
-    n_item_clusters
-        The most clusters of items of the model behind it.
-    dependence
-        False takes every class by itself; True also learns which classes go together.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
-    """
+    n_item_clusters: int = setting(16, integer(1), "The most clusters of items of the model behind it.")
+    _: KW_ONLY
+    dependence: bool = setting(
+        True,
+        choice(True, False),
+        "False takes every class by itself; True also learns which classes go together.",
+    )
+    seed: int = setting(0, *SEED)
+    n_jobs: int = setting(-1, *N_JOBS)
 
-    _rules = {
-        "n_item_clusters": integer(1),
-        "dependence": choice(True, False),
-        "seed": SEED,
-        "n_jobs": integer(-1),
-    }
-    _arrays = ("class_shares_", "means_", "worths_", "pool_", "clusters_")
     _label_types = ("multi",)
     intervals_are = "none"
 
-    class_shares_: Array  # (M, C): P(class in the answer)
-    means_: Array  # (C,): p̄
-    worths_: Array  # (C,): s
-    pool_: Array  # (1,): w
-    clusters_: Array  # (M, sets): what FMM says
-
-    def __init__(
-        self, n_item_clusters: int = 16, *, dependence: bool = True, seed: int = 0, n_jobs: int = -1
-    ) -> None:
-        self.n_item_clusters = n_item_clusters
-        self.dependence = dependence
-        self.seed = seed
-        self.n_jobs = n_jobs
+    class_shares_: Array = fitted("(M, C): P(class in the answer)")
+    means_: Array = fitted("(C,): p̄")
+    worths_: Array = fitted("(C,): s")
+    pool_: Array = fitted("(1,): w")
+    clusters_: Array = fitted("(M, sets): what FMM says")
 
     @property
     def members_(self) -> list[str]:
         """The classes that sets are made of."""
         return membership(self.class_vocabulary_)[1]
 
-    def _fit(self, annotations: Annotations, run: Run) -> None:
+    def _fit(self, annotations: Annotations, engine: Engine) -> None:
         table, _ = membership(annotations.class_vocabulary)
-        self._apart(annotations, table)
+        # each class's share in every item's answers, shrunk to the crowd's
+        inside, n = annotations.counts @ table, annotations.counts.sum(axis=1)
+        self.means_ = np.clip(inside.sum(axis=0) / n.sum(), 1e-6, 1 - 1e-6)
+        self.worths_ = np.array([best_worth(inside[:, c], n, mean) for c, mean in enumerate(self.means_)])
         self.pool_, self.clusters_ = np.zeros(1), np.zeros((annotations.n_items, len(table)))
         if self.dependence:
-            with using(replace(current(), checkpoint=None, progress=False)):
+            with using(current().share(1)):
                 self.pool_ = np.array([self._learned_pool(annotations)])
                 self.clusters_ = self._mixture().fit(annotations).label_distributions_
-        self._answer(table)
+        self._answer(inside, n, table)
         self.trace_, self.stopped_ = np.zeros(0), "closed form"
 
     def _mixture(self) -> FMM:
         return FMM(self.n_item_clusters, seed=self.seed, n_jobs=self.n_jobs)
-
-    def _apart(self, annotations: Annotations, table: NDArray[np.bool_]) -> None:
-        """Each class's share in every item's answers, shrunk to the crowd's."""
-        inside, n = annotations.counts @ table, annotations.counts.sum(axis=1)
-        self.means_ = np.clip(inside.sum(axis=0) / n.sum(), 1e-6, 1 - 1e-6)
-        self.worths_ = np.array([best_worth(inside[:, c], n, self.means_[c]) for c in range(table.shape[1])])
-        self._shrink(inside, n)
-
-    def _shrink(self, inside: NDArray[np.int64], n: NDArray[np.int64]) -> None:
-        # P(c ∈ answer) = (k_mc + s_c p̄_c) / (n_m + s_c)
-        self.class_shares_ = (inside + self.worths_ * self.means_) / (n[:, None] + self.worths_)
 
     def _learned_pool(self, annotations: Annotations) -> float:
         """w, from answers that neither account has seen."""
@@ -127,36 +100,33 @@ class LabelSets(Model):
         chances = np.stack([apart.label_distributions_[hidden.item, hidden.label], whole])
         return float(best_weights(chances, np.ones(2))[1])
 
-    def _answer(self, table: NDArray[np.bool_]) -> None:
-        """P(answer | item) for the sets that occur; what other sets have is left out of it."""
-        shares = np.clip(self.class_shares_, 1e-9, 1 - 1e-9)
+    def _answer(self, inside: NDArray[np.int64], n: NDArray[np.int64], table: NDArray[np.bool_]) -> None:
+        """P(answer | item) for the sets that occur; what other sets have is left out of it.
+
+        ``inside`` (M, C) of the items' ``n`` (M,) answers have each class.
+        """
+        # P(c ∈ answer) = (k_mc + s_c p̄_c) / (n_m + s_c)
+        apart = (inside + self.worths_ * self.means_) / (n[:, None] + self.worths_)
+        shares = np.clip(apart, 1e-9, 1 - 1e-9)
         # log Π_c P(c in or out) = Σ_c∈A log p_c + Σ_c∉A log(1 − p_c)
         product = np.exp(np.log(shares) @ table.T + np.log1p(-shares) @ ~table.T)
         w = float(self.pool_[0])
         self.label_distributions_ = (1 - w) * product + w * self.clusters_
-        self.class_shares_ = (1 - w) * self.class_shares_ + w * (self.clusters_ @ table)
+        self.class_shares_ = (1 - w) * apart + w * (self.clusters_ @ table)
         crowd = np.exp(np.log(self.means_) @ table.T + np.log1p(-self.means_) @ ~table.T)
         self.prior_distribution_ = normalised(crowd)
-
-    def predict(self) -> NDArray[Any]:
-        """Each item's most common answer: the set of the largest share, as a JSON list."""
-        self._check_fitted()
-        best: NDArray[Any] = self.classes_[self.label_distributions_.argmax(axis=1)]
-        return best
 
     def label_pieces(self, interval: float | None = None, size: int = PIECE) -> Iterator[dict[str, Any]]:
         """Item, label (a JSON list), p_<class> for every class, n_labels."""
         del interval
         ids, names, labels = self.item_vocabulary_.arrow, self.members_, self.predict()
-        for first in range(0, max(len(ids), 1), size):
-            rows = slice(first, first + size)
+        for rows in batches(max(len(ids), 1), size):
             chances = {f"p_{name}": self.class_shares_[rows, c] for c, name in enumerate(names)}
             yield {"item": ids[rows], "label": labels[rows], **chances, "n_labels": self.n_labels_[rows]}
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Items are answered from their own sets, shrunk to what the crowd of the fit gives."""
         table, _ = membership(self.class_vocabulary_)
-        self._shrink(new.counts @ table, new.counts.sum(axis=1))
         self.pool_, self.clusters_ = np.zeros(1), np.zeros((new.n_items, len(table)))
-        self._answer(table)
+        self._answer(new.counts @ table, new.counts.sum(axis=1), table)
         self.label_distributions_ = row_shares(self.label_distributions_)

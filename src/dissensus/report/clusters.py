@@ -51,16 +51,6 @@ class Grouping:
         """Whether annotators fall into more groups than one."""
         return self.annotators is not None and self.sizes[1] > 1
 
-    @property
-    def cluster_shares(self) -> Array:
-        """(K,): what share of the items is in each cluster."""
-        return normalised(self.items.sum(axis=0))
-
-    @property
-    def cluster_answers(self) -> Array:
-        """(K, P): what the population answers about each cluster, Σ_l π_l Θ_kl."""
-        return np.asarray(np.einsum("l,klp->kp", self.weights, self.theta))
-
     def expected(self, rows: slice) -> Array:
         """(items, L, P): what each group would answer about some items."""
         K, L, P = self.theta.shape
@@ -68,29 +58,20 @@ class Grouping:
 
 
 def grouping_of(model: Model, annotations: Annotations) -> Grouping | None:
-    """The model's own clusters and groups; None where it has neither."""
+    """The model's own clusters and groups by falling size, empty ones left out; None where it has neither."""
     view = model.cluster_view(annotations.annotator_load)
     if view is None:
         return None
-    people = view.annotators if view.theta.shape[1] > 1 else None
-    found = Grouping(view.theta, view.items, people, view.weights, view.true_classes, title_of(model))
-    return _ordered(found, annotations.annotator_load)
-
-
-def _ordered(found: Grouping, load: Any) -> Grouping:
-    """Clusters and groups by falling size, those that nothing belongs to left out."""
-    clusters = np.arange(found.sizes[0]) if found.true_classes else _by_size(found.items, found.items.sum(0))
-    groups = np.zeros(1, dtype=np.intp)
-    if found.annotators is not None:
-        groups = _by_size(found.annotators, load @ found.annotators)
+    load, people = annotations.annotator_load, view.annotators if view.theta.shape[1] > 1 else None
+    clusters = np.arange(len(view.theta)) if view.true_classes else _by_size(view.items, view.items.sum(0))
+    groups = np.zeros(1, dtype=np.intp) if people is None else _by_size(people, load @ people)
     return Grouping(
-        found.theta[np.ix_(clusters, groups)],
-        normalised(found.items[:, clusters]),
-        None if found.annotators is None else normalised(found.annotators[:, groups]),
-        normalised(found.weights[groups]),
-        found.true_classes,
-        found.source,
-        found.borrowed,
+        view.theta[np.ix_(clusters, groups)],
+        normalised(view.items[:, clusters]),
+        None if people is None else normalised(people[:, groups]),
+        normalised(view.weights[groups]),
+        view.true_classes,
+        title_of(model),
     )
 
 
@@ -98,18 +79,6 @@ def _by_size(members: Array, size: Array) -> Any:
     """Clusters that are somebody's most likely one, the largest first."""
     used = np.unique(members.argmax(axis=1))
     return used[np.argsort(-size[used], kind="stable")]
-
-
-def borrowed_grouping(annotations: Annotations, seed: int = 0) -> Grouping | None:
-    """Groups of annotators as a small PGM sees them, for models that do not look for any."""
-    from dissensus.models.pgm.model import PGM
-
-    if annotations.anonymous or annotations.n_annotators < FEWEST_ANNOTATORS:
-        return None
-    K = min(LENS["n_item_clusters"], annotations.n_items)
-    model = PGM(K, LENS["n_annotator_clusters"], seed=seed).fit(annotations)
-    found = grouping_of(model, annotations)
-    return None if found is None or found.annotators is None else replace(found, borrowed=True)
 
 
 def group_name(place: int) -> str:
@@ -125,54 +94,60 @@ def group_name(place: int) -> str:
 # ---- what the page says of them -----------------------------------------------------------------------
 
 
+def groups_shown(
+    annotations: Annotations, own: Grouping | None, votes: Votes | None, seed: int
+) -> tuple[Grouping | None, dict[str, Any] | None, Any]:
+    """The model's own clusters and groups; a small model's where the labels bear none of the groups out.
+
+    Given as they are, as the page has them, and as the place (annotators,) of each one's group among those
+    shown: −1 for none, None without groups.
+    """
+    from dissensus.models.pgm.model import PGM
+
+    shown, content = own, None if own is None else cluster_content(annotations, own, votes)
+    lacking = content is None or not content["groups"]
+    if lacking and not annotations.anonymous and annotations.n_annotators >= FEWEST_ANNOTATORS:
+        K = min(LENS["n_item_clusters"], annotations.n_items)
+        model = PGM(K, LENS["n_annotator_clusters"], seed=seed).fit(annotations)
+        lens = grouping_of(model, annotations)
+        if lens is not None and lens.annotators is not None:
+            lens = replace(lens, borrowed=True)
+            other = cluster_content(annotations, lens, votes)
+            if content is None or other["groups"]:
+                shown, content = lens, other
+    if shown is None or shown.annotators is None or not content or not content["groups"]:
+        return shown, content, None
+    place = {one["code"]: place for place, one in enumerate(content["groups"])}
+    return shown, content, np.array([place.get(int(g), -1) for g in shown.annotators.argmax(axis=1)])
+
+
 def cluster_content(annotations: Annotations, grouping: Grouping, votes: Votes | None) -> dict[str, Any]:
     """Clusters of items, and the groups of annotators that the raw labels bear out."""
-    names = [str(name) for name in annotations.classes]
-    member = grouping.items.argmax(axis=1)
+    names, counts = [str(name) for name in annotations.classes], annotations.counts
+    member, n_labels = grouping.items.argmax(axis=1), counts.sum(axis=1)
+    items = []
+    for k in range(grouping.sizes[0]):
+        inside = np.flatnonzero(member == k)
+        # typical are those that most surely are in the cluster, those with more labels first
+        order = np.lexsort((inside, -n_labels[inside], -np.round(grouping.items[inside, k], 3)))
+        items.append(
+            {
+                "words": sentences.cluster_sentence(counts, inside, names),
+                "n": len(inside),
+                "counts": counts[inside].sum(axis=0),
+                "items": inside[order][:TYPICAL].tolist(),
+            }
+        )
     groups = supported_groups(annotations, grouping, votes, names) if votes is not None else []
     return {
         "source": grouping.source,
         "borrowed": grouping.borrowed,
         "true_classes": grouping.true_classes,
-        "items": [_item_cluster(grouping, k, member, names, annotations) for k in range(grouping.sizes[0])],
+        "items": items,
         "groups": groups,
         "n_found": grouping.sizes[1] if grouping.divides else 1,
         "contrasts": _contrasts(grouping, groups, votes, names, member) if votes is not None else [],
     }
-
-
-def groups_shown(
-    annotations: Annotations, own: Grouping | None, votes: Votes | None, seed: int
-) -> tuple[Grouping | None, dict[str, Any] | None]:
-    """The model's own clusters and groups; a small model's where the labels bear none of the groups out."""
-    content = None if own is None else cluster_content(annotations, own, votes)
-    if content is not None and content["groups"]:
-        return own, content
-    lens = borrowed_grouping(annotations, seed)
-    other = None if lens is None else cluster_content(annotations, lens, votes)
-    if other is not None and (content is None or other["groups"]):
-        return lens, other
-    return own, content
-
-
-def _item_cluster(
-    grouping: Grouping, k: int, member: Any, names: list[str], annotations: Annotations
-) -> dict[str, Any]:
-    inside = np.flatnonzero(member == k)
-    return {
-        "words": sentences.cluster_sentence(annotations.counts, inside, names),
-        "n": len(inside),
-        "counts": annotations.counts[inside].sum(axis=0),
-        "items": _typical(grouping.items[:, k], member == k, annotations),
-    }
-
-
-def _typical(belief: Array, members: Any, annotations: Annotations) -> list[int]:
-    """The items that most surely are in a cluster, those with more labels first."""
-    places = np.flatnonzero(members)
-    n_labels = annotations.counts.sum(axis=1)[places]
-    order = np.lexsort((places, -n_labels, -np.round(belief[places], 3)))
-    return [int(m) for m in places[order][:TYPICAL]]
 
 
 # ---- groups -------------------------------------------------------------------------------------------
@@ -251,14 +226,6 @@ def side_rows(
     return rows
 
 
-def page_groups(annotations: Annotations, grouping: Grouping | None, content: Any) -> Any:
-    """(annotators,): place of each one's group among those shown, −1 for none; None without groups."""
-    if grouping is None or grouping.annotators is None or not content or not content["groups"]:
-        return None
-    place = {one["code"]: place for place, one in enumerate(content["groups"])}
-    return np.array([place.get(int(g), -1) for g in grouping.annotators.argmax(axis=1)])
-
-
 def _contrasts(
     grouping: Grouping, groups: list[dict[str, Any]], votes: Votes, names: list[str], member: Any
 ) -> list[dict[str, Any]]:
@@ -278,8 +245,11 @@ def _contrasts(
         letters = str(groups[a]["name"]), str(groups[b]["name"])
         says = sentences.contrast_sentence(votes, sides, letters, inside, names)
         if says is not None:
-            shown = _dividing(tables[a], tables[b], inside, says.about["label"])
             both = (tables[[a, b]][:, inside].sum(axis=2) > 0).all(axis=0)  # as the sentence counts them
+            # items on which the first group says the class most and the second least
+            one, other = (row_shares(tables[g][inside])[:, says.about["label"]] for g in (a, b))
+            order = np.argsort(-np.where(both, one - other, -2.0), kind="stable")[:TYPICAL]
+            shown = [int(inside[m]) for m in order if both[m] and one[m] > other[m]]
             shares = [np.round(1000 * row) for row in row_shares(tables[:, inside[both]].sum(axis=1))]
             found.append({"gap": gap, "says": says, "items": shown, "groups": [a, b], "shares": shares})
     return sorted(found, key=lambda one: -float(one["gap"]))[:CONTRASTS]
@@ -294,11 +264,3 @@ def _widest(tables: Array, rarity: Array) -> tuple[int, int, float]:
         gap = float(((one - other) * rarity).max(initial=0.0)) * math.sqrt(float(both.sum()))
         best = (a, b, gap) if gap > best[2] else best
     return best
-
-
-def _dividing(one: Array, other: Array, inside: Any, label: int) -> list[int]:
-    """Items on which the first group says the class most and the second least."""
-    shares = [row_shares(table[inside])[:, label] for table in (one, other)]
-    both = (one[inside].sum(axis=1) > 0) & (other[inside].sum(axis=1) > 0)
-    order = np.argsort(-np.where(both, shares[0] - shares[1], -2.0), kind="stable")[:TYPICAL]
-    return [int(inside[m]) for m in order if both[m] and shares[0][m] > shares[1][m]]

@@ -16,7 +16,7 @@ from dissensus.labels.annotations import Annotations
 from dissensus.models.base import Model
 from dissensus.numerics import Array
 from dissensus.report.clusters import Grouping
-from dissensus.report.gold import gold_decides
+from dissensus.report.quality import gold_decides
 
 Projection = Literal["auto", "pca", "tsne"]
 
@@ -45,14 +45,24 @@ def item_columns(found: Findings, shown: Grouping | None, texts: list[str] | Non
     chances = model.label_distributions_
     columns: dict[str, Any] = {
         "id": [str(name) for name in annotations.items],
-        "label": decisions(model),
+        "label": chances.argmax(axis=1),
         "p": np.rint(1000 * chances).astype(int).ravel(),
         "n": annotations.counts.sum(axis=1),
         "most": most_frequent(annotations.counts),
         "agreed": np.rint(1000 * found.raw.max(axis=1)).astype(int),
         "flags": found.flags,
     }
-    columns |= uncertainty(found)
+    known, narrow = found.known, found.narrowing()
+    if known is not None and narrow is not None:
+        # how sure the label is, the interval of its share, what one more label would narrow
+        label = columns["label"][:, None]
+        low, high = (np.take_along_axis(end, label, axis=1)[:, 0] for end in (known.low, known.high))
+        columns |= {
+            "low": np.rint(1000 * low).astype(int),
+            "high": np.rint(1000 * high).astype(int),
+            "sure": np.round(known.sure, 2),
+            "next": np.rint(1000 * (narrow[0] - narrow[1])).astype(int),
+        }
     if annotations.gold is not None:
         columns["gold"] = annotations.gold
     if texts is not None:
@@ -62,92 +72,39 @@ def item_columns(found: Findings, shown: Grouping | None, texts: list[str] | Non
     return columns
 
 
-def uncertainty(found: Findings) -> dict[str, Any]:
-    """How sure the label is, the interval of its share in thousandths, what one more label would narrow."""
-    known, narrow = found.known, found.narrowing()
-    if known is None or narrow is None:
-        return {}
-    label = decisions(found.model)[:, None]
-    low, high = (np.take_along_axis(end, label, axis=1)[:, 0] for end in (known.low, known.high))
-    return {
-        "low": np.rint(1000 * low).astype(int),
-        "high": np.rint(1000 * high).astype(int),
-        "sure": np.round(known.sure, 2),
-        "next": np.rint(1000 * (narrow[0] - narrow[1])).astype(int),
-    }
-
-
-def true_classes(model: Model) -> bool:
-    """Whether the model was asked for a true class rather than for what the population would say."""
-    return getattr(model, "estimate", None) == "truth"
-
-
-def decisions(model: Model) -> NDArray[np.intp]:
-    """(items,): the class that the model gives, by code."""
-    return np.asarray(model.label_distributions_.argmax(axis=1))
-
-
 def overturned(found: Findings, own: Grouping | None) -> list[dict[str, Any]]:
     """Items whose single most frequent label the model does not give, the clearest first, and why."""
     annotations, chances = found.annotations, found.model.label_distributions_
-    given, most = decisions(found.model), most_frequent(annotations.counts)
-    places = np.flatnonzero(found.overturned)
-    lead = chances[places, given[places]] - chances[places, most[places]]
-    places = places[np.argsort(-lead, kind="stable")][:MOST_EXPLAINED]
+    counts = annotations.counts
+    given, most = chances.argmax(axis=1), most_frequent(counts)
+    items = np.flatnonzero(found.overturned)
+    lead = chances[items, given[items]] - chances[items, most[items]]
+    items = items[np.argsort(-lead, kind="stable")][:MOST_EXPLAINED]
     names = [str(name) for name in annotations.classes]
-    clusters = _got_by_cluster(annotations, own)
     decided = annotations.gold if gold_decides(found.model, annotations) else None
-    return [
-        {
-            "item": int(m),
-            "why": sentences.overturned_sentence(
-                int(m),
-                annotations.counts[m],
-                int(given[m]),
-                names,
-                _agreement_by_side(found, int(m), int(given[m]), int(most[m])),
-                None
-                if clusters is None
-                else _alike(clusters, annotations, int(m), int(given[m]), int(most[m])),
-                gold=decided is not None and bool(decided[m] >= 0),
-            ),
-        }
-        for m in places
-    ]
-
-
-def _agreement_by_side(found: Findings, m: int, given: int, most: int) -> tuple[float, float] | None:
-    """Mean agreement with others, over all their labels, of those who said either class."""
-    if found.standing is None:
-        return None
-    annotations = found.annotations
-    rows = slice(annotations.item_pointers[m], annotations.item_pointers[m + 1])
-    told, label = found.standing.agreement[annotations.annotator[rows]], annotations.label[rows]
-    sides = [told[(label == side) & np.isfinite(told)] for side in (given, most)]
-    return (float(sides[0].mean()), float(sides[1].mean())) if len(sides[0]) and len(sides[1]) else None
-
-
-def _got_by_cluster(annotations: Annotations, own: Grouping | None) -> tuple[NDArray[Any], Array] | None:
-    """Every item's cluster, and the labels that each cluster's items got; None where there is no cluster."""
-    if own is None or own.true_classes:
-        return None
-    cluster = own.items.argmax(axis=1)
-    got = np.zeros((own.sizes[0], annotations.n_classes))
-    np.add.at(got, cluster, annotations.counts)
-    return cluster, got
-
-
-def _alike(
-    clusters: tuple[NDArray[Any], Array], annotations: Annotations, m: int, given: int, most: int
-) -> tuple[NDArray[np.intp], float, float] | None:
-    """The other items of its cluster, and the shares of two classes among their labels."""
-    cluster, got = clusters
-    others, total = got[cluster[m]] - annotations.counts[m], annotations.counts[m].sum()
-    total = got[cluster[m]].sum() - total
-    if not total:
-        return None
-    items = np.flatnonzero((cluster == cluster[m]) & (np.arange(len(cluster)) != m))
-    return items, float(others[given] / total), float(others[most] / total)
+    cluster, totals = None, np.zeros((0, annotations.n_classes))
+    if own is not None and not own.true_classes:
+        cluster, totals = own.items.argmax(axis=1), np.zeros((own.sizes[0], annotations.n_classes))
+        np.add.at(totals, cluster, counts)  # labels that each cluster's items got
+    explained = []
+    for m in items.tolist():
+        sides = alike = None
+        both = [given[m], most[m]]
+        if found.standing is not None:
+            # mean agreement with others, over all their labels, of those who said either class
+            rows = slice(annotations.item_pointers[m], annotations.item_pointers[m + 1])
+            agreement, label = found.standing.agreement[annotations.annotator[rows]], annotations.label[rows]
+            said = [agreement[(label == side) & np.isfinite(agreement)] for side in both]
+            sides = (float(said[0].mean()), float(said[1].mean())) if len(said[0]) and len(said[1]) else None
+        if cluster is not None:
+            # the other items of its cluster, and the shares of both classes among their labels
+            others = np.flatnonzero((cluster == cluster[m]) & (np.arange(len(cluster)) != m))
+            got = totals[cluster[m]] - counts[m]
+            alike = (others, *(got[both] / got.sum()).tolist()) if got.sum() else None
+        gold = decided is not None and bool(decided[m] >= 0)
+        why = sentences.overturned_sentence(m, counts[m], int(given[m]), names, sides, alike, gold=gold)
+        explained.append({"item": m, "why": why})
+    return explained
 
 
 # ---- the map ------------------------------------------------------------------------------------------
@@ -161,7 +118,9 @@ def map_content(
         raise bad_parameter("write_report", "projection", "'auto', 'pca' or 'tsne'", projection)
     rows, source = _rows(model, annotations, grouping)
     if projection == "tsne":
-        places, how = _neighbours(rows, seed), "t-SNE"
+        from dissensus.report.projection import project_2d
+
+        places, how = project_2d(rows, seed=seed), "t-SNE"
     else:
         places, how = principal_plane(rows), "principal components"
     on_grid = fanned(_on_grid(places))
@@ -191,12 +150,6 @@ def principal_plane(rows: NDArray[Any]) -> Array:
     signs = np.sign(plane[np.abs(plane).argmax(axis=0), np.arange(plane.shape[1])])
     plane = plane * np.where(signs == 0, 1.0, signs)
     return plane if plane.shape[1] == 2 else np.column_stack([plane, np.zeros(len(plane))])
-
-
-def _neighbours(rows: NDArray[Any], seed: int) -> Array:
-    from dissensus.report.projection import project_2d
-
-    return project_2d(rows, seed=seed)
 
 
 def fanned(places: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,11 +1,11 @@
 """The page: one HTML file that needs no network and lets nothing from the data run.
 
-Its content is gathered first, as plain values (``strip.py``, ``items.py``, ``annotators.py``, ``gold.py``,
+Its content is gathered first, as plain values (``summary_cards.py``, ``items.py``, ``annotators.py``,
 ``clusters.py`` and ``quality.py``, the sections of the page), put into sentences that are true of the raw
-labels (``evaluation/sentences.py``), and placed into a template with its style and script (``assets/``). The
+labels (``annotators/sentences.py``), and placed into a template with its style and script (``assets/``). The
 data stand in a ``<script type="application/json">`` with every ``<`` escaped, and the script shows them as
 text only. A Content-Security-Policy allows this one script and this one style, by their hashes, and nothing
-else.
+else. Answers that are no classes have sections without a script (``static_page.py``) in the same template.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dissensus._version import __version__
-from dissensus.annotators.findings import Findings, findings
+from dissensus.annotators.findings import findings
 from dissensus.annotators.verdicts import AnnotatorVerdicts
 from dissensus.errors import DataError
 from dissensus.evaluate.compare import HeldOut
@@ -35,31 +35,16 @@ from dissensus.models.bradley_terry import BradleyTerry
 from dissensus.models.ratings import NumericRatings
 from dissensus.models.sets import LabelSets
 from dissensus.progress import Progress, ShowProgress, shown, silent
-from dissensus.report.annotators import (
-    annotator_columns,
-    column_content,
-    heat_content,
-    label_rows,
-    names,
-    page_order,
-    views_said,
-)
-from dissensus.report.clusters import grouping_of, groups_shown, page_groups
-from dissensus.report.gold import gold_content
-from dissensus.report.items import Projection, item_columns, map_content, overturned, texts_of, true_classes
-from dissensus.report.judges import judge_content
-from dissensus.report.quality import quality_content, search_content, trace_content
-from dissensus.report.ranking import ranking_page
-from dissensus.report.ratings import ratings_page
-from dissensus.report.sets import sets_page
-from dissensus.report.since import changes
-from dissensus.report.strip import steps, strip
-from dissensus.report.time import time_content
+from dissensus.report.annotators import judge_content, page_order, people_content
+from dissensus.report.clusters import grouping_of, groups_shown
+from dissensus.report.items import Projection, item_columns, map_content, overturned, texts_of
+from dissensus.report.quality import gold_content, held_out_table, search_content, trace_content, worth
+from dissensus.report.static_page import static_sections
+from dissensus.report.summary_cards import changes, steps, summary_cards
 from dissensus.tables.atomic import atomic_path
 from dissensus.tables.columns import guess_words
 from dissensus.tables.results import finite
 
-MOST_ROWS = 400_000  # labels that a page carries one by one
 # A search hides labels by its seed and the numbers after it. Its winner is compared on labels that none of
 # these hides: they did not choose it.
 FRESH_SPLIT = 1_000
@@ -130,53 +115,43 @@ def write_report(
         True or False, a function that is told (what, share done), or None: a bar on a terminal.
     """
     known = as_annotations(annotations)
-    title = title or f"{title_of(model)}: {known.n_items:,} items"
-    if isinstance(model, NumericRatings | BradleyTerry | LabelSets):
-        check_match(model, known)
-        if since is not None or times is not None:
-            raise DataError(
-                f"the page of {title_of(model)} has no part for since= and times=; leave them out"
-            )
-        with atomic_path(path) as temporary:
-            if isinstance(model, NumericRatings):
-                text = ratings_page(model, known, title, held_out, command, anonymise)
-            elif isinstance(model, LabelSets):
-                text = sets_page(model, known, title, command)
-            else:
-                text = ranking_page(model, known, title, held_out, command, anonymise)
-            temporary.write_text(text, encoding="utf-8", errors="replace")
-        return Path(path)
+    if texts is None or isinstance(texts, str):
+        texts = texts_of(known, texts)
+    elif len(texts) != known.n_items:
+        raise DataError(f"{len(texts)} texts were given for {known.n_items} items; give one an item")
+    if (
+        model.item_vocabulary_ != known.item_vocabulary
+        or model.class_vocabulary_ != known.class_vocabulary
+        or not (known.anonymous or model.annotator_vocabulary_ == known.annotator_vocabulary)
+    ):
+        raise DataError(
+            f"the labels ({known.n_items:,} items, {known.n_annotators:,} annotators) are not "
+            f"those of the model ({len(model.items_):,} items, {len(model.annotators_):,} annotators); "
+            "give the same labels, read with the same options"
+        )
     with shown(progress) as tell, atomic_path(path) as temporary:
         request = Request(
             model,
             known,
-            title,
-            _checked_texts(texts, known),
-            anonymise,
-            held_out,
-            recovery,
-            selection,
-            command,
-            projection,
-            test_size,
-            seed,
-            tell,
-            run,
-            since,
-            times,
-            verdicts,
-            description,
+            title or f"{title_of(model)}: {known.n_items:,} items",
+            texts=None if texts is None else [str(text) for text in texts],
+            anonymise=anonymise,
+            held_out=held_out,
+            verdicts=verdicts,
+            description=description,
+            recovery=recovery,
+            selection=selection,
+            command=command,
+            projection=projection,
+            run=run,
+            since=since,
+            times=times,
+            test_size=test_size,
+            seed=seed,
+            progress=tell,
         )
         temporary.write_text(page(gather(request)), encoding="utf-8", errors="replace")
     return Path(path)
-
-
-def _checked_texts(texts: Sequence[str] | str | None, annotations: Any) -> list[str] | None:
-    if texts is None or isinstance(texts, str):
-        return texts_of(annotations, texts)
-    if len(texts) != annotations.n_items:
-        raise DataError(f"{len(texts)} texts were given for {annotations.n_items} items; give one an item")
-    return [str(text) for text in texts]
 
 
 # ---- its content: plain values, no HTML ---------------------------------------------------------------
@@ -189,88 +164,77 @@ class Request:
     model: Model
     annotations: Annotations
     title: str
-    texts: list[str] | None
-    anonymise: bool
-    held_out: Sequence[HeldOut | Mapping[str, Any]] | None
-    recovery: Any
-    selection: Any
-    command: str
-    projection: Projection
-    test_size: float
-    seed: int
-    progress: Progress = silent
+    texts: list[str] | None = None
+    anonymise: bool = False
+    held_out: Sequence[HeldOut | Mapping[str, Any]] | None = None
+    verdicts: AnnotatorVerdicts | None = None
+    description: Description | None = None
+    recovery: Any = None
+    selection: Any = None
+    command: str = ""
+    projection: Projection = "auto"
     run: str = ""
     since: str | Path | None = None
     times: Any = None
-    verdicts: AnnotatorVerdicts | None = None
-    description: Description | None = None
+    test_size: float = 0.2
+    seed: int = 0
+    progress: Progress = silent
 
 
 def gather(request: Request) -> dict[str, Any]:
     """The page's content, section by section."""
     model, annotations = request.model, request.annotations
-    check_match(model, annotations)
+    head = {"title": request.title, "version": __version__, "command": request.command}
+    if isinstance(model, NumericRatings | BradleyTerry | LabelSets):
+        if request.since is not None or request.times is not None:
+            raise DataError(
+                f"the page of {title_of(model)} has no part for since= and times=; leave them out"
+            )
+        return head | {"sections": static_sections(model, annotations, request.held_out, request.anonymise)}
     request.progress("looking for groups", 0.0)
     own = grouping_of(model, annotations)
     found = findings(model, annotations, request.verdicts)
     described = request.description or describe(annotations)
-    shown, clusters = groups_shown(annotations, own, found.votes, request.seed)
+    grouping, clusters, group = groups_shown(annotations, own, found.votes, request.seed)
     request.progress("gathering", 0.4)
-    order = page_order(annotations, request.anonymise)
+    order, named = page_order(annotations, request.anonymise)
     gold = gold_content(model, annotations, request.seed)
-    named = _names_in_order(annotations, request.anonymise, order)
-    return {
-        "title": request.title,
-        "version": __version__,
-        "command": request.command,
+    people = people_content(found, group, clusters, order, named, request.anonymise, request.times)
+    request.progress("comparing on hidden labels", 0.5)
+    # scores that a run has are of the labels that its own seed hides, and rivals are scored on the same
+    split = request.seed + FRESH_SPLIT * (request.selection is not None and request.held_out is None)
+    return head | {
         "run": request.run,
         "model": title_of(model),
-        "true_classes": true_classes(model),
+        "true_classes": getattr(model, "estimate", None) == "truth",  # not what the population would say
         "classes": [str(name) for name in annotations.classes],
         "ordered": annotations.label_type == "ordinal",
-        "strip": strip(found, described, gold),
+        "strip": summary_cards(found, described, gold),
         "steps": steps(found, described, gold, named, clusters),
         "since": None if request.since is None else changes(Path(request.since), found, described, named),
         "data": data_content(described),
-        "quality": _quality(request),
-        "items": item_columns(found, shown, request.texts),
+        "quality": {
+            "held_out": held_out_table(model, annotations, request.held_out, request.test_size, split),
+            "worth": None if request.recovery is None else worth(model, request.recovery),
+        },
+        "items": item_columns(found, grouping, request.texts),
         "overturned": overturned(found, own),
         "intervals": model.intervals_are,
         "clusters": clusters,
         "gold": gold,
-        "map": map_content(model, annotations, shown, request.projection, request.seed),
+        "map": map_content(model, annotations, grouping, request.projection, request.seed),
         "search": search_content(request.selection),
         "trace": trace_content(model),
         "judges": judge_content(annotations, request.anonymise),
-        **_people(request, found, page_groups(annotations, shown, clusters), clusters, order),
+        **people,
     }
-
-
-def _names_in_order(annotations: Annotations, anonymise: bool, order: Any) -> list[str]:
-    """The annotators' names as the page has them, by code."""
-    shown, found = names(annotations, anonymise), [""] * annotations.n_annotators
-    for place, code in enumerate(order):
-        found[code] = shown[place]
-    return found
-
-
-def check_match(model: Model, annotations: Annotations) -> None:
-    """The labels must be those of the model's items and classes, in its order."""
-    same = (
-        model.item_vocabulary_ == annotations.item_vocabulary
-        and model.class_vocabulary_ == annotations.class_vocabulary
-        and (annotations.anonymous or model.annotator_vocabulary_ == annotations.annotator_vocabulary)
-    )
-    if not same:
-        raise DataError(
-            f"the labels ({annotations.n_items:,} items, {annotations.n_annotators:,} annotators) are not "
-            f"those of the model ({len(model.items_):,} items, {len(model.annotators_):,} annotators); "
-            "give the same labels, read with the same options"
-        )
 
 
 def data_content(found: Description) -> dict[str, Any]:
     """How much there is of everything."""
+    read = ", ".join(f"{role} from {name}" for role, name in found.columns.items())
+    # the page has the columns in its own words, not with the settings of a function
+    notes = [note for note in found.notes if note != guess_words(found.columns, ())]
     return {
         "n_items": found.n_items,
         "n_annotators": found.n_annotators,
@@ -282,51 +246,7 @@ def data_content(found: Description) -> dict[str, Any]:
         "consistency": found.self_consistency,
         "n_unlabelled": found.n_unlabelled_items,
         "level": found.level,
-        # the page has the columns in its own words, not with the settings of a function
-        "notes": [*_columns(found.columns), *(n for n in found.notes if n != guess_words(found.columns, ()))],
-    }
-
-
-def _columns(taken: Mapping[str, str]) -> list[str]:
-    """What was read from which column of the file."""
-    words = ", ".join(f"{role} from {name}" for role, name in taken.items())
-    return [f"Read {words}."] if words else []
-
-
-def _quality(request: Request) -> dict[str, Any]:
-    return quality_content(
-        request.model,
-        request.annotations,
-        held_out=request.held_out,
-        recovery=request.recovery,
-        test_size=request.test_size,
-        # scores that a run has are of the labels that its own seed hides, and rivals are scored on the same
-        seed=request.seed + FRESH_SPLIT * (request.selection is not None and request.held_out is None),
-        progress=request.progress,
-    )
-
-
-def _people(
-    request: Request, found: Findings, group: Any, clusters: dict[str, Any] | None, order: Any
-) -> dict[str, Any]:
-    """Annotators and single labels; where nobody is named, label counts."""
-    annotations = request.annotations
-    if annotations.anonymous or annotations.n_labels > MOST_ROWS:
-        rows: dict[str, Any] = {"counts": annotations.counts.ravel()}
-    else:
-        rows = label_rows(annotations, order)
-    if found.votes is None:
-        return {"annotators": None, "columns": [], "rows": rows, "views": [], "heat": None, "time": None}
-    letters = [group["name"] for group in clusters["groups"]] if clusters else []
-    time = None if request.times is None else time_content(found, request.times, order)
-    return {
-        "annotators": annotator_columns(found, group, request.anonymise, order)
-        | (time or {}).pop("people", {}),
-        "views": [] if found.judged is None else views_said(found.judged),
-        "columns": column_content(annotations, found.votes, group, letters, request.anonymise),
-        "heat": heat_content(found, group, order),
-        "time": time,
-        "rows": rows,
+        "notes": [f"Read {read}.", *notes] if read else notes,
     }
 
 
@@ -334,19 +254,31 @@ def _people(
 
 
 def page(content: Mapping[str, Any]) -> str:
-    """The whole page from its content."""
-    style, script = _asset("style.css"), _script()
+    """Fill the template; without a script where the content has static sections."""
+    style, script, made = _asset("style.css"), "", f"Made by dissensus {content['version']}"
+    if "sections" in content:
+        made += f" with <code>{html.escape(content['command'])}</code>" if content["command"] else ""
+    else:
+        parts = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
+        script = f'(() => {{\n"use strict";\n{parts}\n}})();\n'
+    optional = re.compile(r"<!-- script -->\n(.*?)<!-- end -->\n", re.DOTALL)
+    template = optional.sub(r"\1" if script else "", _asset("template.html"))
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
+    allowed = f"script-src 'sha256-{hashes[0]}'; " if script else ""
     places = {
-        "policy": _policy(script, style),
+        "policy": f"default-src 'none'; {allowed}style-src 'sha256-{hashes[1]}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'",
         "title": html.escape(str(content["title"])),
-        "strip": "\n".join(_card(card) for card in content["strip"]),
-        "steps": "\n".join(_step(step) for step in content["steps"]),
+        "strip": "\n".join(_card(card) for card in content.get("strip", ())),
+        "steps": "\n".join(_step(step) for step in content.get("steps", ())),
+        "sections": "\n".join(section.html() for section in content.get("sections", ())),
+        "footer": f"{made}. This page is one file: it loads nothing and sends nothing.",
         "style": style,
         "script": script,
-        "data": embedded(content),
+        "data": embedded(content) if script else "",
     }
     # One pass: whatever stands in the data is not looked at again.
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: places[place[1]], _asset("template.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: places[place[1]], template)
 
 
 def _card(card: Mapping[str, Any]) -> str:
@@ -362,41 +294,19 @@ def _card(card: Mapping[str, Any]) -> str:
 
 
 def _step(step: Mapping[str, Any]) -> str:
-    """One next step, with a link to what it speaks of."""
-    link = ""
+    """One next step, its first words set off, with a link to what it speaks of."""
+    says, link = step["says"], ""
     if step["table"]:
         link = f' <a href="#{step["table"]}" data-preset="{step["preset"]}">{html.escape(step["link"])}</a>'
-    head, rest = _headed(step["says"])
-    return f"<li><strong>{html.escape(head)}</strong>{html.escape(rest)}{link}</li>"
-
-
-def _headed(text: str) -> tuple[str, str]:
-    """The first words of a step, up to its first colon or full stop, and the rest."""
-    end = re.search(r"[:.](?= )", text)
-    return (text[: end.end()], text[end.end() :]) if end else (text, "")
+    colon = re.search(r"[:.](?= )", says)
+    end = colon.end() if colon else len(says)
+    return f"<li><strong>{html.escape(says[:end])}</strong>{html.escape(says[end:])}{link}</li>"
 
 
 def embedded(content: Mapping[str, Any]) -> str:
     """JSON that cannot end the element it stands in: no ``<`` and no ``&`` appears in it."""
     text = json.dumps(finite(dict(content)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("&", "\\u0026").replace("\u2028", "\\u2028")
-
-
-def _script() -> str:
-    """The parts of the script as one, in a scope of its own."""
-    parts = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
-    return f'(() => {{\n"use strict";\n{parts}\n}})();\n'
-
-
-def _policy(script: str, style: str) -> str:
-    return (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _asset(name: str) -> str:

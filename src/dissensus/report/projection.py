@@ -94,7 +94,18 @@ def plot_2d(
     for name, values in (("colour", colour), ("hover", hover)):
         if values is not None and len(values) != len(spots):
             raise DataError(f"{name} has {len(values)} values for {len(spots)} points; give one a point")
-    figure = _figure(spots, colour, colour_name, None if hover is None else list(map(str, hover)))
+    graph, values = require("plotly.graph_objects", "report"), None if colour is None else np.asarray(colour)
+    said = None if hover is None else np.array([str(text) for text in hover], dtype=object)
+    figure = graph.Figure()
+    if values is None:
+        figure.add_trace(_dots(graph, spots, said))
+    elif values.dtype.kind in "fiu" and len(np.unique(values)) > MOST_COLOURS:
+        figure.add_trace(_dots(graph, spots, said, color=values, colorbar={"title": colour_name}))
+    else:
+        names = values.astype(str)
+        for name in np.unique(names):
+            mine = names == name
+            figure.add_trace(_dots(graph, spots[mine], None if said is None else said[mine], str(name)))
     figure.update_layout(title=title, template="plotly_white", legend_title=colour_name)
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False, scaleanchor="x")
@@ -105,38 +116,17 @@ def plot_2d(
     return figure
 
 
-def _figure(spots: Array, colour: Any, colour_name: str, hover: list[str] | None) -> Any:
-    graph = require("plotly.graph_objects", "report")
-    figure = graph.Figure()
-    values = None if colour is None else np.asarray(colour)
-    if values is None or _is_scale(values):
-        bar = {"title": colour_name}
-        marker = {"size": 6} if values is None else {"size": 6, "color": values, "colorbar": bar}
-        figure.add_trace(_dots(graph, spots, marker, "", hover))
-        return figure
-    names = values.astype(str)
-    for name in np.unique(names):
-        some = np.flatnonzero(names == name)
-        said = None if hover is None else [hover[i] for i in some]
-        figure.add_trace(_dots(graph, spots[some], {"size": 6}, str(name), said))
-    return figure
-
-
-def _dots(graph: Any, spots: Array, marker: dict[str, Any], name: str, hover: list[str] | None) -> Any:
+def _dots(graph: Any, spots: Array, hover: NDArray[Any] | None, name: str = "", **marker: Any) -> Any:
     return graph.Scatter(
         x=spots[:, 0],
         y=spots[:, 1],
         mode="markers",
-        marker=marker,
+        marker={"size": 6, **marker},
         name=name,
-        text=hover,
-        hoverinfo="text+name" if hover else "name",
+        text=None if hover is None else hover.tolist(),
+        hoverinfo="name" if hover is None else "text+name",
         showlegend=bool(name),
     )
-
-
-def _is_scale(values: NDArray[Any]) -> bool:
-    return values.dtype.kind in "fiu" and len(np.unique(values)) > MOST_COLOURS
 
 
 def _checked(rows: Any) -> Array:

@@ -1,7 +1,8 @@
 """How good the model is, and how the fit came about.
 
-Hidden labels foreseen, and how far each model is behind the best, with standard errors; what a refined label
-is worth in raw ones, where that was measured; the search over K and L where one was run, and the trace.
+Hidden labels foreseen, and how far each model is behind the best, with standard errors; how right labels and
+model are, where gold is known; what a refined label is worth in raw ones, where that was measured; the search
+over K and L where one was run, and the trace.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import numpy as np
 
 from dissensus.annotators import sentences
 from dissensus.evaluate.compare import FOR_COMPARISON, HeldOut, applies, compare, with_gaps
+from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows, wilson
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import carries_features
 from dissensus.models import build_model, name_of, title_of
 from dissensus.models.base import Model
 from dissensus.params import with_settings
-from dissensus.progress import Progress
+from dissensus.tables.results import finite
 
 COUNTS_TITLE = "smoothed counts"
 # what every model is held against: its name on the command line, its name on the page, its settings
@@ -31,24 +33,6 @@ RIVALS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 FEWEST_HIDDEN = 20
 K, L = "n_item_clusters", "n_annotator_clusters"
 MOST_POINTS = 300  # of the trace
-
-
-def quality_content(
-    model: Model,
-    annotations: Annotations,
-    *,
-    held_out: Sequence[HeldOut | Mapping[str, Any]] | None,
-    recovery: Any,
-    test_size: float,
-    seed: int,
-    progress: Progress,
-) -> dict[str, Any]:
-    """The comparison on hidden labels, and what a refined label is worth where that was measured."""
-    progress("comparing on hidden labels", 0.5)
-    return {
-        "held_out": held_out_table(model, annotations, held_out, test_size, seed),
-        "worth": None if recovery is None else worth(model, recovery),
-    }
 
 
 # ---- hidden labels ------------------------------------------------------------------------------------
@@ -70,20 +54,22 @@ def held_out_table(
         return []
     if round(test_size * annotations.n_pairs) < FEWEST_HIDDEN:
         return []
-    earlier = list(given or ())
-    known = [row.as_row() if isinstance(row, HeldOut) else dict(row) for row in earlier]
-    missing = [rival for rival in _contenders(model, annotations) if not _scored(rival, known, model)]
-    if any(model.uses_features for model in missing) and not carries_features(annotations):
-        return []
-    if missing and not all(isinstance(row, HeldOut) for row in earlier):
-        # a finished run keeps scores and no probabilities, which pairs need: its few models are asked again
-        missing = [*(build_model(row["model"], row["settings"]) for row in known), *missing]
-        earlier = []
-    if missing:
-        known = _together(earlier, compare(annotations, missing, seed, test_size=test_size))
+    known = _scored(model, annotations, list(given or ()), test_size, seed)
     own = _own(known, model)
-    rivals = [(_best(known, name), title) for name, title, _ in RIVALS]
-    others = [(row, title_of(build_model(row["model"], row["settings"]))) for row in _first(known)]
+    chosen = [(own, title_of(model))]
+    for name, title, _ in RIVALS:
+        rows = [row for row in known if row["model"] == name and row["score"] is not None]
+        chosen.append((max(rows, key=lambda row: row["score"]) if rows else None, title))
+    # those that others are said to be behind: they foresee best, given the annotator and not
+    scores = ("score", "score_items")
+    whole = [row for row in known if row.get("whole", True) and None not in [row[score] for score in scores]]
+    first = [max(whole, key=lambda row: row[score]) for score in scores if whole]
+    chosen += [(row, title_of(build_model(row["model"], row["settings"]))) for row in first]
+    distinct = [
+        (row, title)
+        for place, (row, title) in enumerate(chosen)
+        if row is not None and row not in [earlier for earlier, _ in chosen[:place]]
+    ]
     shown = [
         {
             "title": title,
@@ -94,51 +80,44 @@ def held_out_table(
             "behind": [row.get(f"behind{part}") for part in ("", "_error", "_tied")],
             "behind_items": [row.get(f"behind_items{part}") for part in ("", "_error", "_tied")],
         }
-        for row, title in _distinct([(own, title_of(model)), *rivals, *others])
+        for row, title in distinct
     ]
     return sorted(shown, key=lambda row: -row["score"] if row["score"] is not None else math.inf)
 
 
-def _contenders(model: Model, annotations: Annotations) -> list[Model]:
-    rivals = [build_model(name, _fitting(settings, annotations)) for name, _, settings in RIVALS]
-    fresh = with_settings(model, dict(FOR_COMPARISON.get(name_of(model), {})))
-    return [fresh, *(rival for rival in rivals if applies(rival, annotations))]
-
-
-def _fitting(settings: Mapping[str, Any], annotations: Annotations) -> dict[str, Any]:
-    """No more clusters than there are items."""
-    return {name: min(value, annotations.n_items) for name, value in settings.items()}
-
-
-def _scored(rival: Model, known: Sequence[dict[str, Any]], model: Model) -> bool:
-    name = name_of(rival)
-    if name == name_of(model):
-        return _own(known, model) is not None
-    return any(row["model"] == name for row in known)
+def _scored(
+    model: Model,
+    annotations: Annotations,
+    earlier: list[HeldOut | Mapping[str, Any]],
+    test_size: float,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Scores of the model, its rivals and all of ``earlier``; none where a rival lacks its features."""
+    known = [row.as_row() if isinstance(row, HeldOut) else dict(row) for row in earlier]
+    own = _own(known, model)
+    missing = [with_settings(model, dict(FOR_COMPARISON.get(name_of(model), {})))] if own is None else []
+    for name, _, settings in RIVALS:
+        # no more clusters than there are items
+        rival = build_model(name, {key: min(value, annotations.n_items) for key, value in settings.items()})
+        scored = own if name == name_of(model) else any(row["model"] == name for row in known)
+        missing += [rival] if not scored and applies(rival, annotations) else []
+    if any(one.uses_features for one in missing) and not carries_features(annotations):
+        return []
+    if missing and not all(isinstance(row, HeldOut) for row in earlier):
+        # a finished run keeps scores and no probabilities, which pairs need: its few models are asked again
+        missing = [*(build_model(row["model"], row["settings"]) for row in known), *missing]
+        earlier = []
+    return _together(earlier, compare(annotations, missing, seed, test_size=test_size)) if missing else known
 
 
 def _own(known: Sequence[dict[str, Any]], model: Model) -> dict[str, Any] | None:
     """The reported model's own row: the same name, and the same settings as far as they shape the fit."""
-    from dissensus.tables.results import finite
-
-    def shaping(settings: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in finite(dict(settings)).items() if key not in ("n_jobs", "seed")}
-
-    wanted = shaping(model.get_params(deep=False))
-    same = [row for row in known if row["model"] == name_of(model) and shaping(row["settings"]) == wanted]
-    return same[0] if same else None
-
-
-def _best(known: Sequence[dict[str, Any]], name: str) -> dict[str, Any] | None:
-    rows = [row for row in known if row["model"] == name and row["score"] is not None]
-    return max(rows, key=lambda row: row["score"]) if rows else None
-
-
-def _first(known: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows that foresee best, given the annotator and not: those that others are said to be behind."""
-    scores = ("score", "score_items")
-    whole = [row for row in known if row.get("whole", True) and None not in [row[score] for score in scores]]
-    return [max(whole, key=lambda row: row[score]) for score in scores if whole]
+    wanted = finite(model.get_params(deep=False) | {"n_jobs": None, "seed": None})
+    for row in known:
+        settings = finite(dict(row["settings"]) | {"n_jobs": None, "seed": None})
+        if row["model"] == name_of(model) and settings == wanted:
+            return row
+    return None
 
 
 def _together(
@@ -148,29 +127,60 @@ def _together(
 
     How far one is behind the best is known where both have the probabilities of the same labels.
     """
-    alike = [row for row in found if not earlier or row.n_hidden == _n_hidden(earlier[0])]
-    both = [row for row in (*earlier, *alike) if isinstance(row, HeldOut)]
-    if len(both) == len(earlier) + len(alike) and len({_hidden_items(row) for row in both}) == 1:
+    first = earlier[0] if earlier else None
+    n_hidden = first.n_hidden if isinstance(first, HeldOut) else int(first["n_hidden"]) if first else None
+    every = [*earlier, *(row for row in found if first is None or row.n_hidden == n_hidden)]
+    both = [row for row in every if isinstance(row, HeldOut)]
+    hidden = {b"" if row.item is None else row.item.tobytes() for row in both}
+    if len(both) == len(every) and len(hidden) == 1:
         return [row.as_row() for row in with_gaps(both)]
-    rows = [row.as_row() if isinstance(row, HeldOut) else dict(row) for row in (*earlier, *alike)]
+    rows = [row.as_row() if isinstance(row, HeldOut) else dict(row) for row in every]
     return [{key: value for key, value in row.items() if not key.startswith("behind")} for row in rows]
 
 
-def _hidden_items(row: HeldOut) -> bytes:
-    return b"" if row.item is None else row.item.tobytes()
+# ---- gold ---------------------------------------------------------------------------------------------
 
 
-def _n_hidden(row: HeldOut | Mapping[str, Any]) -> int:
-    return row.n_hidden if isinstance(row, HeldOut) else int(row["n_hidden"])
+def gold_decides(model: Model, annotations: Annotations) -> bool:
+    """Whether gold has trained the model: then every gold item has its class for sure."""
+    items = judged_items(annotations)
+    if annotations.gold is None or not len(items):
+        return False
+    sure = model.label_distributions_[items, annotations.gold[items]] == 1.0
+    return model.finds_truth and bool(sure.all())
 
 
-def _distinct(rows: Sequence[tuple[dict[str, Any] | None, str]]) -> list[tuple[dict[str, Any], str]]:
-    """Rows with their titles, without gaps, each once."""
-    found: list[tuple[dict[str, Any], str]] = []
-    for row, title in rows:
-        if row is not None and all(row is not one and row != one for one, _ in found):
-            found.append((row, title))
-    return found
+def gold_content(model: Model, annotations: Annotations, seed: int = 0) -> dict[str, Any] | None:
+    """How often the most frequent label and the model's are right, by class; None without gold.
+
+    A model that gold has trained gives every gold item its class for sure. Then each item is judged by a fit
+    that saw the gold of others alone; where it was sure without gold, that changes nothing.
+    """
+    items = judged_items(annotations)
+    if not len(items) or annotations.gold is None:
+        return None
+    gold, P = annotations.gold[items], annotations.n_classes
+    crossed = gold_decides(model, annotations)
+    chances = cross_fitted(model, annotations, seed=seed) if crossed else model.label_distributions_
+    tables = {"raw": annotations.counts.astype(np.float64), "model": chances}
+    right = {name: right_rows(annotations, table, items) for name, table in tables.items()}
+    found = {name: list(wilson(rows.sum(), len(rows))) for name, rows in right.items()}
+    confusion = np.bincount(gold * P + chances[items].argmax(axis=1), minlength=P * P)
+    n = np.bincount(gold, minlength=P)
+    low, high = found["raw"][1:]
+    return {
+        "n": len(items),
+        "crossed": crossed,
+        **found,
+        "words": sentences.gold_sentence(right["raw"], "The most frequent label", (low, high)),
+        "classes": n,
+        # share right of the items of each gold class; NaN where there is none
+        "class_right": {
+            name: np.bincount(gold, rows, minlength=P) / np.where(n > 0, n, np.nan)
+            for name, rows in right.items()
+        },
+        "confusion": confusion.reshape(P, P),
+    }
 
 
 # ---- the worth of a label -----------------------------------------------------------------------------
@@ -182,16 +192,8 @@ def worth(model: Model, recovery: Any) -> dict[str, Any]:
     # The most labels that leave the counts room to need twice as many.
     best = max(ours, key=lambda one: (one.labels_shown <= recovery.pool // 2, one.labels_shown))
     items, draws = sentences.count(recovery.n_items, "item"), sentences.count(recovery.n_draws, "draw")
-    return _worth(best.labels_shown, best.efficiency, recovery.pool, f"{items}, {draws}")
-
-
-def _worth(shown: int, efficiency: float, pool: int, how: str) -> dict[str, Any]:
-    return {
-        "shown": shown,
-        "efficiency": efficiency,
-        "pool": pool,
-        "words": sentences.worth_words(shown, efficiency, pool, how),
-    }
+    measured = {"shown": best.labels_shown, "efficiency": best.efficiency, "pool": recovery.pool}
+    return measured | {"words": sentences.worth_words(**measured, how=f"{items}, {draws}")}
 
 
 # ---- how the fit came about ---------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, TypeVar
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from dissensus._version import __version__
 from dissensus.errors import DataError, DissensusError, MissingExtraError, ModelFileError
 from dissensus.labels.vocabulary import MOST_TEXT, Vocabulary, is_text, text_of
-from dissensus.params import Params
 from dissensus.tables.atomic import atomic_path
 
 Arrays = dict[str, NDArray[Any]]
@@ -209,77 +208,62 @@ def unpack_ids(name: str, arrays: Arrays) -> Vocabulary:
 # ---- estimators in such files -----------------------------------------------------------------------------
 
 
-class Savable(Params):
-    """Something with settings that a file can keep once it is fitted.
+# A class that is kept gives ``_state``, what it has learned as JSON and arrays, and ``_restore``, which takes
+# it back; it has the functions whose first argument is ``self`` as methods.
 
-    A class gives ``_state``, what it has learned as JSON and arrays, and ``_restore``, which takes it back.
+
+def save(self: Any, path: str | Path) -> None:
+    """Write what is fitted to one safetensors file, which ``dissensus.load`` reads (no pickle).
+
+    Parameters
+    ----------
+    path
+        The file to write; ``dissensus.load`` reads it.
     """
-
-    # Arrays that a directory of ours keeps in a file of their own beside the model's.
-    _drawn: ClassVar[tuple[str, ...]] = ()
-
-    def save(self, path: str | Path) -> None:
-        """Write what is fitted to one safetensors file, which ``dissensus.load`` reads (no pickle).
-
-        Parameters
-        ----------
-        path
-            The file to write; ``dissensus.load`` reads it.
-        """
-        self._check_fitted()
-        write_arrays(path, *pack(self))
-
-    def save_apart(self, path: Path) -> None:
-        """The same with draws, where there are any, in ``draws.safetensors`` beside it.
-
-        Parameters
-        ----------
-        path
-            The file to write.
-        """
-        self._check_fitted()
-        header, arrays = pack(self)
-        drawn = {name: arrays.pop(name) for name in self._drawn}
-        if drawn:
-            header["draws"] = _digest("", drawn)
-            write_arrays(path.with_name(DRAWS), {"draws": header["draws"]}, drawn)
-        write_arrays(path, header, arrays)
-
-    def _saved_settings(self) -> Header:
-        """The settings that the file names."""
-        return self.get_params(deep=False)
-
-    def _state(self) -> tuple[Header, Arrays]:
-        raise NotImplementedError
-
-    def _restore(self, facts: Header, arrays: Arrays) -> None:
-        raise NotImplementedError
+    self._check_fitted()
+    write_arrays(path, *pack(self))
 
 
-Kept = TypeVar("Kept", bound=Savable)
+def save_apart(self: Any, path: Path) -> None:
+    """The same with draws, where there are any, in ``draws.safetensors`` beside it.
+
+    Parameters
+    ----------
+    path
+        The file to write.
+    """
+    self._check_fitted()
+    header, arrays = pack(self)
+    drawn = {name: arrays.pop(name) for name in [*arrays] if name.split(".")[0] in self._drawn}
+    if drawn:
+        header["draws"] = _digest("", drawn)
+        write_arrays(path.with_name(DRAWS), {"draws": header["draws"]}, drawn)
+    write_arrays(path, header, arrays)
 
 
-def pack(estimator: Savable, *, fitted: bool = True) -> tuple[Header, Arrays]:
-    """An estimator as a header and arrays: with what it has learned, or its settings alone."""
-    header: Header = {"class": type(estimator).__name__, "settings": estimator._saved_settings()}
+def pack(estimator: Any, *, fitted: bool = True) -> tuple[Header, Arrays]:
+    """An estimator as a header and arrays: with what it has learned, or its settings alone.
+
+    Settings that are estimators themselves are kept by ``_state``.
+    """
+    settings = estimator.get_params(deep=False)
+    settings = {name: value for name, value in settings.items() if not hasattr(value, "get_params")}
+    header: Header = {"class": type(estimator).__name__, "settings": settings}
     if not fitted:
         return header, {}
     header["facts"], arrays = estimator._state()
     return header, arrays
 
 
-def unpack(kind: type[Kept], header: Header, arrays: Arrays) -> Kept:
+def unpack(kind: type[Any], header: Header, arrays: Arrays) -> Any:
     """The estimator of a class that :func:`pack` took apart."""
-    estimator = kind(**_settings(header["settings"]))
+    # JSON writes a tuple as a list, and no setting is a list.
+    saved: Header = header["settings"]
+    estimator = kind(**{k: tuple(value) if isinstance(value, list) else value for k, value in saved.items()})
     estimator.check_params()
     if "facts" in header:
         estimator._restore(header["facts"], arrays)
     return estimator
-
-
-def _settings(saved: Header) -> Header:
-    # JSON writes a tuple as a list, and no setting is a list.
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
 
 
 # What parts that do not fit together raise, one way or another.

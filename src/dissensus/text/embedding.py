@@ -73,17 +73,28 @@ def embed(
         Where PyTorch computes, such as ``"cpu"`` or ``"cuda"``; None takes a graphics card where there is
         one.
     """
-    known = _checked(texts)
+    if isinstance(texts, str):
+        raise DataError("embed takes a sequence of texts, and one string came; put it in a list")
+    known = list(texts)
+    for place, text in enumerate(known):
+        if not isinstance(text, str):
+            raise DataError(f"text {place} is {text!r}, not a string; fill it in or drop the item")
     if not known:
-        return np.zeros((0, _dimension(load_encoder(model, device))), dtype=np.float32)
+        dimension = load_encoder(model, device).encode([""], show_progress_bar=False).shape[1]
+        return np.zeros((0, dimension), dtype=np.float32)
     name, identity = identify(model)
     store = EmbeddingCache(Path(cache_dir) if cache_dir else default_folder(), name, identity)
     vectors = store.read(known) if cache else {}
     missing = sorted(set(known) - vectors.keys(), key=lambda text: (len(text), text))
-    for batch, rows in _compute(missing, model, device, progress):
-        if cache:
-            store.write(batch, rows)
-        vectors |= zip(batch, rows, strict=True)
+    encoder: Any = load_encoder(model, device) if missing else None
+    with counted("embedding", len(missing), progress) as advance:
+        for start in range(0, len(missing), FILED_TOGETHER):
+            batch = missing[start : start + FILED_TOGETHER]
+            rows = np.asarray(encoder.encode(batch, batch_size=BATCH, show_progress_bar=False), np.float32)
+            if cache:
+                store.write(batch, rows)
+            vectors |= zip(batch, rows, strict=True)
+            advance(len(batch))
     return np.stack([vectors[text] for text in known])
 
 
@@ -117,16 +128,14 @@ def load_encoder(model: str | Path | None, device: str | None = None) -> Any:
                 f"{place}: not a sentence-transformers model ({_first_line(error)}); "
                 "pass the folder that holds its config.json"
             ) from None
-    return _from_hub(sentence_transformers, place, device)
-
-
-def _from_hub(sentence_transformers: Any, name: str, device: str | None) -> Any:
-    """A model by name: from the hub's local cache, or downloaded if the hub answers."""
+    # from the hub's local cache, or downloaded if the hub answers
     try:
-        return sentence_transformers.SentenceTransformer(name, device=device, local_files_only=True, **SAFELY)
+        return sentence_transformers.SentenceTransformer(
+            place, device=device, local_files_only=True, **SAFELY
+        )
     except (OSError, ValueError):
-        _check_reachable(name)
-    return sentence_transformers.SentenceTransformer(name, device=device, **SAFELY)
+        _check_reachable(place)
+    return sentence_transformers.SentenceTransformer(place, device=device, **SAFELY)
 
 
 def _check_reachable(name: str) -> None:
@@ -142,21 +151,6 @@ def _check_reachable(name: str) -> None:
             f"({_first_line(error)}); pass the path of a downloaded model, or leave model out "
             f"to use the offline one ({install_command('text')})"
         ) from None
-
-
-def _compute(
-    texts: list[str], model: str | Path | None, device: str | None, progress: ShowProgress
-) -> Iterator[tuple[list[str], Vectors]]:
-    """Texts, short ones first, with their vectors, a few batches at a time."""
-    if not texts:
-        return
-    encoder = load_encoder(model, device)
-    with counted("embedding", len(texts), progress) as advance:
-        for start in range(0, len(texts), FILED_TOGETHER):
-            some = texts[start : start + FILED_TOGETHER]
-            rows = encoder.encode(some, batch_size=BATCH, show_progress_bar=False)
-            yield some, np.asarray(rows, dtype=np.float32)
-            advance(len(some))
 
 
 @contextmanager
@@ -175,20 +169,6 @@ def _quiet() -> Iterator[None]:
 
 def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
-def _dimension(encoder: Any) -> int:
-    return int(encoder.encode([""], show_progress_bar=False).shape[1])
-
-
-def _checked(texts: Sequence[str]) -> list[str]:
-    if isinstance(texts, str):
-        raise DataError("embed takes a sequence of texts, and one string came; put it in a list")
-    known = list(texts)
-    for place, text in enumerate(known):
-        if not isinstance(text, str):
-            raise DataError(f"text {place} is {text!r}, not a string; fill it in or drop the item")
-    return known
 
 
 def _content_hash(folder: Path) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dissensus.engine import current, using
 from dissensus.errors import DataError, ParameterError, bad_parameter
 from dissensus.evaluate.compare import (
     CANDIDATES,
@@ -17,12 +18,13 @@ from dissensus.evaluate.compare import (
     THOROUGH_CANDIDATES,
     Choice,
     HeldOut,
+    TruthCandidate,
+    TruthChoice,
     choose_model,
+    choose_truth,
     compare,
 )
 from dissensus.evaluate.gold import GoldAccuracy, gold_accuracy, judged_items
-from dissensus.evaluate.truth import Candidate, TruthChoice, choose_truth
-from dissensus.execution.resources import current, using
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.rows import pairs_per_item
 from dissensus.labels.sources import as_annotations
@@ -31,9 +33,6 @@ from dissensus.models.base import Model, with_gold
 from dissensus.models.confusion import gold_prior
 from dissensus.params import PROCESS_BYTES, check_rules, choice, size_words
 from dissensus.progress import Progress, ShowProgress, shown
-
-if TYPE_CHECKING:
-    pass
 
 QUESTIONS = {"estimate": choice("population", "annotators", "truth")}
 TEST_SIZE = 0.2  # share of the (item, annotator) pairs that is hidden to judge models by
@@ -58,7 +57,7 @@ class Refinement:
     seconds: dict[str, float] = field(default_factory=dict)
     test_size: float = TEST_SIZE
     estimate: str = "population"  # the question: the population's answer, known annotators', or the truth
-    candidates: list[Candidate] = field(default_factory=list)  # that the truth's model was chosen among
+    candidates: list[TruthCandidate] = field(default_factory=list)  # that the truth's model was chosen among
     gold: GoldAccuracy | None = None  # how right it is, where gold trained it
 
     def __repr__(self) -> str:
@@ -134,9 +133,7 @@ def refine(
     annotations = as_annotations(annotations)
     if gold is not None:
         annotations = with_gold(annotations, gold)
-    if model == "auto":
-        _refuse_unanswerable(annotations, estimate)
-    _refuse_wide(annotations)
+    _refuse_unanswerable(annotations, model, estimate)
     if model == "auto" and settings:
         raise ParameterError(f"{', '.join(settings)}: name the model= that should take this")
     why = ""
@@ -154,10 +151,13 @@ def refine(
         raise bad_parameter("refine", "estimate", "'population' or 'annotators' for numeric labels", estimate)
     if estimate == "truth":
         return _refine_truth(annotations, model, settings or {}, seed, n_jobs, progress)
+    if fast and thorough:
+        raise ParameterError("fast= and thorough= exclude each other; leave one out")
+    candidates = FAST_CANDIDATES if fast else THOROUGH_CANDIDATES if thorough else CANDIDATES
     seconds: dict[str, float] = {}
     with shown(progress) as tell:
         with timed("compare", seconds):
-            question = {"estimate": estimate, "candidates": _candidates(fast, thorough)}
+            question = {"estimate": estimate, "candidates": candidates}
             choice = _decide(annotations, model, settings or {}, question, seed, n_jobs, test_size, tell)
         with timed("fit", seconds), fit_told(choice.model, COMPARED if choice.table else 0.0, tell):
             fitted = choice.model.fit(annotations)
@@ -181,7 +181,12 @@ def _refine_truth(
             choice = choose_truth(annotations, seed, item_prior=given, n_jobs=n_jobs, progress=progress)
         else:
             model: Any = build_model(name, settings, seed=seed, n_jobs=n_jobs, estimate="truth")
-            _check_finds_truth(model)
+            if not model.finds_truth:
+                known = [other for other in MODELS if model_class(other).finds_truth]
+                raise ParameterError(
+                    f"{name_of(model)} knows no true class, only what a population answers; "
+                    f"for estimate='truth' take one of: {', '.join(known)}"
+                )
             choice = TruthChoice(model.fit(annotations, item_prior=given), [], "")
     with timed("gold", seconds):
         gold = gold_accuracy(choice.model, annotations, seed=seed) if judged else None
@@ -198,18 +203,9 @@ def _refine_truth(
     )
 
 
-def _check_finds_truth(model: Model) -> None:
-    if not model.finds_truth:
-        known = [name for name in MODELS if model_class(name).finds_truth]
-        raise ParameterError(
-            f"{name_of(model)} knows no true class, only what a population answers; "
-            f"for estimate='truth' take one of: {', '.join(known)}"
-        )
-
-
-def _refuse_unanswerable(annotations: Annotations, estimate: str) -> None:
-    """Labels of which nobody can ask how people disagree."""
-    several = annotations.label_type != "pairwise" and annotations.n_labels > 1
+def _refuse_unanswerable(annotations: Annotations, model: str, estimate: str) -> None:
+    """Refuse labels that tell nothing of disagreement, unless a model is named, and tables beyond memory."""
+    several = model == "auto" and annotations.label_type != "pairwise" and annotations.n_labels > 1
     if several and not annotations.anonymous and annotations.n_annotators == 1:
         raise DataError(
             f"all labels are by one annotator ({annotations.annotators[0]!r}), and nobody can disagree here; "
@@ -220,26 +216,13 @@ def _refuse_unanswerable(annotations: Annotations, estimate: str) -> None:
             "no item has labels by two annotators, and nobody can disagree here; add second labels, of some "
             "items at least, or name the model= to fit all the same"
         )
-    P, free = annotations.n_classes, annotations.label_type == "nominal"
+    M, P = annotations.n_items, annotations.n_classes
+    free = model == "auto" and annotations.label_type == "nominal"
     if free and P >= FREE_TEXT and annotations.n_labels < P * MEANT_AS_CLASS:
         raise DataError(
             f"{P:,} different labels among {annotations.n_labels:,} look like free text, not classes; group "
             "them first, name another label=, or name the model= to fit all the same"
         )
-
-
-def _candidates(fast: bool, thorough: bool) -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """The candidates for ``"auto"``; those that suit other labels than classes are chosen later."""
-    if fast and thorough:
-        raise ParameterError("fast= and thorough= exclude each other; leave one out")
-    if fast:
-        return FAST_CANDIDATES
-    return THOROUGH_CANDIDATES if thorough else CANDIDATES
-
-
-def _refuse_wide(annotations: Annotations) -> None:
-    """So many classes that the tables of a result alone take more memory than is allowed."""
-    M, P = annotations.n_items, annotations.n_classes
     allowed, least = current().memory, PROCESS_BYTES + WIDE_TABLES * 8 * M * P
     if P > MANY_CLASSES and annotations.label_type != "numeric" and allowed is not None and least > allowed:
         raise DataError(
@@ -259,11 +242,11 @@ def _decide(
     tell: Progress,
 ) -> Choice:
     """The model to fit to all labels, and how it and others predicted hidden ones."""
-
-    def comparing(what: str, share: float) -> None:
-        tell(what, COMPARED * share)
-
-    shared: dict[str, Any] = {"test_size": test_size or TEST_SIZE, "n_jobs": n_jobs, "progress": comparing}
+    shared: dict[str, Any] = {
+        "test_size": test_size or TEST_SIZE,
+        "n_jobs": n_jobs,
+        "progress": lambda what, share: tell(what, COMPARED * share),
+    }
     if name == "auto":
         return choose_model(annotations, seed, **question, **shared)
     wanted = build_model(name, settings, seed=seed, n_jobs=n_jobs)

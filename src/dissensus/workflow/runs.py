@@ -18,19 +18,18 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dissensus.annotators.kept import ANNOTATORS
 from dissensus.annotators.pseudonyms import pseudonymous
+from dissensus.annotators.saved_verdicts import ANNOTATORS
+from dissensus.engine import current
 from dissensus.errors import DataError
 from dissensus.evaluate.gold import judged_items, right_rows
-from dissensus.execution.resources import current
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.description import Description, describe
 from dissensus.labels.vocabulary import arrow_table
@@ -39,7 +38,7 @@ from dissensus.models.base import Model
 from dissensus.models.confusion import ConfusionModel, gold_prior
 from dissensus.models.hpgm.model import HPGM
 from dissensus.params import PROCESS_BYTES, size_words
-from dissensus.progress import Progress, ShowProgress, shown
+from dissensus.progress import shown
 from dissensus.tables.atomic import restore
 from dissensus.tables.labels_file import LABELS_FILE
 from dissensus.tables.layouts import with_side_tables
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
 
     from dissensus.annotators.verdicts import AnnotatorVerdicts
     from dissensus.evaluate.recovery import Recovery
-    from dissensus.evaluate.selection import Selection
+    from dissensus.evaluate.select import Selection
 
 from dissensus.workflow.refine import FITTED, TEST_SIZE, Refinement, fit_told, timed
 
@@ -79,17 +78,39 @@ def write_run(
     reading: Mapping[str, Any] | None = None,
     force: bool = False,
     page: Mapping[str, Any] | None = None,
-    progress: ShowProgress = None,
+    more: Mapping[str, Any] | None = None,
+    cells: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Write the run's files, all or none, and give back its summary.
 
     ``reading`` is how the labels were read, for those that join later. ``page`` are settings of
-    :func:`dissensus.write_report` (an empty mapping does); None: no page.
+    :func:`dissensus.write_report` (an empty mapping does); None: no page. ``more`` joins the summary;
+    ``cells`` are the table of a search.
     """
-    looks = None if page is None else {"held_out": run.held_out, "run": str(directory), **page}
-    with output_directory(directory, force) as folder, shown(progress) as tell:
-        notice = {"command": command, "source": source, "reading": dict(reading or {})}
-        return _write_fit(run, folder, notice, looks, tell)
+    seconds, found, missing = dict(run.seconds), None, None
+    with output_directory(directory, force) as folder, shown() as tell:
+        if cells:
+            write_rows(cells, folder / CELLS)
+        tell("writing labels, annotators and the model", FITTED)
+        with timed("write", seconds):
+            described = describe(run.annotations)
+            if isinstance(run.model, HPGM) and not run.annotations.anonymous:  # its draws know the annotators
+                from dissensus.annotators.verdicts import annotator_verdicts
+
+                found = annotator_verdicts(run.annotations, run.model)
+            write_pieces(map(arrow_table, run.model.label_pieces()), folder / LABELS)
+            if not run.annotations.anonymous:
+                write_pieces([annotator_table(run, found)], folder / ANNOTATORS)
+            run.model.save_apart(folder / MODEL)
+        if page is not None:
+            with timed("report", seconds):
+                known = {"verdicts": found, "description": described, "held_out": run.held_out}
+                settings = {"command": command, "progress": tell, "run": str(directory), **known, **page}
+                missing = _write_page(run, folder / REPORT, settings)
+        notice = {"command": command, "source": source, "reading": dict(reading or {}), **(more or {})}
+        views = None if found is None else found.in_words()
+        later = {"views": views, "seconds": seconds, "report_missing": missing}
+        return write_summary(folder, summary(run, described) | notice | later)
 
 
 def write_selection(
@@ -97,23 +118,25 @@ def write_selection(
     annotations: Annotations,
     directory: Path,
     *,
-    command: str = "",
-    source: str = "",
-    reading: Mapping[str, Any] | None = None,
-    page: Mapping[str, Any] | None = None,
-    progress: ShowProgress = None,
+    command: str,
+    source: str,
+    reading: Mapping[str, Any],
+    page: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Write a search's table and its winner, fitted to all labels; otherwise as :func:`write_run`."""
     took = {"search": selection.seconds}
     run = Refinement(annotations, selection.model, [], "the best cell of the search", selection.seed, took)
     found = {key: value for key, value in selection.to_dict().items() if key != "cells"}
-    looks = (
-        None if page is None else {"held_out": None, "selection": selection, "run": str(directory), **page}
+    return write_run(
+        run,
+        directory,
+        command=command,
+        source=source,
+        reading=reading,
+        page=None if page is None else {"held_out": None, "selection": selection, **page},
+        more={"search": found},
+        cells=selection.rows(),
     )
-    notice = {"command": command, "source": source, "reading": dict(reading or {}), "search": found}
-    with output_directory(directory) as folder, shown(progress) as tell:
-        write_rows(selection.rows(), folder / CELLS)
-        return _write_fit(run, folder, notice, looks, tell)
 
 
 def write_recovery(
@@ -126,45 +149,16 @@ def write_recovery(
         return write_summary(folder, content)
 
 
-def _write_fit(
-    run: Refinement, folder: Path, notice: Mapping[str, Any], looks: Mapping[str, Any] | None, tell: Progress
-) -> dict[str, Any]:
-    """Labels, annotators (where there are any), the model, the page and the summary."""
-    seconds, missing = dict(run.seconds), None
-    tell("writing labels, annotators and the model", FITTED)
-    with timed("write", seconds):
-        found, described = verdicts_of(run), describe(run.annotations)
-        write_pieces(map(arrow_table, run.model.label_pieces()), folder / LABELS)
-        if not run.annotations.anonymous:
-            write_pieces([annotator_table(run, found)], folder / ANNOTATORS)
-        run.model.save_apart(folder / MODEL)
-    if looks is not None:
-        with timed("report", seconds):
-            known = {"verdicts": found, "description": described}
-            shown = {"command": notice["command"], "progress": tell, **known, **looks}
-            missing = _too_large_for_a_page(run.annotations) or _try_page(run, folder / REPORT, shown)
-    views = None if found is None else found.in_words()
-    later = {"views": views, "seconds": seconds, "report_missing": missing}
-    content = summary(run, described) | {**notice, **later}
-    return write_summary(folder, content)
-
-
-def _too_large_for_a_page(annotations: Annotations) -> str | None:
-    """Why there is no page, where it would break the limit of memory."""
-    allowed, needed = current().memory, PROCESS_BYTES + PAGE_BYTES * annotations.n_labels
-    if allowed is None or needed <= allowed:
-        return None
-    return f"it takes some {size_words(needed)} of memory, and {size_words(allowed)} are allowed"
-
-
-def _try_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> str | None:
+def _write_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> str | None:
     """The run as one page; why there is none, where it cannot be made: that must not cost the fit."""
     from dissensus.report.page import write_report
 
+    allowed, needed = current().memory, PROCESS_BYTES + PAGE_BYTES * run.annotations.n_labels
+    if allowed is not None and needed > allowed:
+        return f"it takes some {size_words(needed)} of memory, and {size_words(allowed)} are allowed"
+    settings = {"seed": run.seed, "test_size": run.test_size, **settings}
     try:
-        write_report(
-            run.model, run.annotations, path, **{"seed": run.seed, "test_size": run.test_size, **settings}
-        )
+        write_report(run.model, run.annotations, path, **settings)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
@@ -173,17 +167,10 @@ def _try_page(run: Refinement, path: Path, settings: Mapping[str, Any]) -> str |
 # ---- what is written ----------------------------------------------------------------------------------
 
 
-def verdicts_of(run: Refinement) -> AnnotatorVerdicts | None:
-    """Verdicts on the annotators, of a model whose draws know them."""
-    if run.annotations.anonymous or not isinstance(run.model, HPGM):
-        return None
-    from dissensus.annotators.verdicts import annotator_verdicts
-
-    return annotator_verdicts(run.annotations, run.model)
-
-
 def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> pa.Table:
     """One row for each annotator: labels, agreement, what the model knows of them, verdicts."""
+    from dissensus.annotators.skill import annotator_skills
+    from dissensus.annotators.verdicts import bias_columns
     from dissensus.labels.agreement import agreement_with_others
 
     annotations = run.annotations
@@ -193,31 +180,19 @@ def annotator_table(run: Refinement, found: AnnotatorVerdicts | None = None) -> 
     }
     if annotations.label_type != "numeric":
         columns["agreement"] = agreement_with_others(annotations)
-        columns |= _bias_columns(annotations, found)
+        # which answer each gives more or less often than the others, or how much higher grades
+        if found is not None:
+            columns |= {name: getattr(found, name) for name in ("bias_of", "bias", "bias_error")}
+        else:
+            columns |= bias_columns(annotations)
     if run.estimate == "truth" and isinstance(run.model, ConfusionModel):
-        columns |= _skill_columns(run)
+        prior = gold_prior(annotations) if run.gold is not None else None
+        columns |= annotator_skills(run.model, annotations, item_prior=prior, seed=run.seed).columns()
     known: dict[str, Any] = dict(getattr(run.model, "annotator_frame", dict)())
     if found is not None:  # its information allows for spam, the model's own does not
         known = {name: values for name, values in known.items() if not name.startswith("model_information")}
         known |= {name: values for name, values in found.columns().items() if name not in columns | known}
     return arrow_table(known | columns).select(list(dict.fromkeys([*columns, *known])))
-
-
-def _bias_columns(annotations: Annotations, found: AnnotatorVerdicts | None) -> dict[str, Any]:
-    """Which answer each gives more or less often than the others, or how much higher grades."""
-    if found is not None:
-        return {name: getattr(found, name) for name in ("bias_of", "bias", "bias_error")}
-    from dissensus.annotators.verdicts import bias_columns
-
-    return bias_columns(annotations)
-
-
-def _skill_columns(run: Refinement) -> dict[str, Any]:
-    """How right each annotator is, with intervals; systematic errors, and what they stand for."""
-    from dissensus.annotators.skill import annotator_skills
-
-    prior = gold_prior(run.annotations) if run.gold is not None else None
-    return annotator_skills(run.model, run.annotations, item_prior=prior, seed=run.seed).columns()
 
 
 def share_right(run: Refinement) -> float | None:
@@ -235,11 +210,13 @@ def share_right(run: Refinement) -> float | None:
 
 def summary(run: Refinement, described: Description) -> dict[str, Any]:
     """Everything needed to know what was done, as plain values."""
-    found = run.model.convergence()
+    found, chosen_by = run.model.convergence(), "represent" if run.reason else "name"
+    if run.chosen:
+        chosen_by = "bounds" if run.estimate == "truth" else "held-out likelihood"
     return {
         "model": name_of(run.model),
         "estimate": run.estimate,
-        "chosen_by": _chosen_by(run),
+        "chosen_by": chosen_by,
         "reason": run.reason or None,
         "settings": run.model.get_params(deep=False),
         "seed": run.seed,
@@ -257,12 +234,6 @@ def summary(run: Refinement, described: Description) -> dict[str, Any]:
         "data": described.to_dict(),
         "seconds": run.seconds,
     }
-
-
-def _chosen_by(run: Refinement) -> str:
-    if not run.chosen:
-        return "represent" if run.reason else "name"
-    return "bounds" if run.estimate == "truth" else "held-out likelihood"
 
 
 # ---- reading back -------------------------------------------------------------------------------------
@@ -290,8 +261,11 @@ def open_run(place: Path) -> SavedRun:
     restore(place)
     if not place.is_dir():
         return SavedRun(load_model(place), {}, None)
-    known = read_summary(place)
-    return SavedRun(load_model(place / MODEL), known, _rows(place / CELLS))
+    known, cells = read_summary(place), None
+    if (place / CELLS).is_file():
+        with (place / CELLS).open(newline="", encoding="utf-8") as file:
+            cells = list(csv.DictReader(file))
+    return SavedRun(load_model(place / MODEL), known, cells)
 
 
 def reading_of(place: Path) -> dict[str, Any]:
@@ -363,7 +337,6 @@ def update_run(
     command: str = "",
     source: str = "",
     page: Mapping[str, Any] | None = None,
-    progress: ShowProgress = None,
 ) -> dict[str, Any]:
     """Add labels to a finished run and let its chains go on; the run is replaced, or ``directory`` written.
 
@@ -382,20 +355,21 @@ def update_run(
     learned = saved.model.training_labels()
     _refuse_update(place, learned, new)
     before, seconds = learned.n_labels, dict[str, float]()
-    with timed("update", seconds), shown(progress) as tell, fit_told(saved.model, 0.0, tell):
+    with timed("update", seconds), shown() as tell, fit_told(saved.model, 0.0, tell):
         model = saved.model.update(new)
     known = {name: saved.summary[name] for name in ("seed", "estimate") if name in saved.summary}
     labels, estimate = model.training_labels(), known.get("estimate", "population")
     run = Refinement(labels, model, [], "", known.get("seed", model.seed), seconds, estimate=estimate)
-    notice = {
-        "command": command,
-        "source": source,
-        "reading": reading_of(place),
-        "updated": {"from": saved.summary.get("source", str(place)), "n_labels": before},
-    }
-    looks = None if page is None else {"held_out": [], "run": str(directory), **page}
-    with output_directory(directory) as folder, shown(progress) as tell:
-        return _write_fit(run, folder, notice, looks, tell)
+    updated = {"from": saved.summary.get("source", str(place)), "n_labels": before}
+    return write_run(
+        run,
+        directory,
+        command=command,
+        source=source,
+        reading=reading_of(place),
+        page=page,
+        more={"updated": updated},
+    )
 
 
 def _refuse_update(place: Path, learned: Annotations, new: Annotations) -> None:
@@ -405,25 +379,13 @@ def _refuse_update(place: Path, learned: Annotations, new: Annotations) -> None:
             f"{place}: its annotators have numbers for names, so that new labels of theirs would count as "
             "others'; fit the old and the new labels together"
         )
-    again = _rows_in(learned, new)
+    # (new labels,): whether the run has one of the same item, annotator and class
+    item = learned.item_vocabulary.codes(new.item_vocabulary)[new.item].astype(np.int64)
+    annotator = learned.annotator_vocabulary.codes(new.annotator_vocabulary)[new.annotator]
+    label = learned.class_vocabulary.codes(new.class_vocabulary)[new.label]
+    N, P = learned.n_annotators, learned.n_classes
+    known = (learned.item.astype(np.int64) * N + learned.annotator) * P + learned.label
+    met = (item >= 0) & (annotator >= 0) & (label >= 0)
+    again = met & np.isin((item * N + annotator) * P + label, known)
     if len(again) and again.all():
         raise DataError(f"{place}: has all {len(again):,} labels already; there is nothing to add")
-
-
-def _rows_in(labels: Annotations, others: Annotations) -> NDArray[np.bool_]:
-    """(others' labels,): whether the labels have one of the same item, annotator and class."""
-    item = labels.item_vocabulary.codes(others.item_vocabulary)[others.item].astype(np.int64)
-    annotator = labels.annotator_vocabulary.codes(others.annotator_vocabulary)[others.annotator]
-    label = labels.class_vocabulary.codes(others.class_vocabulary)[others.label]
-    N, P = labels.n_annotators, labels.n_classes
-    known = (labels.item.astype(np.int64) * N + labels.annotator) * P + labels.label
-    met = (item >= 0) & (annotator >= 0) & (label >= 0)
-    return np.asarray(met & np.isin((item * N + annotator) * P + label, known))
-
-
-def _rows(table: Path) -> list[dict[str, str]] | None:
-    """A CSV file's rows; None where it is not there."""
-    if not table.is_file():
-        return None
-    with table.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))

@@ -8,7 +8,9 @@ named.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ from dissensus.tables.columns import find_column, has_column, listed
 from dissensus.tables.labels_file import LABEL, LABELS_FILE, N_LABELS, probability_columns
 from dissensus.tables.results import is_ours
 from dissensus.tables.source import open_source
-from dissensus.tables.tables import Table, open_table
+from dissensus.tables.tables import open_table
 
 MODEL_SUFFIX = ".safetensors"
 LABELS = "labels by annotators"  # the kind of a reference
@@ -83,67 +85,34 @@ def read_estimates(path: Path, *, item: str | None = None, label: str | None = N
     columns, name = table.columns, str(path)
     items = find_column(columns, "item", item, name)
     probabilities = probability_columns(columns)
-    labels = _label_column(columns, label, name, items, needed=not probabilities)
+    labels = LABEL if LABEL in columns else None
+    if label is not None or not probabilities:
+        labels = find_column(columns, "gold", label, name, taken=[items])
     texts = [column.cast(pa.string()) for column in table.ids([items, *([labels] if labels else [])])]
     vocabulary = Vocabulary(texts[0], "item")
-    _refuse_repeats(vocabulary, name)
-    given = texts[1].to_pylist() if labels else None
-    chances = _probabilities(table, list(probabilities.values()), name) if probabilities else None
-    classes = list(probabilities)
-    classes += [] if given is None else sorted(set(given) - set(classes))
-    made_of = _n_labels(table) if N_LABELS in columns else None
-    wide = _widened(chances, len(classes))
-    return Estimates(name, vocabulary, classes, wide, given, made_of, set(ON_A_SCALE) <= set(columns))
-
-
-def _label_column(
-    columns: Sequence[str], label: str | None, name: str, items: str, *, needed: bool
-) -> str | None:
-    if label is None and not needed:
-        return LABEL if LABEL in columns else None
-    return find_column(columns, "gold", label, name, taken=[items])
-
-
-def _refuse_repeats(items: Vocabulary, name: str) -> None:
-    counts = items.arrow.value_counts()
+    counts = vocabulary.arrow.value_counts()
     repeated = np.flatnonzero(counts.field("counts").to_numpy() > 1)
     if len(repeated):
-        item, rows = counts[int(repeated[0])].as_py().values()
-        raise DataError(f"{name}: item {item!r} has {rows} rows; keep one row per item")
-
-
-def _probabilities(table: Table, columns: Sequence[str], name: str) -> Array:
-    """(items, classes): the numbers of the probability columns, each row a distribution."""
-    whole = table.everything()
-    try:
-        numbers = [whole.column(column).cast(pa.float64()).to_numpy() for column in columns]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise DataError(f"{name}: the columns {listed(columns)} must hold numbers in every row") from None
-    return check_distributions(np.column_stack(numbers), name)
-
-
-def _n_labels(table: Table) -> NDArray[Any] | None:
-    """The column that a run writes; None where another column has that name."""
-    try:
-        numbers: NDArray[Any] = table.everything().column(N_LABELS).cast(pa.int64()).to_numpy()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
-    return numbers
-
-
-def _widened(chances: Array | None, n_classes: int) -> Array | None:
-    """The same with a column of zeros for every class that only labels name."""
-    if chances is None or chances.shape[1] == n_classes:
-        return chances
-    return np.pad(chances, ((0, 0), (0, n_classes - chances.shape[1])))
-
-
-def of_model(model: Model, name: str) -> Estimates:
-    """What a fitted model claims about its items."""
-    labels = [str(label) for label in model.predict()]
-    classes = list(map(str, model.classes_))
-    items, n_labels, ordered = _texts(model.items_), model.n_labels_, model.label_type_ == "ordinal"
-    return Estimates(name, items, classes, model.label_distributions_, labels, np.asarray(n_labels), ordered)
+        which, rows = counts[int(repeated[0])].as_py().values()
+        raise DataError(f"{name}: item {which!r} has {rows} rows; keep one row per item")
+    given = texts[1].to_pylist() if labels else None
+    classes = [*probabilities, *sorted(set(given or ()) - set(probabilities))]
+    chances, n_labels = None, None
+    if probabilities:  # classes that only labels name have probability 0
+        given_by, whole = list(probabilities.values()), table.everything()
+        try:
+            shares = [whole.column(column).cast(pa.float64()).to_numpy() for column in given_by]
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise DataError(
+                f"{name}: the columns {listed(given_by)} must hold numbers in every row"
+            ) from None
+        claimed = check_distributions(np.column_stack(shares), name)
+        chances = np.pad(claimed, ((0, 0), (0, len(classes) - claimed.shape[1])))
+    if N_LABELS in columns:
+        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # another column of that name
+            n_labels = table.everything().column(N_LABELS).cast(pa.int64()).to_numpy()
+    ordered = set(ON_A_SCALE) <= set(columns)
+    return Estimates(name, vocabulary, classes, chances, given, n_labels, ordered)
 
 
 def of_labels(annotations: Annotations, name: str) -> Estimates:
@@ -151,12 +120,8 @@ def of_labels(annotations: Annotations, name: str) -> Estimates:
     counts = annotations.counts
     labelled = np.flatnonzero(counts.sum(axis=1))
     chances = row_shares(counts[labelled])
-    items = _texts(annotations.items[labelled])
+    items = Vocabulary([str(one) for one in annotations.items[labelled]], "item")
     return Estimates(name, items, list(map(str, annotations.classes)), chances, None)
-
-
-def _texts(ids: NDArray[Any]) -> Vocabulary:
-    return Vocabulary([str(one) for one in ids], "item")
 
 
 # ---- scores ---------------------------------------------------------------------------------------------
@@ -220,13 +185,31 @@ def score_files(
     read_labels
         A function that reads labels by annotators.
     """
-    _check_metrics(metrics)
+    from dissensus.importers.read import read_annotations
+    from dissensus.text.guided.files import load_model
+
+    for name in metrics:
+        if name not in METRICS:
+            hint = did_you_mean(name, METRICS)
+            raise ParameterError(f"there is no metric {name!r}; {hint}known: {', '.join(METRICS)}")
     estimates = estimates / LABELS_FILE if is_ours(estimates) else estimates
-    model = _load(estimates)
-    claims = of_model(model, str(estimates)) if model else read_estimates(estimates, item=item, label=label)
+    if not estimates.exists():
+        open_source(estimates)  # says what is missing, and what is near
+    model = None
+    if estimates.suffix != MODEL_SUFFIX:
+        claims = read_estimates(estimates, item=item, label=label)
+    else:
+        model = load_model(estimates)
+        items, labels = (
+            Vocabulary([str(one) for one in model.items_], "item"),
+            list(map(str, model.predict())),
+        )
+        classes, n_labels = list(map(str, model.classes_)), np.asarray(model.n_labels_)
+        shares, ordered = model.label_distributions_, model.label_type_ == "ordinal"
+        claims = Estimates(str(estimates), items, classes, shares, labels, n_labels, ordered)
     kind = kind or kind_of(reference)
     if kind == LABELS:
-        hidden = (read_labels or _read_labels)(reference)
+        hidden = (read_labels or read_annotations)(reference)
         return _against_labels(model, claims, hidden, str(reference), metrics, n_boot)
     truth = read_estimates(reference, item=item, label=label)
     suited = SUITED[kind] if claims.chances is not None else LABEL_METRICS[:3]
@@ -261,17 +244,14 @@ def compare_estimates(
     # A label that is one of several with the largest share is a tie, and counts in part, as everywhere.
     tied = winners(soft)
     hard = np.where((tied * hard).any(axis=1, keepdims=True), tied, hard)
-    values = {
-        name: _measured(METRICS[name], gold, hard if name in LABEL_METRICS else soft, n_boot)
-        for name in metrics
-    }
+    values = {}
+    for name in metrics:
+        metric, predicted = METRICS[name], hard if name in LABEL_METRICS else soft
+        if n_boot:
+            values[name] = bootstrap_interval(metric, gold, predicted, n_boot=n_boot)
+        else:
+            values[name] = Interval(metric(gold, predicted), math.nan, math.nan)
     return Scores(against, len(shared), len(there) - len(shared), values)
-
-
-def _measured(metric: Callable[..., float], gold: Any, predicted: Any, n_boot: int) -> Interval:
-    if not n_boot:
-        return Interval(metric(gold, predicted), float("nan"), float("nan"))
-    return bootstrap_interval(metric, gold, predicted, n_boot=n_boot)
 
 
 def _against_labels(
@@ -283,60 +263,23 @@ def _against_labels(
     n_boot: int,
 ) -> Scores:
     """Log-probability of every label; named measures against the labels' own distribution."""
-    empirical = of_labels(hidden, name)
-    scores = compare_estimates(claims, empirical, metrics, n_boot=n_boot, against=LABELS)
-    scores = replace(scores, perhaps_seen=_as_many(claims, hidden))
+    scores = compare_estimates(claims, of_labels(hidden, name), metrics, n_boot=n_boot, against=LABELS)
+    places = claims.items.codes([str(one) for one in hidden.items])
+    known = places >= 0
+    if claims.n_labels is not None:  # as many labels as each claim was made of: they may be the same labels
+        made_of, there_are = claims.n_labels[places[known]], np.diff(hidden.item_pointers)[known]
+        scores = replace(scores, perhaps_seen=bool(np.array_equal(made_of, there_are)))
     if metrics:
         return scores
     if model is not None:
         found = {"score": model.score(hidden), "score_items": model.score_items(hidden)}
-        values = {key: Interval(value, float("nan"), float("nan")) for key, value in found.items()}
-    else:
-        values = {"score_items": _log_probability(claims, hidden, n_boot)}
-    return replace(scores, values=values)
-
-
-def _as_many(claims: Estimates, labels: Annotations) -> bool:
-    """Has every item as many labels as its claim was made of? It has where they are the same labels."""
-    if claims.n_labels is None:
-        return False
-    places = claims.items.codes([str(one) for one in labels.items])
-    known = places >= 0
-    return bool(np.array_equal(claims.n_labels[places[known]], np.diff(labels.item_pointers)[known]))
-
-
-def _log_probability(claims: Estimates, hidden: Annotations, n_boot: int) -> Interval:
-    """Mean log P(label | item) over the labels of items that the estimates have."""
+        return replace(scores, values={key: Interval(one, math.nan, math.nan) for key, one in found.items()})
+    # mean log P(label | item) over the labels of items that the estimates have
     classes = [*claims.classes, *(c for c in map(str, hidden.classes) if c not in claims.classes)]
-    places = claims.items.codes([str(one) for one in hidden.items])[hidden.item]
-    known = places >= 0
-    codes = np.array([classes.index(str(one)) for one in hidden.classes])[hidden.label[known]]
-    logs = log_probability_rows(claims.distributions(places[known], classes), codes)
-    if not n_boot:
-        return Interval(float(logs.mean()), float("nan"), float("nan"))
-    return bootstrap_mean(logs, items=hidden.item[known], n_boot=n_boot)
-
-
-def _load(path: Path) -> Model | None:
-    """The model, where the file is one."""
-    if not path.exists():
-        open_source(path)  # says what is missing, and what is near
-    if path.suffix != MODEL_SUFFIX:
-        return None
-    from dissensus.text.guided.files import load_model
-
-    return load_model(path)
-
-
-def _read_labels(path: Path) -> Annotations:
-    from dissensus.importers.read import read_annotations
-
-    annotations: Annotations = read_annotations(path)
-    return annotations
-
-
-def _check_metrics(names: Sequence[str]) -> None:
-    for name in names:
-        if name not in METRICS:
-            hint = did_you_mean(name, METRICS)
-            raise ParameterError(f"there is no metric {name!r}; {hint}known: {', '.join(METRICS)}")
+    rows = known[hidden.item]
+    codes = np.array([classes.index(str(one)) for one in hidden.classes])[hidden.label[rows]]
+    logs = log_probability_rows(claims.distributions(places[hidden.item[rows]], classes), codes)
+    value = Interval(float(logs.mean()), math.nan, math.nan)
+    if n_boot:
+        value = bootstrap_mean(logs, items=hidden.item[rows], n_boot=n_boot)
+    return replace(scores, values={"score_items": value})

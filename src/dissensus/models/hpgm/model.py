@@ -5,185 +5,158 @@ have clusters, as in PGM; each annotator has distributions of their own around t
 item its own distribution around that of its cluster; how much of either, and how many clusters there are, is
 learned. FMM, smoothed counts, Dawid–Skene's matrices, CBCC and PGM are limits of it.
 
-The answer about an item is the mean of the population's answer over the draws of several chains; its interval
-is what the draws have between two quantiles. Numbers of clusters are upper bounds: clusters that are not
-needed stay empty (with many kinds of items all are used), and nothing has to be searched.
+The answer about an item is the mean of the population's answer over the draws of several chains, but for the
+adjustments of adjustments.py; its interval is what the draws have between two quantiles. Numbers of clusters
+are upper bounds: clusters that are not needed stay empty (with many kinds of items all are used), and nothing
+has to be searched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, replace
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.errors import DataError
-from dissensus.execution.memory import Needs
-from dissensus.execution.run import Run
+from dissensus.engine import Checkpoint, Engine
+from dissensus.errors import DataError, require
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.copies import Voices
 from dissensus.labels.features import features_of
-from dissensus.labels.rows import joined, pairs_per_item, rows_of, several, with_values
+from dissensus.labels.rows import joined, rows_of, several, with_values
 from dissensus.labels.sources import as_annotations
-from dissensus.models.base import UNKNOWN_WORTH
+from dissensus.labels.vocabulary import Codes
+from dissensus.models.base import Model
 from dissensus.models.dirichlet_regression import DirichletRegression
-from dissensus.models.hpgm.draws import (
-    Draws,
-    Extension,
-    extended,
-    spaced,
+from dissensus.models.hpgm.adjustments import (
+    Aliases,
+    copy_to_aliases,
+    floor_unanimous,
+    shares_items,
+    shrink_single_labels,
 )
-from dissensus.models.hpgm.posterior import Posterior
-from dissensus.models.hpgm.sampler import (
-    FEW_GROUPS,
-    MANY_KINDS,
-    PRIORS,
-    TINY,
-    Data,
-    State,
-    continued,
-    draw_dirichlet,
-    own_counts,
-    start,
-    sweep,
-)
-from dissensus.models.hpgm.view import QUANTITIES, View, annotator_weights, traced
+from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws, Extension
+from dissensus.models.hpgm.sampler import FEW_GROUPS, MANY_KINDS, PRIORS, Data, State, continued, start, sweep
+from dissensus.models.results import ClusterView, make_frame
+from dissensus.models.sampled import SampledMixin, spaced
+from dissensus.models.scoring import in_classes
 from dissensus.models.softmax import predict
 from dissensus.numerics import Array, row_shares
-from dissensus.params import ANY, NONE, SEED, Rule, choice, integer
+from dissensus.params import (
+    EMBEDDING,
+    NONE,
+    SEED,
+    WEIGHT_BY,
+    Rule,
+    check_rules,
+    choice,
+    fitted,
+    integer,
+    setting,
+)
+from dissensus.tables.arrays import Arrays, Header
 
-Floats = NDArray[np.float32]
-
-LONG, SHORT, MANY_LABELS = 300, 150, 10_000  # sweeps of a chain on few labels, and on as many or more
-ITEMS_A_CLUSTER = 25  # items for each cluster from which on these are points of a grid
+SWEEPS, FEWER_SWEEPS, MANY_LABELS = 300, 150, 10_000  # sweeps of a chain; fewer from so many labels on
+ITEMS_PER_CLUSTER = 25  # from which on items are taken to be of many kinds
+LABELS_FOR_THREADS = 20_000  # from which on threads take less time than one
 THIN = 3  # sweeps from one draw that is kept to the next
-MOST_SHARES = 8_000_000  # numbers of the population's answers that a fit keeps, over all draws
-MOST_WHOLE = 12_000_000  # numbers that it keeps of whole draws, to foresee labels by
-LEAST_WHOLE, WHOLE = 8, 48  # whole draws that are kept: at least, and usually
-UPDATE, SHORTEST_UPDATE = 6, 20  # an update makes one sweep for so many of a fit; at least so many
-MOST_REACHED = 100_000_000  # numbers that are kept of items that were not sampled
-REACHED = 200_000  # labels at a time of items that were not sampled
+MAX_SHARE_NUMBERS = 8_000_000  # numbers of the population's answers that a fit keeps, over all draws
+MAX_DRAW_NUMBERS = 12_000_000  # numbers that it keeps of whole draws, to predict labels by
+MIN_DRAWS, USUAL_DRAWS = 8, 48  # whole draws that are kept
+UPDATE, MIN_UPDATE_SWEEPS = 6, 20  # an update makes a sixth of a fit's sweeps, and at least 20
+MAX_EXTENDED_NUMBERS = 100_000_000  # numbers that are kept of items that were not sampled
+EXTENDED_LABELS = 200_000  # labels at a time of items that were not sampled
+MAX_PAIRED = 5_000  # annotators or items whose co-clustering is one table
 REPRESENT = Rule(
     "a mapping of annotator columns to values", lambda v: isinstance(v, Mapping) and bool(v) and all(v)
 )
 
 
-@dataclass(frozen=True)
-class Chain:
-    """Where a chain is: the sampler's state, and what was gathered so far (written in place)."""
-
-    state: State
-    answers: Array  # (M, P): sum of the population's answers over the draws kept
-    prior: Array  # (P,): the same about an item never seen
-    shares: Floats  # (D, M, P): the population's answers, all their uncertainty drawn
-    trace: Array  # (D, quantities)
-    draws: Draws
-
-
-class HPGM(Posterior):
+class HPGM(SampledMixin, Model):
     """The default: items and annotators in clusters, everyone with ways of their own, sampled by Gibbs.
 
-    It says how sure it is: intervals are read off draws of the posterior. Annotators who
-    are copies of one voice count once. ``rhat_`` and ``effective_draws_`` tell whether the chains agree;
-    ``quantities_`` names what they are about. With ``use_features``, a regression of labels on features
-    (DirichletRegression, every item's own labels left out) tells how many labels of each class above the
-    usual the features are worth.
+    It says how sure it is: intervals are read off draws of the posterior. ``rhat_`` and ``effective_draws_``
+    tell whether the chains agree; ``quantities_`` names what they are about. With ``use_features``, a
+    regression of labels on features (DirichletRegression, every item's own labels left out) tells how many
+    labels of each class above the usual the features are worth.
 
-    Parameters
-    ----------
-    n_item_clusters
-        The most clusters of items; those that are not needed stay empty.
-    n_annotator_clusters
-        The most clusters of annotators.
-    n_chains
-        How many chains are sampled from different starts; ``rhat_`` says whether they agree.
-    n_sweeps
-        Sweeps of each chain; None is 300, or 150 from 10,000 labels on. The first two fifths are
-        forgotten, and every third of the others is kept.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    represent
-        Whose population is estimated, by columns of the annotator table: ``{"country": "DE"}``. The labels of
-        others still inform about the items.
-    item_kinds
-        ``"few"``: items are of a few kinds, and clusters of items that are not needed stay empty: clusters to
-        read. ``"many"``: items differ without steps; clusters are of about even weight beforehand, and
-        intervals are wider. None is ``"many"`` from 25 items for each cluster on.
-    max_sampled
-        Of more labels than this, a random part of the items is sampled; the others get what its draws say
-        of them.
-    use_features
-        Whether the features or texts of the items are taken as hints at their clusters. How far they are
-        trusted is learned.
-    embedding
-        The sentence encoder for items that have a text and no features: a name or a path, as in
-        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores, or one thread where there are fewer than 20,000 labels: two
-        take no less time there, or hardly any less. The result does not depend on it.
+    With ``adjust``, the answer is the posterior mean but for three things. Annotators who are found to be
+    copies of one person or model under several names (aliases) count once, and what one repeats counts once
+    where no item has labels by two annotators. In that case every answer also goes halfway to the item's
+    counts, shrunk to the crowd's shares. A class that all of five or more labels of an item give gets a share
+    of 0.6 at least, unless ``represent`` is given. Draws and intervals move along. With ``adjust=False``,
+    every name is an annotator of their own, and ``label_distributions_`` is the posterior mean.
     """
 
-    _rules = {
-        "n_item_clusters": integer(1),
-        "n_annotator_clusters": integer(1),
-        "n_chains": integer(1),
-        "n_sweeps": integer(10) | NONE,
-        "weight_by": choice("labels", "annotators"),
-        "represent": REPRESENT | NONE,
-        "item_kinds": choice("few", "many") | NONE,
-        "max_sampled": integer(1),
-        "use_features": choice(False, True),
-        "embedding": ANY,
-        "seed": SEED,
-        "n_jobs": integer(-1),
-    }
-    _last_arrays = tuple(f"last_{name}_" for name in State.__dataclass_fields__)
-    _drawn = ("share_draws_", "trace_draws_", *Posterior._draw_arrays, *_last_arrays, "learned_rows_")
-    _judged = ("rhat_", "share_rhat_", "effective_draws_")
-    _arrays = (*_drawn, *_judged, "annotator_weights_", "hint_weights_", "hint_usual_")
+    n_item_clusters: int = setting(
+        20, integer(1), "The most clusters of items; those that are not needed stay empty."
+    )
+    n_annotator_clusters: int = setting(20, integer(1), "The most clusters of annotators.")
+    _: KW_ONLY
+    n_chains: int = setting(
+        4, integer(1), "How many chains are sampled from different starts; ``rhat_`` says whether they agree."
+    )
+    n_sweeps: int | None = setting(
+        None,
+        integer(10) | NONE,
+        "Sweeps of each chain; None is 300, or 150 from 10,000 labels on. The first two fifths are "
+        "forgotten, and every third of the others is kept.",
+    )
+    weight_by: str = setting("labels", *WEIGHT_BY)
+    represent: Mapping[str, Any] | None = setting(
+        None,
+        REPRESENT | NONE,
+        'Whose population is estimated, by columns of the annotator table: ``{"country": "DE"}``. The '
+        "labels of others still inform about the items.",
+    )
+    item_kinds: str | None = setting(
+        None,
+        choice("few", "many") | NONE,
+        '``"few"``: items are of a few kinds, and clusters of items that are not needed stay empty: '
+        'clusters to read. ``"many"``: items differ without steps; clusters are of about even weight '
+        'beforehand, and intervals are wider. None is ``"many"`` from 25 items for each cluster on.',
+    )
+    max_sampled: int = setting(
+        300_000,
+        integer(1),
+        "Of more labels than this, a random part of the items is sampled; the others get what its draws say "
+        "of them.",
+    )
+    use_features: bool = setting(
+        False,
+        choice(False, True),
+        "Whether the features or texts of the items are taken as hints at their clusters. How far they are "
+        "trusted is learned.",
+    )
+    embedding: str | None = setting(None, *EMBEDDING)
+    adjust: bool = setting(
+        True,
+        choice(True, False),
+        "Whether aliases count once, single labels are shrunk and unanimous answers have a floor; False "
+        "gives the posterior mean.",
+    )
+    seed: int = setting(0, *SEED)
+    n_jobs: int = setting(
+        -1,
+        integer(-1),
+        "Number of threads; −1 takes all cores, or one thread where there are fewer than 20,000 labels: two "
+        "take no less time there, or hardly any less. The result does not depend on it.",
+    )
+
+    _drawn = ("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_")
     _needs_annotators = True
     _sizes_are_bounds = True
-    _threads_from = 20_000  # a sweep is many short steps, and threads wait for each other between them
+    _memory_tables = {"MP": 20, "MK": 10, "NKP": 8, "E": 4}
+    quantities_ = QUANTITIES
 
-    last_w_: NDArray[np.int64]  # (chains, M), and so on for everything else that a chain remembers
-    learned_rows_: NDArray[np.int32]  # (3, labels): codes of item, annotator, class
-    hint_weights_: Array  # (features + 1, P): of the regression that hints come from; empty without features
-    hint_usual_: Array  # (P + 1,): what it says on average, and how many labels it is worth
-
-    def __init__(
-        self,
-        n_item_clusters: int = 20,
-        n_annotator_clusters: int = 20,
-        *,
-        n_chains: int = 4,
-        n_sweeps: int | None = None,
-        weight_by: str = "labels",
-        represent: Mapping[str, Any] | None = None,
-        item_kinds: str | None = None,
-        max_sampled: int = 300_000,
-        use_features: bool = False,
-        embedding: str | None = None,
-        seed: int = 0,
-        n_jobs: int = -1,
-    ) -> None:
-        self.n_item_clusters = n_item_clusters
-        self.n_annotator_clusters = n_annotator_clusters
-        self.n_chains = n_chains
-        self.n_sweeps = n_sweeps
-        self.weight_by = weight_by
-        self.represent = represent
-        self.item_kinds = item_kinds
-        self.max_sampled = max_sampled
-        self.use_features = use_features
-        self.embedding = embedding
-        self.seed = seed
-        self.n_jobs = n_jobs
+    draws_: Draws = fitted("whole draws that were kept, chain after chain", saved=False)
+    last_states_: tuple[State, ...] = fitted("of every chain; none where chains cannot go on", saved=False)
+    annotator_weights_: Array = fitted("(N,): what each annotator counts in the population")
+    learned_rows_: NDArray[np.int32] = fitted("(3, labels): codes of item, annotator, class")
+    hint_weights_: Array = fitted("(features + 1, P): of the regression behind hints; empty without features")
+    hint_usual_: Array = fitted("(P + 1,): what it says on average, and how many labels it is worth")
 
     @property
     def uses_features(self) -> bool:  # type: ignore[override]
@@ -191,35 +164,6 @@ class HPGM(Posterior):
         return self.use_features
 
     # ---- fitting --------------------------------------------------------------------------------------
-
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        del itemsize, given  # there are no messages
-        (M, N, P), E = _shape(annotations), annotations.n_labels
-        sampled = min(E, self.max_sampled)
-        part = -(-M * sampled // max(E, 1))  # items that are sampled
-        K, L = min(self.n_item_clusters, M), min(self.n_annotator_clusters, N)
-        n_shares, n_whole = self._sizes(self._sweeps(sampled)[2], part, N, P, K, L)
-        kept = 4 * self.n_chains * (n_shares * part * P + n_whole * _whole_numbers(part, N, P, K, L))
-        reached = (
-            0 if part == M else 4 * self._reaching(self.n_chains * n_whole, annotations) * M * (K + 2 * P)
-        )
-        # the sampled labels eight times, what is kept twice while it is put together; all labels as codes;
-        # tables of items and of annotators
-        tables = 8 * (6 * part * (K + P) + 6 * N * P * K)
-        return Needs(96 * sampled + 24 * E + 2 * kept + reached, 0, 0, 60 * sampled + tables)
-
-    def _sizes(self, n_kept: int, M: int, N: int, P: int, K: int, L: int) -> tuple[int, int]:
-        """How many answers about the items, and how many whole draws, a chain of so many draws keeps."""
-        n_shares = min(n_kept, max(-(-LEAST_WHOLE // self.n_chains), MOST_SHARES // (M * P * self.n_chains)))
-        room = MOST_WHOLE // (_whole_numbers(M, N, P, K, L) * self.n_chains)
-        least, usual = -(-LEAST_WHOLE // self.n_chains), -(-WHOLE // self.n_chains)
-        return n_shares, min(n_kept, max(least, min(usual, room)))
-
-    def _sweeps(self, n_labels: int) -> tuple[int, int, int]:
-        """How many sweeps a chain makes, forgets, and keeps a draw of."""
-        n_sweeps = self.n_sweeps or (LONG if n_labels < MANY_LABELS else SHORT)
-        n_burn = 2 * n_sweeps // 5
-        return n_sweeps, n_burn, -(-(n_sweeps - n_burn) // THIN)
 
     def fit(self, annotations: Any, features: Any = None) -> Self:
         """Learn from annotations, and with ``use_features`` from features of their items.
@@ -230,219 +174,163 @@ class HPGM(Posterior):
         return self._run_fit(annotations, features=features)
 
     def _fit(
-        self, annotations: Annotations, run: Run, last: Sequence[State] = (), features: Any = None
+        self, annotations: Annotations, engine: Engine, last: Sequence[State] = (), features: Any = None
     ) -> None:
-        voices = Voices.of(annotations)
-        known, rows = voices.annotations, voices.rows
-        hints = self._learn_hints(known, features)
-        weights = annotator_weights(self._represented_load(known), self.weight_by)
-        chosen = self._part(known)
-        last = [replace(state, z=state.z[voices.speakers], own=state.own[rows]) for state in last]
-        if chosen is None:
-            self._fit_chains(known, weights, run, last, hints)
-        else:
-            some = None if hints is None else hints[chosen]
-            self._fit_chains(known.take_items(chosen), weights, run, hints=some)
-            self._reach_others(known, chosen, run, hints)
-        if pairs_per_item(known).max() < 2:
-            self._hedge(known.counts)
-        self._heed(known.counts)
-        if len(voices.rows) < annotations.n_labels:
-            self._under_every_name(annotations, voices)
-
-    def _represented_load(self, annotations: Annotations) -> NDArray[np.int64]:
-        """(N,): labels of each annotator, 0 of those who are not represented."""
-        if not self.represent:
-            return annotations.annotator_load
-        represented = with_values(annotations.annotator_table, self.represent, "annotator")
-        load = annotations.annotator_load * represented
-        if not load.any():
-            raise DataError("none of the annotators to represent gave a label")
-        return np.asarray(load)
-
-    def _under_every_name(self, annotations: Annotations, voices: Voices) -> None:
-        """What is known of a voice, said of all its names; they share what it counts in the population."""
-        voice = voices.voice
-        for name in ("matrices_draws_", "sizes_draws_", "z_draws_", "last_z_"):
-            setattr(self, name, getattr(self, name)[:, voice])
-        heard: NDArray[np.bool_] = vars(self)["last_own_"]
-        self.last_own_ = np.zeros((len(heard), annotations.n_labels), np.bool_)
-        if len(heard):  # none where a part of the items was sampled
-            self.last_own_[:, voices.rows] = heard
-        self.learned_rows_ = np.stack(annotations.columns).astype(np.int32)
-        self.annotator_weights_ = (self.annotator_weights_ / np.bincount(voice))[voice]
-
-    def _part(self, annotations: Annotations) -> NDArray[np.int64] | None:
-        """The items that are sampled, drawn at random; None where all of them are."""
-        if annotations.n_labels <= self.max_sampled:
-            return None
-        order = np.random.default_rng([self.seed, 1 << 24]).permutation(annotations.n_items)
-        n_items = int((np.cumsum(np.diff(annotations.item_pointers)[order]) <= self.max_sampled).sum())
-        return np.sort(order[: max(n_items, 1)])
-
-    def _learn_hints(self, annotations: Annotations, features: Any) -> Array | None:
-        """(items, classes): S (h_m − h̄), h_m what the features of item m say without its labels."""
+        aliases = Aliases.of(annotations) if self.adjust else Aliases.none(annotations)
+        labels = aliases.annotations
         self.hint_weights_, self.hint_usual_ = np.zeros((0, 0)), np.zeros(0)
-        if not self.use_features:
-            return None
-        told = DirichletRegression(embedding=self.embedding, seed=self.seed).fit(annotations, features)
-        usual, worth = told.item_means_.mean(axis=0), float(told.concentration_)
-        self.hint_weights_ = np.vstack([told.coef_, told.intercept_])
-        self.hint_usual_ = np.append(usual, worth)
-        return np.asarray(worth * (told.item_means_ - usual))
-
-    def _hints_of(self, new: Annotations) -> Array | None:
-        """The same of other items, from their features."""
-        if not self.use_features:
-            return None
-        X = features_of(new, self.embedding).astype(np.float64)
-        return np.asarray(self.hint_usual_[-1] * (predict(X, self.hint_weights_) - self.hint_usual_[:-1]))
-
-    def _fit_chains(
-        self,
-        annotations: Annotations,
-        weights: Array,
-        run: Run,
-        last: Sequence[State] = (),
-        hints: Array | None = None,
-    ) -> None:
-        """Sample the posterior given these labels, and keep what the draws say."""
-        data = Data.of(annotations.item, annotations.annotator, annotations.label, *_shape(annotations))
-        data = replace(data, hints=hints)
-        chains = run.executor.map(partial(self._sample, data, weights, run, last), range(self.n_chains))
-        n_kept = sum(len(chain.trace) for chain in chains)
-        self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_kept
-        self.prior_distribution_ = np.sum([chain.prior for chain in chains], axis=0) / n_kept
+        hints = self._learn_hints(labels, features) if self.use_features else None
+        weights = self.annotator_weights_ = self._annotator_weights(labels)
+        # sample the posterior: all items, or a part of very many
+        if labels.n_labels <= self.max_sampled:
+            sampled, data = None, Data.of_labels(labels, hints)
+            last = [replace(state, z=state.z[aliases.named], own=state.own[aliases.rows]) for state in last]
+        else:
+            sampled, last = self._sampled_items(labels), ()
+            data = Data.of_labels(labels.take_items(sampled), None if hints is None else hints[sampled])
+        sample = partial(self._sample, data, weights, engine, last)
+        # a sweep is many short steps, and threads wait for each other between them
+        on_threads = self.n_jobs != -1 or labels.n_labels >= LABELS_FOR_THREADS
+        numbers = range(self.n_chains)
+        chains = engine.map(sample, numbers) if on_threads else [*map(sample, numbers)]
+        # the posterior mean, and draws
+        n_draws = self.n_chains * len(chains[0].trace)
+        self.label_distributions_ = np.sum([chain.answers for chain in chains], axis=0) / n_draws
+        self.prior_distribution_ = np.sum([chain.prior for chain in chains], axis=0) / n_draws
         self.share_draws_ = np.concatenate([chain.shares for chain in chains])
-        for name, attribute in zip(Draws.__dataclass_fields__, self._draw_arrays, strict=True):
-            setattr(self, attribute, np.concatenate([getattr(chain.draws, name) for chain in chains]))
-        for name, attribute in zip(State.__dataclass_fields__, self._last_arrays, strict=True):
-            setattr(self, attribute, np.stack([getattr(chain.state, name) for chain in chains]))
+        self.draws_ = Draws.joined([chain.draws for chain in chains])
+        self.last_states_ = tuple([chain.state for chain in chains])
         self.learned_rows_ = np.stack([data.item, data.annotator, data.label]).astype(np.int32)
-        self.annotator_weights_ = weights
         self._judge_chains(np.stack([chain.trace for chain in chains]))
+        if sampled is not None:
+            self._extend_to_unsampled(labels, sampled, hints, engine)
+        # what moves the answers away from the posterior mean (adjustments.py)
+        if self.adjust and not shares_items(labels.item, labels.annotator):
+            shrink_single_labels(self, labels.counts)
+        self._floor_unanimous(labels.counts)
+        if len(aliases.rows) < annotations.n_labels:
+            copy_to_aliases(self, annotations, aliases)
 
-    def _reach_others(
-        self, annotations: Annotations, chosen: NDArray[np.int64], run: Run, hints: Array | None
-    ) -> None:
-        """Answers about the items that were not sampled, some at a time, given the draws about the others."""
-        kept = np.linspace(0, len(self.draws_) - 1, self._reaching(len(self.draws_), annotations)).astype(int)
-        for attribute in self._draw_arrays:
-            setattr(self, attribute, getattr(self, attribute)[kept])
-        met = np.bincount(self.learned_rows_[1], minlength=annotations.n_annotators) > 0
-        annotator = np.where(met, np.arange(annotations.n_annotators), -1)
-        others = np.setdiff1d(np.arange(annotations.n_items), chosen)
-        behind = np.cumsum(np.diff(annotations.item_pointers)[others])
-        blocks = np.split(others, np.searchsorted(behind, np.arange(REACHED, behind[-1], REACHED)))
+    def _sample(
+        self, data: Data, weights: Array, engine: Engine, last: Sequence[State], number: int
+    ) -> Chain:
+        """Sample one chain from its start, or from where it ended ``last``.
 
-        def reach(number: int) -> Extension:
-            part = annotations.take_items(blocks[number])
-            some = None if hints is None else hints[blocks[number]]
-            data = replace(Data.of(part.item, part.annotator, part.label, *_shape(part)), hints=some)
-            unknown = np.full(part.n_items, -1)
-            return extended(self.draws_, data, unknown, annotator, self.seed, number)
-
-        M, T, before = annotations.n_items, len(self.draws_), self.share_draws_
-        answers = np.zeros((M, annotations.n_classes))
-        shares = np.zeros((T, M, annotations.n_classes), np.float32)
-        beliefs, own = (np.zeros((T, M, table.shape[2]), np.float32) for table in self._item_draws())
-        answers[chosen] = self.label_distributions_
-        shares[:, chosen] = before[np.linspace(0, len(before) - 1, T).astype(int)]
-        beliefs[:, chosen], own[:, chosen] = self._item_draws()
-        for items, told in zip(blocks, run.executor.map(reach, range(len(blocks))), strict=True):
-            answers[items] = row_shares(told.answers)
-            shares[:, items] = told.shares
-            beliefs[:, items], own[:, items] = told.draws.beliefs, told.draws.own
-        self.label_distributions_, self.share_draws_ = answers, shares
-        self.beliefs_draws_, self.own_draws_ = beliefs, own
-        self.learned_rows_ = np.stack([annotations.item, annotations.annotator, annotations.label]).astype(
-            np.int32
-        )
-        for name in self._last_arrays:  # the chains ended over a part of the items
-            setattr(self, name, getattr(self, name)[:0])
-
-    def _reaching(self, n_whole: int, annotations: Annotations) -> int:
-        """How many of the whole draws are carried over to items that were not sampled."""
-        M, _, P = _shape(annotations)
-        return max(
-            min(n_whole, LEAST_WHOLE), min(n_whole, MOST_REACHED // (M * (self.n_item_clusters + 2 * P)))
-        )
-
-    def _item_draws(self) -> tuple[Floats, Floats]:
-        return self.draws_.beliefs, self.draws_.own
-
-    def _hedge(self, counts: NDArray[np.int64]) -> None:
-        """No item has two labels: go halfway to the counts, shrunk to the crowd's shares.
-
-        Nothing then tells how far a label is its item's and how far its annotator's. The model and
-        Y_m ~ Dir(c_m + 1.5 p̄) explain the labels equally well, so that every second draw is the latter's.
+        Every sweep has a random stream of its own, so that a chain can be resumed.
         """
-        alpha = counts + UNKNOWN_WORTH * row_shares(counts.sum(axis=0, keepdims=True))
-        self.label_distributions_ = (self.label_distributions_ + row_shares(alpha)) / 2
-        rng = np.random.default_rng([self.seed, 1 << 23])
-        for share in self.share_draws_[::2]:
-            share[...] = draw_dirichlet(np.maximum(alpha, TINY), rng)
-
-    def _heed(self, counts: NDArray[np.int64]) -> None:
-        if not self.represent:  # others than those represented may be the ones who agree
-            self._heed_unanimous(counts)
-
-    def _has_many_kinds(self, n_items: int) -> bool:
-        if self.item_kinds is not None:
-            return self.item_kinds == "many"
-        return n_items >= ITEMS_A_CLUSTER * self.n_item_clusters
-
-    def _sample(self, data: Data, weights: Array, run: Run, last: Sequence[State], number: int) -> Chain:
-        """One chain, from its start (or where it ended ``last``) on; sweep i has a stream of its own."""
-        K, L = min(self.n_item_clusters, data.M), min(self.n_annotator_clusters, data.N)
-        n_sweeps, n_burn, n_kept = self._sweeps(len(data.item))
+        n_sweeps = self.n_sweeps or (SWEEPS if len(data.item) < MANY_LABELS else FEWER_SWEEPS)
+        n_burn = 2 * n_sweeps // 5
         if last:
-            (K, L), n_sweeps = (last[number].K, last[number].L), max(n_sweeps // UPDATE, SHORTEST_UPDATE)
+            n_sweeps = max(n_sweeps // UPDATE, MIN_UPDATE_SWEEPS)
             n_burn = n_sweeps // 4
-            n_kept = -(-(n_sweeps - n_burn) // THIN)
-        n_shares, n_whole = self._sizes(n_kept, data.M, data.N, data.P, K, L)
         priors = MANY_KINDS if self._has_many_kinds(data.M) else PRIORS
-        ascent = run.ascent(Chain, f"chain-{number}")
-        chain = ascent.resumed
-        if chain is None:
+        name, n_kept = f"chain-{number}", -(-(n_sweeps - n_burn) // THIN)
+        state = last[number] if last else None
+        reached = engine.resume(name, Chain) or Checkpoint(self._start_chain(data, state, n_kept, number))
+        chain = reached.state
+        for i in range(reached.done, n_sweeps):
+            rng = np.random.default_rng([self.seed, number, i])
+            chain.state = sweep(chain.state, data, rng, priors)
+            kept, rest = divmod(i - n_burn, THIN)
+            if kept >= 0 and not rest:
+                chain.gather(kept, data, weights, rng)
+            engine.step_done(i + 1, n_sweeps)
+            stopped = "number of sweeps" if i + 1 == n_sweeps else ""
+            engine.checkpoint(name, Checkpoint(chain, i + 1, stopped=stopped))
+        return chain
+
+    def _start_chain(self, data: Data, state: State | None, n_kept: int, number: int) -> Chain:
+        """A chain of ``n_kept`` draws, before its first sweep; ``state`` None draws where it begins."""
+        M, N, P = data.M, data.N, data.P
+        K, L = min(self.n_item_clusters, M), min(self.n_annotator_clusters, N)
+        if state is None:
             # Chains start from few groups of items or from all K in turn, with annotators alike or spread:
             # agreement of chains that began so differently means something.
             rng = np.random.default_rng([self.seed, number])
             groups, spread = K if number % 2 else FEW_GROUPS, number // 2 % 2 == 1
-            chain = Chain(
-                last[number] if last else start(data, K, L, rng, priors, n_groups=groups, spread=spread),
-                np.zeros((data.M, data.P)),
-                np.zeros(data.P),
-                np.zeros((n_shares, data.M, data.P), np.float32),
-                np.zeros((n_kept, len(QUANTITIES))),
-                Draws.empty(n_whole, data, K, L),
-            )
-        for i in ascent.iterations(n_sweeps, tol=-1.0):
-            rng = np.random.default_rng([self.seed, number, i])
-            chain = replace(chain, state=sweep(chain.state, data, rng, priors))
-            kept, rest = divmod(i - n_burn, THIN)
-            if i >= n_burn and not rest:
-                self._gather(chain, kept, n_kept, data, weights, rng)
-            chain = ascent.advance(chain, 0.0, chain)
-        return chain
+            priors = MANY_KINDS if self._has_many_kinds(M) else PRIORS
+            state = start(data, K, L, rng, priors, n_groups=groups, spread=spread)
+        K, L, _ = state.theta.shape
+        least, usual = -(-MIN_DRAWS // self.n_chains), -(-USUAL_DRAWS // self.n_chains)
+        n_shares = min(n_kept, max(least, MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
+        numbers = M * (K + P) + N * (P * K + K + 1) + K * L * P + 3 * K * P  # of a whole draw
+        n_whole = min(n_kept, max(least, min(usual, MAX_DRAW_NUMBERS // (numbers * self.n_chains))))
+        return Chain(
+            state,
+            answers=np.zeros((M, P)),
+            prior=np.zeros(P),
+            shares=np.zeros((n_shares, M, P), np.float32),
+            trace=np.zeros((n_kept, len(QUANTITIES))),
+            draws=Draws.empty(n_whole, data, K, L),
+        )
 
-    def _gather(
-        self, chain: Chain, kept: int, n_kept: int, data: Data, weights: Array, rng: np.random.Generator
+    def _has_many_kinds(self, n_items: int) -> bool:
+        if self.item_kinds is not None:
+            return self.item_kinds == "many"
+        return n_items >= ITEMS_PER_CLUSTER * self.n_item_clusters
+
+    def _annotator_weights(self, labels: Annotations) -> Array:
+        """(N,): how annotators count in the population, in sum 1: by their labels, or all the same."""
+        load = labels.annotator_load
+        if self.represent:
+            load = load * with_values(labels.annotator_table, self.represent, "annotator")
+            if not load.any():
+                raise DataError("none of the annotators to represent gave a label")
+        counts = load if self.weight_by == "labels" else (load > 0).astype(np.int64)
+        return np.asarray(counts / max(counts.sum(), 1))
+
+    def _sampled_items(self, labels: Annotations) -> NDArray[np.int64]:
+        """The items that are sampled, drawn at random, where there are more than ``max_sampled`` labels."""
+        order = np.random.default_rng([self.seed, 1 << 24]).permutation(labels.n_items)
+        n_items = int((np.cumsum(np.diff(labels.item_pointers)[order]) <= self.max_sampled).sum())
+        return np.sort(order[: max(n_items, 1)])
+
+    def _learn_hints(self, labels: Annotations, features: Any) -> Array:
+        """(items, classes): S (h_m − h̄), h_m what the features of item m say without its labels."""
+        regression = DirichletRegression(embedding=self.embedding, seed=self.seed).fit(labels, features)
+        usual, worth = regression.item_means_.mean(axis=0), float(regression.concentration_)
+        self.hint_weights_ = np.vstack([regression.coef_, regression.intercept_])
+        self.hint_usual_ = np.append(usual, worth)
+        return np.asarray(worth * (regression.item_means_ - usual))
+
+    def _extend_to_unsampled(
+        self, labels: Annotations, sampled: NDArray[np.int64], hints: Array | None, engine: Engine
     ) -> None:
-        """Add what the present state says to what the chain has gathered (in place)."""
-        view = View.of(data, chain.state)
-        population = view.population(weights)
-        answers = view.items(population)
-        chain.answers[...] += answers
-        chain.prior[...] += view.unseen(population)
-        chain.trace[kept] = traced(data, view, answers)
-        drawn = view.drawn_population(weights, rng)
-        share = spaced(kept, n_kept, len(chain.shares))
-        if share is not None:
-            chain.shares[share] = view.drawn_items(own_counts(data, chain.state.own), drawn, rng)
-        whole = spaced(kept, n_kept, len(chain.draws.z))
-        if whole is not None:
-            chain.draws.put(whole, view, weights, drawn)
+        """Answer about the items that were not sampled, some at a time, given the draws about the others."""
+        M, N, P = labels.n_items, labels.n_annotators, labels.n_classes
+        room = MAX_EXTENDED_NUMBERS // (M * (self.n_item_clusters + 2 * P))
+        T = min(len(self.draws_), max(MIN_DRAWS, room))
+        draws = self.draws_.take(np.linspace(0, len(self.draws_) - 1, T).astype(int))
+        met = np.bincount(self.learned_rows_[1], minlength=N) > 0
+        annotator = np.where(met, np.arange(N), -1)
+        others = np.setdiff1d(np.arange(M), sampled)
+        behind = np.cumsum(np.diff(labels.item_pointers)[others])
+        parts = np.split(
+            others, np.searchsorted(behind, np.arange(EXTENDED_LABELS, behind[-1], EXTENDED_LABELS))
+        )
+
+        def extend(number: int) -> Extension:
+            items = parts[number]
+            data = Data.of_labels(labels.take_items(items), None if hints is None else hints[items])
+            return draws.extended(data, np.full(len(items), -1), annotator, self.seed, number)
+
+        answers, shares = np.zeros((M, P)), np.zeros((T, M, P), np.float32)
+        beliefs, own = np.zeros((T, M, draws.psi.shape[1]), np.float32), np.zeros((T, M, P), np.float32)
+        answers[sampled] = self.label_distributions_
+        shares[:, sampled] = self.share_draws_[np.linspace(0, len(self.share_draws_) - 1, T).astype(int)]
+        beliefs[:, sampled], own[:, sampled] = draws.beliefs, draws.own
+        for items, extension in zip(parts, engine.map_lazily(extend, range(len(parts))), strict=True):
+            answers[items] = row_shares(extension.answers)
+            shares[:, items] = extension.shares
+            beliefs[:, items], own[:, items] = extension.draws.beliefs, extension.draws.own
+        self.label_distributions_, self.share_draws_ = answers, shares
+        self.draws_ = replace(draws, beliefs=beliefs, own=own)
+        self.learned_rows_ = np.stack(labels.columns).astype(np.int32)
+        self.last_states_ = ()  # the chains ended over a part of the items
+
+    def _floor_unanimous(self, counts: NDArray[np.int64]) -> None:
+        if self.adjust and not self.represent:  # others than those represented may be the ones who agree
+            floor_unanimous(self, counts)
 
     # ---- labels that come later -------------------------------------------------------------------------
 
@@ -452,41 +340,38 @@ class HPGM(Posterior):
         ``new`` holds the labels to add, of old and new items and annotators; its classes must be known.
         """
         self._check_fitted()
-        if not len(self.last_w_):
+        if not self.last_states_:
             raise DataError(
                 "there are no chains to go on with: transform gave this model, or it was fitted to more than "
                 "max_sampled labels; fit all labels anew"
             )
         if self.use_features:
             raise DataError("a run keeps no features of its items, so this model cannot be updated; fit anew")
-        merged, last = self._with(self._in_own_classes(as_annotations(new)))
+        merged, last = self._with_labels(in_classes(as_annotations(new), self.class_vocabulary_))
         return self._run_fit(merged, last=last)
 
-    def _with(self, new: Annotations) -> tuple[Annotations, list[State]]:
+    def _with_labels(self, new: Annotations) -> tuple[Annotations, list[State]]:
         """The labels learned from and ``new`` together, and every chain's last state over them."""
         old = self.training_labels()
-        merged = self._with_represented(joined(old, new), new)
-        item, annotator = (
-            merged.item_vocabulary.codes(self.item_vocabulary_),
-            merged.annotator_vocabulary.codes(self.annotator_vocabulary_),
-        )
+        merged = joined(old, new)
+        item = merged.item_vocabulary.codes(self.item_vocabulary_)
+        annotator = merged.annotator_vocabulary.codes(self.annotator_vocabulary_)
+        if self.represent:
+            merged = self._with_represented(merged, new, annotator)
         before = item[old.item], annotator[old.annotator], old.label
-        rows = rows_of(before, (merged.item, merged.annotator, merged.label))
+        rows = rows_of(before, merged.columns)
+        shape = merged.n_items, merged.n_annotators, merged.n_labels
         last = []
-        for number in range(len(self.last_w_)):
-            kept = (getattr(self, name)[number] for name in self._last_arrays)
-            values: list[Any] = [part if part.ndim else float(part) for part in kept]
-            state = State(*values)
+        for number, state in enumerate(self.last_states_):
             rng = np.random.default_rng([self.seed, number, 1 << 22])
-            last.append(continued(state, item, annotator, rows, _shape(merged), merged.n_labels, rng))
+            last.append(continued(state, item, annotator, rows, shape, rng))
         return merged, last
 
-    def _with_represented(self, merged: Annotations, new: Annotations) -> Annotations:
+    def _with_represented(self, merged: Annotations, new: Annotations, annotator: Codes) -> Annotations:
         """With a table that says who is represented: those who were, and new ones by their own."""
-        if not self.represent:
-            return merged
+        assert self.represent is not None
         is_in = np.zeros(merged.n_annotators, dtype=bool)
-        is_in[merged.annotator_vocabulary.codes(self.annotator_vocabulary_)] = self.annotator_weights_ > 0
+        is_in[annotator] = self.annotator_weights_ > 0
         if new.annotator_table is not None:
             codes = merged.annotator_vocabulary.codes(new.annotator_vocabulary)
             is_in[codes] = with_values(new.annotator_table, self.represent, "annotator")
@@ -511,38 +396,144 @@ class HPGM(Posterior):
 
     # ---- new items and annotators ---------------------------------------------------------------------
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Items and annotators of the fit keep what is known of them; new ones are sampled given the draws.
 
         Labels between an item and an annotator of the fit are taken to be those of the fit.
         """
         item = fitted.item_vocabulary_.codes(new.item_vocabulary)
         annotator = fitted.annotator_vocabulary_.codes(new.annotator_vocabulary)
-        fresh = (item[new.item] < 0) | (annotator[new.annotator] < 0)
-        part = new.take_rows(fresh)
-        data = Data.of(part.item, part.annotator, part.label, *_shape(part))
-        data = replace(data, hints=fitted._hints_of(new))
-        told = extended(fitted.draws_, data, item, annotator, fitted.seed)
+        hints = None
+        if fitted.use_features:
+            usual, worth = fitted.hint_usual_[:-1], fitted.hint_usual_[-1]
+            X = features_of(new, fitted.embedding).astype(np.float64)
+            hints = np.asarray(worth * (predict(X, fitted.hint_weights_) - usual))
+        part = new.take_rows((item[new.item] < 0) | (annotator[new.annotator] < 0))
+        extension = fitted.draws_.extended(Data.of_labels(part, hints), item, annotator, fitted.seed)
         # an item of the fit of which nothing new is known keeps its answer to the last bit
         same = (item >= 0) & (np.bincount(part.item, minlength=new.n_items) == 0)
-        rows = np.linspace(0, len(fitted.share_draws_) - 1, len(told.shares)).astype(int)
+        rows = np.linspace(0, len(fitted.share_draws_) - 1, len(extension.shares)).astype(int)
         before = fitted.share_draws_[rows][:, item]
-        self.share_draws_ = np.where(same[None, :, None], before, told.shares).astype(np.float32)
-        answers = row_shares(told.answers)
+        self.share_draws_ = np.where(same[None, :, None], before, extension.shares).astype(np.float32)
+        answers = row_shares(extension.answers)
         self.label_distributions_ = np.where(same[:, None], fitted.label_distributions_[item], answers)
-        for name, attribute in zip(Draws.__dataclass_fields__, self._draw_arrays, strict=True):
-            setattr(self, attribute, getattr(told.draws, name))
-        self._heed(new.counts)
+        self.draws_ = extension.draws
+        self._floor_unanimous(new.counts)
         self.annotator_weights_ = np.append(fitted.annotator_weights_, 0.0)[annotator]
-        self.learned_rows_ = np.stack([new.item, new.annotator, new.label]).astype(np.int32)
-        for name in self._last_arrays:  # the chains ended over other items and annotators
-            setattr(self, name, getattr(fitted, name)[:0])
+        self.learned_rows_ = np.stack(new.columns).astype(np.int32)
+        self.last_states_ = ()  # the chains ended over other items and annotators
 
+    # ---- what it knows --------------------------------------------------------------------------------
 
-def _shape(annotations: Annotations) -> tuple[int, int, int]:
-    return annotations.n_items, annotations.n_annotators, annotations.n_classes
+    def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
+        return self.draws_.pair_distributions(item, annotator)
 
+    def cluster_view(self, annotator_load: NDArray[Any] | None = None) -> ClusterView:
+        """The clusters of the draw that is most like all draws (Dahl 2006), those that are not empty."""
+        del annotator_load
+        self._check_fitted()
+        return self.draws_.cluster_view(self.annotator_weights_)
 
-def _whole_numbers(M: int, N: int, P: int, K: int, L: int) -> int:
-    """Numbers of one whole draw."""
-    return M * (K + P) + N * (P * K + K + 1) + K * L * P + 3 * K * P
+    def annotator_draws(self) -> list[AnnotatorDraw]:
+        """What each whole draw says of every annotator: information, agreement, confusion."""
+        self._check_fitted()
+        return list(self.draws_.annotator_draws(self.seed))
+
+    def annotator_frame(self, interval: float = 0.9) -> dict[str, Any]:
+        """Columns about annotators: cluster, information and agreement with their intervals.
+
+        Parameters
+        ----------
+        interval
+            Size of the credible intervals, such as 0.9.
+        """
+        view, draws = self.cluster_view(), self.annotator_draws()
+        assert view.annotators is not None
+        columns: dict[str, Any] = {"cluster": view.annotators.argmax(axis=1)}
+        for name in ("information", "agreement"):
+            drawn = np.stack([getattr(draw, name) for draw in draws])
+            low, high = np.quantile(drawn, [(1 - interval) / 2, (1 + interval) / 2], axis=0)
+            columns[f"model_{name}"] = drawn.mean(axis=0)
+            columns[f"model_{name}_low"], columns[f"model_{name}_high"] = low, high
+        return columns
+
+    def confusion_frame(self, interval: float = 0.9) -> Any:
+        """One row for each annotator, each answer of the population and each answer of theirs.
+
+        ``p`` is the chance that the annotator answers ``label`` where the population answers ``population``;
+        ``low`` and ``high`` are its credible interval.
+
+        Parameters
+        ----------
+        interval
+            Size of the credible intervals, such as 0.9.
+        """
+        drawn = np.stack([draw.confusion.astype(np.float32) for draw in self.annotator_draws()])
+        low, high = np.quantile(drawn, [(1 - interval) / 2, (1 + interval) / 2], axis=0)
+        N, P = drawn.shape[1:3]
+        columns = {
+            "annotator": np.repeat(self.annotators_, P * P),
+            "population": np.tile(np.repeat(self.classes_, P), N),
+            "label": np.tile(self.classes_, N * P),
+            "p": drawn.mean(axis=0).ravel(),
+            "low": low.ravel(),
+            "high": high.ravel(),
+        }
+        return make_frame(columns, self.frame_kind_)
+
+    def co_clustering(self, what: str = "annotators", ids: Any = None) -> Array:
+        """P(two of them are in one cluster), over ``ids`` (None: all ``"annotators"`` or ``"items"``).
+
+        It does not depend on how clusters are numbered, so it can be read where cluster numbers cannot.
+
+        Parameters
+        ----------
+        what
+            ``"annotators"`` or ``"items"``.
+        ids
+            Ids to compare; None: all.
+        """
+        self._check_fitted()
+        check_rules("co_clustering", {"what": choice("annotators", "items")}, what=what)
+        vocabulary = self.annotator_vocabulary_ if what == "annotators" else self.item_vocabulary_
+        codes = np.arange(len(vocabulary)) if ids is None else vocabulary.codes(ids)
+        if (codes < 0).any():
+            stranger = list(ids)[int(np.argmax(codes < 0))]
+            raise DataError(f"{what[:-1]} {stranger!r} is not among the fitted ones; name those of the fit")
+        if len(codes) > MAX_PAIRED:
+            raise DataError(f"{len(codes):,} {what} make too large a table; name at most {MAX_PAIRED:,} ids")
+        return self.draws_.co_clustering(what, codes)
+
+    def to_inference_data(self) -> Any:
+        """The draws as ArviZ holds them: ``share`` (items, classes), concentrations and what was traced."""
+        self._check_fitted()
+        arviz = require("arviz", "arviz")
+        C, n_kept = self.trace_draws_.shape[:2]
+        shares = self.share_draws_.reshape(C, -1, *self.share_draws_.shape[1:])
+        kept = [t for t in range(n_kept) if spaced(t, n_kept, shares.shape[1]) is not None]
+        traces = self.trace_draws_[:, kept].transpose(2, 0, 1)
+        usual = {"log-likelihood": "lp", "λ": "lambda"}  # ArviZ means another table by log_likelihood
+        names = [usual.get(name, name.replace(" ", "_")) for name in QUANTITIES]
+        posterior = {"share": shares, **dict(zip(names, traces, strict=True))}
+        axes = {
+            "coords": {"item": self.items_, "label": self.classes_},
+            "dims": {"share": ["item", "label"]},
+        }
+        if int(arviz.__version__.split(".")[0]) >= 1:
+            return arviz.from_dict({"posterior": posterior}, **axes)
+        return arviz.from_dict(posterior=posterior, **axes)
+
+    # ---- keeping it -----------------------------------------------------------------------------------
+
+    def _state(self) -> tuple[Header, Arrays]:
+        facts, arrays = super()._state()
+        arrays |= self.draws_.to_arrays("draws_")
+        for number, state in enumerate(self.last_states_):
+            arrays |= state.to_arrays(f"last_states_.{number}")
+        return facts | {"n_states": len(self.last_states_)}, arrays
+
+    def _restore(self, facts: Header, arrays: Arrays) -> None:
+        super()._restore(facts, arrays)
+        self.draws_ = Draws.from_arrays(arrays, "draws_")
+        states = [State.from_arrays(arrays, f"last_states_.{n}") for n in range(facts["n_states"])]
+        self.last_states_ = tuple(states)

@@ -43,13 +43,17 @@ from __future__ import annotations
 
 import itertools
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import gammaln
+
+if TYPE_CHECKING:
+    from dissensus.labels.annotations import Annotations
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -99,21 +103,35 @@ class Data:
 
     @classmethod
     def of(
-        cls, item: Codes, annotator: Codes, label: Codes, M: int, N: int, P: int, n_blocks: int | None = None
+        cls, item: Ints, annotator: Ints, label: Ints, M: int, N: int, P: int, n_blocks: int | None = None
     ) -> Data:
         """Cut sorted labels into blocks; ``n_blocks`` None takes what suits the annotators' loads."""
-        item, annotator, label = (np.asarray(x, dtype=np.int64) for x in (item, annotator, label))
         load = np.bincount(annotator, minlength=N)
-        place = deal_items(item, annotator, M, N, n_blocks or suited_blocks(load))
-        B = int(place.max(initial=0)) + 1
-        meetings = np.bincount(annotator * B + place[item], minlength=N * B).reshape(N, B)
+        if n_blocks is None:
+            # Enough that annotators with few labels can meet each at most once; at most 32. Annotators of
+            # more labels have rows of π that their labels fix well, and lose little by being drawn.
+            n_blocks = int(np.clip(np.quantile(load, 0.75) * 1.3 if len(load) else 1, 1, 32))
+        block_of = deal_items(item, annotator, M, N, n_blocks)
+        B = int(block_of.max(initial=0)) + 1
+        meetings = np.bincount(annotator * B + block_of[item], minlength=N * B).reshape(N, B)
         is_busy = meetings.max(axis=1) > 1
-        light, codes = ~is_busy[annotator], (item, annotator, annotator * P + label)
-        blocks = tuple(_block(np.flatnonzero(place == b), light, codes, M) for b in range(B))
+        light, cell, blocks = ~is_busy[annotator], annotator * P + label, []
+        for b in range(B):
+            items = np.flatnonzero(block_of == b)
+            rows = np.flatnonzero(light & (block_of[item] == b))
+            sums = adder(np.searchsorted(items, item[rows]), len(items))
+            blocks.append(Block(items, rows, item[rows], annotator[rows], cell[rows], sums))
         busy, rows = np.flatnonzero(is_busy), np.flatnonzero(~light)
         columns = (np.cumsum(is_busy) - 1)[annotator[rows]] * P + label[rows]
         sums = adder(item[rows], M, columns, len(busy) * P)
-        return cls(item, annotator, label, M, N, P, blocks, busy, rows, sums, load)
+        return cls(item, annotator, label, M, N, P, tuple(blocks), busy, rows, sums, load)
+
+    @classmethod
+    def of_labels(cls, labels: Annotations, hints: Floats | None = None) -> Data:
+        """Cut annotations into blocks; ``hints`` (M, P) is what features say of their items."""
+        item, annotator = labels.item.astype(np.int64), labels.annotator.astype(np.int64)
+        shape = labels.n_items, labels.n_annotators, labels.n_classes
+        return replace(cls.of(item, annotator, labels.label.astype(np.int64), *shape), hints=hints)
 
     @cached_property
     def cell(self) -> Ints:
@@ -126,21 +144,6 @@ class Data:
         return self.item * self.P + self.label
 
 
-def starts_of(sorted_codes: Ints, n: int) -> Ints:
-    """(n + 1,): where each code begins in a sorted array of codes below ``n``."""
-    starts = np.zeros(n + 1, dtype=np.int64)
-    np.bincount(sorted_codes, minlength=n).cumsum(out=starts[1:])
-    return starts
-
-
-def _block(items: Ints, light: Bools, codes: tuple[Ints, Ints, Ints], M: int) -> Block:
-    place = np.full(M, -1)
-    place[items] = np.arange(len(items))
-    rows = np.flatnonzero(light & (place[codes[0]] >= 0))
-    item, annotator, cell = (one[rows] for one in codes)
-    return Block(items, rows, item, annotator, cell, adder(place[item], len(items)))
-
-
 def adder(sorted_codes: Ints, n: int, columns: Ints | None = None, n_columns: int | None = None) -> csr_array:
     """(n, columns): the matrix whose product with a table adds up the rows that each code has.
 
@@ -148,22 +151,8 @@ def adder(sorted_codes: Ints, n: int, columns: Ints | None = None, n_columns: in
     """
     entries = np.arange(len(sorted_codes)) if columns is None else columns
     shape = (n, len(entries) if n_columns is None else n_columns)
-    return csr_array((np.ones(len(entries)), entries, starts_of(sorted_codes, n)), shape=shape)
-
-
-def weighted(sums: csr_array, weight: Floats) -> csr_array:
-    """The same matrix with other weights; SciPy would take as long to build it anew as for the product."""
-    made = copy(sums)
-    made.data = weight
-    return made
-
-
-def suited_blocks(load: Ints) -> int:
-    """How many blocks: enough that annotators with few labels can meet each at most once; at most 32.
-
-    Annotators of more labels have rows of π that their labels fix well, and lose little by being drawn.
-    """
-    return int(np.clip(np.quantile(load, 0.75) * 1.3 if len(load) else 1, 1, 32))
+    starts = np.searchsorted(sorted_codes, np.arange(n + 1))
+    return csr_array((np.ones(len(entries)), entries, starts), shape=shape)
 
 
 def deal_items(item: Ints, annotator: Ints, M: int, N: int, n_blocks: int) -> Ints:
@@ -178,7 +167,7 @@ def deal_items(item: Ints, annotator: Ints, M: int, N: int, n_blocks: int) -> In
         return place
     been = np.zeros((n_blocks, N), dtype=bool)
     size = np.zeros(n_blocks)
-    starts = starts_of(item[few], M).tolist()
+    starts = np.searchsorted(item[few], np.arange(M + 1)).tolist()
     who = annotator[few]
     for m in range(M):
         mine = who[starts[m] : starts[m + 1]]
@@ -211,8 +200,23 @@ PRIORS = Priors()
 MANY_KINDS = Priors(gamma=(300.0, 10.0))
 
 
+@dataclass(frozen=True)
+class Record:
+    """A dataclass of arrays and numbers, which a file keeps under the names of its fields."""
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """The fields as arrays named ``prefix.field``."""
+        return {f"{prefix}.{field.name}": np.asarray(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]], prefix: str) -> Self:
+        """Restore what :meth:`to_arrays` gave."""
+        values = [arrays[f"{prefix}.{field.name}"] for field in fields(cls)]
+        return cls(*(value if value.ndim else value.item() for value in values))
+
+
 @dataclass(frozen=True, eq=False)
-class State:
+class State(Record):
     """Everything the sampler remembers from one sweep to the next."""
 
     w: Ints  # (M,): cluster of each item
@@ -231,16 +235,6 @@ class State:
     tau: float
     lam: float
     trust: float = 1.0  # in hints
-
-    @property
-    def K(self) -> int:  # noqa: N802 (the paper's letter)
-        """The most item clusters."""
-        return len(self.theta)
-
-    @property
-    def L(self) -> int:  # noqa: N802
-        """The most annotator clusters."""
-        return len(self.omega)
 
 
 # ---- draws from distributions -------------------------------------------------------------------------
@@ -315,7 +309,8 @@ def draw_concentration(
 def summed_log_rising(who: Ints, n: int, cell: Ints, counts: Ints, alpha: Floats) -> Floats:
     """(n, C): Σ over entries e with who_e = i of log Γ(α_{cell_e, c} + counts_e) − log Γ(α_{cell_e, c}).
 
-    ``alpha`` is (cells, C). Small counts are read from one table, so that a logarithm is taken once.
+    ``who`` is sorted, ``alpha`` is (cells, C). Small counts are read from one table, so that a logarithm is
+    taken once.
     """
     top = min(int(counts.max(initial=0)), SMALL_COUNT)
     # table[c − 1] = log α + … + log(α + c − 1)
@@ -323,18 +318,13 @@ def summed_log_rising(who: Ints, n: int, cell: Ints, counts: Ints, alpha: Floats
     table = rising(logs.reshape(top, alpha.size)).reshape(-1, alpha.shape[1])
     small = counts <= SMALL_COUNT
     columns = (counts[small] - 1) * len(alpha) + cell[small]
-    total = row_sums(who[small], n, columns, table)
+    total = np.asarray(adder(who[small], n, columns, len(table)) @ table)
     if not small.all():
         big = ~small
         values = gammaln(alpha.take(cell[big], axis=0) + counts[big, None])
         values -= gammaln(alpha).take(cell[big], axis=0)
-        total += row_sums(who[big], n, np.arange(len(values)), values)
+        total += adder(who[big], n) @ values
     return total
-
-
-def row_sums(row: Ints, n: int, columns: Ints, table: Floats) -> Floats:
-    """(n, C): for each i, the sum of table[columns_e] over entries e with row_e = i; rows must be sorted."""
-    return np.asarray(adder(row, n, columns, len(table)) @ table)
 
 
 def shares_of(logits: Floats) -> Floats:
@@ -393,7 +383,9 @@ def draw_clusters(
     logits = np.log(psi) + own_scores(data, q_phi, own)
     if len(data.busy):
         log_pi = np.log(draw_dirichlet(rows[data.busy] + counts[data.busy], rng, axis=1)).reshape(-1, K)
-        logits += weighted(data.busy_sums, kept[data.busy_rows]) @ log_pi
+        busy_sums = copy(data.busy_sums)  # SciPy would take as long to build it anew as for the product
+        busy_sums.data = kept[data.busy_rows]
+        logits += busy_sums @ log_pi
     totals = sizes + counts.sum(axis=1)
     prior, given = rows.reshape(-1, K), counts.reshape(-1, K).astype(np.float64)
     for block in data.blocks:
@@ -536,18 +528,21 @@ def draw_share(own: Bools, prior: tuple[float, float], rng: np.random.Generator)
 
 def sweep(state: State, data: Data, rng: np.random.Generator, priors: Priors = PRIORS) -> State:
     """Draw everything once, each part given the others."""
-    K, z = state.K, state.z
+    K, L, _ = state.theta.shape
     q_phi, r_theta = np.maximum(state.q * state.phi, TINY), np.maximum(state.r * state.theta, TINY)
-    rows, sizes = row_priors(r_theta, z), np.full((data.N, K), state.r)
-    psi = hinted(state.psi, data.hints, state.trust, state.phi)
+    rows, sizes = row_priors(r_theta, state.z), np.full((data.N, K), state.r)
+    psi, trust = state.psi, state.trust
+    if data.hints is not None:
+        psi = hinted(psi, data.hints, trust, state.phi)
     w = draw_clusters(data, rows, sizes, psi, q_phi, state.w, state.own, rng)
-    trust = draw_trust(data.hints, state, w, priors.trust, rng)
+    if data.hints is not None:
+        trust = draw_trust(data.hints, state, w, priors.trust, rng)
     own = draw_own(data, rows, sizes, q_phi, state.lam, w, state.own, rng)
     counts = annotator_counts(data, w, own, K)
     z = draw_annotator_clusters(counts, r_theta, state.omega, rng)
     state = draw_measures(data, replace(state, w=w, own=own, z=z), priors, counts, rng)
     gamma, psi = draw_weights(w, K, state.gamma, priors.gamma, rng)
-    tau, omega = draw_weights(z, state.L, state.tau, priors.tau, rng)
+    tau, omega = draw_weights(z, L, state.tau, priors.tau, rng)
     lam = draw_share(own, priors.lam, rng)
     return replace(state, gamma=gamma, psi=psi, tau=tau, omega=omega, lam=lam, trust=trust)
 
@@ -555,24 +550,20 @@ def sweep(state: State, data: Data, rng: np.random.Generator, priors: Priors = P
 # ---- what features say of items -----------------------------------------------------------------------
 
 
-def hinted(psi: Floats, hints: Floats | None, trust: float, phi: Floats) -> Floats:
-    """The clusters' weights, item by item where there are hints: P(w_m = k) ∝ ψ_k Π_p Φ_kp^{t H_mp}.
+def hinted(psi: Floats, hints: Floats, trust: float, phi: Floats) -> Floats:
+    """(M, K): the clusters' weights, item by item: P(w_m = k) ∝ ψ_k Π_p Φ_kp^{t H_mp}.
 
     H_mp is how many labels of class p more than usual the features of item m are worth, and t how far they
     are trusted.
     """
-    if hints is None:
-        return psi
     logs = np.log(np.maximum(phi, HINT_FLOOR))
     return np.maximum(shares_of(np.log(np.maximum(psi, TINY)) + trust * product(hints, logs.T)), TINY)
 
 
 def draw_trust(
-    hints: Floats | None, state: State, w: Ints, prior: tuple[float, float], rng: np.random.Generator
+    hints: Floats, state: State, w: Ints, prior: tuple[float, float], rng: np.random.Generator
 ) -> float:
     """t given the clusters, by one Metropolis step on log t: Π_m P(w_m | t) Gamma(t)."""
-    if hints is None:
-        return state.trust
     proposed = state.trust * np.exp(0.3 * rng.standard_normal())
 
     def log_density(trust: float) -> float:
@@ -620,16 +611,16 @@ def continued(
     annotator: Codes,
     rows: Ints,
     shape: tuple[int, int, int],
-    n_labels: int,
     rng: np.random.Generator,
 ) -> State:
     """A state over more labels: what it knew of ``item``, ``annotator`` and ``rows`` of now stays.
 
-    New items and annotators begin in a cluster drawn from ψ or Ω, and new labels as their annotators'.
+    ``shape`` is how many items, annotators and labels there are. New items and annotators begin in a cluster
+    drawn from ψ or Ω, and new labels as their annotators'.
     """
-    w = rng.choice(state.K, size=shape[0], p=state.psi / state.psi.sum())
-    z = rng.choice(state.L, size=shape[1], p=state.omega / state.omega.sum())
-    own = np.zeros(n_labels, dtype=bool)
+    w = rng.choice(len(state.psi), size=shape[0], p=state.psi / state.psi.sum())
+    z = rng.choice(len(state.omega), size=shape[1], p=state.omega / state.omega.sum())
+    own = np.zeros(shape[2], dtype=bool)
     w[item], z[annotator], own[rows] = state.w, state.z, state.own
     return replace(state, w=w, z=z, own=own)
 
@@ -642,9 +633,13 @@ def group_rows(votes: Floats, size: int, rng: np.random.Generator, n_rounds: int
     group = np.zeros(M, dtype=np.int64)
     for _ in range(n_rounds):
         logs = np.log(centres / centres.sum(axis=1, keepdims=True))
+        fit = np.zeros((M, size))
+        for p in range(P):
+            fit += votes[:, [p]] * logs[:, p]
         # chance decides among equals: rows that look alike must not all go to the first of several groups
-        fit = sum(votes[:, [p]] * logs[:, p] for p in range(P)) + 1e-6 * rng.random((M, size))
+        fit += 1e-6 * rng.random((M, size))
         group = np.argmax(fit, axis=1)
-        sums = [np.bincount(group, votes[:, p], minlength=size) for p in range(P)]
-        centres = smooth + np.column_stack(sums)
+        centres = np.tile(smooth, (size, 1))
+        for p in range(P):
+            centres[:, p] += np.bincount(group, votes[:, p], minlength=size)
     return group

@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.labels.annotations import Annotations
-from dissensus.models.pgm.parameters import Parameters, Priors, block_counts, log_joint
-from dissensus.models.pgm.propagation import pseudo_label_scores
+from dissensus.models.pgm.m_step import Parameters, Priors, block_counts, log_joint
+from dissensus.models.pgm.messages import pseudo_label_scores
 from dissensus.numerics import Array, Concentration, normalised, safe_log
 
 Clusters = NDArray[np.intp]

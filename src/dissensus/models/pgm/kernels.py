@@ -25,17 +25,14 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dissensus.labels.blocks import Block, Codes, Labels
+from dissensus.engine import Block, Codes, Shard
 from dissensus.numerics import Array, ones, row_sums, softmax_rows
-
-if TYPE_CHECKING:
-    from dissensus.labels.blocks import Shard
 
 # Least likelihood of an answer relative to its most likely clusters, in double and in single precision.
 FURTHEST, FURTHEST_SINGLE = 150.0, 70.0
@@ -74,12 +71,11 @@ class PairSums:
         by_size = np.argsort(-size, kind="stable")
         place = np.empty(len(by_size), np.int32)
         place[by_size] = np.arange(len(by_size), dtype=np.int32)
-        members = tuple(
-            order[begin[by_size[: np.count_nonzero(size > nth)]] + nth] for nth in range(size.max(initial=1))
-        )
+        largest = size.max(initial=1)
+        members = [order[begin[by_size[: np.count_nonzero(size > nth)]] + nth] for nth in range(largest)]
         starts = np.concatenate([[0], ends]).astype(np.int32)
         to_targets = sparse.csr_array((ones(len(place)), place, starts), shape=(n, len(place)))
-        return cls(members, to_targets, place if (n_groups == 1).all() else None)
+        return cls(tuple(members), to_targets, place if (n_groups == 1).all() else None)
 
     def of_rows(self, rows: Array) -> Array:
         """(targets, columns): Σ_e rows_e."""
@@ -91,7 +87,8 @@ class PairSums:
     def of_logs(self, messages: Array, reach: float) -> Array:
         """(targets, columns): Σ_e log messages_e, where no message is beyond exp(±``reach``)."""
         logs = np.zeros((len(self.members[0]), messages.shape[1]))
-        at_once = most_at_once(reach)
+        # as many factors within exp(±reach) at once as stay within double precision
+        at_once = GROUP if GROUP * reach <= RANGE else max(int(RANGE / reach), 1)
         for first in range(0, len(self.members), at_once):
             product = _product(messages, self.members[first : first + at_once])
             logs[: len(product)] += np.log(product, out=product)
@@ -121,11 +118,6 @@ def _product(messages: Array, members: Sequence[NDArray[np.int32]]) -> Array:
     return product
 
 
-def most_at_once(reach: float) -> int:
-    """How many factors within exp(±reach) stay within double precision when they are multiplied."""
-    return GROUP if GROUP * reach <= RANGE else max(int(RANGE / reach), 1)
-
-
 @dataclass(frozen=True, eq=False)
 class SameLabels:
     """The annotators who gave an item the same class, together: what they count for is added up first."""
@@ -151,7 +143,9 @@ class SameLabels:
         counts = np.empty((len(self.bounds), w.shape[1], z.shape[1]))
         for p, runs in enumerate(self.bounds):
             np.matmul(left[runs].T, right[runs], out=counts[p])
-        return np.ascontiguousarray(counts.transpose(1, 2, 0))  # as it would be after a journey
+        return np.ascontiguousarray(
+            counts.transpose(1, 2, 0)
+        )  # C order, as after pickling: the same bits on a worker
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,11 +193,6 @@ class PairLayout:
             SameLabels.of(shard.label[by_class], shard.item[by_class], theirs, shard.n_classes),
         )
 
-    @property
-    def n_pairs(self) -> int:
-        """Number of pairs in the shard."""
-        return len(self.item)
-
     @cached_property
     def pairs_of_answers(self) -> Array:
         """(answers,): how many pairs have each."""
@@ -235,41 +224,36 @@ class PairBlock:
     places: tuple[Annotators, ...]  # where each layout's ``who`` stand in it
 
     @classmethod
-    def of(cls, block: Block, labels: Labels) -> PairBlock:
+    def of(cls, block: Block) -> PairBlock:
         """Lay out every shard."""
-        shards, N = block.shards(labels), labels.n_annotators
+        n_shards, N = len(block.item_bounds) - 1, block.labels.n_annotators
         # Few annotators, all of them: that is faster than to look up those who occur.
-        everyone = N if N * len(shards) <= sum(len(shard.item) for shard in shards) else None
-        layouts = tuple(PairLayout.of(shard, everyone) for shard in shards)
+        everyone = N if N * n_shards <= block.rows.stop - block.rows.start else None
+        layouts, items, pairs, n_pairs = [], [], [], 0
+        for n in range(n_shards):
+            layout = PairLayout.of(block.shard(n, n + 1), everyone)
+            layouts.append(layout)
+            items.append(
+                slice(block.item_bounds[n] - block.items.start, block.item_bounds[n + 1] - block.items.start)
+            )
+            pairs.append(slice(n_pairs, n_pairs + len(layout.item)))
+            n_pairs += len(layout.item)
         who: Annotators = slice(None)
-        n_who, places = N, tuple(layout.who for layout in layouts)
+        places: list[Any] = [layout.who for layout in layouts]
+        n_who = N
         if everyone is None:
-            codes = [own for own in places if not isinstance(own, slice)]
-            every = np.unique(np.concatenate(codes))
-            who, n_who = every, len(every)
-            places = tuple(np.searchsorted(every, own).astype(np.int32) for own in codes)
-        return cls(
-            layouts,
-            _runs([shard.n_items for shard in shards]),
-            _runs([layout.n_pairs for layout in layouts]),
-            block.n_items,
-            sum(layout.n_pairs for layout in layouts),
-            who,
-            n_who,
-            places,
-        )
+            who = np.unique(np.concatenate(places))
+            n_who, places = len(who), [np.searchsorted(who, own).astype(np.int32) for own in places]
+        sizes = block.items.stop - block.items.start, n_pairs
+        return cls(tuple(layouts), tuple(items), tuple(pairs), *sizes, who, n_who, tuple(places))
 
     def counts(self) -> Array:
         """(items, P): how often each class was given to each item."""
-        given = (np.repeat(layout.answers, np.diff(layout.bounds), axis=0) for layout in self.layouts)
-        parts = [layout.by_item.of_rows(rows) for layout, rows in zip(self.layouts, given, strict=True)]
+        parts = []
+        for layout in self.layouts:
+            answers = np.repeat(layout.answers, np.diff(layout.bounds), axis=0)
+            parts.append(layout.by_item.of_rows(answers))
         return np.concatenate(parts)
-
-
-def _runs(lengths: list[int]) -> tuple[slice, ...]:
-    """Consecutive slices of the given lengths."""
-    ends = np.cumsum([0, *lengths]).tolist()
-    return tuple(slice(start, stop) for start, stop in itertools.pairwise(ends))
 
 
 def _answers(shard: Shard) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
@@ -301,8 +285,11 @@ def _batches(bounds: NDArray[np.intp]) -> tuple[tuple[slice, slice], ...]:
     """Runs of answers with equally many pairs: one product of stacked matrices does for all of a run."""
     n_pairs = np.diff(bounds)
     ends = np.append(np.flatnonzero(np.diff(n_pairs)) + 1, len(n_pairs)).tolist()
-    runs, at = itertools.pairwise([0, *ends]), bounds.tolist()
-    return tuple((slice(a, b), slice(at[a], at[b])) for a, b in runs if at[b] > at[a])
+    at, batches = bounds.tolist(), []
+    for first, stop in itertools.pairwise([0, *ends]):
+        if at[stop] > at[first]:
+            batches.append((slice(first, stop), slice(at[first], at[stop])))
+    return tuple(batches)
 
 
 # ---- message steps ------------------------------------------------------------------------------------
@@ -318,7 +305,7 @@ def cavity(belief: Array, place: NDArray[np.int32], message: Array) -> Array:
 
 def messages(layout: PairLayout, factors: Array, incoming: Array, out: Array | None = None) -> Array:
     """Factor-to-variable messages (pairs, I): Σ_j F_aij incoming_e(j), one product per answer."""
-    outgoing = np.empty((layout.n_pairs, factors.shape[1]), factors.dtype) if out is None else out
+    outgoing = np.empty((len(layout.item), factors.shape[1]), factors.dtype) if out is None else out
     F = np.ascontiguousarray(factors.transpose(0, 2, 1))  # products are faster by it
     for answers, rows in layout.batches:
         n = answers.stop - answers.start
@@ -332,12 +319,6 @@ def messages(layout: PairLayout, factors: Array, incoming: Array, out: Array | N
 def _stacked(rows: Array, n: int) -> Array:
     """(n, rows of each, columns): the rows of n answers that have equally many."""
     return rows.reshape(n, -1, rows.shape[1])
-
-
-def messages_plain(layout: PairLayout, factors: Array, incoming: Array) -> Array:
-    """The plain twin of :func:`messages`: one pair at a time."""
-    answer = np.repeat(np.arange(len(factors)), np.diff(layout.bounds))
-    return np.array([factors[answer[e]] @ incoming[e] for e in range(layout.n_pairs)])
 
 
 def pair_counts(layout: PairLayout, left: Array, right: Array) -> Array:

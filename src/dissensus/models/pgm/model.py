@@ -10,34 +10,30 @@ with π = Ω (every annotator counts the same) or in proportion to how much each
 
 One model, three ways to learn it:
 
-* ``"bp"``: EM, the clusters' posteriors by belief propagation (propagation.py; Algorithm 3), the M-step in
-  parameters.py;
+* ``"bp"``: EM, the clusters' posteriors by belief propagation (messages.py; Algorithm 3), the M-step in
+  m_step.py;
 * ``"annealing"``: simulated annealing on the complete state (annealing.py; Algorithm 2);
-* ``"vb"``: Dirichlet posteriors over the parameters (parameters.py), the same messages.
+* ``"vb"``: Dirichlet posteriors over the parameters (m_step.py), the same messages.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import Engine, Restarts, current, using
 from dissensus.errors import bad_parameter
-from dissensus.execution.memory import Needs, block_labels
-from dissensus.execution.resources import Resources, current, using
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
-from dissensus.labels.blocks import SHARD_LABELS
 from dissensus.labels.vocabulary import Codes
-from dissensus.models.base import Model, fresh_rows
-from dissensus.models.clusters import ClusterView
+from dissensus.models.base import Model
 from dissensus.models.fmm import assigned, initial_theta, random_clusters
 from dissensus.models.pgm import annealing
-from dissensus.models.pgm.parameters import (
+from dissensus.models.pgm.m_step import (
     Learned,
     MaximumPosterior,
     MStep,
@@ -45,7 +41,9 @@ from dissensus.models.pgm.parameters import (
     Priors,
     VariationalBayes,
 )
-from dissensus.models.pgm.propagation import Beliefs, Graph, Potentials, with_pseudo_labels
+from dissensus.models.pgm.messages import Beliefs, Graph, Potentials, with_pseudo_labels
+from dissensus.models.results import ClusterView
+from dissensus.models.scoring import fresh_rows
 from dissensus.numerics import (
     Array,
     Concentration,
@@ -58,14 +56,18 @@ from dissensus.numerics import (
     softmax_rows,
 )
 from dissensus.params import (
+    N_JOBS,
+    N_RESTARTS,
     NONE,
     SEED,
-    check_rules,
+    TOL,
+    WEIGHT_BY,
     choice,
     dirichlet,
+    fitted,
     integer,
     real,
-    settings_of,
+    setting,
     with_settings,
 )
 
@@ -92,9 +94,9 @@ def swings(objectives: Sequence[float]) -> bool:
     """Has the objective turned at every step of late, without the turns getting smaller?"""
     if len(objectives) <= SWINGS + 1:
         return False
-    changes = [after - before for before, after in itertools.pairwise(objectives)]
-    turned = all(after * before < 0 for before, after in itertools.pairwise(changes))
-    return turned and abs(changes[-1]) > 0.5 * abs(changes[0])
+    changes = np.diff(objectives)
+    turned = (changes[1:] * changes[:-1] < 0).all()
+    return bool(turned and abs(changes[-1]) > 0.5 * abs(changes[0]))
 
 
 class PGM(Model):
@@ -102,172 +104,104 @@ class PGM(Model):
 
     Annealing ends with coordinate ascent; ``best_states_`` holds its best states. ``damping_`` says which
     damping was in force at the end.
-
-    Parameters
-    ----------
-    n_item_clusters
-        How many clusters of items there are (K).
-    n_annotator_clusters
-        How many clusters of annotators there are (L).
-    inference
-        ``"bp"``: belief propagation in EM; ``"vb"``: variational Bayes; ``"annealing"``: simulated
-        annealing.
-    alpha
-        Dirichlet parameter of the answers of a pair of clusters: a number, or a list with one for each
-        class. None is 2, as in the paper, or learned by empirical Bayes with ``"vb"``.
-    gamma
-        The same for the sizes of the item clusters.
-    tau
-        The same for the sizes of the annotator clusters.
-    m_step
-        ``"product"`` multiplies the beliefs of item and annotator (the paper's M-step); ``"pairwise"``
-        uses the belief of each pair (that of exact EM).
-    messages
-        ``"bp"``, or ``"mean-field"``, its coarser relative.
-    bp_rounds
-        Rounds of messages in each iteration, at most.
-    bp_tol
-        Rounds end when no belief moves by more than this; None is 1e-4.
-    damping
-        The share of the old message that is kept; None is 0, and more once the objective is found to
-        swing.
-    max_iter
-        The most iterations. None takes a number that suits the inference.
-    tol
-        The fit stops when the objective per label changes by at most this much (nats).
-    n_restarts
-        How many fits from random starts there are; the best one is kept.
-    n_best
-        How many of the best states annealing keeps.
-    start
-        ``"items"``: item clusters start at the labels of random items; ``"random"``: every item in a cluster
-        drawn at random, as in the paper. Annotators start at random. From a million labels on, ``"items"``
-        begins where a fit to one item in eight ended (annealing does not).
-    temperature
-        Annealing: the temperature at step t is ``temperature`` / (t + 1) ^ ``cooling`` (both are 1 in the
-        paper).
-    cooling
-        See ``temperature``.
-    ascent
-        Annealing: whether the best states end in coordinate ascent (not in the paper).
-    assignment
-        ``"soft"`` averages over clusters by their posterior; ``"hard"`` takes the most likely cluster.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
-    n_jobs
-        Number of threads; −1 takes all cores. The result does not depend on it.
     """
 
-    _rules = {
-        "n_item_clusters": integer(1),
-        "n_annotator_clusters": integer(1),
-        "inference": choice("bp", "annealing", "vb"),
-        "alpha": dirichlet(0.0, open_low=True) | NONE,
-        "gamma": dirichlet(0.0, open_low=True) | NONE,
-        "tau": dirichlet(0.0, open_low=True) | NONE,
-        "m_step": choice("product", "pairwise"),
-        "messages": choice("bp", "mean-field"),
-        "bp_rounds": integer(1),
-        "bp_tol": real(0.0) | NONE,
-        "damping": real(0.0, 0.95) | NONE,
-        "max_iter": integer(1) | NONE,
-        "tol": real(0.0),
-        "n_restarts": integer(1),
-        "n_best": integer(1),
-        "start": choice("items", "random"),
-        "temperature": real(0.0, open_low=True),
-        "cooling": real(0.0),
-        "ascent": choice(True, False),
-        "assignment": choice("soft", "hard"),
-        "weight_by": choice("labels", "annotators"),
-        "seed": SEED,
-        "n_jobs": integer(-1),
-    }
-    _arrays = (
-        "theta_",
-        "psi_",
-        "omega_",
-        "item_clusters_",
-        "annotator_clusters_",
-        "population_weights_",
-        "alpha_",
-        "gamma_",
-        "tau_",
-        "damping_",
+    n_item_clusters: int = setting(10, integer(1), "How many clusters of items there are (K).")
+    n_annotator_clusters: int = setting(5, integer(1), "How many clusters of annotators there are (L).")
+    _: KW_ONLY
+    inference: str = setting(
+        "bp",
+        choice("bp", "annealing", "vb"),
+        '``"bp"``: belief propagation in EM; ``"vb"``: variational Bayes; ``"annealing"``: simulated '
+        "annealing.",
     )
+    alpha: float | Sequence[float] | None = setting(
+        None,
+        dirichlet(0.0, open_low=True) | NONE,
+        "Dirichlet parameter of the answers of a pair of clusters: a number, or a list with one for each "
+        'class. None is 2, as in the paper, or learned by empirical Bayes with ``"vb"``.',
+    )
+    gamma: float | Sequence[float] | None = setting(
+        None, dirichlet(0.0, open_low=True) | NONE, "The same for the sizes of the item clusters."
+    )
+    tau: float | Sequence[float] | None = setting(
+        None, dirichlet(0.0, open_low=True) | NONE, "The same for the sizes of the annotator clusters."
+    )
+    m_step: str = setting(
+        "product",
+        choice("product", "pairwise"),
+        '``"product"`` multiplies the beliefs of item and annotator (the paper\'s M-step); ``"pairwise"`` '
+        "uses the belief of each pair (that of exact EM).",
+    )
+    messages: str = setting(
+        "bp", choice("bp", "mean-field"), '``"bp"``, or ``"mean-field"``, its coarser relative.'
+    )
+    bp_rounds: int = setting(1, integer(1), "Rounds of messages in each iteration, at most.")
+    bp_tol: float | None = setting(
+        None,
+        real(0.0) | NONE,
+        "Rounds end when the summed KL between successive beliefs is at most this; None is 1e-4.",
+    )
+    damping: float | None = setting(
+        None,
+        real(0.0, 0.95) | NONE,
+        "The share of the old message that is kept; None is 0, and more once the objective is found to "
+        "swing.",
+    )
+    max_iter: int | None = setting(
+        None, integer(1) | NONE, "The most iterations. None takes a number that suits the inference."
+    )
+    tol: float = setting(1e-5, *TOL)
+    n_restarts: int = setting(1, *N_RESTARTS)
+    n_best: int = setting(1, integer(1), "How many of the best states annealing keeps.")
+    start: str = setting(
+        "items",
+        choice("items", "random"),
+        '``"items"``: item clusters start at the labels of random items; ``"random"``: every item in a '
+        "cluster drawn at random, as in the paper. Annotators start at random. From a million labels on, "
+        '``"items"`` begins where a fit to one item in eight ended (annealing does not).',
+    )
+    temperature: float = setting(
+        10.0,
+        real(0.0, open_low=True),
+        "Annealing: the temperature at step t is ``temperature`` / (t + 1) ^ ``cooling`` (both are 1 in the "
+        "paper).",
+    )
+    cooling: float = setting(0.5, real(0.0), "See ``temperature``.")
+    ascent: bool = setting(
+        True,
+        choice(True, False),
+        "Annealing: whether the best states end in coordinate ascent (not in the paper).",
+    )
+    assignment: str = setting(
+        "soft",
+        choice("soft", "hard"),
+        '``"soft"`` averages over clusters by their posterior; ``"hard"`` takes the most likely cluster.',
+    )
+    weight_by: str = setting("labels", *WEIGHT_BY)
+    seed: int = setting(0, *SEED)
+    n_jobs: int = setting(-1, *N_JOBS)
+
     _needs_annotators = True
+    _memory_tables = {"MP": 2, "MK": 3, "NL": 5}
 
-    theta_: Array  # (K, L, P): label distribution between item cluster and annotator cluster
-    psi_: Array  # (K,): shares of the item clusters
-    omega_: Array  # (L,): shares of the annotator clusters
-    item_clusters_: Array  # (M, K): P(w_m = k)
-    annotator_clusters_: Array  # (N, L): P(z_n = l)
-    population_weights_: Array  # (L,): π of Eq. infer
-    alpha_: Array  # the priors in force, learned or given
-    gamma_: Array
-    tau_: Array
-    damping_: Array  # 0-d
-    best_states_: list[tuple[float, annealing.HardState]]  # annealing only, not saved
-
-    def __init__(
-        self,
-        n_item_clusters: int = 10,
-        n_annotator_clusters: int = 5,
-        *,
-        inference: str = "bp",
-        alpha: float | Sequence[float] | None = None,
-        gamma: float | Sequence[float] | None = None,
-        tau: float | Sequence[float] | None = None,
-        m_step: str = "product",
-        messages: str = "bp",
-        bp_rounds: int = 1,
-        bp_tol: float | None = None,
-        damping: float | None = None,
-        max_iter: int | None = None,
-        tol: float = 1e-5,
-        n_restarts: int = 1,
-        n_best: int = 1,
-        start: str = "items",
-        temperature: float = 10.0,
-        cooling: float = 0.5,
-        ascent: bool = True,
-        assignment: str = "soft",
-        weight_by: str = "labels",
-        seed: int = 0,
-        n_jobs: int = -1,
-    ) -> None:
-        self.n_item_clusters = n_item_clusters
-        self.n_annotator_clusters = n_annotator_clusters
-        self.inference = inference
-        self.alpha = alpha
-        self.gamma = gamma
-        self.tau = tau
-        self.m_step = m_step
-        self.messages = messages
-        self.bp_rounds = bp_rounds
-        self.bp_tol = bp_tol
-        self.damping = damping
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_restarts = n_restarts
-        self.n_best = n_best
-        self.start = start
-        self.temperature = temperature
-        self.cooling = cooling
-        self.ascent = ascent
-        self.assignment = assignment
-        self.weight_by = weight_by
-        self.seed = seed
-        self.n_jobs = n_jobs
+    theta_: Array = fitted("(K, L, P): label distribution between item cluster and annotator cluster")
+    psi_: Array = fitted("(K,): shares of the item clusters")
+    omega_: Array = fitted("(L,): shares of the annotator clusters")
+    item_clusters_: Array = fitted("(M, K): P(w_m = k)")
+    annotator_clusters_: Array = fitted("(N, L): P(z_n = l)")
+    population_weights_: Array = fitted("(L,): π of Eq. infer")
+    alpha_: Array = fitted("the alpha in force, learned or given")
+    gamma_: Array = fitted("the gamma in force")
+    tau_: Array = fitted("the tau in force")
+    damping_: Array = fitted("the damping in force at the end, as a 0-d array")
+    best_states_: list[tuple[float, annealing.HardState]] = fitted("annealing: its best states", saved=False)
 
     def check_params(self) -> None:
         """The rules, that the closed forms' priors are at least 1, and that every setting has an effect."""
         super().check_params()
         for name, reason in self._without_effect().items():
-            default = settings_of(type(self).__init__)[name].default
+            default = self._settings[name].default
             if getattr(self, name) != default:
                 raise bad_parameter(self, name, f"{default!r} {reason}", getattr(self, name))
         if self.inference == "vb":
@@ -277,6 +211,11 @@ class PGM(Model):
             if value is not None and np.min(value) < 1:
                 rule = f"at least 1 with inference={self.inference!r}, whose closed forms need it"
                 raise bad_parameter(self, name, rule, value)
+
+    def memory_needed(self, labels: Annotations, n_threads: int = 1) -> int:
+        """As for every model; annealing works on columns of all labels."""
+        annealed = n_threads * 64 * labels.n_labels if self.inference == "annealing" else 0
+        return super().memory_needed(labels, n_threads) + annealed
 
     def _without_effect(self) -> dict[str, str]:
         """Settings that have no effect, and why."""
@@ -302,89 +241,63 @@ class PGM(Model):
         """
         return self._run_fit(annotations, pseudo_labels=_pseudo_labels(pseudo_labels, prior_labels))
 
-    def _needs(self, annotations: Annotations, itemsize: int, **given: Any) -> Needs:
-        M, N, P = annotations.n_items, annotations.n_annotators, annotations.n_classes
-        K, L, E = self.n_item_clusters, self.n_annotator_clusters, max(annotations.n_labels, 1)
-        if self.inference == "annealing":
-            # every restart's best states; a state, its proposal and conditionals, and those to ascend from
-            states = 8 * (M + N) * max(self.n_best, annealing.ASCENDED)
-            working = 8 * (M * (3 * K + 2 * P) + N * 3 * L) + 60 * E + 2 * states
-            return Needs(8 * M * (K + 2 * P) + self.n_restarts * states, 0, 0, working)
-        kept = 0 if self.messages == "mean-field" else 2 if self.m_step == "pairwise" else 1
-        in_block = block_labels(annotations)
-        # of every item, its pseudo-labels, its ψ and what that comes from
-        held = 0 if given.get("pseudo_labels") is None else 8 * M * (P + 3 * K)
-        if given.get("transform"):  # its code, ψ and first belief; which labels are new, and a copy of those
-            codes = (annotations.item, annotations.annotator, annotations.label)
-            held = 8 * M * (2 * K + 1) + E * (1 + sum(array.itemsize for array in codes))
-        # at once: this round, the last, the best restart's, and the one that an iteration's rounds began with
-        rounds = 2 + (self.n_restarts > 1) + (self.bp_rounds > 1)
-        return Needs(
-            # w twice while it is gathered, the items' distributions; z, its logits and what they come from
-            fixed=8 * (M * (2 * K + 2 * P + 2) + 8 * N * L),
-            # item, annotator and both sums' orders of a pair; groups of pairs and runs of labels; of an item,
-            # and of an annotator in a shard
-            layout_bytes=30 + 4 * M // E + 16 * min(N, SHARD_LABELS) // SHARD_LABELS,
-            message_bytes=rounds * (kept * itemsize * E * L + 8 * M * K),
-            working=itemsize * in_block * L * (1 + kept) + 8 * (3 * K * M * in_block // E + 2 * N * L),
-            held=held,
-        )
+    def _fit(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None = None) -> None:
+        """EM with its E-step by messages (Algorithm 3): maximum posterior, or variational Bayes.
 
-    def _fit(self, annotations: Annotations, run: Run, pseudo_labels: Array | None = None) -> None:
+        A state holds beliefs and the parameters that they were computed with, so an iteration begins with
+        the M-step. The objective is Bethe's log-evidence plus the priors' terms. It never falls under mean
+        field, where it is a lower bound, and with pairwise counts and settled messages on a tree, where it
+        is exact. Elsewhere it may swing; when it keeps swinging, messages are damped.
+        """
         shape = (annotations.n_items, annotations.n_classes)
         if pseudo_labels is not None and pseudo_labels.shape != shape:
             raise bad_parameter(self, "pseudo_labels", f"of shape {shape}", pseudo_labels.shape)
-        learn = self._fit_annealing if self.inference == "annealing" else self._fit_messages
-        learn(annotations, run, pseudo_labels)
-        self.population_weights_ = self._weights(annotations.annotator_load)
-        self.prior_distribution_ = self.psi_ @ self._cluster_distributions()
-        self._describe_items()
-
-    def _fit_messages(self, annotations: Annotations, run: Run, pseudo_labels: Array | None) -> None:
-        """EM with its E-step by messages (Algorithm 3): maximum posterior, or variational Bayes.
-
-        The objective is Bethe's log-evidence plus what the priors add; under mean field, and with pairwise
-        counts and settled messages on a tree, it is a bound or the evidence itself and never falls. Elsewhere
-        it is neither, and may swing: when it keeps swinging without calming down, messages are damped.
-        """
+        if self.inference == "annealing":
+            self._fit_annealing(annotations, engine, pseudo_labels)
+            return
         pairwise = self.m_step == "pairwise"
-        graph = Graph.of(annotations, run, mean_field=self.messages == "mean-field", keep_cavities=pairwise)
-        m_step, load = self._m_step(annotations.n_classes), annotations.annotator_load.astype(np.float64)
+        graph = Graph(annotations, engine, mean_field=self.messages == "mean-field", keep_cavities=pairwise)
+        m_step: MStep = MaximumPosterior(self._priors(annotations.n_classes))
+        if self.inference == "vb":
+            m_step = VariationalBayes(*self._concentrations(annotations.n_classes))
+        load = annotations.annotator_load.astype(np.float64)
         rounds, bp_tol = self.bp_rounds, BP_TOL if self.bp_tol is None else self.bp_tol
-        restarts = run.restarts(State, self.n_restarts, self.seed)
-        for restart in restarts:
-            state = restart.resumed
+        max_iter = self.max_iter or DEFAULT_ITERATIONS[self.inference]
+        restarts = Restarts(engine, self.n_restarts, self.seed, max_iter, self.tol)
+        for monitor in restarts:
+            state = monitor.resume(State)
             if state is None:
-                beliefs = self._first_beliefs(graph, annotations, restart.rng)
+                beliefs = self._first_beliefs(graph, annotations, monitor.rng)
                 learned = m_step.learn(graph.statistics(beliefs, None), None)
                 damping = float(self.damping or 0.0)
                 potentials = with_pseudo_labels(learned.potentials, pseudo_labels, beliefs.z, load)
-                state = State(
-                    graph.settle(beliefs, potentials, rounds, bp_tol, damping), learned, (), damping
-                )
-            for _ in restart.iterations(self._iterations(), self.tol):
+                settled = graph.settle(beliefs, potentials, rounds, bp_tol, damping)
+                state = State(settled, learned, (), damping)
+            for _ in monitor:
                 beliefs, log_theta = state.beliefs, state.learned.potentials.log_theta
-                # E: counts expected under the beliefs of the last round
+                # the counts that the beliefs of this state imply
                 statistics = graph.statistics(beliefs, log_theta if pairwise else None)
                 # M: Section "maxeq", or Dirichlet posteriors
                 learned = m_step.learn(statistics, state.learned)
-                # messages: Section "belief"
+                # E: the beliefs of the next state, by messages: Section "belief"
                 damping = state.damping
                 if self.damping is None and not damping and swings(state.objectives):
                     damping = AUTO_DAMPING
                 potentials = with_pseudo_labels(learned.potentials, pseudo_labels, beliefs.z, load)
                 settled = graph.settle(beliefs, potentials, rounds, bp_tol, damping)
-                # the objective of the state it began with, whose pairs' terms the round came by
+                # the objective of this state; its pair terms are a by-product of the first round above
                 objective = graph.evidence(beliefs, settled.pair_terms_before) + state.learned.prior_term
-                objectives = (*state.objectives, objective)[-(SWINGS + 2) :]
-                state = restart.advance(state, objective, State(settled, learned, objectives, damping))
+                if monitor.report(objective, state):
+                    break
+                state = State(settled, learned, (*state.objectives, objective)[-(SWINGS + 2) :], damping)
         best = restarts.best
-        self._keep(best.state.learned.parameters, best.state.beliefs.w, best.state.beliefs.z)
-        self.alpha_, self.gamma_, self.tau_ = best.state.learned.priors
+        beliefs, learned = best.state.beliefs, best.state.learned
+        self._keep(learned.parameters, np.array(beliefs.w), beliefs.z, annotations.annotator_load)
+        self.alpha_, self.gamma_, self.tau_ = learned.alpha, learned.gamma, learned.tau
         self.damping_ = np.asarray(best.state.damping)
-        self.trace_, self.stopped_ = best.trace, best.stopped
+        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
 
-    def _fit_annealing(self, annotations: Annotations, run: Run, pseudo_labels: Array | None) -> None:
+    def _fit_annealing(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None) -> None:
         """Simulated annealing on the complete state (Algorithm 2)."""
         priors = self._priors(annotations.n_classes)
         K, L = self.n_item_clusters, self.n_annotator_clusters
@@ -397,7 +310,7 @@ class PGM(Model):
                 start,
                 priors,
                 rng,
-                max_iter=self._iterations(),
+                max_iter=self.max_iter or DEFAULT_ITERATIONS["annealing"],
                 tol=self.tol,
                 n_best=self.n_best,
                 pseudo_labels=pseudo_labels,
@@ -407,17 +320,15 @@ class PGM(Model):
             )
 
         streams = [np.random.default_rng([self.seed, restart]) for restart in range(self.n_restarts)]
-        best = max(run.executor.map(annealed, streams), key=lambda found: found.best[0][0])
+        best = max(engine.map(annealed, streams), key=lambda found: found.best[0][0])
         _, state = best.best[0]
         items, annotators = annealing.conditionals(annotations, state, pseudo_labels)
-        self._keep(state.parameters, softmax_rows(items)[0], softmax_rows(annotators)[0])
+        w, z = softmax_rows(items)[0], softmax_rows(annotators)[0]
+        self._keep(state.parameters, w, z, annotations.annotator_load)
         self.alpha_, self.gamma_, self.tau_ = map(np.atleast_1d, (priors.alpha, priors.gamma, priors.tau))
         self.damping_ = np.asarray(0.0)
         self.best_states_ = best.best
-        self.trace_, self.stopped_ = best.trace, best.stopped
-
-    def _iterations(self) -> int:
-        return self.max_iter or DEFAULT_ITERATIONS[self.inference]
+        self.trace_, self.stopped_ = np.array(best.trace), best.stopped
 
     def _first_beliefs(self, graph: Graph, annotations: Annotations, rng: np.random.Generator) -> Beliefs:
         if self.start == "random":
@@ -436,11 +347,8 @@ class PGM(Model):
         some = annotations.take_items(np.flatnonzero(rng.random(annotations.n_items) < 1 / SAMPLED))
         if some.n_labels < annotations.n_labels / (2 * SAMPLED):  # a few items have nearly all labels
             return graph.start_by_counts(*self._first_guess(annotations, rng))
-        used, seed = current(), int(rng.integers(2**32))
-        share = Resources(
-            memory=used.memory, at_once=used.at_once, scratch=used.scratch, precision=used.precision
-        )
-        with using(share):
+        seed = int(rng.integers(2**32))
+        with using(current().share(1)):
             found = with_settings(self, {"n_restarts": 1, "seed": seed}).fit(some)
         start = graph.start_by_counts(found._cluster_distributions(), found.psi_, found.annotator_clusters_)
         logs = Potentials(safe_log(found.theta_), safe_log(found.psi_), safe_log(found.omega_))
@@ -463,34 +371,32 @@ class PGM(Model):
         w = random_clusters(annotations.n_items, self.n_item_clusters, rng)
         return w, random_clusters(annotations.n_annotators, self.n_annotator_clusters, rng)
 
-    def _concentrations(self, n_classes: int) -> Iterator[Concentration | None]:
+    def _concentrations(self, n_classes: int) -> list[Concentration | None]:
         """α, γ and τ as they are computed with; None where none is given."""
         sizes = {"alpha": n_classes, "gamma": self.n_item_clusters, "tau": self.n_annotator_clusters}
+        concentrations: list[Concentration | None] = []
         for name, size in sizes.items():
-            given = getattr(self, name)
-            yield None if given is None else concentration(self, name, given, size)
+            value = getattr(self, name)
+            concentrations.append(None if value is None else concentration(self, name, value, size))
+        return concentrations
 
     def _priors(self, n_classes: int) -> Priors:
-        given = self._concentrations(n_classes)
-        return Priors(*(PAPER_PRIOR if value is None else value for value in given))
+        alpha, gamma, tau = self._concentrations(n_classes)
+        return Priors(
+            PAPER_PRIOR if alpha is None else alpha,
+            PAPER_PRIOR if gamma is None else gamma,
+            PAPER_PRIOR if tau is None else tau,
+        )
 
-    def _m_step(self, n_classes: int) -> MStep:
-        if self.inference == "vb":
-            return VariationalBayes(*self._concentrations(n_classes))
-        return MaximumPosterior(self._priors(n_classes))
-
-    def _keep(self, parameters: Parameters, w: Array, z: Array) -> None:
+    def _keep(self, parameters: Parameters, w: Array, z: Array, load: NDArray[Any]) -> None:
         self.theta_, self.psi_, self.omega_ = parameters.theta, parameters.psi, parameters.omega
         self.item_clusters_, self.annotator_clusters_ = w, z
+        # π_l ∝ Σ_n load_n z_nl, or every annotator alike: Ω
+        self.population_weights_ = self.omega_ if self.weight_by == "annotators" else normalised(load @ z)
+        self.prior_distribution_ = self.psi_ @ self._cluster_distributions()
+        self._describe_items()
 
     # ---- what it knows --------------------------------------------------------------------------------
-
-    def _weights(self, load: NDArray[Any]) -> Array:
-        """π: by how much each annotator cluster labels, or Ω."""
-        if self.weight_by == "annotators":
-            return self.omega_
-        # π_l ∝ Σ_n load_n z_nl
-        return normalised(load @ self.annotator_clusters_)
 
     def _cluster_distributions(self) -> Array:
         """(K, P): Σ_l π_l Θ_kl."""
@@ -540,7 +446,7 @@ class PGM(Model):
 
     # ---- new items and annotators ---------------------------------------------------------------------
 
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         """Beliefs about ``new``'s items and annotators, Θ, ψ and Ω kept.
 
         Items and annotators of the fit bring their beliefs along; labels between two of them are taken to
@@ -553,16 +459,17 @@ class PGM(Model):
             safe_log(np.vstack([fitted.item_clusters_, fitted.psi_]))[item],
             safe_log(np.vstack([fitted.annotator_clusters_, fitted.omega_]))[annotator],
         )
-        graph = Graph.of(fresh_rows(new, item, annotator), run, keep_cavities=False)
+        graph = Graph(fresh_rows(new, item, annotator), engine, keep_cavities=False)
         start = graph.start(np.exp(potentials.log_psi), np.exp(potentials.log_omega))
         beliefs = graph.settle(start, potentials, rounds=50, tol=1e-9 * max(new.n_labels, 1))
-        self.item_clusters_, self.annotator_clusters_ = beliefs.w, beliefs.z
+        self.item_clusters_, self.annotator_clusters_ = np.array(beliefs.w), beliefs.z
         self._describe_items()
 
 
 def _pseudo_labels(distributions: Any, prior_labels: float) -> Array | None:
     """(items, classes): every row of probabilities as so many labels."""
-    check_rules("PGM", {"prior_labels": real(0.0)}, prior_labels=prior_labels)
+    if not (math.isfinite(prior_labels) and prior_labels >= 0):
+        raise bad_parameter("PGM", "prior_labels", "a float >= 0", prior_labels)
     if distributions is None:
         return None
     table = np.asarray(distributions, dtype=np.float64, order="C")

@@ -67,5 +67,4 @@ showMap();
 showModels();
 navigation();
 links();
-document.getElementById("footer").append(`Made by dissensus ${data.version}. This page is one file: it loads nothing and sends nothing.`);
 document.documentElement.dataset.ready = "yes";

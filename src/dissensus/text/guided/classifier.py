@@ -11,30 +11,35 @@ Each of the three can be left out, and what is chosen is chosen by the dev items
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import KW_ONLY
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus import params
 from dissensus.errors import DataError, ParameterError, bad_parameter, require
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import as_features, with_features
 from dissensus.labels.vocabulary import Vocabulary
 from dissensus.metrics import kl
-from dissensus.models.base import Model, in_classes
+from dissensus.models.base import Model
+from dissensus.models.scoring import in_classes
 from dissensus.numerics import Array, row_shares
-from dissensus.params import ANY, NONE, SEED, choice, real
-from dissensus.tables.arrays import Arrays, Header, Savable, pack_ids, unpack_ids
-from dissensus.text.guided.adapters import adapter, n_rows, take
+from dissensus.params import ANY, NONE, Setting, choice, declare, fitted, integer, real, setting
+from dissensus.tables import arrays
+from dissensus.tables.arrays import Arrays, Header, pack_ids, unpack_ids
+from dissensus.text.guided.adapters import fit_learner, learner_kind, matched, n_rows, predicted, take
 from dissensus.text.guided.files import pack_parts, unpack_part
 from dissensus.text.guided.guides import ItemClusters, Projection
-from dissensus.text.guided.inputs import matched
 from dissensus.text.learners.base import Dev, hold_out
 
 PRIOR_LABELS: Array = np.exp2(np.arange(9.0))  # S tried: 1, 2, 4, …, 256 labels
 
 
-class GuidedClassifier(Savable):
+@declare
+class GuidedClassifier:
     """A learner whose training labels are refined, and whose predictions are projected, by a guide.
 
     ``refine="none", project="none"`` is the learner on raw labels. A guide without item clusters refines by
@@ -44,69 +49,66 @@ class GuidedClassifier(Savable):
     Series or frame whose index names the items is put in their order, and must name them where y is a frame
     or a file. y is :class:`Annotations`, a file or a frame of
     labels by annotators, or one label for each item.
-
-    Parameters
-    ----------
-    guide
-        A model of this library; None is DirichletRegression(), which reads the features too.
-    learner
-        Anything that :mod:`dissensus.text.guided.adapters` can adapt; None is SoftmaxRegression().
-    refine
-        How training labels are refined: ``"none"``, ``"hard"`` (the most likely cluster) or ``"soft"``
-        (averaged over the clusters).
-    project
-        How predictions are projected onto the clusters: ``"none"``, ``"hard"`` or ``"soft"``.
-    annotator_sum
-        Where the projection sums over annotators: ``"inside"`` the likelihood of a label, or
-        ``"outside"``, as the paper prints it.
-    prior_labels
-        How many labels a prediction stands for (S). None chooses it on dev or, where none is given, by
-        running the workflow once without a tenth of the items.
-    seed
-        Seed of the random choice of that tenth.
     """
 
-    _rules = {
-        "guide": ANY,
-        "learner": ANY,
-        "refine": choice("none", "hard", "soft"),
-        "project": choice("none", "hard", "soft"),
-        "annotator_sum": choice("inside", "outside"),
-        "prior_labels": real(0.0, open_low=True) | NONE,
-        "seed": SEED,
-    }
-    _arrays = ("refined_", "prior_labels_tried_", "path_kl_", "_annotator_load")
+    guide: Any = setting(
+        None, ANY, "A model of this library; None is DirichletRegression(), which reads the features too."
+    )
+    learner: Any = setting(
+        None,
+        ANY,
+        "Anything that :mod:`dissensus.text.guided.adapters` can fit; None is SoftmaxRegression().",
+    )
+    _: KW_ONLY
+    refine: str = setting(
+        "soft",
+        choice("none", "hard", "soft"),
+        'How training labels are refined: ``"none"``, ``"hard"`` (the most likely cluster) or ``"soft"`` '
+        "(averaged over the clusters).",
+    )
+    project: str = setting(
+        "none",
+        choice("none", "hard", "soft"),
+        'How predictions are projected onto the clusters: ``"none"``, ``"hard"`` or ``"soft"``.',
+    )
+    annotator_sum: str = setting(
+        "inside",
+        choice("inside", "outside"),
+        'Where the projection sums over annotators: ``"inside"`` the likelihood of a label, or '
+        '``"outside"``, as the paper prints it.',
+    )
+    prior_labels: float | None = setting(
+        None,
+        real(0.0, open_low=True) | NONE,
+        "How many labels a prediction stands for (S). None chooses it on dev or, where none is given, by "
+        "running the workflow once without a tenth of the items.",
+    )
+    seed: int = setting(0, integer(0), "Seed of the random choice of that tenth.")
+
     _fitted_by = "learner_"
+    _settings: ClassVar[Mapping[str, Setting]]
+    _arrays: ClassVar[tuple[str, ...]]
 
-    guide_: Any  # the fitted guide; None where nothing asks for it
-    learner_: Any  # the fitted learner
-    refined_: Array  # (train items, classes): what the learner learns; NaN for items without labels, left out
-    prior_labels_: float | None  # S in use; None where nothing is projected
-    prior_labels_tried_: Array  # the S tried, and …
-    path_kl_: Array  # … the KL each reached on the items it was chosen on
-    class_vocabulary_: Vocabulary
-    n_features_in_: int  # columns of X, where it has any
-    _projection: Projection | None
-    _annotator_load: NDArray[Any]  # (annotators,): labels each gave
+    guide_: Any = fitted("the fitted guide; None where nothing asks for it", saved=False)
+    learner_: Any = fitted("the fitted learner", saved=False)
+    refined_: Array = fitted(
+        "(train items, classes): what the learner learns; NaN for items without labels, left out"
+    )
+    prior_labels_: float | None = fitted("S in use; None where nothing is projected", saved=False)
+    prior_labels_tried_: Array = fitted("the S tried")
+    path_kl_: Array = fitted("the KL that each S tried reached on the items it was chosen on")
+    class_vocabulary_: Vocabulary = fitted("the classes of y", saved=False)
+    n_features_in_: int = fitted("columns of X, where it has any", saved=False)
+    _projection: Projection | None = fitted("what projects, where project asks for it", saved=False)
+    _annotator_load: NDArray[Any] = fitted("(annotators,): labels each gave")
 
-    def __init__(
-        self,
-        guide: Any = None,
-        learner: Any = None,
-        *,
-        refine: str = "soft",
-        project: str = "none",
-        annotator_sum: str = "inside",
-        prior_labels: float | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.guide = guide
-        self.learner = learner
-        self.refine = refine
-        self.project = project
-        self.annotator_sum = annotator_sum
-        self.prior_labels = prior_labels
-        self.seed = seed
+    get_params = params.get_params
+    set_params = params.set_params
+    __repr__ = params.representation
+    __sklearn_is_fitted__ = params.is_fitted
+    _check_fitted = params.check_fitted
+    _twin = params.twin
+    save = arrays.save
 
     # ---- fitting --------------------------------------------------------------------------------------
 
@@ -123,6 +125,8 @@ class GuidedClassifier(Savable):
             A pair (X, y) of other items to choose on; None takes none, or a part of these.
         """
         self.check_params()
+        from sklearn.base import clone
+
         X, y = matched(X, y)
         held = None if dev is None else _shares_of_dev(dev, y.class_vocabulary)
         with self._twin() as twin:
@@ -130,16 +134,27 @@ class GuidedClassifier(Savable):
                 twin.n_features_in_ = int(X.shape[1])
             twin.class_vocabulary_, twin._annotator_load = y.class_vocabulary, np.asarray(y.annotator_load)
             clusters = twin._fit_guide(X, y)
-            twin.refined_ = twin._refined(y, clusters)
-            twin._fit_learner(X, y, held)
+            if self.refine == "none":
+                twin.refined_ = row_shares(y.counts, empty=np.nan)
+            elif clusters is None:
+                twin.refined_ = np.asarray(twin.guide_.label_distributions_)
+            else:
+                # Y'_m = Y' of arg max_k w_mk, or Σ_k w_mk Y'_k   (Eq. infer)
+                twin.refined_ = clusters.distributions(clusters.posterior, self.refine)
+            labelled = np.flatnonzero(~np.isnan(twin.refined_[:, 0]))
+            if not len(labelled):
+                raise DataError("y has no label to learn from; give at least one")
+            part = (X, y) if len(labelled) == len(y) else (take(X, labelled), y[labelled])
+            twin.learner_ = clone(self._learner())
+            fit_learner(twin.learner_, *part, twin.refined_[labelled], held)
             twin._choose_projection(clusters, X, y, held)
         return self
 
     def check_params(self) -> None:
         """The rules, and that guide and learner can do what is asked of them."""
-        super().check_params()
+        params.check_params(self)
         require("sklearn", "guided")
-        adapter(self._learner())
+        learner_kind(self._learner())
         if not isinstance(_thawed(self.guide), Model | None):
             raise bad_parameter(self, "guide", "a model of this library, or None", self.guide)
 
@@ -154,17 +169,6 @@ class GuidedClassifier(Savable):
             input_tags=InputTags(sparse=True, string=True),
         )
 
-    @property
-    def _guided(self) -> bool:
-        return (self.refine, self.project) != ("none", "none")
-
-    def _guide(self) -> Any:
-        if self.guide is not None:
-            return self.guide
-        from dissensus.models.dirichlet_regression import DirichletRegression
-
-        return DirichletRegression()
-
     def _learner(self) -> Any:
         if self.learner is not None:
             return self.learner
@@ -173,37 +177,37 @@ class GuidedClassifier(Savable):
         return SoftmaxRegression()
 
     def _fit_guide(self, X: Any, y: Annotations) -> ItemClusters | None:
-        """Fit a copy of the guide, if anything asks for it, and give its clusters, if it has any."""
+        """Fit a copy of the guide, if anything asks for it, and give its clusters, if it has any.
+
+        A guide in scikit-learn's FrozenEstimator keeps its fit.
+        """
         self.guide_ = None
-        if not self._guided:
+        if self.refine == self.project == "none":
             return None
-        self.guide_ = fitted_guide(self._guide(), X, y)
+        from sklearn.base import clone
+
+        from dissensus.models.dirichlet_regression import DirichletRegression
+
+        guide = DirichletRegression() if self.guide is None else self.guide
+        own = _thawed(guide)
+        frozen = own is not guide
+        own = own if frozen else clone(guide)
+        known = with_features(y, as_features(X, own.embedding)) if own.uses_features else y
+        if not frozen:
+            self.guide_ = own.fit(known)
+        elif own.class_vocabulary_ != y.class_vocabulary:
+            raise DataError("the frozen guide and y have different classes; fit it on the classes of y")
+        else:
+            people = own.annotator_vocabulary_ == y.annotator_vocabulary
+            same = people and own.item_vocabulary_ == y.item_vocabulary
+            self.guide_ = own if same else own.transform(known)
         clusters = ItemClusters.of(self.guide_, self._annotator_load)
         if clusters is None and self.project != "none":
             raise ParameterError(
-                f"{type(self._guide()).__name__} has no item clusters to project on; set project='none' or "
+                f"{type(guide).__name__} has no item clusters to project on; set project='none' or "
                 "take a guide with clusters (FMM, PGM, CBCC, DawidSkene, OneCoin)"
             )
         return clusters
-
-    def _refined(self, y: Annotations, clusters: ItemClusters | None) -> Array:
-        if self.refine == "none":
-            return empirical(y)
-        if clusters is None:
-            return np.asarray(self.guide_.label_distributions_)
-        # Y'_m = Y' of arg max_k w_mk, or Σ_k w_mk Y'_k   (Eq. infer)
-        return clusters.distributions(clusters.posterior, self.refine)
-
-    def _fit_learner(self, X: Any, y: Annotations, held: Dev | None) -> None:
-        from sklearn.base import clone
-
-        refined = np.flatnonzero(~np.isnan(self.refined_[:, 0]))
-        if not len(refined):
-            raise DataError("y has no label to learn from; give at least one")
-        if len(refined) < len(y):
-            X, y = take(X, refined), y[refined]
-        self.learner_ = clone(self._learner())
-        adapter(self.learner_).fit(X, y, self.refined_[refined], held)
 
     # ---- how many labels a prediction stands for ------------------------------------------------------
 
@@ -309,13 +313,9 @@ class GuidedClassifier(Savable):
         """What the learner says."""
         self._check_fitted()
         n_rows(X)
-        return adapter(self.learner_).label_distributions(X, len(self.class_vocabulary_))
+        return predicted(self.learner_, X, len(self.class_vocabulary_))
 
     # ---- keeping it: guide and learner inside the same file -------------------------------------------
-
-    def _saved_settings(self) -> Header:
-        settings = self.get_params(deep=False)
-        return {name: settings[name] for name in settings if name not in ("guide", "learner")}
 
     def _state(self) -> tuple[Header, Arrays]:
         arrays = {name: getattr(self, name) for name in self._arrays}
@@ -351,27 +351,6 @@ class GuidedClassifier(Savable):
         self.prior_labels_ = None if self._projection is None else self._projection.prior_labels
 
 
-def empirical(y: Annotations) -> Array:
-    """(items, classes): each item's labels as shares, NaN where there are none."""
-    return row_shares(y.counts, empty=np.nan)
-
-
-def fitted_guide(guide: Any, X: Any, y: Annotations) -> Any:
-    """A copy of the guide, fitted on y; scikit-learn's FrozenEstimator around one keeps the fit it has."""
-    from sklearn.base import clone
-
-    own = _thawed(guide)
-    frozen = own is not guide
-    own = own if frozen else clone(guide)
-    known = with_features(y, as_features(X, own.embedding)) if own.uses_features else y
-    if not frozen:
-        return own.fit(known)
-    if own.class_vocabulary_ != y.class_vocabulary:
-        raise DataError("the frozen guide and y have different classes; fit it on the classes of y")
-    same = own.item_vocabulary_ == y.item_vocabulary and own.annotator_vocabulary_ == y.annotator_vocabulary
-    return own if same else own.transform(known)
-
-
 def _thawed(guide: Any) -> Any:
     """The guide itself, out of the FrozenEstimator it may stand in."""
     from sklearn.frozen import FrozenEstimator
@@ -384,7 +363,7 @@ def _shares_of_dev(dev: Any, classes: Vocabulary, X_name: str = "dev X", y_name:
     if not (isinstance(dev, tuple | list) and len(dev) == 2):
         raise DataError(f"dev must be a pair (X, y); got {type(dev).__name__}")
     X, y = matched(dev[0], dev[1], X_name, y_name)
-    shares = empirical(in_classes(y, classes))
+    shares = row_shares(in_classes(y, classes).counts, empty=np.nan)
     labelled = np.flatnonzero(~np.isnan(shares[:, 0]))
     if not len(labelled):
         raise DataError(f"{y_name} has no label to compare with; give at least one")

@@ -5,6 +5,7 @@ It stands here because a guided classifier is made of the others; each class say
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from typing import Any
 from dissensus.errors import DataError, ModelFileError, ParameterError
 from dissensus.models import model_class
 from dissensus.models.base import Model
-from dissensus.tables.arrays import Arrays, Header, Savable, pack, read_whole, refusing_damage, unpack
-from dissensus.text.learners import LEARNERS, learner_class
+from dissensus.tables.arrays import Arrays, Header, pack, read_whole, refusing_damage, unpack
+from dissensus.text.learners import LEARNERS
 
 
 def load(path: str | Path) -> Any:
@@ -38,13 +39,16 @@ def load_model(path: str | Path) -> Model:
     return found
 
 
-def estimator_class(name: str) -> type[Savable]:
+def estimator_class(name: str) -> type[Any]:
     """The class of that name that a file can hold."""
     if name == "GuidedClassifier":
         from dissensus.text.guided.classifier import GuidedClassifier
 
         return GuidedClassifier
-    return learner_class(name) if name in LEARNERS else model_class(name)
+    if name not in LEARNERS:
+        return model_class(name)
+    learner: type[Any] = getattr(importlib.import_module(f"dissensus.text.learners.{LEARNERS[name]}"), name)
+    return learner
 
 
 # ---- estimators inside another one's file -----------------------------------------------------------------
@@ -54,7 +58,16 @@ def pack_parts(parts: Mapping[str, Any], fitted: bool) -> tuple[Header, Arrays]:
     """A header for each estimator (None stays None), and all arrays, named ``part/array``."""
     headers, arrays = Header(), Arrays()
     for name, part in parts.items():
-        _check_kept(part)
+        kind = type(part)
+        try:
+            readable = part is None or estimator_class(kind.__name__) is kind
+        except ParameterError:
+            readable = False
+        if not readable:  # estimators of others need pickle, which runs code on loading
+            raise DataError(
+                f"a GuidedClassifier with {kind.__name__} cannot be saved without pickle; take a learner of "
+                "this library (SoftmaxRegression, TextCNN, FineTunedEncoder, LDLNM)"
+            )
         headers[name], own = (None, {}) if part is None else pack(part, fitted=fitted)
         arrays |= {f"{name}/{array}": values for array, values in own.items()}
     return headers, arrays
@@ -69,17 +82,3 @@ def unpack_part(name: str, headers: Header, arrays: Arrays) -> Any:
         key.removeprefix(f"{name}/"): values for key, values in arrays.items() if key.startswith(f"{name}/")
     }
     return unpack(estimator_class(header["class"]), header, own)
-
-
-def _check_kept(part: Any) -> None:
-    """Refuse what could not be read again: estimators of others need pickle, which runs code on loading."""
-    kind = type(part)
-    try:
-        known = part is None or estimator_class(kind.__name__) is kind
-    except ParameterError:
-        known = False
-    if not known:
-        raise DataError(
-            f"a GuidedClassifier with {kind.__name__} cannot be saved without pickle; take a learner of this "
-            "library (SoftmaxRegression, TextCNN, FineTunedEncoder, LDLNM)"
-        )

@@ -60,13 +60,9 @@ class ItemClusters:
 
     def log_likelihood(self, h: Array, prior_labels: float, annotator_sum: str) -> Array:
         """(n, K): log P(h | k) of distributions h (n, P), each worth ``prior_labels`` labels."""
-        return (self._outside if annotator_sum == "outside" else self._inside)(h, prior_labels)
-
-    def _inside(self, h: Array, prior_labels: float) -> Array:
-        # S Σ_p h_p log Y'_kp
-        return np.asarray(prior_labels * (h @ safe_log(self.population).T))
-
-    def _outside(self, h: Array, prior_labels: float) -> Array:
+        if annotator_sum == "inside":
+            # S Σ_p h_p log Y'_kp
+            return np.asarray(prior_labels * (h @ safe_log(self.population).T))
         K, L, P = self.theta.shape
         logs, log_pi = safe_log(self.theta).reshape(K * L, P).T, log_chances(self.weights)
         rows = max(1, BLOCK // (K * L))

@@ -12,23 +12,43 @@ features are dropped at random, and a direct path leads from the features to the
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.engine import Engine
 from dissensus.errors import DataError, ParameterError, bad_parameter, require
-from dissensus.execution.run import Run
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import carries_features, features_of
 from dissensus.labels.vocabulary import Codes
 from dissensus.metrics import check_distributions, kl
-from dissensus.models.base import Model, in_classes
+from dissensus.models.base import Model
+from dissensus.models.scoring import in_classes
 from dissensus.numerics import Array, row_shares
-from dissensus.params import ANY, NONE, SEED, Rule, check_rules, choice, integer, real
+from dissensus.params import (
+    DEVICE,
+    EMBEDDING,
+    N_THREADS,
+    NONE,
+    PATIENCE,
+    SEED,
+    WEIGHT_BY,
+    Rule,
+    check_rules,
+    choice,
+    fitted,
+    integer,
+    key_of,
+    real,
+    setting,
+    with_settings,
+)
+from dissensus.text.learners.base import hold_out
 
 if TYPE_CHECKING:
     from dissensus.text.ldlnm.inference import Inferred
@@ -47,7 +67,7 @@ INFERENCE = {
     "n_starts": integer(1),
     "backtracking": choice(True, False),
     "tol": real(0.0),
-    "seed": SEED,
+    "seed": integer(0),
 }
 
 
@@ -55,106 +75,69 @@ class LDLNM(Model):
     """The paper's neural model of items, annotators and labels.
 
     ``LDLNM(**LDLNM.PAPER)`` is the paper's network; what is beyond it is said at the head of the file.
-
-    Parameters
-    ----------
-    item_size
-        Size of the projection of an item's features.
-    annotator_size
-        Size of an annotator's embedding.
-    latent_size
-        Size of the code that item and annotator are fused into.
-    fusion
-        How they are fused: ``"concat"``, or ``"sum"``, where both have one size.
-    annotators
-        False leaves the annotator side out.
-    direct
-        Whether a direct path leads from the features to the heads.
-    n_networks
-        Networks that are trained side by side and averaged.
-    dropout
-        Share of the latent code that is dropped at random in training.
-    feature_dropout
-        Share of the features that is dropped at random in training.
-    rescale
-        Whether features are brought to a mean squared length of one.
-    loss_weights
-        Weights of the losses of label, item distribution and annotator distribution.
-    epochs
-        Passes over the labels, at most.
-    patience
-        Training ends after so many epochs without a better one on dev; None makes all epochs.
-    batch_size
-        Labels in a batch.
-    batch_by
-        ``"items"`` keeps the labels of an item together; ``"labels"`` draws batches as the paper does.
-    learning_rate
-        Step size of the optimiser.
-    weight_decay
-        Weight decay of the optimiser.
-    dev_size
-        Share of the items that serves as dev where none is given; 0: none, and the last epoch is kept.
-    head
-        Where distributions come from: the ``"item"`` head (ŷ_I) or the ``"label"`` head (ŷ) of all stored
-        annotators.
-    reduce
-        ``"expectation"`` takes the mean over annotators, ``"mode"`` the votes of their best guesses.
-    weight_by
-        How annotators count in the population: by the number of their ``"labels"``, or all alike
-        (``"annotators"``).
-    embedding
-        The sentence encoder for items that have a text and no features: a name or a path, as in
-        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
-    device
-        Where PyTorch computes, such as ``"cpu"`` or ``"cuda"``; None takes a graphics card where there is
-        one.
-    n_threads
-        Threads of PyTorch; None leaves its own number. The same seed and number of threads give the same
-        result.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
-    _rules = {
-        "item_size": integer(1),
-        "annotator_size": integer(1),
-        "latent_size": integer(1),
-        "fusion": choice("concat", "sum"),
-        "annotators": choice(True, False),
-        "direct": choice(True, False),
-        "n_networks": integer(1),
-        "dropout": real(0.0, 0.99),
-        "feature_dropout": real(0.0, 0.99),
-        "rescale": choice(True, False),
-        "loss_weights": LOSS_WEIGHTS,
-        "epochs": integer(1),
-        "patience": integer(1) | NONE,
-        "batch_size": integer(1),
-        "batch_by": choice("items", "labels"),
-        "learning_rate": real(0.0, open_low=True),
-        "weight_decay": real(0.0),
-        "dev_size": real(0.0, 0.9),
-        "head": choice("item", "label"),
-        "reduce": choice("expectation", "mode"),
-        "weight_by": choice("annotators", "labels"),
-        "embedding": ANY,
-        "device": ANY,
-        "n_threads": integer(1) | NONE,
-        "seed": SEED,
-    }
-    _arrays = (
-        "weights_",
-        "features_",
-        "feature_scale_",
-        "annotator_load_",
-        "annotator_embeddings_",
-        "known_annotators_",
-        "epoch_",
-        "n_threads_",
+    item_size: int = setting(128, integer(1), "Size of the projection of an item's features.")
+    annotator_size: int = setting(16, integer(1), "Size of an annotator's embedding.")
+    _: KW_ONLY
+    latent_size: int = setting(64, integer(1), "Size of the code that item and annotator are fused into.")
+    fusion: str = setting(
+        "concat",
+        choice("concat", "sum"),
+        'How they are fused: ``"concat"``, or ``"sum"``, where both have one size.',
     )
-    _needs_annotators = True
-    uses_features = True
+    annotators: bool = setting(True, choice(True, False), "False leaves the annotator side out.")
+    direct: bool = setting(
+        True, choice(True, False), "Whether a direct path leads from the features to the heads."
+    )
+    n_networks: int = setting(3, integer(1), "Networks that are trained side by side and averaged.")
+    dropout: float = setting(
+        0.2, real(0.0, 0.99), "Share of the latent code that is dropped at random in training."
+    )
+    feature_dropout: float = setting(
+        0.3, real(0.0, 0.99), "Share of the features that is dropped at random in training."
+    )
+    rescale: bool = setting(
+        True, choice(True, False), "Whether features are brought to a mean squared length of one."
+    )
+    loss_weights: tuple[float, float, float] = setting(
+        (1.0, 1.0, 1.0),
+        LOSS_WEIGHTS,
+        "Weights of the losses of label, item distribution and annotator distribution.",
+    )
+    epochs: int = setting(200, integer(1), "Passes over the labels, at most.")
+    patience: int | None = setting(25, *PATIENCE)
+    batch_size: int = setting(256, integer(1), "Labels in a batch.")
+    batch_by: str = setting(
+        "items",
+        choice("items", "labels"),
+        '``"items"`` keeps the labels of an item together; ``"labels"`` draws batches as the paper does.',
+    )
+    learning_rate: float = setting(5e-4, real(0.0, open_low=True), "Step size of the optimiser.")
+    weight_decay: float = setting(1e-4, real(0.0), "Weight decay of the optimiser.")
+    dev_size: float = setting(
+        0.1,
+        real(0.0, 0.9),
+        "Share of the items that serves as dev where none is given; 0: none, and the last epoch is kept.",
+    )
+    head: str = setting(
+        "item",
+        choice("item", "label"),
+        'Where distributions come from: the ``"item"`` head (ŷ_I) or the ``"label"`` head (ŷ) of all stored '
+        "annotators.",
+    )
+    reduce: str = setting(
+        "expectation",
+        choice("expectation", "mode"),
+        '``"expectation"`` takes the mean over annotators, ``"mode"`` the votes of their best guesses.',
+    )
+    weight_by: str = setting("annotators", *WEIGHT_BY)
+    embedding: str | None = setting(None, *EMBEDDING)
+    device: str | None = setting(None, *DEVICE)
+    n_threads: int | None = setting(1, *N_THREADS)
+    seed: int = setting(0, *SEED)
 
+    uses_features = True
     # The paper's settings; its sizes were searched in {3, …, 20}.
     PAPER: ClassVar[Mapping[str, Any]] = MappingProxyType(
         {
@@ -172,69 +155,16 @@ class LDLNM(Model):
         }
     )
 
-    weights_: NDArray[np.float32]  # (networks, numbers)
-    features_: NDArray[np.float32]  # (items, features)
-    feature_scale_: Array  # what features are multiplied by, as a 0-d array
-    annotator_load_: NDArray[np.int64]  # (stored annotators,): labels each gave in training
-    annotator_embeddings_: NDArray[np.float32]  # (annotators, networks · annotator size): z_A
-    known_annotators_: NDArray[np.bool_]  # (annotators,): whether z_A was learned from labels
-    epoch_: NDArray[np.int64]  # (networks,): the epoch kept, from 0; −1 without a dev part
-    n_threads_: NDArray[np.int64]  # the thread count at which the seed replays this fit, as a 0-d array
-
-    def __init__(
-        self,
-        item_size: int = 128,
-        annotator_size: int = 16,
-        *,
-        latent_size: int = 64,
-        fusion: str = "concat",
-        annotators: bool = True,
-        direct: bool = True,
-        n_networks: int = 3,
-        dropout: float = 0.2,
-        feature_dropout: float = 0.3,
-        rescale: bool = True,
-        loss_weights: tuple[float, float, float] = (1.0, 1.0, 1.0),
-        epochs: int = 200,
-        patience: int | None = 25,
-        batch_size: int = 256,
-        batch_by: str = "items",
-        learning_rate: float = 5e-4,
-        weight_decay: float = 1e-4,
-        dev_size: float = 0.1,
-        head: str = "item",
-        reduce: str = "expectation",
-        weight_by: str = "annotators",
-        embedding: str | None = None,
-        device: str | None = None,
-        n_threads: int | None = 1,
-        seed: int = 0,
-    ) -> None:
-        self.item_size = item_size
-        self.annotator_size = annotator_size
-        self.latent_size = latent_size
-        self.fusion = fusion
-        self.annotators = annotators
-        self.direct = direct
-        self.n_networks = n_networks
-        self.dropout = dropout
-        self.feature_dropout = feature_dropout
-        self.rescale = rescale
-        self.loss_weights = loss_weights
-        self.epochs = epochs
-        self.patience = patience
-        self.batch_size = batch_size
-        self.batch_by = batch_by
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.dev_size = dev_size
-        self.head = head
-        self.reduce = reduce
-        self.weight_by = weight_by
-        self.embedding = embedding
-        self.device = device
-        self.n_threads = n_threads
-        self.seed = seed
+    weights_: NDArray[np.float32] = fitted("(numbers,): network by network in each block")
+    features_: NDArray[np.float32] = fitted("(items, features)")
+    feature_scale_: Array = fitted("what features are multiplied by, as a 0-d array")
+    annotator_load_: NDArray[np.int64] = fitted("(stored annotators,): labels each gave in training")
+    annotator_embeddings_: NDArray[np.float32] = fitted("(annotators, networks · annotator size): z_A")
+    known_annotators_: NDArray[np.bool_] = fitted("(annotators,): whether z_A was learned from labels")
+    epoch_: NDArray[np.int64] = fitted("(networks,): the epoch kept, from 0; −1 without a dev part")
+    n_threads_: NDArray[np.int64] = fitted(
+        "the thread count at which the seed replays this fit, as a 0-d array"
+    )
 
     # ---- fitting --------------------------------------------------------------------------------------
 
@@ -255,52 +185,56 @@ class LDLNM(Model):
     def _fit(
         self,
         annotations: Annotations,
-        run: Run,
+        engine: Engine,
         features: Any = None,
         dev: Any = None,
         item_distributions: Any = None,
     ) -> None:
-        del run
+        del engine
         require("torch", "text")
-        from dissensus.text.ldlnm.training import fit_network
-        from dissensus.text.learners.torch_tools import threads
+        from dissensus.text.ldlnm.network import fit_networks
 
-        self._check_fusion()
         x = features_of(annotations, self.embedding, given=features)
-        targets = None if item_distributions is None else check_distributions(item_distributions, "targets")
-        with threads(self.n_threads) as n_threads:
-            self.n_threads_ = np.asarray(n_threads)
-            fit_network(self, annotations, x, dev, targets)
-            self._settle_items()
+        y_I = None if item_distributions is None else check_distributions(item_distributions, "targets")
+        kept, labelled = annotations, np.flatnonzero(annotations.counts.sum(axis=1))
+        if dev is None and self.dev_size and len(labelled) > 1:
+            held = labelled[hold_out(len(labelled), self.seed, self.dev_size)[1]]
+            kept = annotations.take_rows(~np.isin(annotations.item, held))
+            dev = x[held], row_shares(annotations.counts[held])
+        fit_networks([self], kept, x, y_I, dev, self.seed)
+        self.label_distributions_ = self.label_distributions(self.features_)
 
-    def _check_fusion(self) -> None:
+    def check_params(self) -> None:
+        """Hold every setting against its rule, and the sizes against each other."""
+        super().check_params()
         if self.fusion == "sum" and self.annotators and self.item_size != self.annotator_size:
             raise ParameterError(
                 "LDLNM with fusion='sum' adds item and annotator embeddings, which must be of one size; "
                 f"got item_size={self.item_size} and annotator_size={self.annotator_size}"
             )
 
-    def _begin(self, annotations: Annotations) -> None:
-        """Checks, and whose labels they are, where the network is trained beside those of other models."""
-        self._remember(self._checked(annotations))
-        self._check_fusion()
+    @property
+    def _needs_annotators(self) -> bool:  # type: ignore[override]
+        """Whether class counts, which name no annotators, are refused."""
+        return self.annotators
 
-    def _check_annotators(self, known: Annotations) -> None:
-        if self.annotators:
-            super()._check_annotators(known)
-
-    def _settle_items(self) -> None:
-        """Distributions of the items at hand, and of one never seen."""
-        self.label_distributions_ = self.label_distributions(self.features_)
-
-    def _transform(self, new: Annotations, fitted: Self, run: Run) -> None:
+    def _transform(self, new: Annotations, fitted: Self, engine: Engine) -> None:
         from dissensus.text.ldlnm.inference import embed_new_annotators
         from dissensus.text.learners.torch_tools import threads
 
+        if carries_features(new):
+            self.features_ = features_of(new, fitted.embedding)
+        else:
+            place = fitted.item_vocabulary_.codes(new.item_vocabulary)
+            if (place < 0).any():
+                stranger = new.items[int(np.flatnonzero(place < 0)[0])]
+                raise DataError(
+                    f"item {stranger!r} is new and has no features; attach them with dissensus.with_features"
+                )
+            self.features_ = fitted.features_[place]
         with threads(self.n_threads):
-            self.features_ = _features_by_id(new, fitted)
             embed_new_annotators(self, new, fitted)
-            self._settle_items()
+        self.label_distributions_ = self.label_distributions(self.features_)
 
     # ---- asking ---------------------------------------------------------------------------------------
 
@@ -322,82 +256,68 @@ class LDLNM(Model):
         annotator and latent size must be one.
         """
         self._check_weights()
-        self._check_projected(projected, dropout_seed)
-        head, reduce = self._own_unless("head", head), self._own_unless("reduce", reduce)
-        weight_by = self._own_unless("weight_by", weight_by)
-        check_rules("LDLNM.label_distributions", {"dropout_seed": SEED | NONE}, dropout_seed=dropout_seed)
-        from dissensus.text.ldlnm import inference
-        from dissensus.text.learners.torch_tools import seeded, threads
+        owner, sizes = "LDLNM.label_distributions", (self.item_size, self.annotator_size, self.latent_size)
+        if not projected and (not self.annotators or len(set(sizes)) > 1):
+            rule = "True unless item_size, annotator_size and latent_size are one"
+            raise bad_parameter(owner, "projected", rule, projected)
+        if not projected and dropout_seed is not None:
+            rule = "None with projected=False, where no z_P is"
+            raise bad_parameter(owner, "dropout_seed", rule, dropout_seed)
+        replaced = {"head": head, "reduce": reduce, "weight_by": weight_by}
+        given: dict[str, Any] = {name: value for name, value in replaced.items() if value is not None}
+        rules = {name: self._settings[name].rule for name in replaced} | {"dropout_seed": integer(0) | NONE}
+        check_rules(owner, rules, **given, dropout_seed=dropout_seed)
+        head, reduce, weight_by = (given.get(name, getattr(self, name)) for name in replaced)
+        import torch
 
-        w, x = inference.weights_of(self), inference.inputs(self, features)
+        from dissensus.text.ldlnm.inference import ensemble
+        from dissensus.text.ldlnm.network import Network, inputs
+        from dissensus.text.learners.torch_tools import seeded, threads, to_numpy
+
+        network, x = Network.fitted(self), inputs(self, features)
+        stored = np.flatnonzero(self.annotator_load_) if self.annotators else np.zeros(1, np.int64)
+        by_labels = self.annotators and weight_by == "labels"
+        mass = self.annotator_load_[stored] if by_labels else np.ones(len(stored))
         with threads(self.n_threads):
-            chances = inference.ensemble(
-                w,
+            rows = ensemble(
+                network,
                 x,
-                inference.stored_embeddings(self, w),
-                inference.annotator_shares(self, weight_by),
+                network.W_A[:, torch.from_numpy(stored)],
+                torch.tensor(mass / mass.sum(), dtype=torch.float32, device=x.device),
                 head=head,
                 reduce=reduce,
                 projected=projected,
-                dropout=self.dropout,
                 noise=None if dropout_seed is None else seeded(dropout_seed, x.device),
             )
-        return inference.as_rows(chances)
-
-    def _check_projected(self, projected: bool, dropout_seed: int | None) -> None:
-        """z_I + z_A goes straight into W_E only where all three are of one size."""
-        owner, sizes = "LDLNM.label_distributions", (self.item_size, self.annotator_size, self.latent_size)
-        if projected:
-            return
-        if not self.annotators or len(set(sizes)) > 1:
-            rule = "True unless item_size, annotator_size and latent_size are one"
-            raise bad_parameter(owner, "projected", rule, projected)
-        if dropout_seed is not None:
-            raise bad_parameter(
-                owner, "dropout_seed", "None with projected=False, where no z_P is", dropout_seed
-            )
-
-    def _own_unless(self, name: str, given: str | None) -> str:
-        """The model's own setting, or what is given in its place if it keeps that setting's rule."""
-        if given is None:
-            own: str = getattr(self, name)
-            return own
-        check_rules("LDLNM.label_distributions", self._rules, **{name: given})
-        return given
+        return row_shares(to_numpy(rows).astype(np.float64))
 
     def _pair_distributions(self, item: Codes, annotator: Codes) -> Array:
         """The label head for annotators it knows; for others, and for unknown items, the crowd's answer."""
-        known = (item >= 0) & (annotator >= 0) & self.known_annotators_[annotator]
-        if not self.annotators:
-            known[:] = False
-        chances = np.empty((len(item), len(self.class_vocabulary_)))
-        if known.any():
-            chances[known] = self._known_pairs(item[known], annotator[known])
-        if not known.all():
-            chances[~known] = self._label_distributions_of(item[~known])
-        return chances
-
-    def _known_pairs(self, item: Codes, annotator: Codes) -> Array:
         import torch
 
-        from dissensus.text.ldlnm import inference
-        from dissensus.text.learners.torch_tools import threads
+        from dissensus.text.ldlnm.inference import pair_distributions
+        from dissensus.text.ldlnm.network import Network, inputs
+        from dissensus.text.learners.torch_tools import threads, to_numpy
 
-        items, i = np.unique(item, return_inverse=True)
-        annotators, a = np.unique(annotator, return_inverse=True)
-        w, x = inference.weights_of(self), inference.inputs(self, self.features_[items])
-        z_A = inference.embeddings_of(self, annotators)
-        places = torch.from_numpy(np.stack([i, a])).to(x.device)
-        with threads(self.n_threads):
-            return inference.as_rows(inference.distributions_by_place(w, x, z_A, places, "label"))
-
-    def _label_distributions_of(self, item: Codes) -> Array:
-        """The crowd's label-head distribution of each row's item, every item asked once."""
-        seen, place = np.unique(item, return_inverse=True)
-        table = np.tile(self.prior_distribution_, (len(seen), 1))
-        if (seen >= 0).any():
-            table[seen >= 0] = self.label_distributions(self.features_[seen[seen >= 0]], head="label")
-        return np.asarray(table[place])
+        known = (item >= 0) & (annotator >= 0) & self.known_annotators_[annotator] & self.annotators
+        chances = np.empty((len(item), len(self.class_vocabulary_)))
+        if known.any():
+            items, i = np.unique(item[known], return_inverse=True)
+            annotators, a = np.unique(annotator[known], return_inverse=True)
+            x = inputs(self, self.features_[items])
+            embeddings = self.annotator_embeddings_[annotators].reshape(len(annotators), self.n_networks, -1)
+            arrays = embeddings.swapaxes(0, 1), i, a
+            z_A, of_item, of_annotator = (torch.from_numpy(array).to(x.device) for array in arrays)
+            with threads(self.n_threads):
+                rows = pair_distributions(Network.fitted(self), x, z_A, of_item, of_annotator, "label")
+            chances[known] = row_shares(to_numpy(rows).astype(np.float64))
+        if not known.all():
+            items, i = np.unique(item[~known], return_inverse=True)
+            table = np.tile(self.prior_distribution_, (len(items), 1))
+            if (items >= 0).any():
+                table[items >= 0] = self.label_distributions(self.features_[items[items >= 0]], head="label")
+            chances[~known] = table[i]
+        return chances
 
     def infer_annotators(
         self,
@@ -444,7 +364,8 @@ class LDLNM(Model):
             Seed of the random numbers. The same seed gives the same result, to the last bit.
         """
         self._check_weights()
-        from dissensus.text.ldlnm.inference import infer, inputs
+        from dissensus.text.ldlnm.inference import Descent, infer
+        from dissensus.text.ldlnm.network import inputs
         from dissensus.text.learners.torch_tools import threads
 
         if not self.annotators:
@@ -454,8 +375,9 @@ class LDLNM(Model):
         targets = check_distributions(distributions, "distributions")
         settings = (rate, decay, max_steps, sigma, n_starts, backtracking, tol, seed)
         check_rules("LDLNM.infer_annotators", INFERENCE, **dict(zip(INFERENCE, settings, strict=True)))
+        how = Descent(rate, max_steps, tol, backtracking)
         with threads(self.n_threads):
-            return infer(self, inputs(self, features), targets, *settings)
+            return infer(self, inputs(self, features), targets, decay, sigma, n_starts, seed, how)
 
     @property
     def item_embeddings_(self) -> NDArray[np.float32]:
@@ -471,10 +393,9 @@ class LDLNM(Model):
             (items, features).
         """
         self._check_weights()
-        from dissensus.text.ldlnm.inference import inputs, weights_of
-        from dissensus.text.ldlnm.network import item_embedding, side_by_side
+        from dissensus.text.ldlnm.network import Network, inputs, side_by_side
 
-        return side_by_side(item_embedding(weights_of(self), inputs(self, features)))
+        return side_by_side(Network.fitted(self).embed_items(inputs(self, features)))
 
     def _check_weights(self) -> None:
         if not hasattr(self, "weights_"):
@@ -482,28 +403,11 @@ class LDLNM(Model):
         require("torch", "text")
 
 
-def _features_by_id(new: Annotations, fitted: LDLNM) -> NDArray[np.float32]:
-    """Features of new's items: its own where it carries any, else those of the items fitted on."""
-    if carries_features(new):
-        return features_of(new, fitted.embedding)
-    place = fitted.item_vocabulary_.codes(new.item_vocabulary)
-    if (place < 0).any():
-        stranger = new.items[int(np.flatnonzero(place < 0)[0])]
-        raise DataError(
-            f"item {stranger!r} is new and has no features; attach them with dissensus.with_features"
-        )
-    return fitted.features_[place]
-
-
 # ---- what a search over network sizes is judged by -------------------------------------------------------
 
 
-TOGETHER = 18  # networks in one program: more gain little, and outgrow the processor's cache
-
-
-def _tile(model: LDLNM) -> tuple[int, ...]:
-    """Sorts a grid so that neighbours are near in both sizes: three of the one, six of the other."""
-    return model.latent_size, model.item_size // 3, model.annotator_size, model.item_size
+SIZES = ("item_size", "annotator_size", "latent_size")
+NETWORKS_TOGETHER = 18  # more gain little, and outgrow the processor's cache
 
 
 @dataclass(frozen=True)
@@ -523,18 +427,38 @@ class DevDistributions:
         return self.scores([estimator], annotations, seed)[0]
 
     def groups(self, estimators: Sequence[Any]) -> list[list[int]]:
-        """Which of the estimators are judged at a time: those of like sizes, so that little is padded."""
-        places = range(len(estimators))
-        order = sorted(places, key=lambda place: _tile(estimators[place]))
-        return [order[start : start + TOGETHER] for start in places[::TOGETHER]]
+        """Estimators that are trained in one program: alike in all but sizes and seed, and near in sizes."""
+        alike: dict[str, list[int]] = defaultdict(list)
+        for place, model in enumerate(estimators):
+            # An ensemble's networks have dropout of their own: it is trained by itself.
+            own = place if model.n_networks > 1 else None
+            alike[key_of([own, {**model.get_params(), **dict.fromkeys((*SIZES, "seed"))}])].append(place)
+
+        def tile(place: int) -> tuple[int, ...]:
+            """Three item sizes by six annotator sizes to a group, so that little is padded."""
+            model = estimators[place]
+            return model.latent_size, model.item_size // 3, model.annotator_size, model.item_size
+
+        return [
+            sorted(places, key=tile)[start : start + NETWORKS_TOGETHER]
+            for places in alike.values()
+            for start in range(0, len(places), NETWORKS_TOGETHER)
+        ]
 
     def scores(self, estimators: Sequence[Any], annotations: Annotations, seed: int) -> list[float]:
-        """What each of the estimators is worth, judged at a time."""
+        """The score of each estimator of a group."""
         require("torch", "text")
-        from dissensus.text.ldlnm.together import fit_all
+        from dissensus.text.ldlnm.network import fit_networks
 
-        fitted = fit_all(estimators, annotations, self.dev, seed)
-        return [-divergence(model, self.dev) for model in fitted]
+        models: list[LDLNM] = [with_settings(model, {}) for model in estimators]
+        if models[0].n_networks > 1:
+            models = [model.fit(annotations, dev=self.dev) for model in models]
+        else:
+            for model in models:
+                model._remember(model._checked(annotations, {}))
+            x = features_of(annotations, models[0].embedding)
+            fit_networks(models, annotations, x, None, self.dev, seed)
+        return [-divergence(model, self.dev) for model in models]
 
 
 def divergence(model: Any, part: Annotations) -> float:

@@ -1,6 +1,7 @@
-"""LDL-NM's network: forward pass, loss and gradient, for several networks at a time.
+"""LDL-NM's network and its training.
 
-For an item with features x and an annotator a, with φ(v) = v / (1 + |v|) and σ the softmax:
+For an item with features x and an annotator a, with φ(v) = v / (1 + |v|) (softsign, which the paper prints as
+1/|1 + v|) and σ the softmax:
 
     z_I = W_I x + b_I          z_A = the annotator's column of W_A                                         (1)
     z_P = φ(W_P φ([z_I, z_A]) + b_P)                                                                      (2)
@@ -12,325 +13,208 @@ softmax regression is a special case. Dropout acts on z_P and z_E (and on x, our
 
     L = −log ŷ_y + KL(y_I ‖ ŷ_I) + KL(y_A ‖ ŷ_A)                                                          (5)
 
-with y_I the item's and y_A the annotator's own label distribution. The gradient is written out below,
-equation by equation: at these sizes a recorded graph costs more than the arithmetic.
+with y_I the item's and y_A the annotator's own label distribution. Autograd differentiates it, Adam descends.
 
-All tensors have a leading axis S: networks that train side by side on the same batches. Up to z_P a label is
-a row, so that annotators' rows can be gathered and added to; from z_E on it is a column, so that a sum over
-classes adds long rows. The product in between turns them at no cost.
+S networks train side by side on the same batches: every parameter has a leading axis S, and the losses are
+added up, so no network's gradient depends on another. Their sizes may differ: a small network is a large one
+whose further weights are zero. φ(0) = 0, so the gradient of those weights is zero and Adam leaves them there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import kl_div, softsign
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from dissensus.text.learners.torch_tools import to_numpy
+from dissensus.errors import DataError
+from dissensus.labels.annotations import Annotations
+from dissensus.labels.features import Features, as_features, features_of
+from dissensus.labels.sources import as_annotations
+from dissensus.models.scoring import in_classes
+from dissensus.numerics import Array, row_shares
+from dissensus.text.learners.base import checked_dev
+from dissensus.text.learners.torch_tools import pick_device, seeded, threads, to_numpy
 
 if TYPE_CHECKING:
     from dissensus.text.ldlnm.model import LDLNM
 
-HEADS = {"label": 0, "item": 1, "annotator": 2}
-LOG2_E = math.log2(math.e)
-CELLS = 1 << 18  # numbers in the largest array of a step over pairs: as many as a cache holds
-
-# The paper prints softsign as 1/|1 + v|; it is v / (1 + |v|).
-
-
-def softsign(v: Tensor) -> Tensor:
-    """φ(v) = v / (1 + |v|)."""
-    return v / v.abs().add_(1)
-
-
-def bent(v: Tensor, factors: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """φ(v) and its slope φ'(v) = 1 / (1 + |v|)², both times dropout's factors; v is overwritten."""
-    stretch = v.abs().add_(1)
-    value, slope = v.div_(stretch), stretch.pow_(-2)
-    return (value, slope) if factors is None else (value.mul_(factors), slope.mul_(factors))
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Sizes and form of the network."""
-
-    features: int
-    annotators: int
-    classes: int
-    item_size: int
-    annotator_size: int  # 0: the annotator side is left out
-    latent_size: int
-    fusion: str = "concat"
-    direct: bool = False
-    networks: int = 1
-
-    @property
-    def sums(self) -> bool:
-        """Whether item and annotator embeddings are added rather than concatenated."""
-        return self.fusion == "sum" and self.annotator_size > 0
-
-    @property
-    def blocks(self) -> dict[str, tuple[int, int]]:
-        """Every weight's shape: first those that decay, then the annotators, then the biases."""
-        J, P = self.latent_size, self.classes
-        return {
-            "W_I": (self.item_size, self.features),
-            "W_P": (self.item_size, J),  # from φ(z_I), or φ(z_I + z_A) …
-            "W_PA": (0 if self.sums else self.annotator_size, J),  # … and from φ(z_A)
-            "W_E": (J, J),
-            "W_y": (J, 3 * P),  # the three heads side by side
-            "D": (2 * P if self.direct else 0, self.features),
-            "W_A": (self.annotators, self.annotator_size),
-            "b_I": (1, self.item_size),
-            "b_P": (1, J),
-            "b_E": (1, J),
-            "b_y": (1, 3 * P),
-        }
-
-    @property
-    def decayed(self) -> int:
-        """How many numbers at the front of a network's weights decay."""
-        return sum(a * b for name, (a, b) in self.blocks.items() if name[0] in "WD" and name != "W_A")
-
-    @property
-    def size(self) -> int:
-        """How many numbers a network has."""
-        return sum(a * b for a, b in self.blocks.values())
-
-
-class Weights:
-    """The weights of S networks: one flat row, block after block, and every block as a view of it.
-
-    A block has the matrices of all networks one below the other: products and sums of all are written there
-    without a copy.
-    """
-
-    def __init__(self, shape: Shape, flat: Tensor) -> None:
-        self.shape, self.flat = shape, flat  # flat: (networks · numbers,)
-        sizes = [(shape.networks, a, b) for a, b in shape.blocks.values()]
-        parts = torch.split(flat, [math.prod(size) for size in sizes])
-        self.blocks: dict[str, Tensor] = {
-            name: part.view(size) for name, part, size in zip(shape.blocks, parts, sizes, strict=True)
-        }
-
-    @classmethod
-    def of_rows(cls, shape: Shape, rows: Tensor) -> Weights:
-        """From (networks, numbers): a network's blocks, one after the other, in its row."""
-        parts = torch.split(rows, [a * b for a, b in shape.blocks.values()], dim=1)
-        return cls(shape, torch.cat([part.flatten() for part in parts]))
-
-    def rows(self) -> Tensor:
-        """(networks, numbers): each network by itself."""
-        return torch.cat([block.flatten(1) for block in self.blocks.values()], dim=1)
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self.blocks[name]
-
-    @classmethod
-    def zeros(cls, shape: Shape, device: torch.device, dtype: torch.dtype = torch.float32) -> Weights:
-        """All weights zero."""
-        return cls(shape, torch.zeros(shape.networks * shape.size, device=device, dtype=dtype))
-
-    @classmethod
-    def orthogonal(cls, shape: Shape, generator: torch.Generator) -> Weights:
-        """Random orthogonal matrices, biases and direct paths zero (Saxe et al. 2013)."""
-        weights = cls.zeros(shape, torch.device("cpu"))
-        for one in range(shape.networks):
-            w = {name: block[one] for name, block in weights.blocks.items()}
-            heads = [(head,) for head in torch.split(w["W_y"], shape.classes, dim=1)]
-            for parts in ((w["W_I"],), (w["W_P"], w["W_PA"]), (w["W_E"],), (w["W_A"],), *heads):
-                _fill_orthogonal(parts, generator)
-        return weights
-
-    def some(self, chosen: NDArray[Any]) -> Weights:
-        """Some of the networks, by place or by a mark for each."""
-        parts = [block[torch.from_numpy(chosen)] for block in self.blocks.values()]
-        flat = torch.cat([part.flatten() for part in parts])
-        return Weights(replace(self.shape, networks=len(parts[0])), flat)
-
-    def put(self, places: NDArray[np.int64], networks: Weights) -> None:
-        """Networks of the same shape put at some places, in place."""
-        for name, block in self.blocks.items():
-            block[torch.from_numpy(places)] = networks[name]
-
-    def to(self, device: torch.device) -> Weights:
-        """The same weights on a device."""
-        return Weights(self.shape, self.flat.to(device))
-
-
-def _fill_orthogonal(parts: Sequence[Tensor], generator: torch.Generator) -> None:
-    """The parts of a matrix, one below the other, in place."""
-    matrix = torch.cat(list(parts))
-    if matrix.numel():
-        torch.nn.init.orthogonal_(matrix, generator=generator)
-        for part, fresh in zip(parts, torch.split(matrix, [len(part) for part in parts]), strict=True):
-            part.copy_(fresh)
+HEADS = ("label", "item", "annotator")
+NUMBERS_PER_BLOCK = 1 << 18  # in the largest array of a step over pairs: as many as a cache holds
+DEV_ANNOTATORS = 16  # asked for each dev item after every epoch
+SMOOTHING = 1e-5  # added to both sides of the KL that chooses the epoch
 
 
 class Batch(NamedTuple):
-    """Some labels and what they are labels of."""
+    """Labels, their items' features and their targets."""
 
     x: Tensor  # (items of the batch, features)
-    place: Tensor | None  # (labels,): which of these items; None where label i is of row i
+    place: Tensor  # (labels,): which of these items
     annotator: Tensor  # (labels,)
-    targets: Tensor  # (3 P, labels): y one-hot, y_I and y_A
+    targets: Tensor  # (3, P, labels): y one-hot, y_I and y_A
 
 
-class Pass(NamedTuple):
-    """What the forward pass leaves for the gradient; slopes are those of :func:`bent`."""
+class Network(nn.Module):
+    """Equations (1) to (4) for all networks of models that differ in sizes and seed alone.
 
-    item: Tensor  # φ(z_I), (S, items, item size)
-    item_slope: Tensor
-    annotator: Tensor  # φ(z_A), or φ(z_I + z_A) where fusion sums; (S, labels, annotator size)
-    annotator_slope: Tensor
-    projected: Tensor  # z_P after dropout, (S, labels, latent size)
-    projected_slope: Tensor
-    encoded: Tensor  # z_E after dropout, (S, latent size, labels)
-    encoded_slope: Tensor
-    logits: Tensor  # (S, 3 P, labels)
-
-
-Masks = tuple[Tensor, Tensor] | tuple[None, None]  # dropout's factors for z_P and z_E: 0 or 1 / (1 − p)
-
-
-def forward(w: Weights, batch: Batch, masks: Masks = (None, None)) -> Pass:
-    """Equations (1) to (4), items projected once however many labels they have."""
-    z_I = item_embedding(w, batch.x)
-    z_A = w["W_A"].index_select(1, batch.annotator)
-    if w.shape.sums:
-        z_A += per_label(z_I, batch)
-    item, item_slope = bent(z_I)
-    annotator, annotator_slope = bent(z_A)
-    z_P, projected_slope = bent(_projection(w, batch, item, annotator), masks[0])
-    z_E, encoded_slope = bent(_encoding(w, z_P), masks[1])
-    logits = torch.baddbmm(w["b_y"].mT, w["W_y"].mT, z_E)
-    if w.shape.direct:
-        logits[:, : 2 * w.shape.classes] += per_label(_for_all(batch.x, w["D"]), batch).mT
-    return Pass(
-        item, item_slope, annotator, annotator_slope, z_P, projected_slope, z_E, encoded_slope, logits
-    )
-
-
-def item_embedding(w: Weights, x: Tensor) -> Tensor:
-    """z_I of equation (1), (S, items, item size)."""
-    return _for_all(x, w["W_I"]) + w["b_I"]
-
-
-def _for_all(x: Tensor, W: Tensor) -> Tensor:
-    """x Wᵀ of every network, (S, items, rows of W), in one product: their W stand below each other."""
-    return (W.flatten(0, 1) @ x.T).view(len(W), W.shape[1], len(x)).mT
-
-
-def _for_all_back(out: Tensor, x: Tensor, into: Tensor) -> None:
-    """outᵀ x of every network, (S, columns of out, features), in one product, written into ``into``."""
-    torch.mm(out.mT.flatten(0, 1), x, out=into.view(-1, x.shape[1]))
-
-
-def _projection(w: Weights, batch: Batch, item: Tensor, annotator: Tensor) -> Tensor:
-    """W_P φ([z_I, z_A]) + b_P, (S, labels, latent size)."""
-    if w.shape.sums:
-        return torch.baddbmm(w["b_P"], annotator, w["W_P"])
-    # φ([z_I, z_A]) of W_P = φ(z_I) of its item part + φ(z_A) of its annotator part
-    from_items = per_label(torch.baddbmm(w["b_P"], item, w["W_P"]), batch)
-    return from_items.baddbmm_(annotator, w["W_PA"]) if w.shape.annotator_size else from_items
-
-
-def _encoding(w: Weights, z_P: Tensor) -> Tensor:
-    """W_E z_P + b_E + z_P of equation (3), (S, latent size, labels)."""
-    return torch.baddbmm(w["b_E"].mT, _with_residual(w).mT, z_P.mT)
-
-
-def _with_residual(w: Weights) -> Tensor:
-    """W_E + 1, which takes z_P along W_E and along the residual."""
-    both = w["W_E"].clone()
-    both.diagonal(dim1=1, dim2=2).add_(1)
-    return both
-
-
-def per_label(per_item: Tensor, batch: Batch) -> Tensor:
-    """(S, items, ·) repeated for each label of the items."""
-    return per_item if batch.place is None else per_item.index_select(1, batch.place)
-
-
-def per_item(per_label: Tensor, batch: Batch) -> Tensor:
-    """(S, labels, ·) summed over the labels of each item."""
-    if batch.place is None:
-        return per_label
-    sums = per_label.new_zeros(per_label.shape[0], len(batch.x), per_label.shape[2])
-    return sums.index_add_(1, batch.place, per_label)
-
-
-def softmax(logits: Tensor, dim: int = 1) -> Tensor:
-    """σ over the classes' axis: torch's own, and exponentials to the base e, are slower."""
-    chances = (logits - logits.amax(dim, keepdim=True)).mul_(LOG2_E).exp2_()
-    return chances.div_(chances.sum(dim, keepdim=True))
-
-
-def by_head(columns: Tensor, classes: int) -> Tensor:
-    """(…, 3 P, labels) seen as (…, 3, P, labels)."""
-    return columns.view(*columns.shape[:-2], 3, classes, columns.shape[-1])
-
-
-def log_heads(logits: Tensor, classes: int) -> Tensor:
-    """Log-probabilities of the three heads, (…, 3 P, labels)."""
-    return by_head(logits, classes).log_softmax(dim=-2).flatten(-3, -2)
-
-
-def loss_terms(logits: Tensor, targets: Tensor, classes: int) -> Tensor:
-    """(S, 3, labels): the three terms of equation (5)."""
-    # KL(t ‖ p) = Σ t log t − Σ t log p; of a one-hot t the first sum is 0, which leaves −log p_y
-    each = torch.xlogy(targets, targets) - targets * log_heads(logits, classes)
-    return by_head(each, classes).sum(dim=-2)
-
-
-def gradient(w: Weights, batch: Batch, done: Pass, into: Weights, head_weights: Tensor | None = None) -> None:
-    """The gradient of the batch's mean loss, each network's own, written into ``into`` in place.
-
-    ``head_weights`` (3, 1, 1) weigh the terms of the loss.
+    A random generator as ``noise`` switches dropout on. The networks of one model have dropout of their own;
+    several models are trained to be compared, and share it.
     """
-    P, n = w.shape.classes, len(batch.annotator)
-    # ∂L/∂logits = σ(logits) − t for each head
-    out = softmax(by_head(done.logits, P), dim=2).sub_(by_head(batch.targets, P)).div_(n)
-    out = (out if head_weights is None else out.mul_(head_weights)).flatten(1, 2)
-    torch.bmm(done.encoded, out.mT, out=into["W_y"])
-    torch.sum(out, dim=2, keepdim=True, out=into["b_y"].mT)
-    # through (3): into the argument of z_E
-    back = torch.bmm(w["W_y"], out).mul_(done.encoded_slope)
-    torch.bmm(done.projected.mT, back.mT, out=into["W_E"])
-    torch.sum(back, dim=2, keepdim=True, out=into["b_E"].mT)
-    # through (2): along W_E and the residual, into the argument of z_P
-    back = torch.bmm(back.mT, _with_residual(w).mT).mul_(done.projected_slope)
-    torch.sum(back, dim=1, keepdim=True, out=into["b_P"])
-    _into_embeddings(w, batch, done, back, into)
-    if w.shape.direct:
-        direct = per_item(out[:, : 2 * P].mT, batch)
-        _for_all_back(direct, batch.x, into["D"])
+
+    def __init__(self, models: Sequence[LDLNM]) -> None:
+        super().__init__()
+        self.models, self.dropout, first = list(models), models[0].dropout, models[0]
+        n_features, n_annotators = first.features_.shape[1], len(first.annotator_load_)
+        S, n_classes = len(models) * first.n_networks, len(first.class_vocabulary_)
+        item, annotator, latent = (max(column) for column in zip(*map(_sizes, models), strict=True))
+        self.sums = first.fusion == "sum" and annotator > 0
+
+        def zeros(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.zeros(S, *shape))
+
+        self.W_I = zeros(item, n_features)
+        self.W_P = zeros(item, latent)  # from φ(z_I), or φ(z_I + z_A) …
+        self.W_PA = zeros(0 if self.sums else annotator, latent)  # … and from φ(z_A)
+        self.W_E = zeros(latent, latent)
+        self.W_y = zeros(3, n_classes, latent)
+        self.D = zeros(2 if first.direct else 0, n_classes, n_features)
+        self.W_A = zeros(n_annotators, annotator)
+        self.b_I, self.b_P, self.b_E = zeros(1, item), zeros(1, latent), zeros(1, latent)
+        self.b_y = zeros(3, n_classes, 1)
+
+    @classmethod
+    def fitted(cls, model: LDLNM) -> Network:
+        """The fitted networks of a model."""
+        network = cls([model]).requires_grad_(False)
+        vector_to_parameters(torch.tensor(model.weights_), network.parameters())
+        return network.to(pick_device(model.device))
+
+    @torch.no_grad()
+    def start(self) -> Network:
+        """Draw orthogonal matrices by each model's seed (Saxe et al. 2013); the rest stays zero."""
+        F, N, n = self.W_I.shape[2], self.W_A.shape[1], self.models[0].n_networks
+        for place, model in enumerate(self.models):
+            noise, (i, a, j) = torch.Generator().manual_seed(model.seed), _sizes(model)
+            for s in range(place * n, (place + 1) * n):
+                self.W_I[s, :i] = _orthogonal(i, F, noise)
+                fused = _orthogonal(i if self.sums else i + a, j, noise)  # one matrix, of both embeddings
+                self.W_P[s, :i, :j], self.W_PA[s, : len(fused) - i, :j] = fused[:i], fused[i:]
+                self.W_E[s, :j, :j] = _orthogonal(j, j, noise)
+                self.W_A[s, :, :a] = _orthogonal(N, a, noise)
+                for head in self.W_y[s]:
+                    head[:, :j] = _orthogonal(j, len(head), noise).T
+        return self
+
+    # ---- equations ------------------------------------------------------------------------------------
+
+    def forward(self, batch: Batch, noise: torch.Generator | None = None) -> Tensor:
+        """(S, 3, P, labels): logits of the three heads; items are projected once, whatever their labels."""
+        of_item = self.item_part(batch.x).index_select(1, batch.place)
+        of_annotator = self.annotator_part(self.W_A.index_select(1, batch.annotator))
+        z_E = self.encode(of_item + of_annotator, noise)
+        logits = torch.baddbmm(self.b_y.flatten(1, 2), self.W_y.flatten(1, 2), z_E.mT)
+        logits = logits.view(*self.W_y.shape[:3], -1)
+        if self.D.shape[1]:
+            direct = _for_all(self.D.flatten(1, 2), batch.x).view(*self.D.shape[:3], -1)
+            logits[:, :2] += direct.index_select(3, batch.place)
+        return logits
+
+    def embed_items(self, x: Tensor) -> Tensor:
+        """z_I of equation (1), (S, items, item size)."""
+        return _for_all(self.W_I, x).mT + self.b_I
+
+    # W_P φ([z_I, z_A]) = W_P φ(z_I) + W_PA φ(z_A): what depends on the item alone, and on the annotator
+    # alone, is computed once, however many pairs it is part of.
+
+    def item_part(self, x: Tensor) -> Tensor:
+        """(S, items, ·): W_P φ(z_I) + b_P where fusion concatenates, z_I where it sums."""
+        z_I = self.embed_items(x)
+        return z_I if self.sums else torch.baddbmm(self.b_P, softsign(z_I), self.W_P)
+
+    def annotator_part(self, z_A: Tensor) -> Tensor:
+        """(S, annotators, ·): W_PA φ(z_A) where fusion concatenates, z_A where it sums."""
+        return z_A if self.sums else softsign(z_A) @ self.W_PA
+
+    def encode(self, fused: Tensor, noise: torch.Generator | None = None) -> Tensor:
+        """z_E (S, pairs, latent size) of the summed parts of items and annotators."""
+        if self.sums:
+            fused = torch.baddbmm(self.b_P, softsign(fused), self.W_P)
+        z_P = self._dropped(softsign(fused), noise)
+        return self._dropped(self.encode_projected(z_P), noise)
+
+    def encode_projected(self, z_P: Tensor) -> Tensor:
+        """z_E of equation (3)."""
+        return softsign(torch.baddbmm(self.b_E, z_P, self.W_E) + z_P)
+
+    # Classes stand before pairs: a softmax over a short last axis takes several times as long.
+
+    def head(self, z_E: Tensor, head: str) -> Tensor:
+        """(S, P, pairs): one head's logits, the direct path apart."""
+        h = HEADS.index(head)
+        return torch.baddbmm(self.b_y[:, h], self.W_y[:, h], z_E.mT)
+
+    def direct(self, x: Tensor, head: str) -> Tensor:
+        """(S or 1, P, items): logits of a head's direct path; zero where it has none."""
+        h = HEADS.index(head)
+        if h >= self.D.shape[1]:
+            return x.new_zeros(1, self.D.shape[2], len(x))
+        return _for_all(self.D[:, h], x)
+
+    def _dropped(self, z: Tensor, noise: torch.Generator | None) -> Tensor:
+        if noise is None or not self.dropout:
+            return z
+        return z * dropout_factors((1 if len(self.models) > 1 else len(z), *z.shape[1:]), self.dropout, noise)
+
+    # ---- weights --------------------------------------------------------------------------------------
+
+    def optimiser(self, rate: float, decay: float) -> torch.optim.Adam:
+        """Adam (Kingma and Ba 2014); annotators and biases do not decay."""
+        matrices = [self.W_I, self.W_P, self.W_PA, self.W_E, self.W_y, self.D]
+        others = [self.W_A, self.b_I, self.b_P, self.b_E, self.b_y]
+        groups: list[dict[str, Any]] = [{"params": matrices, "weight_decay": decay}, {"params": others}]
+        return torch.optim.Adam(groups, lr=rate, fused=True)
+
+    @torch.no_grad()
+    def drop_networks(self, stay: Tensor, adam: torch.optim.Adam) -> None:
+        """Go on with the marked networks alone."""
+        for weights in self.parameters():
+            weights.data, weights.grad = weights.data[stay], None
+            state = adam.state[weights]
+            state.update({name: moment[stay] for name, moment in state.items() if moment.dim()})
+
+    @torch.no_grad()
+    def copy_from(self, wider: Network, rows: slice) -> Network:
+        """Take over some networks of a wider program, without the zeros around them."""
+        for own, weights in zip(self.parameters(), wider.parameters(), strict=True):
+            own.copy_(weights[(rows, *map(slice, own.shape[1:]))])
+        return self
 
 
-def _into_embeddings(w: Weights, batch: Batch, done: Pass, back: Tensor, into: Weights) -> None:
-    """From the argument of z_P through the fusion into W_P, W_A and W_I."""
-    if w.shape.sums:
-        torch.bmm(done.annotator.mT, back, out=into["W_P"])
-        into_A = torch.bmm(back, w["W_P"].mT).mul_(done.annotator_slope)
-        into_I = per_item(into_A, batch)
-    else:
-        of_items = per_item(back, batch)
-        torch.bmm(done.item.mT, of_items, out=into["W_P"])
-        into_I = torch.bmm(w["W_P"], of_items.mT).mT.mul_(done.item_slope)
-        torch.bmm(done.annotator.mT, back, out=into["W_PA"])
-        into_A = torch.bmm(back, w["W_PA"].mT).mul_(done.annotator_slope)
-    into["W_A"].zero_().index_add_(1, batch.annotator, into_A)
-    _for_all_back(into_I, batch.x, into["W_I"])
-    torch.sum(into_I, dim=1, keepdim=True, out=into["b_I"])
+def _sizes(model: LDLNM) -> tuple[int, int, int]:
+    """Sizes of z_I, z_A and z_P."""
+    return model.item_size, model.annotator_size if model.annotators else 0, model.latent_size
 
 
-# ---- dropout ---------------------------------------------------------------------------------------------
+def _orthogonal(rows: int, columns: int, noise: torch.Generator) -> Tensor:
+    return nn.init.orthogonal_(torch.empty(rows, columns), generator=noise)
+
+
+def _for_all(W: Tensor, x: Tensor) -> Tensor:
+    """W x of every network, (S, rows of W, items), in one product: their W stand below each other."""
+    return (W.flatten(0, 1) @ x.T).view(*W.shape[:2], len(x))
+
+
+def loss_terms(logits: Tensor, targets: Tensor) -> Tensor:
+    """(S, 3, labels): the three terms of equation (5)."""
+    # Of a one-hot t, KL(t ‖ p) = Σ t log t − Σ t log p is −log p_y.
+    return kl_div(logits.log_softmax(dim=2), targets, reduction="none").sum(dim=2)
 
 
 def dropout_factors(shape: tuple[int, ...], rate: float, noise: torch.Generator) -> Tensor:
@@ -338,87 +222,236 @@ def dropout_factors(shape: tuple[int, ...], rate: float, noise: torch.Generator)
     kept = max(1, round(256 * (1 - rate)))
     n = math.prod(shape)
     # Kept where a random byte is < kept, asked as ≤ kept − 1: 256 itself is no byte, and would count as 0.
-    # Eight random bytes at a time: drawing a float for each factor would cost more than the network itself.
+    # Eight random bytes at a time: torch's own dropout draws a number for each factor, which takes longer
+    # than the rest of the network.
     words = torch.empty(-(-n // 8), dtype=torch.int64, device=noise.device)
     draws = words.random_(-(2**63), None, generator=noise).view(torch.uint8)[:n]
     return draws.view(shape).float().le_(kept - 1).mul_(256 / kept)
 
 
-# ---- the network in two halves ----------------------------------------------------------------------------
+def pair_logits(
+    network: Network, x: Tensor, z_A: Tensor, item: Tensor, annotator: Tensor, head: str
+) -> Iterator[Tensor]:
+    """Yield (S, P, some pairs): logits of pairs, given by their rows in x and z_A, a block at a time."""
+    of_item, of_annotator = network.item_part(x), network.annotator_part(z_A)
+    direct = network.direct(x, head)
+    widest = max(of_item.shape[2], *network.W_y.shape[2:])
+    size = max(1, NUMBERS_PER_BLOCK // (len(of_item) * widest))
+    for i, a in zip(item.split(size), annotator.split(size), strict=True):  # type: ignore[no-untyped-call]
+        z_E = network.encode(of_item[:, i] + of_annotator[:, a])
+        yield network.head(z_E, head) + direct[..., i]
 
 
-def item_half(w: Weights, x: Tensor) -> Tensor:
-    """(S, items, ·): W_P φ(z_I) + b_P where fusion concatenates, z_I where it sums."""
-    z_I = item_embedding(w, x)
-    return z_I if w.shape.sums else softsign(z_I) @ w["W_P"] + w["b_P"]
+# ---- training ---------------------------------------------------------------------------------------------
+
+DevLoss = Callable[[Network], Tensor]  # gives one number for each network
 
 
-def annotator_half(w: Weights, z_A: Tensor) -> Tensor:
-    """(S, annotators, ·): W_P φ(z_A) where fusion concatenates, z_A where it sums."""
-    return z_A if w.shape.sums else softsign(z_A) @ w["W_PA"]
+@dataclass(frozen=True)
+class TrainingSet:
+    """Labels, sorted by item, and what is known of their items."""
+
+    x: Tensor  # (items, features)
+    item: NDArray[np.int64]  # (labels,)
+    annotator: Tensor  # (labels,)
+    targets: Tensor  # (labels, 3, P)
+
+    def batches(self, size: int, by: str, rng: np.random.Generator) -> Iterator[Batch]:
+        """All labels once, in random order; ``by="items"`` keeps the labels of an item together."""
+        if by == "labels":
+            order = rng.permutation(len(self.item))
+            for start in range(0, len(order), size):
+                rows = order[start : start + size]
+                yield self._batch(self.item[rows], np.arange(len(rows)), rows)
+            return
+        labelled, first, n = np.unique(self.item, return_index=True, return_counts=True)
+        labels_of = np.split(np.arange(len(self.item)), first[1:])
+        per_batch = max(1, round(size * len(labelled) / len(self.item)))  # items with ``size`` labels in all
+        order = rng.permutation(len(labelled))
+        for start in range(0, len(order), per_batch):
+            some = order[start : start + per_batch]
+            place = np.repeat(np.arange(len(some)), n[some])
+            yield self._batch(labelled[some], place, np.concatenate([labels_of[i] for i in some]))
+
+    def _batch(self, *codes: NDArray[np.int64]) -> Batch:
+        items, place, rows = (torch.from_numpy(array).to(self.x.device) for array in codes)
+        targets = self.targets.index_select(0, rows).permute(1, 2, 0).contiguous()
+        return Batch(self.x.index_select(0, items), place, self.annotator.index_select(0, rows), targets)
 
 
-def head_logits(
-    w: Weights, halves: Tensor, head: str, dropout: float = 0.0, noise: torch.Generator | None = None
-) -> Tensor:
-    """(S, P, pairs): one head's logits of the summed halves (S, pairs, ·), the direct path apart."""
-    z_P = softsign(softsign(halves) @ w["W_P"] + w["b_P"] if w.shape.sums else halves)
-    z_P = _dropped(z_P, dropout, noise)
-    z_E = _dropped(softsign(_encoding(w, z_P)).mT, dropout, noise).mT
-    return _of_head(w, z_E, head)
+def train(
+    network: Network, data: TrainingSet, dev_loss: DevLoss | None, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64], str]:
+    """Train in place; each network's best epoch on dev is kept.
 
-
-def unprojected_logits(w: Weights, summed: Tensor, head: str) -> Tensor:
-    """(S, P, pairs): one head's logits of z_I + z_A as the paper's ensemble equation has them, without W_P.
-
-    z = φ(z_I + z_A),  z_e = φ(W_E z + z)
+    Training ends when every network has waited ``patience`` epochs for a better one. Of several models, one
+    that has waited so long leaves at once, as if it were trained alone. Returns the epoch kept of each
+    network (from 0; −1 without a dev part), the dev loss (epochs, networks), and why training stopped.
     """
-    return _of_head(w, softsign(_encoding(w, softsign(summed))), head)
+    how, S = network.models[0], len(network.W_I)
+    rng, noise = np.random.default_rng(seed), seeded(seed, data.x.device)
+    adam = network.optimiser(how.learning_rate, how.weight_decay)
+    best = [weights.detach().clone() for weights in network.parameters()]
+    lowest, kept, trace, stopped = np.full(S, np.inf), np.full(S, -1), [], "max_iter"
+    going = np.arange(S)  # the networks that are still in training
+    for epoch in range(how.epochs):
+        for batch in data.batches(how.batch_size, how.batch_by, rng):
+            learn(network, adam, batch, noise)
+        if dev_loss is None:
+            continue
+        with torch.no_grad():
+            loss = dev_loss(network).double().cpu().numpy()
+        better = (loss < lowest[going]) | (kept[going] < 0)
+        rows = going[better]
+        lowest[rows], kept[rows] = loss[better], epoch
+        for best_weights, weights in zip(best, network.parameters(), strict=True):
+            best_weights[torch.from_numpy(rows)] = weights.detach()[torch.from_numpy(better)]
+        trace.append(lowest.copy())
+        trace[epoch][going] = loss
+        stay = epoch - kept[going] < (how.patience or math.inf)
+        if not stay.any():
+            stopped = "patience"
+            break
+        if len(network.models) > 1 and not stay.all():
+            going = going[stay]
+            network.drop_networks(torch.from_numpy(stay), adam)
+    if trace:
+        for best_weights, weights in zip(best, network.parameters(), strict=True):
+            weights.data = best_weights
+    return kept, np.asarray(trace).reshape(-1, S), stopped
 
 
-def _of_head(w: Weights, z_E: Tensor, head: str) -> Tensor:
-    """W_y z_E + b_y of one head, (S, P, pairs)."""
-    P, place = w.shape.classes, HEADS[head]
-    of_head = slice(place * P, (place + 1) * P)
-    return torch.baddbmm(w["b_y"][..., of_head].mT, w["W_y"][..., of_head].mT, z_E)
+def learn(network: Network, adam: torch.optim.Adam, batch: Batch, noise: torch.Generator) -> None:
+    """One step down the gradient of a batch's mean loss, in place."""
+    how = network.models[0]
+    if how.feature_dropout:
+        batch = batch._replace(x=batch.x * dropout_factors(tuple(batch.x.shape), how.feature_dropout, noise))
+    terms = loss_terms(network(batch, noise), batch.targets).mean(dim=2)
+    label, item, annotator = how.loss_weights
+    loss_weights = terms.new_tensor([label, item, annotator if how.annotators else 0.0])
+    adam.zero_grad()
+    (terms @ loss_weights).sum().backward()  # type: ignore[no-untyped-call]
+    adam.step()
 
 
-def direct_logits(w: Weights, x: Tensor, head: str) -> Tensor:
-    """(S, P, items): what the direct path adds to a head, nothing where there is none."""
-    P, place = w.shape.classes, HEADS[head]
-    if not w.shape.direct or head == "annotator":
-        return x.new_zeros(1, P, 1).expand(1, P, len(x))
-    return _for_all(x, w["D"][:, place * P : (place + 1) * P]).mT
+# ---- a model's fit ----------------------------------------------------------------------------------------
 
 
-def _dropped(z: Tensor, rate: float, noise: torch.Generator | None) -> Tensor:
-    return z if noise is None or not rate else z * dropout_factors(tuple(z.shape), rate, noise)
+def fit_networks(
+    models: Sequence[LDLNM], annotations: Annotations, x: Features, y_I: Array | None, dev: Any, seed: int
+) -> None:
+    """Fit models that differ in sizes and seed alone in one program; their items are not predicted yet.
 
-
-def pair_distributions(w: Weights, x: Tensor, z_A: Tensor, head: str) -> Tensor:
-    """(pairs, P): the networks' mean distribution of each (item, annotator) pair; z_A is (S, pairs, ·)."""
-    logits = head_logits(w, item_half(w, x) + annotator_half(w, z_A), head) + direct_logits(w, x, head)
-    return softmax(logits).mean(dim=0).T
-
-
-# ---- a model's networks ----------------------------------------------------------------------------------
-
-
-def shape_of(model: LDLNM) -> Shape:
-    """Sizes and form of the model's networks."""
-    return Shape(
-        features=model.features_.shape[1],
-        annotators=len(model.annotator_load_),
-        classes=len(model.class_vocabulary_),
-        item_size=model.item_size,
-        annotator_size=model.annotator_size if model.annotators else 0,
-        latent_size=model.latent_size,
-        fusion=model.fusion,
-        direct=model.direct,
-        networks=model.n_networks,
-    )
+    Their initial weights go by their own seeds; batches, dropout and the annotators asked on dev by ``seed``.
+    """
+    mean_square = float(np.square(x, dtype=np.float64).sum(axis=1).mean())
+    with threads(models[0].n_threads) as n_threads:
+        for model in models:
+            # A mean squared length of one is that of sentence embeddings.
+            model.feature_scale_ = np.asarray(mean_square**-0.5 if model.rescale and mean_square else 1.0)
+            model.features_, model.annotator_load_ = x, np.asarray(annotations.annotator_load)
+            model.prior_distribution_ = annotations.counts.sum(axis=0) / annotations.n_labels
+            model.n_threads_ = np.asarray(n_threads)
+        first, network = models[0], Network(models).start().to(pick_device(models[0].device))
+        loss = None if dev is None else dev_loss(first, dev, seed)
+        epoch, trace, stopped = train(network, training_set(first, annotations, x, y_I), loss, seed)
+    for place, model in enumerate(models):
+        rows = slice(place * model.n_networks, (place + 1) * model.n_networks)
+        own = Network([model]).copy_from(network, rows)
+        model.weights_ = to_numpy(parameters_to_vector(own.parameters()))
+        model.annotator_embeddings_ = side_by_side(own.W_A)
+        model.known_annotators_ = model.annotator_load_ > 0
+        model.epoch_, model.trace_, model.stopped_ = epoch[rows], trace[:, rows].mean(axis=1), stopped
 
 
 def side_by_side(z: Tensor) -> NDArray[Any]:
     """(S, rows, ·) as (rows, S · ·)."""
-    return np.ascontiguousarray(np.concatenate(list(to_numpy(z)), axis=1))
+    return np.ascontiguousarray(to_numpy(z.transpose(0, 1).flatten(1)))
+
+
+def inputs(model: LDLNM, features: Any) -> Tensor:
+    """Features (or texts) as the model's networks take them."""
+    x, J = as_features(features, model.embedding), model.features_.shape[1]
+    if x.shape[1] != J:
+        raise DataError(f"{x.shape[1]} features came and LDLNM was fitted on {J}")
+    return torch.tensor(x * np.float32(model.feature_scale_), device=pick_device(model.device))
+
+
+def training_set(model: LDLNM, annotations: Annotations, x: Features, y_I: Array | None) -> TrainingSet:
+    """Labels with their targets: y one-hot, the item's distribution and the annotator's."""
+    item, annotator, label = (
+        codes.astype(np.int64) for codes in (annotations.item, annotations.annotator, annotations.label)
+    )
+    N, P = annotations.n_annotators, annotations.n_classes
+    own = np.bincount(annotator * P + label, minlength=N * P).reshape(N, P)
+    of_items = row_shares(annotations.counts) if y_I is None else y_I
+    if of_items.shape != (annotations.n_items, P):
+        raise DataError(
+            f"item distributions of shape {of_items.shape} for {annotations.n_items} items, {P} classes"
+        )
+    targets = np.stack([np.eye(P)[label], of_items[item], row_shares(own)[annotator]], axis=1)
+    device = pick_device(model.device)
+    return TrainingSet(
+        inputs(model, x),
+        item,
+        torch.from_numpy(annotator).to(device),
+        torch.tensor(targets, dtype=torch.float32, device=device),
+    )
+
+
+def dev_loss(model: LDLNM, dev: Any, seed: int) -> DevLoss:
+    """How far each network's predictions on the dev part are off; ``seed`` draws the annotators asked."""
+    P, J = len(model.class_vocabulary_), model.features_.shape[1]
+    if isinstance(dev, tuple | list):
+        x, gold = checked_dev(dev, P, lambda X: as_features(X, model.embedding))
+    else:
+        held = in_classes(as_annotations(dev), model.class_vocabulary_)
+        codes = model.item_vocabulary_.codes(held.item_vocabulary)
+        labelled = np.unique(held.item)
+        if (codes[labelled] >= 0).all():
+            return _label_loss(model, held, codes)
+        x, gold = features_of(held, model=model.embedding)[labelled], row_shares(held.counts[labelled])
+    if x.shape[1] != J:
+        raise DataError(f"dev has {x.shape[1]} features an item and the training part {J}; give the same")
+    return _distribution_loss(model, x, gold, seed)
+
+
+def _distribution_loss(model: LDLNM, x: Features, gold: Array, seed: int) -> DevLoss:
+    """KL(gold ‖ prediction); a few stored annotators, the same in every epoch, answer for each item."""
+    rows = inputs(model, x)
+    truth = torch.tensor((gold + SMOOTHING).T, dtype=torch.float32, device=rows.device)
+    drawn = np.zeros((len(x), 1), np.int64)
+    if model.annotators:
+        load = model.annotator_load_
+        mass = load if model.weight_by == "labels" else (load > 0)
+        rng = np.random.default_rng(seed)
+        drawn = rng.choice(len(load), size=(len(x), DEV_ANNOTATORS), p=mass / mass.sum())
+    annotator = torch.from_numpy(drawn.flatten()).to(rows.device)
+    item = torch.arange(len(x), device=rows.device).repeat_interleave(drawn.shape[1])
+
+    def loss(network: Network) -> Tensor:
+        blocks = pair_logits(network, rows, network.W_A, item, annotator, model.head)
+        answers = torch.cat([logits.softmax(dim=1) for logits in blocks], dim=2)
+        mean = answers.view(*answers.shape[:2], *drawn.shape).mean(dim=3)  # (S, P, items)
+        return (truth * (truth.log() - (mean + SMOOTHING).log())).sum(dim=1).mean(dim=1)
+
+    return loss
+
+
+def _label_loss(model: LDLNM, held: Annotations, codes: NDArray[Any]) -> DevLoss:
+    """−log ŷ_y, the mean over the dev labels that training annotators gave to training items."""
+    annotator = model.annotator_vocabulary_.codes(held.annotator_vocabulary)[held.annotator].astype(np.int64)
+    known = (annotator >= 0) & (model.annotator_load_[annotator] > 0) | (not model.annotators)
+    if not known.any():
+        raise DataError("dev has no label by an annotator of the training part; give others, or new items")
+    items, place = np.unique(held.item[known], return_inverse=True)
+    x = inputs(model, model.features_[codes[items]])
+    rows = place, np.maximum(annotator[known], 0), held.label[known].astype(np.int64)
+    item, who, label = (torch.from_numpy(column).to(x.device) for column in rows)
+
+    def loss(network: Network) -> Tensor:
+        blocks = pair_logits(network, x, network.W_A, item, who, "label")
+        log_p = torch.cat([logits.log_softmax(dim=1) for logits in blocks], dim=2)
+        return -log_p.gather(1, label.expand(len(log_p), 1, -1)).mean(dim=(1, 2))
+
+    return loss

@@ -4,19 +4,5 @@
 the part that strengths and epochs are chosen on; ``label_distributions(X)`` predicts.
 """
 
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from dissensus.text.learners.base import Learner
-
 # class -> module
 LEARNERS = {"SoftmaxRegression": "softmax", "TextCNN": "textcnn", "FineTunedEncoder": "finetuned"}
-
-
-def learner_class(name: str) -> type[Learner]:
-    """A learner's class by its name."""
-    found: type[Learner] = getattr(importlib.import_module(f"dissensus.text.learners.{LEARNERS[name]}"), name)
-    return found

@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus import params
 from dissensus.errors import DataError, ModelFileError
 from dissensus.metrics import check_distributions, kl
 from dissensus.numerics import Array
-from dissensus.tables.arrays import Arrays, Header, Savable
+from dissensus.params import Setting, declare, fitted
+from dissensus.tables import arrays
+from dissensus.tables.arrays import Arrays, Header
 
 Dev = tuple[Any, Any]  # X and distributions of the part that choices are made on
 
 DEV_SHARE = 0.1  # of the items, where a learner needs a dev part and got none
 
 
-class Learner(Savable):
+@dataclass_transform(eq_default=False, field_specifiers=(fitted,))
+class Learner:
     """Base of every learner.
 
-    A learner file gives ``_inputs``, ``_fit`` and ``_predict``, and the names of the arrays it saves.
+    A learner file declares its settings and the arrays it saves, and gives ``_inputs``, ``_fit`` and
+    ``_predict``.
     """
 
+    _settings: ClassVar[Mapping[str, Setting]] = {}
     _arrays: ClassVar[tuple[str, ...]] = ()
     _fitted_by = "n_classes_"
 
     n_classes_: int
+
+    def __init_subclass__(cls) -> None:
+        declare(cls)
+
+    get_params = params.get_params
+    set_params = params.set_params
+    check_params = params.check_params
+    __repr__ = params.representation
+    __sklearn_tags__ = params.sklearn_tags
+    __sklearn_is_fitted__ = params.is_fitted
+    _check_fitted = params.check_fitted
+    _twin = params.twin
+    save = arrays.save
 
     def fit(self, X: Any, distributions: Any, dev: Dev | None = None) -> Self:
         """Learn from one label distribution for each item; ``dev`` is a pair (X, distributions) to choose on.
@@ -45,7 +64,7 @@ class Learner(Savable):
         targets = check_distributions(distributions, "distributions")
         inputs = self._inputs(X)
         check_rows(inputs, targets, "X", "distributions")
-        held = None if dev is None else self._checked_dev(dev, targets.shape[1])
+        held = None if dev is None else checked_dev(dev, targets.shape[1], self._inputs)
         with self._twin() as twin:
             twin.n_classes_ = targets.shape[1]
             twin._fit(inputs, targets, held)
@@ -95,17 +114,6 @@ class Learner(Savable):
             setattr(self, name, arrays[name])
         self.n_classes_ = int(facts["n_classes"])
 
-    # ---- helpers --------------------------------------------------------------------------------------
-
-    def _checked_dev(self, dev: Dev, n_classes: int) -> Dev:
-        X, distributions = as_pair(dev)
-        targets = check_distributions(distributions, "dev distributions")
-        if targets.shape[1] != n_classes:
-            raise DataError(f"dev has {targets.shape[1]} classes and the training part {n_classes}")
-        inputs = self._inputs(X)
-        check_rows(inputs, targets, "dev X", "dev distributions")
-        return inputs, targets
-
 
 def as_texts(X: Any) -> list[str]:
     """X as a list of strings."""
@@ -120,12 +128,19 @@ def as_texts(X: Any) -> list[str]:
     return texts
 
 
-def as_pair(dev: Any) -> Dev:
-    """A dev part as (X, distributions)."""
+def checked_dev(dev: Any, n_classes: int, inputs: Callable[[Any], Any]) -> Dev:
+    """A dev part as (X, distributions), X in the form that ``inputs`` gives it."""
     if not isinstance(dev, tuple | list) or len(dev) != 2:
         size = f" of {len(dev)}" if isinstance(dev, tuple | list) else ""
         raise DataError(f"dev: a pair (X, distributions) is needed, got a {type(dev).__name__}{size}")
-    return dev[0], dev[1]
+    targets = check_distributions(dev[1], "dev distributions")
+    if targets.shape[1] != n_classes:
+        raise DataError(
+            f"dev has {targets.shape[1]} classes and the training part {n_classes}; give a column to each"
+        )
+    X = inputs(dev[0])
+    check_rows(X, targets, "dev X", "dev distributions")
+    return X, targets
 
 
 def own_dev(X: list[Any], targets: Array, seed: int) -> tuple[Dev, Dev]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -77,18 +77,16 @@ class SentenceEncoder(torch.nn.Module):
     def forward(self, tokens: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The embedding of each text, as sentence-transformers' encoders give it."""
         hidden = self.transformer(**tokens).last_hidden_state
-        pooled = _pooled(hidden, tokens["attention_mask"].unsqueeze(-1).to(hidden.dtype), self.pooling)
+        # (texts, tokens, 1): 0 where a text has no token
+        mask = tokens["attention_mask"].unsqueeze(-1).to(hidden.dtype)
+        if self.pooling == "cls":
+            pooled = hidden[:, 0]
+        elif self.pooling == "max":
+            pooled = hidden.masked_fill(mask == 0, -1e9).amax(dim=1)
+        else:
+            count = mask.sum(dim=1).clamp(min=1e-9)
+            pooled = (hidden * mask).sum(dim=1) / (count if self.pooling == "mean" else count.sqrt())
         return {"sentence_embedding": torch.nn.functional.normalize(pooled) if self.normalised else pooled}
-
-
-def _pooled(hidden: torch.Tensor, mask: torch.Tensor, how: str) -> torch.Tensor:
-    """(texts, features) of (texts, tokens, features); ``mask`` is 0 where a text has no token."""
-    if how == "cls":
-        return hidden[:, 0]
-    if how == "max":
-        return hidden.masked_fill(mask == 0, -1e9).amax(dim=1)
-    count = mask.sum(dim=1).clamp(min=1e-9)
-    return (hidden * mask).sum(dim=1) / (count if how == "mean" else count.sqrt())
 
 
 # ---- from an encoder to a file --------------------------------------------------------------------------
@@ -100,7 +98,13 @@ def taken_apart(encoder: Any) -> tuple[Header, Arrays]:
     settings = {
         "family": own.transformer.config.model_type,
         "network": _network_settings(own.transformer.config),
-        "tokens": _token_settings(own.tokenizer),
+        "tokens": {
+            "special": {
+                name: str(text) for name, text in own.tokenizer.special_tokens_map.items() if name in SPECIAL
+            },
+            "inputs": [name for name in own.tokenizer.model_input_names if name in INPUTS],
+            "padding_side": own.tokenizer.padding_side,
+        },
         "pooling": own.pooling,
         "normalised": own.normalised,
     }
@@ -143,32 +147,19 @@ def _network_settings(config: Any) -> Header:
     return {name: given[name] for name in sorted(known & given.keys())}
 
 
-def _token_settings(tokenizer: Any) -> Header:
-    return {
-        "special": {
-            name: str(text) for name, text in tokenizer.special_tokens_map.items() if name in SPECIAL
-        },
-        "inputs": [name for name in tokenizer.model_input_names if name in INPUTS],
-        "padding_side": tokenizer.padding_side,
-    }
-
-
 # ---- and back -------------------------------------------------------------------------------------------
 
 
 def put_together(settings: Header, arrays: Arrays, device: Any) -> SentenceEncoder:
     """The encoder of a file's settings and arrays, each of them checked against the lists above."""
+    import transformers
+    from tokenizers import Tokenizer
+
     if settings["family"] not in FAMILIES or settings["pooling"] not in POOLINGS:
         raise ModelFileError(
             f"an encoder {settings['family']!r}, pooled by {settings['pooling']!r}, is unknown"
         )
-    network = _network(settings["family"], _checked(settings["network"]), arrays)
-    tokenizer = _tokenizer(settings["tokens"], arrays[TOKENS].tobytes().decode())
-    return SentenceEncoder(network, tokenizer, settings["pooling"], bool(settings["normalised"])).to(device)
-
-
-def _checked(network: Header) -> Header:
-    for name, value in network.items():
+    for name, value in settings["network"].items():
         largest = LARGEST.get(name, LARGEST_SIZE)
         if name in SIZES:
             sound = value is None or (type(value) is int and 0 <= value <= largest)
@@ -178,7 +169,15 @@ def _checked(network: Header) -> Header:
             sound = name in CHOICES and value in CHOICES[name]
         if not sound:
             raise ModelFileError(f"an encoder with {name}={json.dumps(value)} is unknown")
-    return network
+    network = _network(settings["family"], settings["network"], arrays)
+    tokens, fast_tokenizer = settings["tokens"], cast(Any, transformers.PreTrainedTokenizerFast)
+    tokenizer = fast_tokenizer(
+        tokenizer_object=Tokenizer.from_str(arrays[TOKENS].tobytes().decode()),
+        model_input_names=[name for name in tokens["inputs"] if name in INPUTS],
+        padding_side="left" if tokens["padding_side"] == "left" else "right",
+        **{name: str(text) for name, text in tokens["special"].items() if name in SPECIAL},
+    )
+    return SentenceEncoder(network, tokenizer, settings["pooling"], bool(settings["normalised"])).to(device)
 
 
 def _network(family: str, settings: Header, arrays: Arrays) -> Any:
@@ -196,16 +195,3 @@ def _network(family: str, settings: Header, arrays: Arrays) -> Any:
     network = kind(configuration(**settings))
     network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
     return network.eval()
-
-
-def _tokenizer(settings: Header, words: str) -> Any:
-    import transformers
-    from tokenizers import Tokenizer
-
-    special = {name: str(text) for name, text in settings["special"].items() if name in SPECIAL}
-    inputs = [name for name in settings["inputs"] if name in INPUTS]
-    side = "left" if settings["padding_side"] == "left" else "right"
-    kind: Any = transformers.PreTrainedTokenizerFast
-    return kind(
-        tokenizer_object=Tokenizer.from_str(words), model_input_names=inputs, padding_side=side, **special
-    )

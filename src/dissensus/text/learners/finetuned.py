@@ -7,6 +7,7 @@ move together under AdamW, the rate falling linearly to zero. The epoch with the
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from dissensus.errors import require
 from dissensus.metrics import kl
 from dissensus.numerics import Array
-from dissensus.params import ANY, NONE, SEED, integer, real
+from dissensus.params import ANY, DEVICE, N_THREADS, PATIENCE, SEED, fitted, integer, real, setting
 from dissensus.progress import PROGRESS, ShowProgress, counted
 from dissensus.tables.arrays import Arrays, Header
 from dissensus.text.embedding import embed, load_encoder
@@ -28,87 +29,31 @@ class FineTunedEncoder(Learner):
     """A sentence encoder fine-tuned end to end on label distributions; the best epoch on dev is kept.
 
     Without a dev part, a seeded tenth of the items serves as one.
-
-    Parameters
-    ----------
-    model
-        The encoder to begin with, as in :func:`dissensus.embed`.
-    epochs
-        Passes over the texts, at most.
-    patience
-        Training ends after so many epochs without a better one on dev; None makes all epochs.
-    batch_size
-        Texts in a batch.
-    learning_rate
-        Step size for the encoder.
-    head_rate
-        Step size for the layer on top of it.
-    weight_decay
-        Weight decay of the optimiser.
-    max_tokens
-        Tokens of a text that are read.
-    device
-        Where PyTorch computes, such as ``"cpu"`` or ``"cuda"``; None takes a graphics card where there is
-        one.
-    n_threads
-        Threads of PyTorch; None leaves its own number. The same seed and number of threads give the same
-        result.
-    progress
-        True or False, a function that is told (what, share done), or None: a bar on a terminal.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
-    _rules = {
-        "model": ANY,
-        "epochs": integer(1),
-        "patience": integer(1) | NONE,
-        "batch_size": integer(1),
-        "learning_rate": real(0.0, open_low=True),
-        "head_rate": real(0.0, open_low=True),
-        "weight_decay": real(0.0),
-        "max_tokens": integer(2),
-        "device": ANY,
-        "n_threads": integer(1) | NONE,
-        "progress": PROGRESS,
-        "seed": SEED,
-    }
-    _arrays = ("coef_", "intercept_", "dev_kl_")
+    model: str | None = setting(None, ANY, "The encoder to begin with, as in :func:`dissensus.embed`.")
+    _: KW_ONLY
+    epochs: int = setting(3, integer(1), "Passes over the texts, at most.")
+    patience: int | None = setting(2, *PATIENCE)
+    batch_size: int = setting(16, integer(1), "Texts in a batch.")
+    learning_rate: float = setting(1e-4, real(0.0, open_low=True), "Step size for the encoder.")
+    head_rate: float = setting(1e-3, real(0.0, open_low=True), "Step size for the layer on top of it.")
+    weight_decay: float = setting(0.01, real(0.0), "Weight decay of the optimiser.")
+    max_tokens: int = setting(128, integer(2), "Tokens of a text that are read.")
+    device: str | None = setting(None, *DEVICE)
+    n_threads: int | None = setting(None, *N_THREADS)
+    progress: ShowProgress = setting(
+        None,
+        PROGRESS,
+        "True or False, a function that is told (what, share done), or None: a bar on a terminal.",
+    )
+    seed: int = setting(0, *SEED)
 
-    coef_: Array  # (features, classes): the head
-    intercept_: Array  # (classes,)
-    dev_kl_: Array  # the KL on dev by epoch; the first is the regression's
-    epoch_: int  # the epoch kept; 0 is the regression
-    n_threads_: int  # the thread count at which the seed replays this fit
-
-    def __init__(
-        self,
-        model: str | None = None,
-        *,
-        epochs: int = 3,
-        patience: int | None = 2,
-        batch_size: int = 16,
-        learning_rate: float = 1e-4,
-        head_rate: float = 1e-3,
-        weight_decay: float = 0.01,
-        max_tokens: int = 128,
-        device: str | None = None,
-        n_threads: int | None = None,
-        progress: ShowProgress = None,
-        seed: int = 0,
-    ) -> None:
-        self.model = model
-        self.epochs = epochs
-        self.patience = patience
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.head_rate = head_rate
-        self.weight_decay = weight_decay
-        self.max_tokens = max_tokens
-        self.device = device
-        self.n_threads = n_threads
-        self.progress = progress
-        self.seed = seed
+    coef_: Array = fitted("(features, classes): the head")
+    intercept_: Array = fitted("(classes,)")
+    dev_kl_: Array = fitted("the KL on dev by epoch; the first is the regression's")
+    epoch_: int = fitted("the epoch kept; 0 is the regression", saved=False)
+    n_threads_: int = fitted("the thread count at which the seed replays this fit", saved=False)
 
     def _inputs(self, X: Any) -> list[str]:
         return as_texts(X)
@@ -125,10 +70,13 @@ class FineTunedEncoder(Learner):
     def _train(self, X: list[str], targets: Array, dev: Dev) -> None:
         import torch
 
-        from dissensus.text.learners.torch_tools import BestEpoch, kl_loss
+        from dissensus.text.learners.torch_tools import BestEpoch, kl_loss, pick_device, to_numpy
 
-        self.encoder_ = self._load(self.model)
-        head = self._regression_head(X, targets, dev)
+        self.encoder_ = load_encoder(self.model, str(pick_device(self.device)))
+        # the head starts as the softmax regression on the frozen embeddings
+        vectors = [embed(texts, self.model, progress=self.progress) for texts in (X, dev[0])]
+        line = SoftmaxRegression(seed=self.seed).fit(vectors[0], targets, dev=(vectors[1], dev[1]))
+        head = self._head(line.coef_, line.intercept_)
         network = torch.nn.ModuleDict({"encoder": self.encoder_, "head": head})
         n_steps = self.epochs * -(-len(X) // self.batch_size)
         adam, schedule = self._optimiser(network, n_steps)
@@ -149,7 +97,8 @@ class FineTunedEncoder(Learner):
                     break
         network.load_state_dict(best.state)
         self.dev_kl_, self.epoch_ = best.trace, best.epoch
-        self._keep_head(head)
+        self.coef_ = to_numpy(head.weight).T.astype(np.float64)
+        self.intercept_ = to_numpy(head.bias).astype(np.float64)
 
     def _optimiser(self, network: Any, n_steps: int) -> tuple[Any, Any]:
         """AdamW with one rate for the encoder and one for the head, both falling linearly to zero."""
@@ -162,12 +111,6 @@ class FineTunedEncoder(Learner):
         adam = torch.optim.AdamW(groups, weight_decay=self.weight_decay, fused=True)
         return adam, torch.optim.lr_scheduler.LambdaLR(adam, lambda step: max(0.0, 1.0 - step / n_steps))
 
-    def _regression_head(self, X: list[str], targets: Array, dev: Dev) -> Any:
-        """A linear layer that starts as the softmax regression on the frozen embeddings."""
-        vectors = [embed(texts, self.model, progress=self.progress) for texts in (X, dev[0])]
-        line = SoftmaxRegression(seed=self.seed).fit(vectors[0], targets, dev=(vectors[1], dev[1]))
-        return self._head(line.coef_, line.intercept_)
-
     def _head(self, coef: Array, intercept: Array) -> Any:
         import torch
 
@@ -176,12 +119,6 @@ class FineTunedEncoder(Learner):
             head.weight.copy_(torch.from_numpy(coef.T))
             head.bias.copy_(torch.from_numpy(intercept))
         return head.to(self.encoder_.device)
-
-    def _keep_head(self, head: Any) -> None:
-        from dissensus.text.learners.torch_tools import to_numpy
-
-        self.coef_ = to_numpy(head.weight).T.astype(np.float64)
-        self.intercept_ = to_numpy(head.bias).astype(np.float64)
 
     def _logits(self, head: Any, texts: list[str]) -> Any:
         tokens = self.encoder_.tokenizer(
@@ -209,11 +146,6 @@ class FineTunedEncoder(Learner):
                 logits = self._logits(head, [X[i] for i in rows])
                 chances[rows] = logits.double().softmax(dim=1).cpu().numpy()
         return chances
-
-    def _load(self, model: Any) -> Any:
-        from dissensus.text.learners.torch_tools import pick_device
-
-        return load_encoder(model, str(pick_device(self.device)))
 
     # ---- keeping it -----------------------------------------------------------------------------------
 

@@ -12,17 +12,18 @@ part, or by cross-validation without one, along a path from strong to weak, each
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
 
+from dissensus.engine import threads
 from dissensus.errors import DataError
-from dissensus.execution.threads import executor
 from dissensus.labels.features import as_features
 from dissensus.metrics import kl
 from dissensus.models.softmax import PATH, PATIENCE, minimise, predict, spread
 from dissensus.numerics import Array
-from dissensus.params import ANY, NONE, SEED, integer, real
+from dissensus.params import EMBEDDING, MAX_ITER, NONE, SEED, fitted, integer, real, setting
 from dissensus.tables.arrays import Arrays, Header
 from dissensus.text.learners.base import Dev, Learner, check_head
 
@@ -31,64 +32,36 @@ class SoftmaxRegression(Learner):
     """L2-regularised softmax regression on label distributions.
 
     X is an (items, features) array, or texts, which are then embedded.
-
-    Parameters
-    ----------
-    l2
-        Weight of the L2 penalty; None chooses it on dev, or by ``cv`` folds where there is no dev part.
-    cv
-        Folds by which ``l2`` is chosen.
-    max_iter
-        The most iterations.
-    tol
-        The fit stops when the gradient is at most this large.
-    embedding
-        The sentence encoder for items that have a text and no features: a name or a path, as in
-        :func:`dissensus.embed`; None takes the one that comes with the extra ``text``.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
-    _rules = {
-        "l2": real(0.0) | NONE,
-        "cv": integer(2),
-        "max_iter": integer(1),
-        "tol": real(0.0, open_low=True),
-        "embedding": ANY,
-        "seed": SEED,
-    }
-    _arrays = ("coef_", "intercept_", "l2_", "l2_tried_", "path_kl_")
+    l2: float | None = setting(
+        None,
+        real(0.0) | NONE,
+        "Weight of the L2 penalty; None chooses it on dev, or by ``cv`` folds where there is no dev part.",
+    )
+    _: KW_ONLY
+    cv: int = setting(5, integer(2), "Folds by which ``l2`` is chosen.")
+    max_iter: int = setting(1000, *MAX_ITER)
+    tol: float = setting(
+        1e-6, real(0.0, open_low=True), "The fit stops when the gradient is at most this large."
+    )
+    embedding: str | None = setting(None, *EMBEDDING)
+    seed: int = setting(0, *SEED)
 
-    coef_: Array  # (features, classes)
-    intercept_: Array  # (classes,)
-    l2_: Array  # the l2 in use, as a 0-d array
-    l2_tried_: Array  # the path tried …
-    path_kl_: Array  # … and the KL each reached on dev, or the folds' mean
-
-    def __init__(
-        self,
-        l2: float | None = None,
-        *,
-        cv: int = 5,
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        embedding: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.l2 = l2
-        self.cv = cv
-        self.max_iter = max_iter
-        self.tol = tol
-        self.embedding = embedding
-        self.seed = seed
+    coef_: Array = fitted("(features, classes)")
+    intercept_: Array = fitted("(classes,)")
+    l2_: Array = fitted("the l2 in use, as a 0-d array")
+    l2_tried_: Array = fitted("the path tried")
+    path_kl_: Array = fitted("the KL that each l2 tried reached on dev, or the folds' mean")
 
     def _inputs(self, X: Any) -> Array:
         return as_features(X, self.embedding).astype(np.float64)
 
     def _fit(self, X: Array, targets: Array, dev: Dev | None) -> None:
-        with executor() as _:
+        with threads() as _:
             self._choose(X, targets, dev)
-            weights = self._weights_at(X, targets, float(self.l2_))
+            start = np.zeros((X.shape[1] + 1, targets.shape[1]))
+            weights = minimise(X, targets, float(self.l2_) * spread(X), start, self.max_iter, self.tol)
         self.coef_, self.intercept_ = weights[:-1], weights[-1]
 
     def _predict(self, X: Array) -> Array:
@@ -103,28 +76,31 @@ class SoftmaxRegression(Learner):
     # ---- the l2 -------------------------------------------------------------------------------
 
     def _choose(self, X: Array, targets: Array, dev: Dev | None) -> None:
-        """Set ``l2_`` to the one given, or to the best of the path."""
+        """Set ``l2_`` to the one given, or to the best of the path on dev or on ``cv`` folds."""
         if self.l2 is not None:
             self.l2_tried_, self.path_kl_ = np.asarray([float(self.l2)]), np.full(1, np.nan)
-        else:
-            parts = [((X, targets), dev)] if dev is not None else self._folds(X, targets)
-            self.l2_tried_, self.path_kl_ = self._walk(parts)
-        best = 0 if self.l2 is not None else int(self.path_kl_.argmin())
-        self.l2_ = np.asarray(self.l2_tried_[best])
-
-    def _walk(self, parts: list[tuple[Dev, Dev]]) -> tuple[Array, Array]:
-        """KL on the held parts along the path, until it has got no better for a while."""
-        walks = [self._path(*train) for train, _ in parts]
+            self.l2_ = np.asarray(self.l2_tried_[0])
+            return
+        parts: list[tuple[Dev, Dev]] = [] if dev is None else [((X, targets), dev)]
+        if dev is None:
+            if len(X) < self.cv:
+                raise DataError(f"{len(X)} items cannot be cut into cv={self.cv} folds; give l2 or dev")
+            order = np.random.default_rng(self.seed).permutation(len(X))
+            for held in np.array_split(order, self.cv):
+                kept = np.setdiff1d(order, held)
+                parts.append(((X[kept], targets[kept]), (X[held], targets[held])))
+        # KL on the held parts along the path, until it has got no better for a while
         reached: list[float] = []
-        for at_strength in zip(*walks, strict=True):
+        for each in zip(*(self._path(*train) for train, _ in parts), strict=True):
             scores = [
-                kl(held, predict(X, weights))
-                for weights, (_, (X, held)) in zip(at_strength, parts, strict=True)
+                kl(shares, predict(rows, weights))
+                for weights, (_, (rows, shares)) in zip(each, parts, strict=True)
             ]
             reached.append(float(np.mean(scores)))
             if len(reached) - 1 - int(np.argmin(reached)) >= PATIENCE:
                 break
-        return PATH[: len(reached)], np.asarray(reached)
+        self.l2_tried_, self.path_kl_ = PATH[: len(reached)], np.asarray(reached)
+        self.l2_ = np.asarray(self.l2_tried_[self.path_kl_.argmin()])
 
     def _path(self, X: Array, targets: Array) -> Iterator[Array]:
         """The minimisers from the strongest penalty to the weakest, each started from the one before."""
@@ -132,17 +108,3 @@ class SoftmaxRegression(Learner):
         for l2 in PATH:
             weights = minimise(X, targets, l2 * spread(X), weights, self.max_iter, self.tol)
             yield weights
-
-    def _weights_at(self, X: Array, targets: Array, l2: float) -> Array:
-        start = np.zeros((X.shape[1] + 1, targets.shape[1]))
-        return minimise(X, targets, l2 * spread(X), start, self.max_iter, self.tol)
-
-    def _folds(self, X: Array, targets: Array) -> list[tuple[Dev, Dev]]:
-        if len(X) < self.cv:
-            raise DataError(f"{len(X)} items cannot be cut into cv={self.cv} folds; give l2 or dev")
-        order = np.random.default_rng(self.seed).permutation(len(X))
-        folds = []
-        for held in np.array_split(order, self.cv):
-            kept = np.setdiff1d(order, held)
-            folds.append(((X[kept], targets[kept]), (X[held], targets[held])))
-        return folds

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from dissensus.errors import DataError, ParameterError, require, system_words
 from dissensus.metrics import kl
 from dissensus.numerics import Array
-from dissensus.params import ANY, NONE, SEED, integer, real
+from dissensus.params import ANY, DEVICE, N_THREADS, NONE, PATIENCE, SEED, fitted, integer, real, setting
 from dissensus.tables.arrays import Arrays, Header
 from dissensus.text.learners.base import Dev, Learner, as_texts, batches, own_dev
 
@@ -108,7 +109,9 @@ def logits_of(network: Any, codes: list[list[int]], pool: int) -> Tensor:
     import torch
     from torch.nn.functional import max_pool1d
 
-    words = _padded(codes).to(network["head"].weight.device)
+    longest = max(1, max(map(len, codes)))
+    words = torch.tensor([row + [PAD] * (longest - len(row)) for row in codes])
+    words = words.to(network["head"].weight.device)
     inside = (words != PAD).float().unsqueeze(1)  # texts, 1, positions
     signal = network["words"](words).transpose(1, 2)
     for layer, convolution in enumerate(network["convolutions"]):
@@ -120,112 +123,39 @@ def logits_of(network: Any, codes: list[list[int]], pool: int) -> Tensor:
     return logits
 
 
-def _padded(rows: list[list[int]]) -> Tensor:
-    """Word codes as one tensor, padded to the longest row."""
-    import torch
-
-    longest = max(1, max(map(len, rows)))
-    return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
-
-
 class TextCNN(Learner):
     """Three convolution and max-pool layers on word vectors (the paper's PD).
 
     Where no dev part is given, a seeded tenth of the items serves as one.
-
-    Parameters
-    ----------
-    lexicon_size
-        The most frequent words that are known.
-    dimension
-        Length of a word vector; None: that of the GloVe file, or 100 without one.
-    max_words
-        Words of a text that are read.
-    filters
-        Filters of each convolution.
-    width
-        Words that a filter sees at once.
-    pool
-        Positions that are pooled into one.
-    dropout
-        Share of the last layer that is dropped at random in training.
-    epochs
-        Passes over the texts, at most.
-    patience
-        Training ends after so many epochs without a better one on dev; None makes all epochs.
-    batch_size
-        Texts in a batch.
-    learning_rate
-        Step size of the optimiser.
-    glove
-        Path of a GloVe text file; without one, word vectors are learned from scratch.
-    device
-        Where PyTorch computes, such as ``"cpu"`` or ``"cuda"``; None takes a graphics card where there is
-        one.
-    n_threads
-        Threads of PyTorch; None leaves its own number. The same seed and number of threads give the same
-        result.
-    seed
-        Seed of the random numbers. The same seed gives the same result, to the last bit.
     """
 
-    _rules = {
-        "lexicon_size": integer(1),
-        "dimension": integer(1) | NONE,
-        "max_words": integer(1),
-        "filters": integer(1),
-        "width": integer(1),
-        "pool": integer(1),
-        "dropout": real(0.0, 1.0),
-        "epochs": integer(1),
-        "patience": integer(1) | NONE,
-        "batch_size": integer(1),
-        "learning_rate": real(0.0, open_low=True),
-        "glove": ANY,
-        "device": ANY,
-        "n_threads": integer(1) | NONE,
-        "seed": SEED,
-    }
+    _: KW_ONLY
+    lexicon_size: int = setting(20_000, integer(1), "The most frequent words that are known.")
+    dimension: int | None = setting(
+        None, integer(1) | NONE, "Length of a word vector; None: that of the GloVe file, or 100 without one."
+    )
+    max_words: int = setting(1_000, integer(1), "Words of a text that are read.")
+    filters: int = setting(128, integer(1), "Filters of each convolution.")
+    width: int = setting(5, integer(1), "Words that a filter sees at once.")
+    pool: int = setting(2, integer(1), "Positions that are pooled into one.")
+    dropout: float = setting(
+        0.5, real(0.0, 1.0), "Share of the last layer that is dropped at random in training."
+    )
+    epochs: int = setting(30, integer(1), "Passes over the texts, at most.")
+    patience: int | None = setting(5, *PATIENCE)
+    batch_size: int = setting(32, integer(1), "Texts in a batch.")
+    learning_rate: float = setting(1e-3, real(0.0, open_low=True), "Step size of the optimiser.")
+    glove: str | None = setting(
+        None, ANY, "Path of a GloVe text file; without one, word vectors are learned from scratch."
+    )
+    device: str | None = setting(None, *DEVICE)
+    n_threads: int | None = setting(1, *N_THREADS)
+    seed: int = setting(0, *SEED)
 
-    lexicon_: list[str]
-    dev_kl_: Array  # the KL on dev, by epoch
-    epoch_: int  # the epoch kept
-    n_threads_: int  # the thread count at which the seed replays this fit
-
-    def __init__(
-        self,
-        *,
-        lexicon_size: int = 20_000,
-        dimension: int | None = None,
-        max_words: int = 1_000,
-        filters: int = 128,
-        width: int = 5,
-        pool: int = 2,
-        dropout: float = 0.5,
-        epochs: int = 30,
-        patience: int | None = 5,
-        batch_size: int = 32,
-        learning_rate: float = 1e-3,
-        glove: str | None = None,
-        device: str | None = None,
-        n_threads: int | None = 1,
-        seed: int = 0,
-    ) -> None:
-        self.lexicon_size = lexicon_size
-        self.dimension = dimension
-        self.max_words = max_words
-        self.filters = filters
-        self.width = width
-        self.pool = pool
-        self.dropout = dropout
-        self.epochs = epochs
-        self.patience = patience
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.glove = glove
-        self.device = device
-        self.n_threads = n_threads
-        self.seed = seed
+    lexicon_: list[str] = fitted("the words that are known", saved=False)
+    dev_kl_: Array = fitted("the KL on dev, by epoch", saved=False)
+    epoch_: int = fitted("the epoch kept", saved=False)
+    n_threads_: int = fitted("the thread count at which the seed replays this fit", saved=False)
 
     def _inputs(self, X: Any) -> list[list[str]]:
         return [words_of(text, self.max_words) for text in as_texts(X)]

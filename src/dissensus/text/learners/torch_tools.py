@@ -58,11 +58,6 @@ def global_seed(seed: int) -> Iterator[None]:
         yield
 
 
-def copied(tensors: Mapping[str, torch.Tensor]) -> Tensors:
-    """Copies that later training steps do not touch."""
-    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
-
-
 def kl_loss(logits: torch.Tensor, targets: NDArray[np.float64]) -> Any:
     """KL(d ‖ p) = Σ d log d − Σ d log p of targets d and p = softmax(logits), the mean over the rows."""
     d = torch.as_tensor(targets, dtype=torch.float32, device=logits.device)
@@ -88,7 +83,10 @@ class BestEpoch:
         """Take note of an epoch; True if training should go on."""
         self.losses.append(loss)
         if self.epoch < 0 or loss < self.losses[self.epoch]:
-            self.epoch, self.state = len(self.losses) - 1, copied(state)
+            self.epoch, self.state = (
+                len(self.losses) - 1,
+                {name: tensor.detach().clone() for name, tensor in state.items()},
+            )
         return self.patience is None or len(self.losses) - 1 - self.epoch < self.patience
 
     @property

@@ -1,0 +1,466 @@
+"""All that a fit in memory needs: blocks of labels, threads, restarts and a monitor of convergence.
+
+The loop of a model stands in the model's own file and reads downward::
+
+    blocks = engine.blocks(labels, layout)                    # consecutive items, laid out for the steps
+    restarts = Restarts(engine, n_restarts, seed, max_iter, tol)
+    for monitor in restarts:
+        state = monitor.resume(State) or start(monitor.rng)
+        for _ in monitor:
+            statistics = total(blocks.map(e_step, theta=state.theta))      # summed in block order
+            if monitor.report(objective, state):
+                break
+            state = m_step(statistics)
+    best = restarts.best                                      # best.state, best.trace, best.stopped
+
+Where blocks begin and end depends on the labels alone, each is worked on by one thread, and sums are added in
+block order: the result has the same bits for any number of threads. ``ds.resources`` puts an engine with the
+same methods in the place of this one, for fits that need a memory limit, checkpoints or a cluster
+(large/engine.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.errors import bad_parameter
+from dissensus.numerics import Array
+from dissensus.params import n_cores
+from dissensus.progress import Progress, ShowProgress, in_words, shown
+
+if TYPE_CHECKING:
+    from dissensus.labels.annotations import Annotations
+
+Result = TypeVar("Result")
+State = TypeVar("State")  # what a loop learns: a dataclass of arrays, numbers and such dataclasses
+Codes = NDArray[np.int32]
+
+LABELS_PER_SHARD = 1 << 15  # a shard's messages should fit a core's cache
+MIN_BLOCKS = 16  # labels fill more blocks of one shard each until there are this many, then larger blocks
+MAX_SHARDS_PER_BLOCK = 64  # two million labels
+
+
+# ---- blocks -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """Consecutive items and their labels; item codes count from the shard's first item."""
+
+    first_item: int
+    n_items: int
+    n_classes: int
+    item: Codes
+    annotator: Codes
+    label: Codes
+
+    @cached_property
+    def counts(self) -> Array:
+        """(items, classes): label counts as floats, ready for products."""
+        M, P = self.n_items, self.n_classes
+        cells = self.item * np.int64(P) + self.label
+        return np.bincount(cells, minlength=M * P).reshape(M, P).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A run of consecutive shards: the unit of work. ``item_bounds`` and ``row_bounds`` bound its shards."""
+
+    labels: Any  # Annotations, or what has their columns and sizes
+    item_bounds: tuple[int, ...]
+    row_bounds: tuple[int, ...]
+    items: slice  # rows of this block in a table of all items
+    rows: slice  # and in a table of all labels
+
+    def shard(self, first: int = 0, last: int = -1) -> Shard:
+        """The labels between two of the ends as one shard; all of the block by default."""
+        start, stop = self.item_bounds[first], self.item_bounds[last]
+        rows = slice(self.row_bounds[first], self.row_bounds[last])
+        item = self.labels.item[rows] - np.int32(start)
+        annotator, label = self.labels.annotator[rows], self.labels.label[rows]
+        return Shard(start, stop - start, self.labels.n_classes, item, annotator, label)
+
+
+def cut_blocks(labels: Annotations) -> list[Block]:
+    """Cut labels into shards of about ``LABELS_PER_SHARD`` labels, and the shards into blocks."""
+    items = shard_ends(labels.item_pointers)
+    rows = labels.item_pointers[items]
+    n_shards = len(items) - 1
+    size = min(max(n_shards // MIN_BLOCKS, 1), MAX_SHARDS_PER_BLOCK)
+    blocks = []
+    for first in range(0, n_shards, size):
+        item_bounds = items[first : first + size + 1].tolist()
+        row_bounds = rows[first : first + size + 1].tolist()
+        own_items, own_rows = slice(item_bounds[0], item_bounds[-1]), slice(row_bounds[0], row_bounds[-1])
+        blocks.append(Block(labels, tuple(item_bounds), tuple(row_bounds), own_items, own_rows))
+    return blocks
+
+
+def shard_ends(pointers: NDArray[np.int64], times: int = 1) -> NDArray[np.int64]:
+    """Items at which shards begin, and the number of items; an item is never cut.
+
+    ``pointers`` (items + 1,) say where each item's labels begin. Shards ``times`` as large begin at some of
+    the same items.
+    """
+    size = times * LABELS_PER_SHARD
+    marks = np.arange(size, pointers[-1], size)
+    return np.unique(np.concatenate([[0], np.searchsorted(pointers, marks), [len(pointers) - 1]]))
+
+
+def total(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Add the statistics of blocks, entry by entry, in their order."""
+    sums: list[Any] = []
+    for part in parts:
+        if sums:
+            for place, value in enumerate(part):
+                sums[place] = sums[place] + value
+        else:
+            sums = list(part)
+    return tuple(sums)
+
+
+@dataclass(eq=False)
+class Blocks:
+    """The blocks of some labels, laid out for a model's steps."""
+
+    engine: Engine
+    blocks: list[Block]
+    lay_out: Callable[[Block], Any]
+    layouts: dict[int, Any] = field(default_factory=dict)  # by number of the block, built when first needed
+
+    def map(self, step: Callable[..., Result], each: Iterable[Any] = (), **common: Any) -> Iterator[Result]:
+        """Yield ``step(layout, own, **common)`` of every block, in order; ``each`` has one ``own`` per block.
+
+        Without ``each``, ``step(layout, **common)``.
+        """
+        own = list(each)
+        for name, value in common.items():
+            if isinstance(value, np.ndarray):  # C order, as after pickling: it can change the last bits
+                common[name] = np.ascontiguousarray(value)
+
+        def run(number: int) -> Result:
+            return step(self.layout(number), *own[number : number + 1], **common)
+
+        return self.engine.map_lazily(run, range(len(self.blocks)))
+
+    def layout(self, number: int) -> Any:
+        """The layout of a block."""
+        layout = self.layouts.get(number)
+        if layout is None:
+            layout = self.layouts[number] = self.lay_out(self.blocks[number])
+        return layout
+
+
+# ---- the engine ---------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Engine:
+    """Threads of this process, and everything in memory."""
+
+    n_threads: int = 1
+    pool: ThreadPoolExecutor | None = None
+    n_labels: int = 1
+    dtype: Any = np.float64  # precision of messages
+    progress: Progress | None = None
+    keeps_checkpoints: ClassVar[bool] = False  # large/engine.py may keep some
+    started: tuple[float, int] | None = None  # time and number of the first iteration that was shown
+    unused: dict[Any, list[NDArray[Any]]] = field(default_factory=dict)  # memory of arrays, by shape and type
+
+    def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
+        """Cut labels into blocks, each laid out for a model's steps by ``lay_out``."""
+        return Blocks(self, cut_blocks(labels), lay_out)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
+        """An array for steps to fill, in the memory of one of this shape that is no longer used.
+
+        Fresh pages for every round would cost a tenth of it. The array itself must be kept, not only a slice
+        of it. An engine with a memory limit may map it from a file.
+        """
+        unused = self.unused.setdefault((shape, np.dtype(dtype)), [])
+        memory = unused.pop() if unused else np.empty(shape, dtype)
+        array = memory[:]
+        weakref.finalize(array, unused.append, memory).atexit = False
+        return array
+
+    def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
+        """The step's result for every element, in order."""
+        return list(self.map_lazily(step, over))
+
+    def map_lazily(self, step: Callable[[Any], Result], over: Sequence[Any]) -> Iterator[Result]:
+        """Lazy `map`; at most 2 × n_threads results are pending."""
+        raise_if_cancelled()
+        if self.pool is None or len(over) < 2:
+            return map(step, over)
+        return self._map_on_threads(self.pool, step, over)
+
+    def _map_on_threads(
+        self, pool: ThreadPoolExecutor, step: Callable[[Any], Result], over: Sequence[Any]
+    ) -> Iterator[Result]:
+        remaining, pending = iter(over), deque[Future[Result]]()
+        try:
+            while True:
+                for element in itertools.islice(remaining, 2 * self.n_threads - len(pending)):
+                    # a thread should see what the caller sees of its context (resources, cancellation)
+                    pending.append(pool.submit(copy_context().run, step, element))
+                if not pending:
+                    return
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
+
+    def step_done(self, done: int, of: int) -> None:
+        """Show how many iterations are done, of how many at most; end here if the caller was interrupted."""
+        raise_if_cancelled()
+        if self.progress is None:
+            return
+        now = time.monotonic()
+        if self.started is None or done <= self.started[1]:  # of a restart: it is counted anew
+            self.started = now, done
+        since, first = self.started
+        words = f"iteration {done} of at most {of}"
+        if done > first:
+            seconds = (now - since) / (done - first)
+            left = in_words(seconds * (of - done))
+            words += f", {self.n_labels / seconds:,.0f} labels per second, at most {left} left"
+        self.progress(words, done / of)
+
+    # The two that follow do nothing here; large/engine.py keeps files.
+
+    def resume(self, name: str, kind: type[State]) -> Checkpoint[State] | None:
+        """The last checkpoint of an earlier run of the same fit that was stopped."""
+        return None
+
+    def checkpoint(self, name: str, reached: Checkpoint[Any]) -> None:
+        """Keep a state, after every few iterations and at the end."""
+
+
+# ---- convergence --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Checkpoint(Generic[State]):
+    """A state, the objectives up to it, and why the fit stopped (empty while it goes on)."""
+
+    state: State
+    done: int = 0  # iterations
+    trace: tuple[float, ...] = ()
+    stopped: str = ""
+
+
+@dataclass
+class ConvergenceMonitor:
+    """Iterations of one fit until its objective settles: ``for _ in monitor: … monitor.report(…)``."""
+
+    engine: Engine
+    max_iter: int
+    tol: float  # nats per label
+    name: str = "fit"
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)
+    trace: list[float] = field(default_factory=list)  # the objective at every iteration
+    stopped: str = ""  # "tolerance" or "max_iter" once the fit has stopped
+    state: Any = None  # the state that the fit stopped with
+
+    def resume(self, kind: type[State]) -> State | None:
+        """The state of a checkpoint, or None. The iteration that ended there is done again."""
+        reached = self.engine.resume(self.name, kind) if self.engine.keeps_checkpoints else None
+        if reached is None:
+            return None
+        self.stopped = reached.stopped
+        self.state = reached.state if reached.stopped else None
+        self.trace = list(reached.trace if reached.stopped else reached.trace[:-1])
+        return reached.state
+
+    def __iter__(self) -> Iterator[int]:
+        while not self.stopped:
+            yield len(self.trace)
+
+    def report(self, objective: float, state: Any) -> bool:
+        """Note the objective of a state; return whether the fit should stop with this state.
+
+        It stops where the objective per label changed by at most ``tol``, or after ``max_iter`` iterations.
+        """
+        self.trace.append(objective)
+        done = len(self.trace)
+        if done > 1 and abs(objective - self.trace[-2]) <= self.tol * self.engine.n_labels:
+            self.stopped = "tolerance"
+        elif done == self.max_iter:
+            self.stopped = "max_iter"
+        self.state = state if self.stopped else None  # earlier states should not take memory
+        if self.engine.keeps_checkpoints:
+            self.engine.checkpoint(self.name, Checkpoint(state, done, tuple(self.trace), self.stopped))
+        raise_if_cancelled()
+        if self.engine.progress is not None:
+            self.engine.step_done(done, self.max_iter)
+        return bool(self.stopped)
+
+
+@dataclass
+class Restarts:
+    """Monitors of fits from several starts. Restart r draws from its own stream of random numbers."""
+
+    engine: Engine
+    n_restarts: int
+    seed: int
+    max_iter: int
+    tol: float
+    best: ConvergenceMonitor = field(init=False)  # the one that ended highest, the first of several
+
+    def __iter__(self) -> Iterator[ConvergenceMonitor]:
+        for number in range(self.n_restarts):
+            rng = np.random.default_rng([self.seed, number])
+            monitor = ConvergenceMonitor(self.engine, self.max_iter, self.tol, f"restart-{number}", rng)
+            yield monitor
+            if number == 0 or monitor.trace[-1] > self.best.trace[-1]:
+                self.best = monitor
+
+
+# ---- what fits may use --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What fits may use: the threads and the memory of this process. large/resources.py has more."""
+
+    memory: int | None = None  # bytes that a fit may take; None: what the machine has
+    progress: ShowProgress = False
+    precision: str = "double"  # of messages
+    n_cluster_threads: int = 0  # tasks that a cluster runs at once; 0 without a cluster
+
+    @contextmanager
+    def engine(self, model: Any, labels: Annotations, given: Mapping[str, Any]) -> Iterator[Engine]:
+        """Yield what one fit runs on; ``given`` is what ``fit`` was given beside the labels."""
+        del given
+        progress = nullcontext() if self.progress is False else shown(self.progress)
+        with threads(vars(model).get("n_jobs", 1), labels.n_labels) as engine, progress as engine.progress:
+            yield engine
+
+    def share(self, n_at_once: int) -> Resources:
+        """Resources of one task of which this many run at once, silent and without checkpoints."""
+        return replace(self, memory=self.memory and self.memory // n_at_once, progress=False)
+
+    def tasks(self, shared: Any) -> Any:
+        """What runs the tasks of a search on a cluster; None without a cluster."""
+        del shared
+        return None
+
+
+PLAIN = Resources()
+_current: ContextVar[Resources] = ContextVar("resources", default=PLAIN)
+
+
+def current() -> Resources:
+    """What fits may use at this moment."""
+    return _current.get()
+
+
+@contextmanager
+def using(resources: Resources) -> Iterator[Resources]:
+    """Let every fit inside the block use these."""
+    token = _current.set(resources)
+    try:
+        yield resources
+    finally:
+        _current.reset(token)
+
+
+# set in the context of work whose caller waits for it, so that an interrupted caller can end it
+_cancelled: ContextVar[tuple[threading.Event, ...]] = ContextVar("cancelled", default=())
+
+
+def raise_if_cancelled() -> None:
+    """End the work of a thread whose caller was interrupted."""
+    for event in _cancelled.get():
+        if event.is_set():
+            raise CancelledError
+
+
+@contextmanager
+def threads(n_jobs: int = -1, n_labels: int = 1) -> Iterator[Engine]:
+    """An engine of ``n_jobs`` threads (−1: all cores), with BLAS on one thread: reproducible, and faster."""
+    if n_jobs != -1 and n_jobs < 1:
+        raise bad_parameter("engine", "n_jobs", "an int >= 1, or -1 for all cores", n_jobs)
+    n_threads = n_cores() if n_jobs == -1 else n_jobs
+    pool = nullcontext() if n_threads == 1 else ThreadPoolExecutor(n_threads)
+    with one_blas_thread(), pool as running:
+        if running is None:
+            yield Engine(n_labels=n_labels)
+            return
+        cancelled = threading.Event()
+        token = _cancelled.set((*_cancelled.get(), cancelled))
+        try:
+            yield Engine(n_threads, running, n_labels)
+        except BaseException:  # Ctrl-C above all: whole fits may be running on the threads
+            cancelled.set()
+            raise
+        finally:
+            _cancelled.reset(token)
+
+
+# ---- memory and BLAS ----------------------------------------------------------------------------------
+
+_counting = threading.Lock()
+_blas_limit: Any = None
+_n_inside = 0
+
+# What the C library may keep of freed memory, and the size from which an array has pages of its own.
+KEPT_BYTES, OWN_PAGES_BYTES = 64 << 20, 16 << 20
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as glibc's malloc.h numbers them
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let the C library keep some megabytes of freed arrays, instead of returning them to the system.
+
+    Iterations free and take arrays of the same sizes. Fetched anew each time, they cost fresh pages: up to
+    two fifths of a small fit. Where the library has no such settings, nothing changes.
+    """
+    import ctypes
+
+    with suppress(OSError, AttributeError, TypeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
+        library.mallopt(_MMAP_THRESHOLD, OWN_PAGES_BYTES)
+
+
+@lru_cache(maxsize=1)
+def _blas_controller(n_modules: int) -> Any:
+    """Control of BLAS threads; looked for anew, which takes milliseconds, once more modules are imported."""
+    from threadpoolctl import ThreadpoolController
+
+    del n_modules
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS to one thread while any caller in this process is inside: more may sum in another order."""
+    keep_freed_memory()
+    global _blas_limit, _n_inside
+    with _counting:
+        if _n_inside == 0:
+            _blas_limit = _blas_controller(len(sys.modules)).limit(limits=1, user_api="blas")
+        _n_inside += 1
+    try:
+        yield
+    finally:
+        with _counting:
+            _n_inside -= 1
+            if _n_inside == 0:
+                _blas_limit.restore_original_limits()

@@ -1,0 +1,129 @@
+"""The engine of fits that need more than a plain one: a memory limit, and checkpoints.
+
+It has the methods of :class:`dissensus.engine.Engine`. Layouts of blocks are kept as long as they fit into
+the memory allowed, and built anew for every step otherwise; arrays that do not fit are mapped from files.
+Sums are added in the same order, so that none of this changes a bit of the result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.engine import Block, Blocks, Checkpoint, Engine, State, cut_blocks
+from dissensus.labels.annotations import Annotations
+from dissensus.large.checkpoints import Checkpoints
+from dissensus.large.file_arrays import new_file_array
+
+
+class Budget:
+    """Bytes that layouts and messages may take; None is no limit."""
+
+    def __init__(self, n_bytes: int | None) -> None:
+        self.unlimited = n_bytes is None
+        self._left = n_bytes
+        self._changing = threading.Lock()
+
+    def take(self, n_bytes: int) -> bool:
+        """Take so many bytes, if they are there."""
+        with self._changing:
+            if self._left is None:
+                return True
+            if n_bytes > self._left:
+                return False
+            self._left -= n_bytes
+            return True
+
+    def give_back(self, n_bytes: int) -> None:
+        """Free bytes that were taken."""
+        with self._changing:
+            if self._left is not None:
+                self._left += n_bytes
+
+
+class LargeEngine(Engine):
+    """Threads of this process, within a memory limit."""
+
+    def __init__(
+        self,
+        n_threads: int,
+        pool: ThreadPoolExecutor | None,
+        n_labels: int,
+        *,
+        budget: Budget,
+        scratch: Callable[[], Path],
+        checkpoints: Checkpoints | None,
+        dtype: Any,
+    ) -> None:
+        super().__init__(n_threads, pool, n_labels)
+        self.budget = budget
+        self.scratch = scratch
+        self.dtype = dtype
+        self._checkpoints = checkpoints
+
+    @property
+    def keeps_checkpoints(self) -> bool:  # type: ignore[override]
+        """Whether states are kept."""
+        return self._checkpoints is not None
+
+    def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
+        """Cut labels into blocks, each laid out for a model's steps by ``lay_out``."""
+        return BudgetedBlocks(self, cut_blocks(labels), lay_out)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
+        """An array for a step to fill, in memory if it fits there."""
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        if not self.budget.take(size):
+            return new_file_array(self.scratch(), shape, dtype)
+        if self.budget.unlimited:
+            return super().empty(shape, dtype)
+        array = np.empty(shape, dtype)  # unused memory would not be in the budget
+        weakref.finalize(array, self.budget.give_back, size)
+        return array
+
+    def resume(self, name: str, kind: type[State]) -> Checkpoint[State] | None:
+        """The last checkpoint of an earlier run of the same fit that was stopped."""
+        return None if self._checkpoints is None else self._checkpoints.latest(name, kind)
+
+    def checkpoint(self, name: str, reached: Checkpoint[Any]) -> None:
+        """Keep a state, after every few iterations and at the end."""
+        if self._checkpoints is not None:
+            self._checkpoints.write(name, reached)
+
+
+class BudgetedBlocks(Blocks):
+    """Blocks of which some layouts stay in memory."""
+
+    engine: LargeEngine
+
+    def layout(self, number: int) -> Any:
+        """The layout of a block, kept if it fits into the budget."""
+        layout = self.layouts.get(number)
+        if layout is None:
+            layout = self.lay_out(self.blocks[number])
+            size = n_bytes(layout)
+            if self.engine.budget.take(size):
+                self.layouts[number] = layout
+                weakref.finalize(self, self.engine.budget.give_back, size)
+        return layout
+
+
+def n_bytes(value: Any) -> int:
+    """Bytes of the arrays in a layout: arrays, sparse matrices, and dataclasses and tuples of them."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, tuple):
+        return sum(map(n_bytes, value))
+    if hasattr(value, "indptr"):
+        return int(value.data.nbytes + value.indices.nbytes + value.indptr.nbytes)
+    if dataclasses.is_dataclass(value):
+        return sum(n_bytes(getattr(value, field.name)) for field in dataclasses.fields(value))
+    return 0

@@ -1,0 +1,128 @@
+"""Arrays in files: for messages that do not fit into memory, and for those that several processes work on.
+
+They are NumPy's memory maps. An array in a file is pickled as its place there (:func:`pickled_places`), and
+whoever unpickles it maps the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import pickle
+import uuid
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dissensus.errors import DataError, system_words
+from dissensus.tables.source import not_reached
+
+
+class Place(NamedTuple):
+    """Where an array lies in a file."""
+
+    path: str
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+    mode: Any  # of the map: "r" or "r+"
+
+
+def place_in_file(array: NDArray[Any]) -> Place | None:
+    """The place of an array, or of a part of one, that is mapped from a file; None for others."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray) and getattr(owner, "_mmap", None) is None:
+        owner = owner.base
+    if not isinstance(owner, np.memmap) or not array.flags.c_contiguous or not array.size:
+        return None
+    first_byte = np.frombuffer(vars(owner)["_mmap"], np.uint8).__array_interface__["data"][0]
+    skipped = owner.offset - owner.offset % mmap.ALLOCATIONGRANULARITY  # maps begin at a page
+    offset = skipped + array.__array_interface__["data"][0] - first_byte
+    return Place(str(owner.filename), array.dtype.str, offset, array.shape, owner.mode)
+
+
+def open_file_array(place: Place) -> NDArray[Any]:
+    """Map an array of a file."""
+    try:
+        return np.asarray(np.memmap(place.path, place.dtype, place.mode, place.offset, place.shape))
+    except (OSError, ValueError) as error:
+        raise not_reached(
+            place.path, "put scratch=, and stores, on a disk that every worker reaches"
+        ) from error
+
+
+def new_file_array(folder: Path, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """An array in a new file, which is removed with the array."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if not size:
+        return np.empty(shape, dtype)
+    path = folder / f"array-{uuid.uuid4().hex[:16]}"
+    try:
+        with path.open("xb") as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error here, not a crash later
+            else:
+                file.truncate(size)
+        array = np.memmap(path, dtype, "r+", 0, shape)
+    except OSError as error:
+        with suppress(OSError):
+            path.unlink()
+        raise cannot_keep(folder, error) from error
+    weakref.finalize(array, _remove, path)
+    return array
+
+
+def as_file_array(array: NDArray[Any], folder: Path) -> NDArray[Any]:
+    """The array itself if it is in a file, else a copy in a new one."""
+    if place_in_file(array) is not None:
+        return array
+    copy = new_file_array(folder, array.shape, array.dtype)
+    copy[...] = array
+    return copy
+
+
+def cannot_keep(folder: Path, error: OSError) -> DataError:
+    """The error for a folder that does not take what a fit has to keep."""
+    return DataError(
+        f"{folder}: messages cannot be written ({system_words(error)}); make room there, or name another "
+        "place with scratch="
+    )
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
+
+
+class _PlacePickler(pickle.Pickler):
+    def __init__(self, content: io.BytesIO, folder: Path, max_bytes: int) -> None:
+        super().__init__(content, protocol=pickle.HIGHEST_PROTOCOL)
+        self.files: list[NDArray[Any]] = []
+        self._folder = folder
+        self._max_bytes = max_bytes
+
+    def reducer_override(self, value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return NotImplemented
+        if value.nbytes > self._max_bytes and value.flags.c_contiguous:
+            value = as_file_array(value, self._folder)
+            self.files.append(value)
+        place = place_in_file(value)
+        return NotImplemented if place is None else (open_file_array, (place,))
+
+
+def pickled_places(value: Any, folder: Path, max_bytes: int) -> tuple[bytes, list[NDArray[Any]]]:
+    """Pickle a value whose arrays may be in files: these as their places.
+
+    Other arrays of more than ``max_bytes`` are copied to files in ``folder``, which are there as long as the
+    arrays that are returned with the bytes.
+    """
+    content = io.BytesIO()
+    pickler = _PlacePickler(content, folder, max_bytes)
+    pickler.dump(value)
+    return content.getvalue(), pickler.files
