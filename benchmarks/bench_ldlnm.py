@@ -24,8 +24,11 @@ from torch import nn
 
 import dissensus as ds
 from dissensus.labels.features import features_of
-from dissensus.text.ldlnm.model import DevDistributions
 from timing import data_option, read_dataset, verdict
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where the paper's evaluation lies
+
+from reproduction.network_search import DevDistributions
 
 LEAST_RATIO, MOST_MINUTES = 3.0, 15.0
 SIZES = range(3, 21)

@@ -158,7 +158,9 @@ def clones(labels: ds.Annotations) -> Values:
     for who in range(labels.n_annotators):
         copied = with_copies(labels, who)
         row = {name: moved(before[name], fitted(make, copied)) for name, make in models.items()}
-        found.append(row | {"annotator": str(labels.annotators[who]), "copies": Aliases.of(copied).n_aliases})
+        aliases = Aliases.of(copied)
+        n_copies = len(aliases.code) - len(aliases.named)
+        found.append(row | {"annotator": str(labels.annotators[who]), "copies": n_copies})
     worst = max(range(len(found)), key=lambda who: float(found[who]["vote"]))
     ours = partial(ds.HPGM, n_jobs=1)
     plain = fitted(ours, labels)

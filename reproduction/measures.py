@@ -119,7 +119,8 @@ def search(inputs: Inputs, cell: Cell) -> Result:
 
 def network_search(inputs: Inputs, cell: Cell) -> Result:
     """Sizes of LDL-NM's layers by KL on dev."""
-    from dissensus.text.ldlnm.model import LDLNM, DevDistributions
+    from dissensus.text.ldlnm.model import LDLNM
+    from reproduction.network_search import DevDistributions
 
     data, settings = inputs.datasets[cell.dataset], cell.settings
     selection = select(

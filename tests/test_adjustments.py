@@ -102,7 +102,7 @@ def test_labels_that_count_of_aliases():
     columns["h2"] = np.where(np.arange(300) == 7, -1, columns["h2"])
     aliases = Aliases.of(table(columns))
     counted = aliases.annotations
-    assert (counted.n_annotators, aliases.n_aliases) == (6, 1)
+    assert (counted.n_annotators, len(aliases.code)) == (6, 7)
     assert counted.annotators.tolist() == [f"h{i}" for i in range(6)]
     assert np.bincount(counted.annotator).tolist() == [300] * 6
     assert counted.label[(counted.item == 7) & (counted.annotator == 2)] == columns["h2-0"][7]

@@ -396,7 +396,7 @@ def test_iterative_inference_says_what_it_cannot_do(fitted):
 
 
 def test_sizes_are_searched_with_the_common_search(tmp_path: Path):
-    from dissensus.text.ldlnm.model import DevDistributions
+    from reproduction.network_search import DevDistributions
 
     parts = crowd(80).split_items({"train": 0.7, "dev": 0.3})
     estimator = ds.LDLNM(**(SMALL | {"epochs": 2, "n_networks": 1}))
@@ -426,7 +426,7 @@ def test_sizes_are_searched_with_the_common_search(tmp_path: Path):
 
 
 def test_cells_alike_in_all_but_sizes_are_searched_in_one_program():
-    from dissensus.text.ldlnm.model import NETWORKS_TOGETHER, DevDistributions
+    from reproduction.network_search import NETWORKS_TOGETHER, DevDistributions
 
     sizes = [{"item_size": item, "annotator_size": who} for item in range(3, 9) for who in range(3, 9)]
     rates, ensembles = [{"learning_rate": 0.1}, {"learning_rate": 0.1, "seed": 3}], [{"n_networks": 2}] * 2
@@ -439,7 +439,7 @@ def test_cells_alike_in_all_but_sizes_are_searched_in_one_program():
 
 
 def test_the_criterion_goes_by_the_names_of_classes(fitted):
-    from dissensus.text.ldlnm.model import divergence
+    from reproduction.network_search import divergence
 
     model, _ = fitted
     dev = crowd(30, seed=3)

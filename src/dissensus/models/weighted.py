@@ -250,8 +250,8 @@ class KOS(ConfusionModel):
 #     v_j ← trimmed mean over n of |X_nj| / u_n,           u_n ← trimmed mean over j of |X_nj| / v_j,      (2)
 #
 # where a mean leaves out up to F values above and F below the one before it, so that F adversaries among
-# one's neighbours cannot move it. F is half of the smallest number of neighbours, less one, and not below 0. The
-# signs are those of X's leading eigenvector. An item's class is the largest of
+# one's neighbours cannot move it. F is half of the smallest number of neighbours, less one, and not below 0.
+# The signs are those of X's leading eigenvector. An item's class is the largest of
 # Σ_n log((P − 1) p_n / (1 − p_n)) [y_mn = k].
 
 

@@ -146,11 +146,6 @@ class Aliases:
         )
         return cls(counted, rows, code, named)
 
-    @property
-    def n_aliases(self) -> int:
-        """Names beyond one for each annotator."""
-        return len(self.code) - len(self.named)
-
 
 def copy_to_aliases(model: HPGM, annotations: Annotations, aliases: Aliases) -> None:
     """Say of every alias what is known of their annotator; they share its weight in the population."""
