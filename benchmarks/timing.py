@@ -110,7 +110,7 @@ def _standard_work() -> int:
 
 
 class OwnMemory:
-    """The most memory of the process's own that was seen, looked at every few milliseconds.
+    """The most memory of the process's own that was seen, looked at again and again.
 
     Pages of mapped files are not its own. With ``children``, all processes that it started are counted too.
     """
@@ -129,7 +129,7 @@ class OwnMemory:
         self._thread.join()
 
     def _look(self) -> None:
-        while not self._over.wait(0.005):
+        while not self._over.wait(0.1 if self._children else 0.005):  # to look at many takes time
             self.most = max(self.most, sum(status("RssAnon", process) for process in self._processes()))
 
     def _processes(self) -> list[str]:

@@ -35,7 +35,7 @@ from dissensus.errors import DataError
 from dissensus.large import checkpoints, scratch
 from dissensus.large.checkpoints import STATE_FILE, Checkpoints
 from dissensus.large.engine import Budget, LargeEngine
-from dissensus.large.file_arrays import new_file_array
+from dissensus.large.file_arrays import FileArrays
 from dissensus.large.resources import Resources
 from dissensus.large.scratch import LOCK, alone_in
 from dissensus.models.base import Model
@@ -473,19 +473,21 @@ def test_a_state_comes_back_as_it_lay_in_memory(tmp_path: Path) -> None:
         assert (page.done, page.stopped) == (2, "")
 
 
-def test_an_array_in_a_file_gets_a_second_name(tmp_path: Path) -> None:
-    whole = new_file_array(tmp_path, (4, 3), np.float32)
+def test_an_array_in_a_file_gets_a_second_name_and_stays_as_it_was(tmp_path: Path) -> None:
+    files = FileArrays(lambda: tmp_path)
+    whole = files.empty((4, 3), np.float32)
     whole[...] = np.arange(12).reshape(4, 3)
     kept = Checkpoints(lambda: tmp_path / "kept", 1)
     kept.write("fit", Checkpoint(Outer(Inner(whole[1:], 0.0), (), np.asarray(0.0)), 1))
     (page,) = pages(tmp_path)
     assert (page / "array-0").stat().st_nlink == 2
+    del whole
+    assert (page / "array-0").stat().st_nlink == 1
+    files.empty((4, 3), np.float32)[...] = -1.0  # another file
     found = kept.latest("fit", Outer)
     assert found is not None
     np.testing.assert_array_equal(found.state.inner.table, np.arange(3, 12).reshape(3, 3))
     assert found.state.inner.table.dtype == np.float32
-    del whole
-    assert (page / "array-0").stat().st_nlink == 1
 
 
 def test_two_pages_stay(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from dissensus.engine import cut_blocks
 from dissensus.errors import ClusterError, DataError
 from dissensus.large import dask
 from dissensus.large.dask import connected
+from dissensus.large.file_arrays import FileArrays
 from dissensus.params import PROCESS_BYTES
 from sizes import usually
 from tls_help import certificates
@@ -186,14 +187,14 @@ def test_a_store_that_a_worker_does_not_have_is_one_line(client: Any, tmp_path: 
 def test_labels_that_a_worker_does_not_find_are_one_line(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = dask.pickled_places
+    real = FileArrays.pickled
 
-    def elsewhere(value: Any, folder: Path, max_bytes: int) -> Any:
+    def elsewhere(self: FileArrays, value: Any, max_bytes: int) -> Any:
         """As if the driver's scratch directory were not there on the workers' machines."""
-        content, files = real(value, folder, max_bytes)
-        return content.replace(b"/scratch/", b"/nowhere/"), files
+        content, copies = real(self, value, max_bytes)
+        return content.replace(b"/scratch/", b"/nowhere/"), copies
 
-    monkeypatch.setattr(dask, "pickled_places", elsewhere)
+    monkeypatch.setattr(FileArrays, "pickled", elsewhere)
     line = rf"^{re.escape(str(tmp_path))}/nowhere/\S+: not reachable from the worker on "
     with (
         ds.resources(cluster=client, scratch=tmp_path / "scratch"),

@@ -29,6 +29,7 @@ from dissensus.errors import DataError, ParameterError
 from dissensus.evaluate import compare as auto
 from dissensus.large import scratch
 from dissensus.large.engine import BudgetedBlocks, n_bytes
+from dissensus.large.file_arrays import place_in_file
 from sizes import usually
 
 __all__ = ["small_shards"]
@@ -92,6 +93,17 @@ def test_little_memory_gives_the_same_bits(name: str, tmp_path: Path, built_anew
 def test_the_least_memory_gives_the_same_bits_on_two_threads(name: str, tmp_path: Path) -> None:
     with ds.resources(memory=least_memory(MODELS[name](), crowd()), scratch=tmp_path):
         assert differing(MODELS[name](n_jobs=2).fit(crowd()), alone(name)) == []
+
+
+def test_a_model_is_in_memory_and_not_in_a_file_that_is_gone(tmp_path: Path) -> None:
+    known, model = crowd(), MODELS["pgm-bp"]()
+    with ds.resources(memory=least_memory(model, known), scratch=tmp_path / "a", checkpoint=tmp_path / "b"):
+        model.fit(known)
+        again = MODELS["pgm-bp"]().fit(known)  # from its last checkpoint
+        moved = model.transform(known)
+    for found in (model, again, moved):
+        assert not any(isinstance(getattr(found, name), np.memmap) for name in found._arrays)
+        assert place_in_file(found.item_clusters_) is None
 
 
 def test_what_is_known_beforehand_takes_memory_too() -> None:

@@ -12,13 +12,13 @@ import logging
 import pickle
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from dissensus.engine import Block, Blocks, Resources, Result, cut_blocks, one_b
 from dissensus.errors import ClusterError, DataError, bad_parameter, require
 from dissensus.labels.annotations import Annotations
 from dissensus.large.engine import LargeEngine, n_bytes
-from dissensus.large.file_arrays import as_file_array, new_file_array, pickled_places, place_in_file
+from dissensus.large.file_arrays import place_in_file
 from dissensus.params import n_cores
 
 WORKER_SECONDS = 60.0  # to wait for a worker, before there is none to do the work
@@ -46,10 +46,7 @@ QUIET = logging.CRITICAL  # of the cluster's own messages, what reaches the term
 
 @contextmanager
 def connected(cluster: Any, *, n_workers: int = -1, tls: Sequence[Path] = ()) -> Iterator[Any]:
-    """A client of the cluster: an address, ``"local"`` (processes on this machine), or a client as it is.
-
-    ``tls`` are three files: the authority's certificate, ours, and our key.
-    """
+    """A client of an address (with three files for ``tls``), of processes that are started, or as it is."""
     distributed = require("distributed", "cluster")
     if isinstance(cluster, distributed.Client):
         yield cluster
@@ -93,7 +90,7 @@ def _local(n_workers: int) -> Iterator[Any]:
             security=distributed.Security.temporary(),
             silence_logs=QUIET,
         ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
+        distributed.Client(cluster, set_as_default=False, direct_to_workers=True) as client,
     ):
         yield client
 
@@ -105,8 +102,7 @@ def _remote(address: str, tls: Sequence[Path]) -> Iterator[Any]:
         for file in tls:
             if not file.is_file():
                 raise ClusterError(f"{file}: there is no such file; give the three files of TLS")
-        names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
-        files = dict(zip(names, map(str, tls), strict=True))
+        files = dict(zip(("tls_ca_file", "tls_client_cert", "tls_client_key"), map(str, tls), strict=True))
         security = distributed.Security(**files, require_encryption=True)
     elif address.startswith("tls://"):
         raise ClusterError(f"{address}: asks for a certificate; give the three files of TLS with tls=")
@@ -199,6 +195,7 @@ class DaskEngine(LargeEngine):
 
     client: Any
     ending: ExitStack  # what is done when the fit is over
+    known_workers: Mapping[str, int] = MappingProxyType({})
 
     def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
         """Cut labels into blocks, each laid out by ``lay_out`` on a worker."""
@@ -208,7 +205,15 @@ class DaskEngine(LargeEngine):
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
         """An array for steps to fill: a file that every worker reaches."""
-        return new_file_array(self.scratch(), shape, dtype)
+        self.workers()
+        return self.files.empty(shape, dtype)
+
+    def workers(self) -> Mapping[str, int]:
+        """Threads of every worker by its address. One that was lost may still write to a file for a while."""
+        before, self.known_workers = self.known_workers, running_workers(self.client)
+        if not before.keys() <= self.known_workers.keys():
+            self.files.retire()
+        return self.known_workers
 
 
 class DaskBlocks(Blocks):
@@ -218,12 +223,12 @@ class DaskBlocks(Blocks):
 
     def __init__(self, engine: DaskEngine, labels: Annotations, layout: Callable[[Block], Any]) -> None:
         super().__init__(engine, cut_blocks(labels), layout)
-        item, annotator, label = (as_file_array(column, engine.scratch()) for column in labels.columns)
+        item, annotator, label = map(engine.files.holding, labels.columns)
         sizes = {"n_annotators": labels.n_annotators, "n_classes": labels.n_classes}
         filed = SimpleNamespace(item=item, annotator=annotator, label=label, **sizes)
         self.blocks = [replace(block, labels=filed) for block in self.blocks]
         self._checksums = [_checksum(block) for block in self.blocks]
-        self._workers: dict[str, int] = {}
+        self._workers: Mapping[str, int] = {}
         self._parts: list[tuple[slice, Any]] = []  # blocks of a task, and a future of their layouts
         self._keeps_layouts = engine.budget.unlimited
         if not self._keeps_layouts:
@@ -236,15 +241,15 @@ class DaskBlocks(Blocks):
         for name, value in common.items():
             if isinstance(value, np.ndarray):
                 common[name] = np.ascontiguousarray(value)
-        workers = running_workers(client)
+        workers = self.engine.workers()
         if workers != self._workers:  # share the blocks among those that are there now
             self._share(workers)
-        shared, files = self._pickled(common)
+        shared, copies = self.engine.files.pickled(common, SMALL_BYTES)
         futures = []
         for part, layouts in self._parts:
-            content, more = self._pickled(own[part])
+            content, more = self.engine.files.pickled(own[part], SMALL_BYTES)
             futures.append(client.submit(_stepped, step, layouts, content, shared, pure=False))
-            files += more
+            copies += more
         try:
             for future in futures:
                 yield from result_of(client, future)
@@ -252,26 +257,21 @@ class DaskBlocks(Blocks):
             for future in futures:
                 future.release()
 
-    def _share(self, workers: dict[str, int]) -> None:
-        """Divide the blocks into parts, a few for each thread of the cluster, and have them laid out.
-
-        Layouts that no worker may keep are made for every step, of one block at a time.
-        """
+    def _share(self, workers: Mapping[str, int]) -> None:
+        """Divide the blocks into parts, a few for each thread of the cluster, and have them laid out."""
         self.release()
-        n = n_parts = len(self.blocks)
+        n = n_parts = len(self.blocks)  # one at a time where a step lays them out for itself
         if self._keeps_layouts:
             n_parts = min(n, PARTS_PER_THREAD * sum(workers.values()))
         for number in range(n_parts):
             part = slice(n * number // n_parts, n * (number + 1) // n_parts)
-            content, _ = self._pickled((self.lay_out, self.blocks[part], self._checksums[part]))
-            client, layouts = self.engine.client, content
+            to_lay_out = self.lay_out, self.blocks[part], self._checksums[part]
+            content, _ = self.engine.files.pickled(to_lay_out, SMALL_BYTES)
+            layouts: Any = content
             if self._keeps_layouts:
-                layouts = client.submit(_laid_out, content, pure=False)
+                layouts = self.engine.client.submit(_laid_out, content, pure=False)
             self._parts.append((part, layouts))
         self._workers = workers
-
-    def _pickled(self, value: Any) -> tuple[bytes, list[NDArray[Any]]]:
-        return pickled_places(value, self.engine.scratch(), SMALL_BYTES)
 
     def release(self) -> None:
         """Let workers forget the layouts."""
@@ -281,7 +281,6 @@ class DaskBlocks(Blocks):
 
 
 def _checksum(block: Block) -> int:
-    """A checksum of a block's labels."""
     checksum = 0
     for column in (block.labels.item, block.labels.annotator, block.labels.label):
         checksum = zlib.crc32(column[block.rows], checksum)

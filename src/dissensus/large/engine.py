@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dissensus.engine import Block, Blocks, Checkpoint, Engine, State, cut_blocks
 from dissensus.labels.annotations import Annotations
 from dissensus.large.checkpoints import Checkpoints
-from dissensus.large.file_arrays import new_file_array
+from dissensus.large.file_arrays import FileArrays
 
 
 class Budget:
@@ -65,7 +65,7 @@ class LargeEngine(Engine):
     ) -> None:
         super().__init__(n_threads, pool, n_labels)
         self.budget = budget
-        self.scratch = scratch
+        self.files = FileArrays(scratch)
         self.dtype = dtype
         self._checkpoints = checkpoints
 
@@ -82,7 +82,7 @@ class LargeEngine(Engine):
         """An array for a step to fill, in memory if it fits there."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         if not self.budget.take(size):
-            return new_file_array(self.scratch(), shape, dtype)
+            return self.files.empty(shape, dtype)
         if self.budget.unlimited:
             return super().empty(shape, dtype)
         array = np.empty(shape, dtype)  # unused memory would not be in the budget

@@ -1,7 +1,7 @@
 """Arrays in files: for messages that do not fit into memory, and for those that several processes work on.
 
-They are NumPy's memory maps. An array in a file is pickled as its place there (:func:`pickled_places`), and
-whoever unpickles it maps the same bytes.
+They are NumPy's memory maps. For another process, an array in a file is pickled as its place there
+(:meth:`FileArrays.pickled`), and whoever unpickles it maps the same bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import os
 import pickle
 import uuid
 import weakref
+from collections import defaultdict
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,34 +58,75 @@ def open_file_array(place: Place) -> NDArray[Any]:
         ) from error
 
 
-def new_file_array(folder: Path, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """An array in a new file, which is removed with the array."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    if not size:
-        return np.empty(shape, dtype)
-    path = folder / f"array-{uuid.uuid4().hex[:16]}"
-    try:
-        with path.open("xb") as file:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error here, not a crash later
-            else:
-                file.truncate(size)
+class FileArrays:
+    """Arrays in files of a folder. A file without an array is used again for the next one of its size.
+
+    A file that is there already costs a tenth of a new one: its pages are in memory, and its room on disk is
+    its own.
+    """
+
+    def __init__(self, folder: Callable[[], Path]) -> None:
+        self._folder = folder
+        self._spare = defaultdict[int, list[Path]](list)  # by size
+        self._age = 0
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """An array in a file."""
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        if not size:
+            return np.empty(shape, dtype)
+        path = self._spare[size].pop() if self._spare[size] else self._new_file(size)
         array = np.memmap(path, dtype, "r+", 0, shape)
-    except OSError as error:
-        with suppress(OSError):
-            path.unlink()
-        raise cannot_keep(folder, error) from error
-    weakref.finalize(array, _remove, path)
-    return array
-
-
-def as_file_array(array: NDArray[Any], folder: Path) -> NDArray[Any]:
-    """The array itself if it is in a file, else a copy in a new one."""
-    if place_in_file(array) is not None:
+        weakref.finalize(array, self._take_back, path, size, self._age)
         return array
-    copy = new_file_array(folder, array.shape, array.dtype)
-    copy[...] = array
-    return copy
+
+    def _new_file(self, size: int) -> Path:
+        folder = self._folder()
+        path = folder / f"array-{uuid.uuid4().hex[:16]}"
+        try:
+            with path.open("xb") as file:
+                if hasattr(os, "posix_fallocate"):  # a full disk is an error here, not a crash later
+                    os.posix_fallocate(file.fileno(), 0, size)
+                else:
+                    file.truncate(size)
+        except OSError as error:
+            with suppress(OSError):
+                path.unlink()
+            raise cannot_keep(folder, error) from error
+        return path
+
+    def _take_back(self, path: Path, size: int, age: int) -> None:
+        with suppress(OSError):
+            if age == self._age and path.stat().st_nlink == 1:  # checkpoints give files a second name
+                self._spare[size].append(path)
+            else:
+                path.unlink()
+
+    def retire(self) -> None:
+        """Use no file again that is there now: a worker that was lost may still read it, or write to it."""
+        self._age += 1
+        for paths in self._spare.values():
+            while paths:
+                paths.pop().unlink(missing_ok=True)
+
+    def holding(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array itself if it is in a file, else a copy that is."""
+        if place_in_file(array) is not None:
+            return array
+        copy = self.empty(array.shape, array.dtype)
+        copy[...] = array
+        return copy
+
+    def pickled(self, value: Any, max_bytes: int) -> tuple[bytes, list[NDArray[Any]]]:
+        """Pickle a value whose arrays may be in files: these as their places.
+
+        Other arrays of more than ``max_bytes`` are copied to files, which are there as long as the arrays
+        that are returned with the bytes.
+        """
+        content = io.BytesIO()
+        pickler = _PlacePickler(content, self, max_bytes)
+        pickler.dump(value)
+        return content.getvalue(), pickler.copies
 
 
 def cannot_keep(folder: Path, error: OSError) -> DataError:
@@ -94,35 +137,18 @@ def cannot_keep(folder: Path, error: OSError) -> DataError:
     )
 
 
-def _remove(path: Path) -> None:
-    with suppress(OSError):
-        path.unlink()
-
-
 class _PlacePickler(pickle.Pickler):
-    def __init__(self, content: io.BytesIO, folder: Path, max_bytes: int) -> None:
+    def __init__(self, content: io.BytesIO, files: FileArrays, max_bytes: int) -> None:
         super().__init__(content, protocol=pickle.HIGHEST_PROTOCOL)
-        self.files: list[NDArray[Any]] = []
-        self._folder = folder
+        self.copies: list[NDArray[Any]] = []
+        self._files = files
         self._max_bytes = max_bytes
 
     def reducer_override(self, value: Any) -> Any:
         if not isinstance(value, np.ndarray):
             return NotImplemented
         if value.nbytes > self._max_bytes and value.flags.c_contiguous:
-            value = as_file_array(value, self._folder)
-            self.files.append(value)
+            value = self._files.holding(value)
+            self.copies.append(value)
         place = place_in_file(value)
         return NotImplemented if place is None else (open_file_array, (place,))
-
-
-def pickled_places(value: Any, folder: Path, max_bytes: int) -> tuple[bytes, list[NDArray[Any]]]:
-    """Pickle a value whose arrays may be in files: these as their places.
-
-    Other arrays of more than ``max_bytes`` are copied to files in ``folder``, which are there as long as the
-    arrays that are returned with the bytes.
-    """
-    content = io.BytesIO()
-    pickler = _PlacePickler(content, folder, max_bytes)
-    pickler.dump(value)
-    return content.getvalue(), pickler.files

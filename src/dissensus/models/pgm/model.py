@@ -403,6 +403,8 @@ class PGM(Model):
         return np.asarray(np.einsum("l,klp->kp", self.population_weights_, self.theta_))
 
     def _describe_items(self) -> None:
+        if isinstance(self.item_clusters_, np.memmap):  # its file goes with the fit
+            self.item_clusters_ = np.array(self.item_clusters_)
         w = one_hot_rows(self.item_clusters_) if self.assignment == "hard" else self.item_clusters_
         self.label_distributions_ = w @ self._cluster_distributions()
 
