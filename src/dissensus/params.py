@@ -341,7 +341,6 @@ def sklearn_tags(self: Any) -> Any:
     """Answers to what scikit-learn's own helpers (``check_is_fitted``, pipelines) ask of an estimator."""
     from sklearn.utils import Tags, TargetTags
 
-    del self
     return Tags(estimator_type=None, target_tags=TargetTags(required=False))
 
 
