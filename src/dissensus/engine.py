@@ -442,7 +442,6 @@ def _blas_controller(n_modules: int) -> Any:
     """Control of BLAS threads; looked for anew, which takes milliseconds, once more modules are imported."""
     from threadpoolctl import ThreadpoolController
 
-    del n_modules
     return ThreadpoolController()
 
 

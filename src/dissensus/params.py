@@ -131,7 +131,6 @@ def setting(default: Any, rule: Rule, meaning: str) -> Any:
 
 def fitted(meaning: str, *, saved: bool = True, init: Literal[False] = False) -> Any:
     """Declare a fitted attribute; ``init`` tells type checkers that the constructor does not take it."""
-    del init
     return Fitted(meaning, saved)
 
 

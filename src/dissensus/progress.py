@@ -113,7 +113,6 @@ class _Bar:
             self.live.refresh()
 
     def tell_part(self, what: str, share: float) -> None:
-        del share
         self._parts.update(self._line, description=printable(what), visible=True)
 
 

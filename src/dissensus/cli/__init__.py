@@ -80,14 +80,12 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raise what Ctrl-C raises; helper threads that fail on the way out have nothing to say any more."""
-    del number, frame
     threading.excepthook = lambda _: None
     raise KeyboardInterrupt
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
     """Leave through every ``finally``, so that temporary files go."""
-    del number, frame
     sys.exit(TERMINATED)
 
 

@@ -217,6 +217,5 @@ def start(
     ] = False,
 ) -> None:
     """From the disagreeing labels of many annotators to the label distribution a population would give."""
-    del version, debug  # the first acts through its callback, the second on the way out
     if context.invoked_subcommand is None:
         say(*GREETING)

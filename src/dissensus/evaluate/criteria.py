@@ -116,7 +116,6 @@ class InformationCriterion:
 
     def __call__(self, estimator: Any, annotations: Annotations, seed: int) -> float:
         """Fit on all labels and weigh the fit against its size."""
-        del seed
         self.check(estimator)
         fitted = estimator.fit(annotations)
         if self.name == "evidence":

@@ -67,7 +67,6 @@ class Replacement:
     standard_error: float
     p_pooled: float
     freedom: int  # degrees of freedom of the pooled test
-    n_compared: int  # labels of humans compared
     labels_needed: float  # more labels until it decides: 0 where it passed, ∞ where they would not help
 
     @property
@@ -112,7 +111,6 @@ def may_replace(answers: Answers, judge: int, epsilon: float) -> Replacement:
         error,
         float(t_test_below(np.array([mean]), np.array([error]), np.array([1]), epsilon, freedom)[0]),
         freedom,
-        len(difference),
         labels_needed(means, deviations, n[tested], epsilon, winning_rate),
     )
 

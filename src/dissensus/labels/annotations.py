@@ -563,7 +563,6 @@ class Annotations:
 
         What is made for plain labels (scikit-learn's accuracy, say, or a stratified split) sees these.
         """
-        del copy  # always a new array
         bare = np.flatnonzero(np.diff(self.item_pointers) == 0)
         if len(bare):
             raise DataError(f"item {quoted(self.items[bare[0]])} has no label; leave such items out")

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from dissensus.labels.annotations import Annotations
     from dissensus.labels.kinds import LabelType
 
-READER_SETTINGS = ("item", "annotator", "label", "layout", "classes", "missing_words")
-
 _homes: dict[str, str] = {}  # name -> "module:function"
 
 
@@ -42,7 +40,7 @@ def as_annotations(data: Any, label_type: LabelType | None = None) -> Annotation
     try:
         annotations: Annotations = provided("read_annotations")(data, label_type=label_type)
     except DataError as error:
-        named = re.search(rf"\b({'|'.join(READER_SETTINGS)})=('[^']*')?", str(error))
+        named = re.search(r"\b(item|annotator|label|layout|classes|missing_words)=('[^']*')?", str(error))
         if named is None:
             raise
         call = f"read_annotations(data, {named[1]}={named[2] or '…'}) in place of the data"

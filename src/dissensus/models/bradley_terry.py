@@ -315,7 +315,6 @@ class BradleyTerry(Model):
 
     def label_pieces(self, interval: float | None = None, size: int = PIECE) -> Iterator[dict[str, Any]]:
         """One row per thing, best first: item, score, low, high, rank_low, rank_high, n_labels."""
-        del size
         yield self.ranking(interval or 0.95)
 
     def to_frame(self, interval: float | None = None) -> Any:

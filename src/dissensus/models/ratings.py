@@ -326,7 +326,6 @@ class NumericRatings(Model):
 
     def predict_proba(self, items: Any, annotators: Any = None) -> Array:
         """Numbers have no classes."""
-        del items, annotators
         raise DataError("NumericRatings knows numbers and no classes; see estimates_, to_frame and expected")
 
     def expected(self, item: NDArray[Any], annotator: NDArray[Any] | None = None) -> tuple[Array, Array]:

@@ -118,7 +118,6 @@ class LabelSets(Model):
 
     def label_pieces(self, interval: float | None = None, size: int = PIECE) -> Iterator[dict[str, Any]]:
         """Item, label (a JSON list), p_<class> for every class, n_labels."""
-        del interval
         ids, names, labels = self.item_vocabulary_.arrow, self.members_, self.predict()
         for rows in batches(max(len(ids), 1), size):
             chances = {f"p_{name}": self.class_shares_[rows, c] for c, name in enumerate(names)}

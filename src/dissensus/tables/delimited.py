@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import csv as arrow_csv
 
 from dissensus.errors import DataError
 from dissensus.tables.columns import listed, refuse_doubled
@@ -82,7 +83,7 @@ class DelimitedTable(FileTable):
 
     def _read(self, columns: list[str]) -> pa.Table:
         try:
-            table = self._parsed(columns, _BLOCK, line_breaks=False)
+            table = arrow_csv.read_csv(**self._options(columns, _BLOCK, line_breaks=False))
         except _UNPARSED:
             table = None
         if table is None or not self._is_cut_at_lines(table.num_rows):
@@ -116,21 +117,14 @@ class DelimitedTable(FileTable):
         cut = self.source.raw.find(b"\r") < 0
         for block in (_BLOCK, self._one_block) if cut else (self._one_block,):
             try:
-                return self._parsed(columns, block, line_breaks=True)
+                return arrow_csv.read_csv(**self._options(columns, block, line_breaks=True))
             except _UNPARSED as error:
                 reason = error
         raise self._explained(reason)
 
-    def _parsed(self, columns: list[str], block: int, line_breaks: bool) -> pa.Table:
-        from pyarrow import csv as arrow_csv
-
-        options = self._options(columns, block, line_breaks)
-        return arrow_csv.read_csv(pa.BufferReader(self.source.data), **options)
-
     def _options(self, columns: list[str], block: int, line_breaks: bool) -> dict[str, Any]:
-        from pyarrow import csv as arrow_csv
-
         return {
+            "input_file": pa.BufferReader(self.source.data),
             "read_options": arrow_csv.ReadOptions(block_size=block),
             "parse_options": arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=line_breaks),
             "convert_options": arrow_csv.ConvertOptions(
@@ -146,10 +140,7 @@ class DelimitedTable(FileTable):
     # ---- in pieces ------------------------------------------------------------------------------------
 
     def _stream(self, columns: list[str], block: int, line_breaks: bool) -> Iterator[pa.RecordBatch]:
-        from pyarrow import csv as arrow_csv
-
-        options = self._options(columns, block, line_breaks)
-        with arrow_csv.open_csv(pa.BufferReader(self.source.data), **options) as batches:
+        with arrow_csv.open_csv(**self._options(columns, block, line_breaks)) as batches:
             yield from batches
 
     @cached_property

@@ -347,7 +347,6 @@ def _round_step(
 def _mean_field_step(
     block: PairBlock, rows: RoundRows, z: Array, log_theta: Array, damping: float, measure: bool
 ) -> RoundPart:
-    del damping  # mean field passes no messages
     K, L, P = log_theta.shape
     w, logits = rows.w, np.zeros((block.n_who, L))
     item_terms = 0.0

@@ -396,6 +396,3 @@ class LDLNM(Model):
         if not hasattr(self, "weights_"):
             self._check_fitted()
         require("torch", "text")
-
-
-# ---- what a search over network sizes is judged by -------------------------------------------------------
