@@ -36,6 +36,7 @@ KILLS = usually(1, verify=10)
 def _forked_workers() -> Iterator[None]:
     """Who follows a dead worker is forked from a process that has read Dask, at a third of the cost."""
     import dask
+    import distributed  # noqa: F401  (it brings the settings, one of which is set here)
 
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         yield
