@@ -151,7 +151,9 @@ def test_labels_and_messages_are_not_sent(
         MODELS["pgm-pairwise"]().fit(known)
     assert len(sizes) >= 4 * ITERATIONS
     # names of files, and where each block stands in them: never the twelve bytes of a label, nor a message
-    assert max(sizes) < 2_000 * len(cut_blocks(known)) < 12 * known.n_labels
+    n_parts = dask.PARTS_PER_THREAD * sum(client.nthreads().values())
+    blocks_of_a_part = -(-len(cut_blocks(known)) // n_parts)
+    assert max(sizes) < 4_000 + 2_000 * blocks_of_a_part < 12 * known.n_labels
 
 
 def test_a_worker_with_other_labels_refuses(client: Any, tmp_path: Path) -> None:
