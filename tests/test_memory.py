@@ -27,12 +27,12 @@ LABELS = ds.Annotations.from_arrays(["a", "a", "b", "b"], ["x", "y", "x", "y"], 
 
 def test_too_little_is_refused_with_what_would_do() -> None:
     line = (
-        "FMM on 4 labels needs 250.1MB of memory at least, and 100MB are allowed; allow as much with "
+        "FMM on 4 labels needs 250.01MB of memory at least, and 100MB are allowed; allow as much with "
         "memory=, or use fewer clusters, classes, jobs or workers"
     )
     with ds.resources(memory="100MB"), pytest.raises(DataError, match=f"^{re.escape(line)}$"):
         ds.FMM().fit(LABELS)
-    with ds.resources(memory="250.1MB"):
+    with ds.resources(memory="250.01MB"):
         ds.FMM().fit(LABELS)
 
 
@@ -45,8 +45,8 @@ def test_a_transform_is_refused_too() -> None:
 def test_beyond_the_machine_is_refused_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "physical_memory", lambda: 200_000_000)
     line = (
-        "FMM on 4 labels needs 250.1MB of memory at least, and this machine has 200MB; use fewer clusters or "
-        "classes, or a simpler model"
+        "FMM on 4 labels needs 250.01MB of memory at least, and this machine has 200MB; use fewer clusters "
+        "or classes, or a simpler model"
     )
     with pytest.raises(DataError, match=f"^{re.escape(line)}$"):
         ds.FMM().fit(LABELS)
@@ -56,8 +56,8 @@ def test_beyond_the_machine_is_refused_without_a_limit(monkeypatch: pytest.Monke
 
 def test_where_several_share_what_is_allowed_the_sum_is_told() -> None:
     line = (
-        "FMM on 2 labels needs 250.1MB of memory at least, and 200MB are allowed for each of 2 at once; "
-        "allow 500.1MB with memory=, or use fewer clusters, classes, jobs or workers"
+        "FMM on 2 labels needs 250.01MB of memory at least, and 200MB are allowed for each of 2 at once; "
+        "allow 500.01MB with memory=, or use fewer clusters, classes, jobs or workers"
     )
     grid: dict[str, Any] = {"n_item_clusters": [1, 2]}
     with (

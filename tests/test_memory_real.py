@@ -115,6 +115,30 @@ def test_what_is_known_of_the_items_is_counted(crowd: str, tmp_path: Path) -> No
         assert took <= memory - PROCESS_BYTES + SLACK
 
 
+@pytest.mark.parametrize("carried", [True, False], ids=["carried", "given"])
+@pytest.mark.parametrize("name", ["dirichlet", "hpgm"])
+def test_features_are_counted(name: str, carried: bool, tmp_path: Path) -> None:
+    annotations = CROWDS["few annotators"]
+    features = np.random.default_rng(0).normal(size=(annotations.n_items, 300)).astype(np.float32)
+    model: Any = ds.DirichletRegression(l2=0.1, folds=3)
+    if name == "hpgm":
+        model = ds.HPGM(4, 4, use_features=True, n_chains=1, n_sweeps=10, n_jobs=1)
+    given = {} if carried else {"features": features}
+    memory = model.memory_needed(annotations, features=features)
+    labels = ds.with_features(annotations, features) if carried else annotations
+    assert memory == model.memory_needed(labels, **given)
+    took = within(memory, tmp_path, lambda: model.fit(labels, **given))
+    assert took <= memory - PROCESS_BYTES + SLACK
+    assert memory - PROCESS_BYTES <= 4 * took
+
+
+def test_items_beyond_those_sampled_are_counted(tmp_path: Path) -> None:
+    annotations = CROWDS["few annotators"]
+    model = ds.HPGM(8, 4, n_chains=2, n_sweeps=12, max_sampled=2_000, n_jobs=1)
+    memory = model.memory_needed(annotations)
+    assert within(memory, tmp_path, lambda: model.fit(annotations)) <= memory - PROCESS_BYTES + SLACK
+
+
 @pytest.mark.parametrize("crowd", CROWDS)
 def test_a_transform_takes_no_more_than_it_is_allowed(crowd: str, tmp_path: Path) -> None:
     annotations = CROWDS[crowd]

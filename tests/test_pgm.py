@@ -189,7 +189,8 @@ def test_on_trees_variational_bayes_is_below_the_evidence(seed: int, messages: s
     annotations = tree_crowd(3, 2, 2, seed)
     priors = {"alpha": 0.8, "gamma": 1.5, "tau": 1.2}
     exact = log_marginal(annotations, 2, 2, **priors)
-    model = ds.PGM(2, 2, inference="vb", messages=messages, seed=seed, tol=1e-9, **EXACT, **priors)
+    settings = EXACT | {"m_step": "pairwise" if messages == "bp" else "product"}
+    model = ds.PGM(2, 2, inference="vb", messages=messages, seed=seed, tol=1e-9, **settings, **priors)
     trace = model.fit(annotations).trace_
     assert (trace < exact).all()
     assert exact - trace[-1] < 3.0  # and not far below
@@ -598,6 +599,51 @@ def test_how_items_are_cut_into_shards_does_not_matter(
 
 
 # ---- settings ------------------------------------------------------------------------------------------
+
+CHANGES: dict[str, Any] = {
+    "m_step": "pairwise",
+    "messages": "mean-field",
+    "bp_rounds": 3,
+    "bp_tol": 1e9,
+    "damping": 0.5,
+    "n_best": 2,
+    "start": "random",
+    "temperature": 3.0,
+    "cooling": 1.0,
+    "ascent": False,
+    "assignment": "hard",
+    "weight_by": "annotators",
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize(
+    "base",
+    [
+        {"inference": "bp"},
+        {"inference": "bp", "messages": "mean-field"},
+        {"inference": "bp", "bp_rounds": 4},
+        {"inference": "vb"},
+        {"inference": "vb", "messages": "mean-field"},
+        {"inference": "annealing"},
+    ],
+    ids=lambda base: " ".join(map(str, base.values())),
+)
+def test_a_setting_has_an_effect_or_is_refused(base: dict[str, Any], name: str) -> None:
+    if name in base:
+        return
+    settings = {"max_iter": 12, "tol": 0.0, **base}
+    changed = ds.PGM(3, 2, **settings, **{name: CHANGES[name]})
+    try:
+        changed.fit(CROWD)
+    except ParameterError as error:
+        assert name in str(error)
+        return
+    plain = ds.PGM(3, 2, **settings).fit(CROWD)
+    if name == "n_best":
+        assert len(plain.best_states_) < len(changed.best_states_)
+    else:
+        assert not np.array_equal(plain.label_distributions_, changed.label_distributions_)
 
 
 @pytest.mark.parametrize("inference", ["bp", "annealing"])

@@ -8,7 +8,7 @@ The loop of a model stands in the model's own file and reads downward::
         state = monitor.resume(State) or start(monitor.rng)
         for _ in monitor:
             statistics = total(blocks.map(e_step, theta=state.theta))      # summed in block order
-            if monitor.report(objective, state):
+            if monitor.report(objective, state):                           # stops with this state
                 break
             state = m_step(statistics)
     best = restarts.best                                      # best.state, best.trace, best.stopped

@@ -361,9 +361,9 @@ def n_bytes(memory: str | int, owner: str) -> int:
 
 
 def size_words(size: int) -> str:
-    """``1.5GB``, as it may be given back to ``memory=``; rounded up."""
+    """``1.52GB``, as it may be given back to ``memory=``; rounded up."""
     unit = next((unit for unit in ("TB", "GB", "MB") if size >= _UNITS[unit]), "KB")
-    return f"{-(-size * 10 // _UNITS[unit]) / 10:g}{unit}"
+    return f"{-(-size * 100 // _UNITS[unit]) / 100:g}{unit}"
 
 
 @functools.cache

@@ -75,6 +75,17 @@ def carries_features(annotations: Annotations) -> bool:
     return table is not None and not {COLUMN, TEXT}.isdisjoint(table.column_names)
 
 
+def n_features(annotations: Annotations, given: Any = None) -> int:
+    """Number of features of an item: those given, or those that the annotations carry; 0 before embedding."""
+    if given is not None:
+        shape = given.shape if hasattr(given, "shape") else np.shape(given)
+        return int(shape[1]) if len(shape) == 2 else 0
+    table = annotations.item_table
+    if table is None or COLUMN not in table.column_names or not len(table):
+        return 0
+    return len(table.column(COLUMN)[0])
+
+
 def features_of(annotations: Annotations, model: str | None = None, *, given: Any = None) -> Features:
     """(items, features): those given, those the annotations carry, or else the embeddings of their text."""
     if given is not None:

@@ -94,10 +94,10 @@ class Resources(plain.Resources):
         n_threads = n_cores() if n_jobs == -1 else n_jobs
         if self.memory is None:
             return None, n_threads
-        needed = model.memory_needed(labels)
-        per_thread = model.memory_needed(labels, n_threads=2) - needed
-        for value in given.values():  # what is known beforehand, and its logarithm
-            needed += 2 * getattr(value, "nbytes", 0)
+        needed = model.memory_needed(labels, features=given.get("features"))
+        per_thread = model.memory_needed(labels, n_threads=2) - model.memory_needed(labels)
+        for name, value in given.items():  # what is known beforehand, and its logarithm
+            needed += 0 if name == "features" else 2 * getattr(value, "nbytes", 0)
         if self.client is not None:
             from dissensus.large.dask import running_workers
 

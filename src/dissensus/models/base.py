@@ -1,7 +1,14 @@
 """What every model is: fitted on annotations, it knows a label distribution for each item.
 
-A model file gives ``_fit`` (and, where labels depend on the annotator, ``_pair_distributions``); everything a
-user calls is here, once.
+A model file gives
+
+* ``_fit(annotations, engine)``, which sets ``label_distributions_``, ``prior_distribution_`` (an item without
+  labels gets it), ``trace_`` and ``stopped_``;
+* ``_transform(new, fitted, engine)``, which sets ``label_distributions_`` for other items;
+* ``_pair_distributions``, where a label depends on who gives it, with ``_needs_annotators = True``;
+* ``intervals_are``, where the intervals that counts imply (``results.intervals``) are not right for it.
+
+Everything that a user calls is here, once.
 """
 
 from __future__ import annotations
@@ -18,6 +25,7 @@ from dissensus import params
 from dissensus.engine import LABELS_PER_SHARD, MAX_SHARDS_PER_BLOCK, MIN_BLOCKS, Engine, current
 from dissensus.errors import DataError, NotFittedError
 from dissensus.labels.annotations import Annotations
+from dissensus.labels.features import n_features
 from dissensus.labels.kinds import LabelType
 from dissensus.labels.sources import as_annotations
 from dissensus.labels.vocabulary import Codes, Vocabulary
@@ -51,7 +59,8 @@ class Model:
     _reads_as: ClassVar[LabelType | None] = None  # what a frame's labels are, where one kind alone will do
     _label_types: ClassVar[tuple[LabelType, ...]] = ("nominal", "ordinal", "multi", "pairwise")
     intervals_are: ClassVar[str] = "approximate"  # or "sampled"; "none" where it makes no claim
-    # Tables that a fit holds at once beside messages, for memory_needed: "MK" is items × item clusters.
+    # Tables that a fit holds at once beside messages, for memory_needed: "MK" is items × item clusters, and
+    # "MD" items × features.
     _memory_tables: ClassVar[Mapping[str, int]] = {"MP": 3}
     _sizes_are_bounds: ClassVar[bool] = False  # clusters that are not needed stay empty
     _fitted_by = "label_distributions_"
@@ -130,7 +139,7 @@ class Model:
             raise self._unknown_annotators()
         if labels.label_type not in self._label_types:
             raise self._wrong_label_type(labels)
-        needed, machine = self.memory_needed(labels), physical_memory()
+        needed, machine = self.memory_needed(labels, features=given.get("features")), physical_memory()
         if needed > machine and current().memory is None:
             raise DataError(
                 f"{type(self).__name__} on {labels.n_labels:,} labels needs {size_words(needed)} of memory "
@@ -139,7 +148,7 @@ class Model:
             )
         return labels
 
-    def memory_needed(self, labels: Annotations, n_threads: int = 1) -> int:
+    def memory_needed(self, labels: Annotations, n_threads: int = 1, features: Any = None) -> int:
         """Bytes that a fit takes at least, estimated: the process, its tables, and what threads work on.
 
         Messages and layouts of blocks may be on disk and are not counted.
@@ -150,6 +159,8 @@ class Model:
             Labels to fit.
         n_threads
             Threads that work on blocks at once.
+        features
+            What ``fit`` is given as features, where the labels do not carry them.
         """
         settings = vars(self)
         sizes: dict[str, int] = {
@@ -160,6 +171,7 @@ class Model:
             "K": settings.get("n_item_clusters", 1),
             "L": settings.get("n_annotator_clusters", 1),
             "G": settings.get("n_subtypes", 1),
+            "D": n_features(labels, features) if self.uses_features else 0,
         }
         numbers = by_annotator = 0
         for axes, n_tables in self._memory_tables.items():

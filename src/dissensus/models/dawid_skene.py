@@ -36,36 +36,6 @@ class Skills:
     annotators: Array  # their matrices (N, P, P), or one coin's two sides (N, 2)
 
 
-def _fit_by_em(
-    self: DawidSkene | OneCoin, annotations: Annotations, engine: Engine, item_prior: Any = None
-) -> None:
-    """EM on the log-posterior (1)."""
-    steps = ConfusionSteps(annotations, engine)
-    prior = self._known_before(item_prior, annotations)
-    log_prior = log_chances(prior)
-    anchor = self._anchor(steps.initial_counts(votes).counts.sum(axis=0))
-    monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
-    skills = monitor.resume(Skills)
-    if skills is None:
-        start = steps.initial_counts(shares, prior)
-        skills = Skills(normalised(start.item_mass), self._learn(start.counts, anchor))
-    for _ in monitor:
-        # E: every item's true class, and the expected counts
-        logs = safe_log(self._matrices(skills.annotators))
-        expected = steps.e_step(logs, log_chances(skills.psi), log_prior)
-        # s Σ_nkp C_kp log π_nkp, or with one coin s Σ_n (q log q_n + (1 − q) log (1 − q_n))
-        log_density = float(xlogy(self.smoothing * anchor, skills.annotators).sum())
-        if monitor.report(expected.evidence + log_density, skills):
-            break
-        # M: the class shares and annotators that maximise the expected log-posterior
-        skills = Skills(normalised(expected.item_mass), self._learn(expected.counts, anchor))
-    self.psi_ = skills.psi
-    self.confusion_ = self._matrices(skills.annotators)
-    self.posterior_ = steps.posterior(safe_log(self.confusion_), log_chances(self.psi_), log_prior)
-    self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
-    self._finish(annotations.annotator_load)
-
-
 class DawidSkene(ConfusionModel):
     """Every annotator has a confusion matrix, drawn towards that of the crowd."""
 
@@ -79,7 +49,34 @@ class DawidSkene(ConfusionModel):
     )
     tol: float = setting(1e-6, *TOL)
 
-    _fit = _fit_by_em
+    def _fit(
+        self: DawidSkene | OneCoin, annotations: Annotations, engine: Engine, item_prior: Any = None
+    ) -> None:
+        """EM on the log-posterior (1)."""
+        steps = ConfusionSteps(annotations, engine)
+        prior = self._known_before(item_prior, annotations)
+        log_prior = log_chances(prior)
+        anchor = self._anchor(steps.initial_counts(votes).counts.sum(axis=0))
+        monitor = ConvergenceMonitor(engine, self.max_iter, self.tol)
+        skills = monitor.resume(Skills)
+        if skills is None:
+            start = steps.initial_counts(shares, prior)
+            skills = Skills(normalised(start.item_mass), self._learn(start.counts, anchor))
+        for _ in monitor:
+            # E: every item's true class, and the expected counts
+            logs = safe_log(self._matrices(skills.annotators))
+            expected = steps.e_step(logs, log_chances(skills.psi), log_prior)
+            # s Σ_nkp C_kp log π_nkp, or with one coin s Σ_n (q log q_n + (1 − q) log (1 − q_n))
+            log_density = float(xlogy(self.smoothing * anchor, skills.annotators).sum())
+            if monitor.report(expected.evidence + log_density, skills):
+                break
+            # M: the class shares and annotators that maximise the expected log-posterior
+            skills = Skills(normalised(expected.item_mass), self._learn(expected.counts, anchor))
+        self.psi_ = skills.psi
+        self.confusion_ = self._matrices(skills.annotators)
+        self.posterior_ = steps.posterior(safe_log(self.confusion_), log_chances(self.psi_), log_prior)
+        self.trace_, self.stopped_ = np.array(monitor.trace), monitor.stopped
+        self._finish(annotations.annotator_load)
 
     def _anchor(self, counts: Array) -> Array:
         """C: the crowd's matrix under the majority vote, one pseudo-label spread over each row."""
@@ -106,7 +103,7 @@ class OneCoin(ConfusionModel):
     )
     tol: float = setting(1e-6, *TOL)
 
-    _fit = _fit_by_em
+    _fit = DawidSkene._fit  # with another anchor and M-step, and matrices made of the coins
 
     def _anchor(self, counts: Array) -> Array:
         """(2,): the crowd's share of right and of wrong answers under the majority vote."""

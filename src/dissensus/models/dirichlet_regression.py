@@ -114,8 +114,8 @@ def cross_fitted(X: Array, shares: Array, folds: int, seed: int, path: Array) ->
     for l2 in path:
         means = np.empty_like(shares)
         for f, (train, test) in enumerate(zip(kept, held, strict=True)):
-            penalty = l2 * spread(X[train])
-            weights[f] = minimise(X[train], shares[train], penalty, weights[f], MAX_ITER, FOLD_TOL)
+            rows = X[train]
+            weights[f] = minimise(rows, shares[train], l2 * spread(rows), weights[f], MAX_ITER, FOLD_TOL)
             means[test] = predict(X[test], weights[f])
         yield means
 
@@ -152,6 +152,7 @@ class DirichletRegression(Model):
     seed: int = setting(0, *SEED)
 
     uses_features = True
+    _memory_tables = {"MP": 10, "MD": 4}
 
     coef_: Array = fitted("(features, classes): V")
     intercept_: Array = fitted("(classes,): b")
@@ -174,10 +175,10 @@ class DirichletRegression(Model):
         X = features_of(annotations, self.embedding, given=features).astype(np.float64)
         labelled = np.flatnonzero(annotations.counts.any(axis=1))
         shares = normalised(annotations.counts[labelled].astype(np.float64))
-        best = self._choose(annotations, X[labelled], shares, labelled)
+        rows = X if len(labelled) == len(X) else X[labelled]
+        best = self._choose(annotations, rows, shares, labelled)
         start = np.zeros((X.shape[1] + 1, annotations.n_classes))
-        penalty = best.l2 * spread(X[labelled])
-        weights = minimise(X[labelled], shares, penalty, start, MAX_ITER, TOL)
+        weights = minimise(rows, shares, best.l2 * spread(rows), start, MAX_ITER, TOL)
         self.coef_, self.intercept_ = weights[:-1], weights[-1]
         self.item_means_ = predict(X, weights)
         self.item_means_[labelled] = best.means

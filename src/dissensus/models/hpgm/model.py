@@ -82,7 +82,7 @@ class HPGM(SampledMixin, Model):
     regression of labels on features (DirichletRegression, every item's own labels left out) tells how many
     labels of each class above the usual the features are worth.
 
-    With ``adjust``, the answer is the posterior mean but for three things. Annotators who are found to be
+    With ``adjust``, the answer is the posterior mean but for what follows. Annotators who are found to be
     copies of one person or model under several names (aliases) count once, and what one repeats counts once
     where no item has labels by two annotators. In that case every answer also goes halfway to the item's
     counts, shrunk to the crowd's shares. A class that all of five or more labels of an item give gets a share
@@ -148,7 +148,7 @@ class HPGM(SampledMixin, Model):
     _drawn = ("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_")
     _needs_annotators = True
     _sizes_are_bounds = True
-    _memory_tables = {"MP": 20, "MK": 10, "NKP": 8, "E": 4}
+    _memory_tables = {"MP": 20, "MK": 10, "NKP": 8, "E": 4, "MD": 4}
     quantities_ = QUANTITIES
 
     draws_: Draws = fitted("whole draws that were kept, chain after chain", saved=False)
@@ -162,6 +162,17 @@ class HPGM(SampledMixin, Model):
     def uses_features(self) -> bool:  # type: ignore[override]
         """Whether it also learns from features of the items."""
         return self.use_features
+
+    def memory_needed(self, labels: Annotations, n_threads: int = 1, features: Any = None) -> int:
+        """As for every model; draws about items that were not sampled count too."""
+        needed = super().memory_needed(labels, n_threads, features)
+        if labels.n_labels <= self.max_sampled:
+            return needed
+        numbers = labels.n_items * (self.n_item_clusters + 2 * labels.n_classes)
+        n_draws = min(USUAL_DRAWS, max(MIN_DRAWS, MAX_EXTENDED_NUMBERS // numbers))
+        n_pending = 1 if n_threads == 1 else 2 * n_threads  # parts that were extended and not yet copied
+        copies = 1 + n_pending * min(1.0, EXTENDED_LABELS / labels.n_labels)
+        return needed + int(4 * n_draws * numbers * copies)
 
     # ---- fitting --------------------------------------------------------------------------------------
 

@@ -183,7 +183,7 @@ def deal_items(item: Ints, annotator: Ints, M: int, N: int, n_blocks: int) -> In
 
 @dataclass(frozen=True)
 class Priors:
-    """Hyperpriors: Gamma (shape, rate) of the concentrations, Beta of λ, Dir(φ0/P, …) of φ0."""
+    """Hyperpriors: Gamma (shape, rate) of concentrations and trust, Beta of λ, Dir(phi0/P, …) of φ0."""
 
     r: tuple[float, float] = (1.0, 0.1)
     s: tuple[float, float] = (1.0, 0.1)

@@ -34,7 +34,7 @@ from scipy import sparse
 from dissensus.engine import Block, Codes, Shard
 from dissensus.numerics import Array, ones, row_sums, softmax_rows
 
-# Least likelihood of an answer relative to its most likely clusters, in double and in single precision.
+# −log of the least likelihood of an answer relative to its most likely clusters, by precision.
 FURTHEST, FURTHEST_SINGLE = 150.0, 70.0
 FLOOR, FLOOR_SINGLE = np.exp(-FURTHEST), np.exp(-FURTHEST_SINGLE)
 RANGE = 650.0  # products stay within exp(±RANGE), and so within double precision
@@ -215,8 +215,8 @@ class PairBlock:
     """The layouts of a block's shards; a table of its pairs or items holds theirs one after the other."""
 
     layouts: tuple[PairLayout, ...]
-    items: tuple[slice, ...]  # where each shard's items stand in a table of the block's
-    pairs: tuple[slice, ...]
+    item_slices: tuple[slice, ...]  # where each shard's items stand in a table of the block's
+    pair_slices: tuple[slice, ...]
     n_items: int
     n_pairs: int
     who: Annotators

@@ -1,14 +1,14 @@
 """The parameters Θ, ψ and Ω of the graphical model: their joint likelihood, and how they are learned.
 
-The joint log-likelihood of a complete state (Eq. graphloglikely), up to the priors' constants:
+The joint log-likelihood of a complete state (the paper's Eq. graphloglikely), up to the priors' constants:
 
     ℓ = Σ_klp (α_p−1) log Θ_klp + Σ_k (γ_k−1) log ψ_k + Σ_l (τ_l−1) log Ω_l
         + Σ_m log ψ_{w_m} + Σ_n log Ω_{z_n} + Σ_{labels (m, n, y)} log Θ_{w_m, z_n, y}                 (1)
 
 The paper prints p_τ(Ω) without its logarithm; it has one.
 
-Two M-steps turn expected counts into parameters: :class:`MaximumPosterior` has the closed forms of Section
-"maxeq"; :class:`VariationalBayes` has Dirichlet posteriors,
+Two M-steps turn expected counts into parameters: :class:`MaximumPosterior` has the paper's closed forms;
+:class:`VariationalBayes` has Dirichlet posteriors,
 
     q(Θ_kl) = Dir(b + n_kl),   E log Θ_klp = Ψ(b + n_klp) − Ψ(Σ_p b + n_klp)                           (2)
     KL(Dir(a) ‖ Dir(b)) = log Γ(Σa)/Γ(Σb) − Σ log Γ(a)/Γ(b) + Σ (a − b) E log Θ                        (3)
@@ -103,11 +103,6 @@ def expected_log(posterior: Array) -> Array:
     return np.asarray(digamma(posterior) - digamma(posterior.sum(axis=-1, keepdims=True)))
 
 
-def mean(posterior: Array) -> Array:
-    """Posterior means."""
-    return np.asarray(posterior / posterior.sum(axis=-1, keepdims=True))
-
-
 def divergence(posterior: Array, prior: Array) -> float:
     """Σ of KL(q ‖ p) over all distributions along the last axis (3)."""
     prior = np.broadcast_to(prior, posterior.shape)
@@ -162,7 +157,7 @@ class MStep(Protocol):
 
 @dataclass(frozen=True)
 class MaximumPosterior:
-    """The closed forms of Section "maxeq"."""
+    """The paper's closed forms."""
 
     priors: Priors
 
@@ -213,7 +208,7 @@ class VariationalBayes:
             for name, posterior in zip(counts, posteriors, strict=True)
         )
         return Learned(
-            Parameters(mean(theta), mean(psi), mean(omega)),
+            Parameters(normalised(theta), normalised(psi), normalised(omega)),  # posterior means
             Potentials(expected_log(theta), expected_log(psi), expected_log(omega)),
             term,
             *(np.atleast_1d(prior) for prior in priors.values()),

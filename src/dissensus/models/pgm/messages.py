@@ -1,4 +1,4 @@
-"""Belief propagation between the clusters of items and of annotators (Section "belief" of the paper).
+"""Belief propagation between the clusters of items and of annotators (the paper's E-step).
 
 Messages run along (item, annotator) pairs. With the cavities (what a variable believes without the pair)
 ẑ_e = z_n without e and ŵ_e = w_m without e:
@@ -108,9 +108,7 @@ class Graph:
     ) -> None:
         self.blocks = engine.blocks(labels, PairBlock.of)
         self.mean_field = mean_field
-        self.keep_cavities = (
-            keep_cavities  # pairwise beliefs need them; without, a pair costs half the memory
-        )
+        self.keep_cavities = keep_cavities  # for pairwise beliefs; without, a pair costs half the memory
         self._shape = labels.n_items, labels.n_annotators, labels.n_labels
         self._engine = engine
 
@@ -255,7 +253,7 @@ def _messages_before(block: PairBlock, nu: Array, z: Array) -> Array:
 def _pair_terms_step(block: PairBlock, nu: Array, z: Array) -> tuple[float]:
     """Σ_e log Z_e = −Σ_e log s_e."""
     nu, terms = _messages_before(block, nu, z), 0.0
-    for layout, pairs in zip(block.layouts, block.pairs, strict=True):
+    for layout, pairs in zip(block.layouts, block.pair_slices, strict=True):
         terms -= sum_of_logs(row_sums(cavity(z.astype(nu.dtype, copy=False), layout.annotator, nu[pairs])))
     return (terms,)
 
@@ -263,7 +261,7 @@ def _pair_terms_step(block: PairBlock, nu: Array, z: Array) -> tuple[float]:
 def _product_counts_step(block: PairBlock, w: Array, z: Array) -> tuple[Array]:
     """Σ w_mk z_nl over the labels of each class."""
     parts = []
-    for layout, items in zip(block.layouts, block.items, strict=True):
+    for layout, items in zip(block.layouts, block.item_slices, strict=True):
         parts.append((layout.same.counts(w[items], z),))
     return total(parts)
 
@@ -276,7 +274,7 @@ def _pairwise_counts_step(
     z = z.astype(nu.dtype, copy=False)
     parts = [
         (_pairwise_counts(layout, w[items], nu[pairs], incoming[pairs], z, log_theta),)
-        for layout, items, pairs in zip(block.layouts, block.items, block.pairs, strict=True)
+        for layout, items, pairs in zip(block.layouts, block.item_slices, block.pair_slices, strict=True)
     ]
     return total(parts)
 
@@ -299,13 +297,13 @@ def _pairwise_counts(
 def _round_step(
     block: PairBlock, rows: RoundRows, z: Array, log_theta: Array, damping: float, measure: bool
 ) -> RoundPart:
-    w, nu, cavities, dtype = rows.w, rows.nu[: block.n_pairs], rows.incoming, rows.nu.dtype
+    w, nu, dtype = rows.w, rows.nu[: block.n_pairs], rows.nu.dtype
     before = _messages_before(block, rows.nu_before, z).astype(dtype, copy=False)
     z = z.astype(dtype, copy=False)
     logits = np.zeros((block.n_who, z.shape[1]))
     item_terms = pair_terms = 0.0
     most = FURTHEST_SINGLE if dtype == np.float32 else FURTHEST
-    shards = zip(block.layouts, block.items, block.pairs, block.places, strict=True)
+    shards = zip(block.layouts, block.item_slices, block.pair_slices, block.places, strict=True)
     for layout, items, pairs, places in shards:
         factors, scale = layout.factors(log_theta, dtype)
         incoming = cavity(z, layout.annotator, before[pairs])
@@ -320,8 +318,8 @@ def _round_step(
             incoming /= sums[:, None]
             low = high = 0.0
         mu = messages(layout, factors, incoming)
-        if len(cavities):
-            cavities[pairs] = incoming
+        if len(rows.incoming):
+            rows.incoming[pairs] = incoming
         del incoming  # the next cavities take its memory, which is near
         own_psi = rows.log_psi if rows.log_psi.ndim == 1 else rows.log_psi[items]
         w[items], terms = layout.by_item.beliefs(mu, own_psi, max(reach - low, high))
@@ -350,7 +348,7 @@ def _mean_field_step(
     K, L, P = log_theta.shape
     w, logits = rows.w, np.zeros((block.n_who, L))
     item_terms = 0.0
-    shards = zip(block.layouts, block.items, block.places, strict=True)
+    shards = zip(block.layouts, block.item_slices, block.places, strict=True)
     for layout, items, places in shards:
         logs = (layout.answers @ log_theta.reshape(K * L, P).T).reshape(-1, K, L)
         # log w_mk = log ψ_k + Σ_e Σ_l z_nl log F_akl

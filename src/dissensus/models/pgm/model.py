@@ -140,7 +140,8 @@ class PGM(Model):
     bp_tol: float | None = setting(
         None,
         real(0.0) | NONE,
-        "Rounds end when the summed KL between successive beliefs is at most this; None is 1e-4.",
+        "Rounds end when the KL between successive beliefs, summed over all items and annotators, is at most "
+        "this; None is 1e-4.",
     )
     damping: float | None = setting(
         None,
@@ -212,7 +213,7 @@ class PGM(Model):
                 rule = f"at least 1 with inference={self.inference!r}, whose closed forms need it"
                 raise bad_parameter(self, name, rule, value)
 
-    def memory_needed(self, labels: Annotations, n_threads: int = 1) -> int:
+    def memory_needed(self, labels: Annotations, n_threads: int = 1, features: Any = None) -> int:
         """As for every model; annealing works on columns of all labels."""
         annealed = n_threads * 64 * labels.n_labels if self.inference == "annealing" else 0
         return super().memory_needed(labels, n_threads) + annealed
@@ -226,6 +227,10 @@ class PGM(Model):
             ("n_best", "temperature", "cooling", "ascent"),
             f"with inference={self.inference!r}, which does not anneal",
         )
+        if self.messages == "mean-field":
+            idle |= dict.fromkeys(
+                ("m_step", "damping"), "with messages='mean-field', which keeps no messages"
+            )
         if self.bp_rounds == 1:
             idle["bp_tol"] = "with bp_rounds=1, since nothing follows the one round"
         return idle
@@ -244,10 +249,14 @@ class PGM(Model):
     def _fit(self, annotations: Annotations, engine: Engine, pseudo_labels: Array | None = None) -> None:
         """EM with its E-step by messages (Algorithm 3): maximum posterior, or variational Bayes.
 
-        A state holds beliefs and the parameters that they were computed with, so an iteration begins with
-        the M-step. The objective is Bethe's log-evidence plus the priors' terms. It never falls under mean
-        field, where it is a lower bound, and with pairwise counts and settled messages on a tree, where it
-        is exact. Elsewhere it may swing; when it keeps swinging, messages are damped.
+        A state holds beliefs and the parameters that they were computed with. An iteration counts labels by
+        the state's beliefs, learns the next parameters (M), passes messages for the next beliefs (E), and
+        reports the objective of the state that it began with, which needs the first of these messages. The
+        fit stops with that state; what came after it is dropped.
+
+        The objective is Bethe's log-evidence plus the priors' terms. It never falls under mean field, where
+        it is a lower bound, and with pairwise counts and settled messages on a tree, where it is exact.
+        Elsewhere it may swing; when it keeps swinging, messages are damped.
         """
         shape = (annotations.n_items, annotations.n_classes)
         if pseudo_labels is not None and pseudo_labels.shape != shape:
@@ -257,9 +266,9 @@ class PGM(Model):
             return
         pairwise = self.m_step == "pairwise"
         graph = Graph(annotations, engine, mean_field=self.messages == "mean-field", keep_cavities=pairwise)
-        m_step: MStep = MaximumPosterior(self._priors(annotations.n_classes))
+        learner: MStep = MaximumPosterior(self._priors(annotations.n_classes))
         if self.inference == "vb":
-            m_step = VariationalBayes(*self._concentrations(annotations.n_classes))
+            learner = VariationalBayes(*self._concentrations(annotations.n_classes))
         load = annotations.annotator_load.astype(np.float64)
         rounds, bp_tol = self.bp_rounds, BP_TOL if self.bp_tol is None else self.bp_tol
         max_iter = self.max_iter or DEFAULT_ITERATIONS[self.inference]
@@ -268,7 +277,7 @@ class PGM(Model):
             state = monitor.resume(State)
             if state is None:
                 beliefs = self._first_beliefs(graph, annotations, monitor.rng)
-                learned = m_step.learn(graph.statistics(beliefs, None), None)
+                learned = learner.learn(graph.statistics(beliefs, None), None)
                 damping = float(self.damping or 0.0)
                 potentials = with_pseudo_labels(learned.potentials, pseudo_labels, beliefs.z, load)
                 settled = graph.settle(beliefs, potentials, rounds, bp_tol, damping)
@@ -277,9 +286,9 @@ class PGM(Model):
                 beliefs, log_theta = state.beliefs, state.learned.potentials.log_theta
                 # the counts that the beliefs of this state imply
                 statistics = graph.statistics(beliefs, log_theta if pairwise else None)
-                # M: Section "maxeq", or Dirichlet posteriors
-                learned = m_step.learn(statistics, state.learned)
-                # E: the beliefs of the next state, by messages: Section "belief"
+                # M: the parameters of the next state, in closed form or as Dirichlet posteriors
+                learned = learner.learn(statistics, state.learned)
+                # E: the beliefs of the next state, by messages
                 damping = state.damping
                 if self.damping is None and not damping and swings(state.objectives):
                     damping = AUTO_DAMPING
@@ -351,7 +360,7 @@ class PGM(Model):
         with using(current().share(1)):
             found = with_settings(self, {"n_restarts": 1, "seed": seed}).fit(some)
         start = graph.start_by_counts(found._cluster_distributions(), found.psi_, found.annotator_clusters_)
-        logs = Potentials(safe_log(found.theta_), safe_log(found.psi_), safe_log(found.omega_))
+        logs = Parameters(found.theta_, found.psi_, found.omega_).logs
         return graph.round(start, logs, measure=False)
 
     def _first_clusters(self, annotations: Annotations, rng: np.random.Generator) -> tuple[Array, Array]:
