@@ -85,7 +85,7 @@ def test_little_memory_gives_the_same_bits(name: str, client: Any, tmp_path: Pat
             assert differing(MODELS[name]().fit(known), alone(name)) == []
     with (
         ds.resources(cluster=client, scratch=tmp_path, memory=least - 1),
-        pytest.raises(DataError, match=r"on 4,062 labels needs 75\d.\dMB of memory at least"),
+        pytest.raises(DataError, match=r"on 4,062 labels needs 75\d.\d+MB of memory at least"),
     ):
         MODELS[name]().fit(known)
 

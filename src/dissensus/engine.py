@@ -25,7 +25,6 @@ import itertools
 import sys
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -33,7 +32,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +52,7 @@ Codes = NDArray[np.int32]
 LABELS_PER_SHARD = 1 << 15  # a shard's messages should fit a core's cache
 MIN_BLOCKS = 16  # labels fill more blocks of one shard each until there are this many, then larger blocks
 MAX_SHARDS_PER_BLOCK = 64  # two million labels
+UNUSED = 3  # references to a memory without arrays: of the list, of the loop and of the question itself
 
 
 # ---- blocks -------------------------------------------------------------------------------------------
@@ -98,7 +98,11 @@ class Block:
 
 def cut_blocks(labels: Annotations) -> list[Block]:
     """Cut labels into shards of about ``LABELS_PER_SHARD`` labels, and the shards into blocks."""
-    items = shard_ends(labels.item_pointers)
+    # a shard ends with the item that reaches its number of labels: an item is never cut
+    marks = np.searchsorted(
+        labels.item_pointers, np.arange(LABELS_PER_SHARD, labels.n_labels, LABELS_PER_SHARD)
+    )
+    items = np.unique(np.concatenate([[0], marks, [labels.n_items]]))
     rows = labels.item_pointers[items]
     n_shards = len(items) - 1
     size = min(max(n_shards // MIN_BLOCKS, 1), MAX_SHARDS_PER_BLOCK)
@@ -109,17 +113,6 @@ def cut_blocks(labels: Annotations) -> list[Block]:
         own_items, own_rows = slice(item_bounds[0], item_bounds[-1]), slice(row_bounds[0], row_bounds[-1])
         blocks.append(Block(labels, tuple(item_bounds), tuple(row_bounds), own_items, own_rows))
     return blocks
-
-
-def shard_ends(pointers: NDArray[np.int64], times: int = 1) -> NDArray[np.int64]:
-    """Items at which shards begin, and the number of items; an item is never cut.
-
-    ``pointers`` (items + 1,) say where each item's labels begin. Shards ``times`` as large begin at some of
-    the same items.
-    """
-    size = times * LABELS_PER_SHARD
-    marks = np.arange(size, pointers[-1], size)
-    return np.unique(np.concatenate([[0], np.searchsorted(pointers, marks), [len(pointers) - 1]]))
 
 
 def total(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -178,25 +171,26 @@ class Engine:
     n_labels: int = 1
     dtype: Any = np.float64  # precision of messages
     progress: Progress | None = None
-    keeps_checkpoints: ClassVar[bool] = False  # large/engine.py may keep some
+    checkpoints: Any = None  # where states are kept during a fit (large/checkpoints.py)
     started: tuple[float, int] | None = None  # time and number of the first iteration that was shown
-    unused: dict[Any, list[NDArray[Any]]] = field(default_factory=dict)  # memory of arrays, by shape and type
+    memories: dict[Any, list[NDArray[Any]]] = field(default_factory=dict)  # of arrays, by shape and type
 
     def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
         """Cut labels into blocks, each laid out for a model's steps by ``lay_out``."""
         return Blocks(self, cut_blocks(labels), lay_out)
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
-        """An array for steps to fill, in the memory of one of this shape that is no longer used.
+        """An array for steps to fill, in the memory of an earlier one of this shape that is no longer used.
 
-        Fresh pages for every round would cost a tenth of it. The array itself must be kept, not only a slice
-        of it. An engine with a memory limit may map it from a file.
+        Fresh pages for every round would cost a tenth of it. An engine with a memory limit may map the array
+        from a file.
         """
-        unused = self.unused.setdefault((shape, np.dtype(dtype)), [])
-        memory = unused.pop() if unused else np.empty(shape, dtype)
-        array = memory[:]
-        weakref.finalize(array, unused.append, memory).atexit = False
-        return array
+        memories = self.memories.setdefault((shape, np.dtype(dtype)), [])
+        for memory in memories:  # arrays and their slices refer to the memory that they lie in
+            if sys.getrefcount(memory) == UNUSED:
+                return memory[:]
+        memories.append(np.empty(shape, dtype))
+        return memories[-1][:]
 
     def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
         """The step's result for every element, in order."""
@@ -241,15 +235,6 @@ class Engine:
             words += f", {self.n_labels / seconds:,.0f} labels per second, at most {left} left"
         self.progress(words, done / of)
 
-    # The two that follow do nothing here; large/engine.py keeps files.
-
-    def resume(self, name: str, kind: type[State]) -> Checkpoint[State] | None:
-        """The last checkpoint of an earlier run of the same fit that was stopped."""
-        return None
-
-    def checkpoint(self, name: str, reached: Checkpoint[Any]) -> None:
-        """Keep a state, after every few iterations and at the end."""
-
 
 # ---- convergence --------------------------------------------------------------------------------------
 
@@ -279,7 +264,8 @@ class ConvergenceMonitor:
 
     def resume(self, kind: type[State]) -> State | None:
         """The state of a checkpoint, or None. The iteration that ended there is done again."""
-        reached = self.engine.resume(self.name, kind) if self.engine.keeps_checkpoints else None
+        checkpoints = self.engine.checkpoints
+        reached: Checkpoint[State] | None = checkpoints.latest(self.name, kind) if checkpoints else None
         if reached is None:
             return None
         self.stopped = reached.stopped
@@ -303,11 +289,10 @@ class ConvergenceMonitor:
         elif done == self.max_iter:
             self.stopped = "max_iter"
         self.state = state if self.stopped else None  # earlier states should not take memory
-        if self.engine.keeps_checkpoints:
-            self.engine.checkpoint(self.name, Checkpoint(state, done, tuple(self.trace), self.stopped))
-        raise_if_cancelled()
-        if self.engine.progress is not None:
-            self.engine.step_done(done, self.max_iter)
+        if self.engine.checkpoints:
+            reached = Checkpoint(state, done, tuple(self.trace), self.stopped)
+            self.engine.checkpoints.write(self.name, reached)
+        self.engine.step_done(done, self.max_iter)
         return bool(self.stopped)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.engine import Block, Blocks, Checkpoint, Engine, State, cut_blocks
+from dissensus.engine import Block, Blocks, Engine, cut_blocks
 from dissensus.labels.annotations import Annotations
 from dissensus.large.checkpoints import Checkpoints
 from dissensus.large.file_arrays import FileArrays
@@ -63,16 +63,9 @@ class LargeEngine(Engine):
         checkpoints: Checkpoints | None,
         dtype: Any,
     ) -> None:
-        super().__init__(n_threads, pool, n_labels)
+        super().__init__(n_threads, pool, n_labels, dtype, checkpoints=checkpoints)
         self.budget = budget
         self.files = FileArrays(scratch)
-        self.dtype = dtype
-        self._checkpoints = checkpoints
-
-    @property
-    def keeps_checkpoints(self) -> bool:  # type: ignore[override]
-        """Whether states are kept."""
-        return self._checkpoints is not None
 
     def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
         """Cut labels into blocks, each laid out for a model's steps by ``lay_out``."""
@@ -88,15 +81,6 @@ class LargeEngine(Engine):
         array = np.empty(shape, dtype)  # unused memory would not be in the budget
         weakref.finalize(array, self.budget.give_back, size)
         return array
-
-    def resume(self, name: str, kind: type[State]) -> Checkpoint[State] | None:
-        """The last checkpoint of an earlier run of the same fit that was stopped."""
-        return None if self._checkpoints is None else self._checkpoints.latest(name, kind)
-
-    def checkpoint(self, name: str, reached: Checkpoint[Any]) -> None:
-        """Keep a state, after every few iterations and at the end."""
-        if self._checkpoints is not None:
-            self._checkpoints.write(name, reached)
 
 
 class BudgetedBlocks(Blocks):

@@ -242,7 +242,7 @@ def resources(
         Files of the certificate authority, of our certificate and of our key, for a ``tls://`` address.
     memory
         How much a fit may take, all processes together and mapped files apart: ``"8GB"``, or a number of
-        bytes. Messages then go to disk where they would not fit; what cannot be done in it is refused.
+        bytes. Messages of PGM that would not fit go to disk; what cannot be done in it is refused.
     scratch
         A directory for messages that do not fit into memory; on a cluster for all messages, and
         one that every worker reaches. Default: ``checkpoint``, or the system's place for temporary files.

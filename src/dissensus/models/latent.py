@@ -284,7 +284,7 @@ class LatentPositions(SampledMixin, Model):
 
     _drawn = ("share_draws_", "trace_draws_", "x_draws_", "a_draws_", "W_draws_", "learned_rows_")
     _needs_annotators = True
-    _memory_tables = {"MP": 4, "EP": 4}
+    _memory_tables = {"MP": 20, "EP": 16}
     quantities_ = ("log-likelihood", "entropy", "share of the first class")
 
     x_draws_: Floats = fitted("(D, M, d), chain after chain")
@@ -317,13 +317,14 @@ class LatentPositions(SampledMixin, Model):
         items = SideLabels.of(annotations.item, annotations.annotator, annotations.label, M)
         people = SideLabels.of(annotations.annotator, annotations.item, annotations.label, N)
         n_burn = 2 * self.n_sweeps // 5
-        reached = engine.resume(f"chain-{number}", PositionChain)
+        name = f"chain-{number}"
+        reached = engine.checkpoints.latest(name, PositionChain) if engine.checkpoints else None
         if reached is None:
             d = self.n_item_dimensions or min(max(P - 1, 2), MAX_DIMENSIONS)
             b = self.n_annotator_dimensions
             n_draws = -(-(self.n_sweeps - n_burn) // THIN)
             n_kept = min(n_draws, max(4, MAX_SHARE_NUMBERS // (M * P * self.n_chains)))
-            chain = PositionChain(
+            first = PositionChain(
                 start(annotations.counts, N, d, b, np.random.default_rng([self.seed, number])),
                 answers=np.zeros((M, P)),
                 shares=np.zeros((n_kept, M, P), np.float32),
@@ -332,8 +333,8 @@ class LatentPositions(SampledMixin, Model):
                 a=np.zeros((n_kept, N, b), np.float32),
                 W=np.zeros((n_kept, P, 1 + d, 1 + b), np.float32),
             )
-            reached = Checkpoint(chain)
-        chain = reached.state
+            reached = Checkpoint(first)
+        chain: PositionChain = reached.state
         for i in range(reached.done, self.n_sweeps):
             rng = np.random.default_rng([self.seed, number, i])
             rate = 0.3 / (1 + i / 50) if i < n_burn else 0.0
@@ -342,8 +343,9 @@ class LatentPositions(SampledMixin, Model):
             if kept >= 0 and not rest:
                 self._gather(chain, kept, people, rng)
             engine.step_done(i + 1, self.n_sweeps)
-            stopped = "number of sweeps" if i + 1 == self.n_sweeps else ""
-            engine.checkpoint(f"chain-{number}", Checkpoint(chain, i + 1, stopped=stopped))
+            if engine.checkpoints:
+                stopped = "number of sweeps" if i + 1 == self.n_sweeps else ""
+                engine.checkpoints.write(name, Checkpoint(chain, i + 1, stopped=stopped))
         return chain
 
     def _gather(self, chain: PositionChain, kept: int, people: SideLabels, rng: np.random.Generator) -> None:

@@ -292,14 +292,15 @@ class NumericRatings(Model):
         n_sweeps = self.n_sweeps
         if isinstance(n_sweeps, str):
             n_sweeps = int(np.clip(MOST_WORK // len(data.y), FEWEST, SWEEPS))
-        reached = engine.resume("sweeps", State)
+        reached = engine.checkpoints.latest("sweeps", State) if engine.checkpoints else None
         state = start(data, self.bias) if reached is None else reached.state
         for i in range(0 if reached is None else reached.done, n_sweeps):
             rng = np.random.default_rng([self.seed, i])
             state = sweep(data, state, uses, i >= FORGOTTEN * n_sweeps, rng)
             engine.step_done(i + 1, n_sweeps)
-            stopped = "number of sweeps" if i + 1 == n_sweeps else ""
-            engine.checkpoint("sweeps", Checkpoint(state, i + 1, stopped=stopped))
+            if engine.checkpoints:
+                stopped = "number of sweeps" if i + 1 == n_sweeps else ""
+                engine.checkpoints.write("sweeps", Checkpoint(state, i + 1, stopped=stopped))
         self.trace_, self.stopped_ = np.zeros(n_sweeps), "number of sweeps"
         self._learn(state)
 

@@ -37,7 +37,7 @@ from dissensus.models.hpgm.adjustments import (
     shares_items,
     shrink_single_labels,
 )
-from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws, Extension
+from dissensus.models.hpgm.posterior import QUANTITIES, AnnotatorDraw, Chain, Draws
 from dissensus.models.hpgm.sampler import FEW_GROUPS, MANY_KINDS, PRIORS, Data, State, continued, start, sweep
 from dissensus.models.results import ClusterView, make_frame
 from dissensus.models.sampled import SampledMixin, spaced
@@ -148,7 +148,7 @@ class HPGM(SampledMixin, Model):
     _drawn = ("share_draws_", "trace_draws_", "learned_rows_", "draws_", "last_states_")
     _needs_annotators = True
     _sizes_are_bounds = True
-    _memory_tables = {"MP": 20, "MK": 10, "NKP": 8, "E": 4, "MD": 4}
+    _memory_tables = {"MP": 20, "MK": 10, "NKP": 12, "E": 4, "MD": 4}
     quantities_ = QUANTITIES
 
     draws_: Draws = fitted("whole draws that were kept, chain after chain", saved=False)
@@ -170,8 +170,7 @@ class HPGM(SampledMixin, Model):
             return needed
         numbers = labels.n_items * (self.n_item_clusters + 2 * labels.n_classes)
         n_draws = min(USUAL_DRAWS, max(MIN_DRAWS, MAX_EXTENDED_NUMBERS // numbers))
-        n_pending = 1 if n_threads == 1 else 2 * n_threads  # parts that were extended and not yet copied
-        copies = 1 + n_pending * min(1.0, EXTENDED_LABELS / labels.n_labels)
+        copies = 1 + n_threads * min(1.0, EXTENDED_LABELS / labels.n_labels)  # of all items, and of parts
         return needed + int(4 * n_draws * numbers * copies)
 
     # ---- fitting --------------------------------------------------------------------------------------
@@ -237,8 +236,9 @@ class HPGM(SampledMixin, Model):
         priors = MANY_KINDS if self._has_many_kinds(data.M) else PRIORS
         name, n_kept = f"chain-{number}", -(-(n_sweeps - n_burn) // THIN)
         state = last[number] if last else None
-        reached = engine.resume(name, Chain) or Checkpoint(self._start_chain(data, state, n_kept, number))
-        chain = reached.state
+        reached = engine.checkpoints.latest(name, Chain) if engine.checkpoints else None
+        reached = reached or Checkpoint(self._start_chain(data, state, n_kept, number))
+        chain: Chain = reached.state
         for i in range(reached.done, n_sweeps):
             rng = np.random.default_rng([self.seed, number, i])
             chain.state = sweep(chain.state, data, rng, priors)
@@ -246,8 +246,9 @@ class HPGM(SampledMixin, Model):
             if kept >= 0 and not rest:
                 chain.gather(kept, data, weights, rng)
             engine.step_done(i + 1, n_sweeps)
-            stopped = "number of sweeps" if i + 1 == n_sweeps else ""
-            engine.checkpoint(name, Checkpoint(chain, i + 1, stopped=stopped))
+            if engine.checkpoints:
+                stopped = "number of sweeps" if i + 1 == n_sweeps else ""
+                engine.checkpoints.write(name, Checkpoint(chain, i + 1, stopped=stopped))
         return chain
 
     def _start_chain(self, data: Data, state: State | None, n_kept: int, number: int) -> Chain:
@@ -320,20 +321,20 @@ class HPGM(SampledMixin, Model):
             others, np.searchsorted(behind, np.arange(EXTENDED_LABELS, behind[-1], EXTENDED_LABELS))
         )
 
-        def extend(number: int) -> Extension:
-            items = parts[number]
-            data = Data.of_labels(labels.take_items(items), None if hints is None else hints[items])
-            return draws.extended(data, np.full(len(items), -1), annotator, self.seed, number)
-
         answers, shares = np.zeros((M, P)), np.zeros((T, M, P), np.float32)
         beliefs, own = np.zeros((T, M, draws.psi.shape[1]), np.float32), np.zeros((T, M, P), np.float32)
         answers[sampled] = self.label_distributions_
         shares[:, sampled] = self.share_draws_[np.linspace(0, len(self.share_draws_) - 1, T).astype(int)]
         beliefs[:, sampled], own[:, sampled] = draws.beliefs, draws.own
-        for items, extension in zip(parts, engine.map_lazily(extend, range(len(parts))), strict=True):
-            answers[items] = row_shares(extension.answers)
-            shares[:, items] = extension.shares
+
+        def extend(number: int) -> None:
+            items = parts[number]
+            data = Data.of_labels(labels.take_items(items), None if hints is None else hints[items])
+            extension = draws.extended(data, np.full(len(items), -1), annotator, self.seed, number)
+            answers[items], shares[:, items] = row_shares(extension.answers), extension.shares
             beliefs[:, items], own[:, items] = extension.draws.beliefs, extension.draws.own
+
+        engine.map(extend, range(len(parts)))
         self.label_distributions_, self.share_draws_ = answers, shares
         self.draws_ = replace(draws, beliefs=beliefs, own=own)
         self.learned_rows_ = np.stack(labels.columns).astype(np.int32)
