@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from dissensus import Annotations
 from dissensus.large import packing
-from dissensus.large.label_files import Budget
+from dissensus.large.label_files import ChunkLimits
 from dissensus.tables import delimited, json_lines, tables
 
 Row = tuple[str, str, str]
@@ -62,7 +62,7 @@ def same(a: Annotations, b: Annotations) -> None:
 @pytest.fixture
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are read a few rows at a time, and a dozen rows at a time are coded."""
-    monkeypatch.setattr(packing.Budget, "of", lambda memory: Budget(10**12, 12, 600))
+    monkeypatch.setattr(packing.ChunkLimits, "of", lambda memory: ChunkLimits(10**12, 12, 600))
     monkeypatch.setattr(tables, "_BATCH", 5)
     monkeypatch.setattr(json_lines, "_BATCH", 5)
     monkeypatch.setattr(delimited, "_BLOCK", 256)

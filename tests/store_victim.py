@@ -20,7 +20,7 @@ import pandas  # noqa: F401  Arrow loads it at times; once is enough for all chi
 
 import dissensus as ds
 from dissensus.large import packing
-from dissensus.large.label_files import Budget
+from dissensus.large.label_files import ChunkLimits
 
 
 def die() -> None:
@@ -40,7 +40,7 @@ def countdown(n: int) -> Any:
 
 
 def pack(file: str, store: str, how: str, when: float) -> None:
-    vars(packing)["Budget"].of = lambda memory: Budget(10**12, 30, 10**6)
+    vars(packing)["ChunkLimits"].of = lambda memory: ChunkLimits(10**12, 30, 10**6)
     progress = countdown(int(when)) if how == "progress" else lambda what, share: None
     if how == "sync":
         count, real = countdown(int(when)), packing.sync

@@ -229,6 +229,22 @@ def test_arrays_reach_steps_in_one_order(small_shards: int) -> None:
     assert all(blocks.map(lambda _, table: table.flags.c_contiguous, table=table))
 
 
+def test_memory_is_used_again_once_nothing_refers_to_it() -> None:
+    plain = Engine()
+    first = plain.empty((1000, 3))
+    address = first.ctypes.data
+    part = first[10:]  # a slice holds on to the memory
+    del first
+    part[:] = 7.0
+    second = plain.empty((1000, 3))
+    second[:] = 0.0
+    assert second.ctypes.data != address
+    assert (part == 7.0).all()
+    del part
+    assert plain.empty((1000, 3)).ctypes.data == address
+    assert plain.empty((1000, 3), np.float32).dtype == np.float32
+
+
 # ---- convergence --------------------------------------------------------------------------------------
 
 

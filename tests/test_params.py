@@ -46,7 +46,6 @@ class Root:
     __repr__ = params.representation
     __sklearn_is_fitted__ = params.is_fitted
     _check_fitted = params.check_fitted
-    _twin = params.twin
 
 
 class Inner(Root):
@@ -234,8 +233,8 @@ def test_a_fitted_attribute_is_no_setting_and_not_there_before_the_fit() -> None
     model = Outer(mode="slow")
     with pytest.raises(NotFittedError, match="this Outer is not fitted yet; call fit first"):
         model._check_fitted()
-    with model._twin() as twin:
-        twin.mean_ = 1.0
+    with params.fitted_copy(model) as fitted:
+        fitted.mean_ = 1.0
         assert not model.__sklearn_is_fitted__()
     model._check_fitted()
     assert vars(model) == {"inner": None, "mode": "slow", "seed": 0, "mean_": 1.0}

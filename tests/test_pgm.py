@@ -634,11 +634,11 @@ def test_a_setting_has_an_effect_or_is_refused(base: dict[str, Any], name: str) 
         return
     settings = {"max_iter": 12, "tol": 0.0, **base}
     changed = ds.PGM(3, 2, **settings, **{name: CHANGES[name]})
-    try:
-        changed.fit(CROWD)
-    except ParameterError as error:
-        assert name in str(error)
+    if name in changed._without_effect():
+        with pytest.raises(ParameterError, match=f"'{name}' parameter of PGM must be"):
+            changed.fit(CROWD)
         return
+    changed.fit(CROWD)
     plain = ds.PGM(3, 2, **settings).fit(CROWD)
     if name == "n_best":
         assert len(plain.best_states_) < len(changed.best_states_)

@@ -19,7 +19,7 @@ from dissensus.errors import DataError
 from dissensus.evaluate.tasks import workers
 from dissensus.labels.annotations import Annotations
 from dissensus.large.dask import ClusterTasks
-from dissensus.large.store import StoreOrigin
+from dissensus.large.store import StoreOrigin, lying_in_store
 
 pytestmark = pytest.mark.cluster
 
@@ -76,7 +76,7 @@ def test_labels_of_a_store_do_not_travel(crowd: Annotations, store: Path) -> Non
 
 def test_another_store_at_the_same_path_is_refused(client: Any, store: Path, tmp_path: Path) -> None:
     annotations = ds.open_annotations(store)
-    annotations = annotations.with_origin(StoreOrigin(store, "0" * 64), annotations.item_pointers)
+    annotations = lying_in_store(annotations, StoreOrigin(store, "0" * 64), annotations.item_pointers)
     with (
         ds.resources(cluster=client),
         pytest.raises(DataError, match="holds other labels on this worker's machine"),

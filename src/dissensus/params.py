@@ -310,7 +310,7 @@ def representation(self: Any) -> str:
 
 
 @contextmanager
-def twin(self: T) -> Iterator[T]:
+def fitted_copy(self: T) -> Iterator[T]:
     """Yield an unfitted copy to fit, whose state becomes this one's when the block ends well.
 
     A fit that fails or is interrupted leaves the estimator as it was, and nothing of an earlier fit

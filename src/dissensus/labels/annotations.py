@@ -363,8 +363,6 @@ class Annotations:
         check_label_type("with_label_type", label_type)
         same = replace(self, label_type=label_type)
         refuse_wrong_kind(same)
-        if self.origin is not None:
-            return same.with_origin(self.origin, self.item_pointers)
         return same
 
     # ---- what is in it --------------------------------------------------------------------------------
@@ -485,28 +483,6 @@ class Annotations:
         for first, stop in itertools.pairwise(cuts):
             yield slice(first, stop)
 
-    @property
-    def origin(self) -> Any:
-        """Where these very labels were opened (large/store.py), or None.
-
-        Its ``seal`` changes with any label or id; ``reopen()`` gives the very same labels in another process.
-        """
-        return vars(self).get("_origin")
-
-    def with_origin(self, origin: Any, item_pointers: NDArray[np.int64]) -> Self:
-        """The same labels, known to lie there; where each item's rows begin spares the counting.
-
-        Parameters
-        ----------
-        origin
-            Where the labels can be opened again; None forgets it.
-        item_pointers
-            (items + 1,): where each item's labels begin.
-        """
-        same = replace(self)
-        vars(same).update(item_pointers=item_pointers, _origin=origin)
-        return same
-
     def item_column(self, name: str) -> NDArray[Any]:
         """A column of the item table, one value for each item.
 
@@ -526,18 +502,6 @@ class Annotations:
             A column of the annotator table.
         """
         return column_of(self.annotator_table, name, "annotator")
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """To another process labels that can be opened again go as their origin: they are opened there."""
-        if self.origin is None:
-            return super().__reduce_ex__(protocol)
-        return _reopened, (
-            self.origin,
-            self.annotator_table,
-            self.frame_kind,
-            self.notes,
-            self.label_type,
-        )
 
     def fingerprint(self) -> str:
         """A text that changes with any label, any id, and the side tables an estimator may read (SHA-256)."""
@@ -683,21 +647,6 @@ class Annotations:
 
 
 # ---- helpers ------------------------------------------------------------------------------------------
-
-
-def _reopened(
-    origin: Any,
-    annotator_table: pa.Table | None,
-    frame_kind: str,
-    notes: tuple[str, ...],
-    label_type: LabelType,
-) -> Annotations:
-    """What a process makes of labels that were sent as their origin."""
-    here: Annotations = origin.reopen()
-    labels = replace(
-        here, annotator_table=annotator_table, frame_kind=frame_kind, notes=notes, label_type=label_type
-    )
-    return labels.with_origin(origin, here.item_pointers)
 
 
 def _bytes_of(table: pa.Table) -> pa.Buffer:

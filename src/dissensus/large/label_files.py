@@ -56,7 +56,7 @@ LEAST_FREE = 80_000_000
 
 
 @dataclass(frozen=True)
-class Budget:
+class ChunkLimits:
     """A limit on memory, and what it means for a chunk."""
 
     memory: int  # bytes, of the whole process
@@ -64,7 +64,7 @@ class Budget:
     text: int  # bytes of ids in memory at once
 
     @classmethod
-    def of(cls, memory: str | int) -> Budget:
+    def of(cls, memory: str | int) -> ChunkLimits:
         """The budget for ``"2GB"``, ``"512MB"`` or a number of bytes."""
         whole = n_bytes(memory, "pack")
         least = PROCESS_BYTES + LEAST_FREE
@@ -156,7 +156,7 @@ class Inputs:
         except (DataError, pa.ArrowException, OSError, EOFError, zlib.error):
             return 0.0
 
-    def chunks(self, budget: Budget) -> Iterator[list[Piece]]:
+    def chunks(self, budget: ChunkLimits) -> Iterator[list[Piece]]:
         """All rows, as many at a time as the budget allows."""
         pieces: list[Piece] = []
         rows = text = 0
@@ -170,7 +170,7 @@ class Inputs:
             raise DataError(f"{self.files[0].path}: every label is blank; there is nothing to pack")
         yield pieces
 
-    def pieces(self, budget: Budget) -> Iterator[Piece]:
+    def pieces(self, budget: ChunkLimits) -> Iterator[Piece]:
         """The rows that have a label, a few at a time; all rows where blank labels are to be refused."""
         for file in self.files:
             table = self._open(file)

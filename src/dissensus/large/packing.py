@@ -38,7 +38,7 @@ from dissensus.labels.vocabulary import (
     sorted_order,
     texts,
 )
-from dissensus.large.label_files import Budget, Inputs, list_files
+from dissensus.large.label_files import ChunkLimits, Inputs, list_files
 from dissensus.large.store import (
     COLUMNS,
     MANIFEST,
@@ -105,7 +105,7 @@ def pack(
     progress
         True or False, a function that is told (what, share done), or None: a bar on a terminal.
     """
-    path, budget = Path(store), Budget.of(memory)
+    path, budget = Path(store), ChunkLimits.of(memory)
     with publication() as tell, workspace(path) as folder, within_memory(budget.memory):
         old = read_manifest(path) if is_store(path) else None
         labels = None if old is None else open_store(path, old)  # checked to the last byte
@@ -234,7 +234,7 @@ class _Packing:
     """One packing."""
 
     inputs: Inputs
-    budget: Budget
+    budget: ChunkLimits
     rules: _Rules
     old: Annotations | None  # the labels that are in the store already
     progress: Progress

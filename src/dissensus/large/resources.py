@@ -165,14 +165,14 @@ def _once(make: Callable[[], Path]) -> Callable[[], Path]:
 
 def _fit_name(model: Any, labels: Any, given: Mapping[str, Any], precision: str) -> str:
     """A name that is the same for the same model, settings, labels, precision and what ``fit`` was given."""
-    name = type(model).__name__
+    name, origin = type(model).__name__, getattr(labels, "origin", None)
     content = {
         "version": __version__,
         "model": name,
         "settings": {
             key: repr(value) for key, value in model.get_params(deep=False).items() if key != "n_jobs"
         },
-        "labels": labels.fingerprint() if labels.origin is None else labels.origin.seal,
+        "labels": labels.fingerprint() if origin is None else origin.seal,  # of a store, without reading it
         "label_type": labels.label_type,
         "given": {key: _digest(value) for key, value in given.items()},
         "precision": precision,

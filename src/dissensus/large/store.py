@@ -20,9 +20,9 @@ import re
 import zlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -166,15 +166,14 @@ def open_annotations(
     """
     path = Path(store)
     manifest = read_manifest(path)
-    labels = open_store(path, manifest, verify)
-    pointers, origin = labels.item_pointers, labels.origin
-    labels = with_kind(labels, label_type or manifest.label_type)
+    stored = open_store(path, manifest, verify)
+    labels = with_kind(stored, label_type or manifest.label_type)
     new_classes = not manifest.declared
     labels = with_side_tables(labels, items, annotators, gold, ("item", "annotator"), new_classes)
     labels = replace(labels, notes=(*labels.notes, *manifest.notes, *one_only(labels)))
     if items is not None or gold is not None:
         return labels  # items or classes may have joined, and codes have changed
-    return labels.with_origin(origin, pointers)
+    return lying_in_store(labels, stored.origin, stored.item_pointers)
 
 
 @dataclass(frozen=True)
@@ -189,7 +188,7 @@ class StoreOrigin:
         if not self.path.is_dir():
             raise not_reached(self.path, "put the store at the same path there, shared or copied")
         here = open_annotations(self.path)
-        if here.origin != self:
+        if getattr(here, "origin", None) != self:
             raise DataError(
                 f"{self.path}: holds other labels on this worker's machine than on the driver's; "
                 "copy the store there again"
@@ -197,7 +196,43 @@ class StoreOrigin:
         return here
 
 
-def open_store(store: Path, manifest: Manifest, verify: bool = True) -> Annotations:
+class StoredAnnotations(Annotations):
+    """Annotations that lie in a store: another process opens them there instead of getting a copy.
+
+    Labels that are derived from them have no origin, and are pickled as plain ones are.
+    """
+
+    origin: ClassVar[StoreOrigin | None] = None
+
+    def with_label_type(self, label_type: LabelType) -> Annotations:  # type: ignore[override]
+        """The same labels as another kind of answer, in the same store."""
+        return lying_in_store(super().with_label_type(label_type), self.origin, self.item_pointers)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if self.origin is None:
+            return super().__reduce_ex__(protocol)
+        beside = {
+            name: getattr(self, name) for name in ("annotator_table", "frame_kind", "notes", "label_type")
+        }
+        return _reopened, (self.origin, beside)
+
+
+def lying_in_store(
+    labels: Annotations, origin: StoreOrigin | None, item_pointers: NDArray[np.int64]
+) -> StoredAnnotations:
+    """The labels, known to lie in a store; where each item's rows begin spares the counting."""
+    stored = StoredAnnotations(**{one.name: getattr(labels, one.name) for one in fields(labels) if one.init})
+    vars(stored).update(item_pointers=item_pointers, origin=origin)
+    return stored
+
+
+def _reopened(origin: StoreOrigin, beside: Mapping[str, Any]) -> StoredAnnotations:
+    """Open labels that were sent as their origin."""
+    here = origin.reopen()
+    return lying_in_store(replace(here, **beside), origin, here.item_pointers)
+
+
+def open_store(store: Path, manifest: Manifest, verify: bool = True) -> StoredAnnotations:
     """The labels that a manifest describes, without side tables."""
     _check_files(store, manifest, verify)
     pointers = _mapped(store, manifest, "item-rows", "<i8", manifest.n_items + 1)
@@ -209,7 +244,7 @@ def open_store(store: Path, manifest: Manifest, verify: bool = True) -> Annotati
     classes = Vocabulary(texts(manifest.classes), "label")
     notes = repeats_note(manifest.left_out, manifest.duplicates)
     annotations = Annotations(item, annotator, label, items, annotators, classes, notes=notes)
-    return annotations.with_origin(StoreOrigin(store.absolute(), manifest.seal), pointers)
+    return lying_in_store(annotations, StoreOrigin(store.absolute(), manifest.seal), pointers)
 
 
 def _check_files(store: Path, manifest: Manifest, verify: bool) -> None:

@@ -106,7 +106,7 @@ class Model:
     def _run_fit(self, annotations: Any, **given: Any) -> Self:
         """Fit a copy on ``n_jobs`` threads, and become the copy: an interrupted fit changes nothing."""
         labels = self._checked(annotations, given)
-        with params.twin(self) as fitted:
+        with params.fitted_copy(self) as fitted:
             fitted._remember(labels)
             with current().engine(fitted, labels, given) as engine:
                 fitted._fit(labels, engine, **given)

@@ -107,7 +107,6 @@ class GuidedClassifier:
     __repr__ = params.representation
     __sklearn_is_fitted__ = params.is_fitted
     _check_fitted = params.check_fitted
-    _twin = params.twin
     save = arrays.save
 
     # ---- fitting --------------------------------------------------------------------------------------
@@ -129,25 +128,28 @@ class GuidedClassifier:
 
         X, y = matched(X, y)
         held = None if dev is None else _shares_of_dev(dev, y.class_vocabulary)
-        with self._twin() as twin:
+        with params.fitted_copy(self) as fitted:
             if len(getattr(X, "shape", ())) == 2:
-                twin.n_features_in_ = int(X.shape[1])
-            twin.class_vocabulary_, twin._annotator_load = y.class_vocabulary, np.asarray(y.annotator_load)
-            clusters = twin._fit_guide(X, y)
+                fitted.n_features_in_ = int(X.shape[1])
+            fitted.class_vocabulary_, fitted._annotator_load = (
+                y.class_vocabulary,
+                np.asarray(y.annotator_load),
+            )
+            clusters = fitted._fit_guide(X, y)
             if self.refine == "none":
-                twin.refined_ = row_shares(y.counts, empty=np.nan)
+                fitted.refined_ = row_shares(y.counts, empty=np.nan)
             elif clusters is None:
-                twin.refined_ = np.asarray(twin.guide_.label_distributions_)
+                fitted.refined_ = np.asarray(fitted.guide_.label_distributions_)
             else:
                 # Y'_m = Y' of arg max_k w_mk, or Σ_k w_mk Y'_k   (Eq. infer)
-                twin.refined_ = clusters.distributions(clusters.posterior, self.refine)
-            labelled = np.flatnonzero(~np.isnan(twin.refined_[:, 0]))
+                fitted.refined_ = clusters.distributions(clusters.posterior, self.refine)
+            labelled = np.flatnonzero(~np.isnan(fitted.refined_[:, 0]))
             if not len(labelled):
                 raise DataError("y has no label to learn from; give at least one")
             part = (X, y) if len(labelled) == len(y) else (take(X, labelled), y[labelled])
-            twin.learner_ = clone(self._learner())
-            fit_learner(twin.learner_, *part, twin.refined_[labelled], held)
-            twin._choose_projection(clusters, X, y, held)
+            fitted.learner_ = clone(self._learner())
+            fit_learner(fitted.learner_, *part, fitted.refined_[labelled], held)
+            fitted._choose_projection(clusters, X, y, held)
         return self
 
     def check_params(self) -> None:

@@ -45,7 +45,6 @@ class Learner:
     __sklearn_tags__ = params.sklearn_tags
     __sklearn_is_fitted__ = params.is_fitted
     _check_fitted = params.check_fitted
-    _twin = params.twin
     save = arrays.save
 
     def fit(self, X: Any, distributions: Any, dev: Dev | None = None) -> Self:
@@ -65,9 +64,9 @@ class Learner:
         inputs = self._inputs(X)
         check_rows(inputs, targets, "X", "distributions")
         held = None if dev is None else checked_dev(dev, targets.shape[1], self._inputs)
-        with self._twin() as twin:
-            twin.n_classes_ = targets.shape[1]
-            twin._fit(inputs, targets, held)
+        with params.fitted_copy(self) as fitted:
+            fitted.n_classes_ = targets.shape[1]
+            fitted._fit(inputs, targets, held)
         return self
 
     def label_distributions(self, X: Any) -> Array:
