@@ -257,7 +257,7 @@ def test_a_second_run_of_the_same_is_refused_until_the_first_is_gone(tmp_path: P
             assert holder.stdout is not None
             assert holder.stdout.readline() == b"here\n"
             (folder,) = tmp_path.iterdir()
-            half = folder / "restart-0" / ".step-000008"
+            half = folder / "restart-0" / ".step-000004"
             half.mkdir()
             line = f"another run is using this checkpoint ({folder}); wait for it, or name another directory"
             with pytest.raises(DataError, match=f"^{re.escape(line)}$"):
@@ -400,7 +400,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(
         patch.setattr(checkpoints, "_write", full)
         with pytest.raises(DataError, match=line):
             run(tmp_path, MODELS["pgm-bp"](), checkpoint_every=1, memory=memory)
-    assert [page.name for page in pages(tmp_path)] == ["step-000002", "step-000004"]
+    assert [page.name for page in pages(tmp_path)] == ["step-000001", "step-000002"]
     assert len(list(tmp_path.iterdir())) == 1
     progress = Counting()
     assert differing(run(tmp_path, MODELS["pgm-bp"](), progress, memory=memory), alone("pgm-bp")) == []
@@ -499,9 +499,9 @@ def test_two_pages_stay(tmp_path: Path) -> None:
     state = Inner(np.zeros(2), 0.0)
     for n in range(7):
         monitor.report(float(n), state)
-    assert [page.name for page in pages(tmp_path)] == ["step-000008", "step-000012"]
+    assert [page.name for page in pages(tmp_path)] == ["step-000004", "step-000006"]
     monitor.report(6.0, state)  # the objective does not move
-    assert [page.name for page in pages(tmp_path)] == ["step-000012", "step-000017"]
+    assert [page.name for page in pages(tmp_path)] == ["step-000006", "step-000008"]
 
 
 def test_what_is_compared_differs_between_models_and_seeds() -> None:

@@ -1,4 +1,6 @@
-"""What every model promises, held against each model of the registry: a new model joins by being registered.
+"""What every model promises, held against each model of the registry.
+
+A new model joins by being registered; tests ``by_the_base`` take it in ``make verify`` alone.
 
 ``SMALL`` gives constructor arguments that keep a fit quick; a model that is not in it runs with its defaults.
 ``VARIANTS`` adds models a second time, with settings that make them another model. What the base class does

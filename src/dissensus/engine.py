@@ -25,13 +25,14 @@ import itertools
 import sys
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -50,9 +51,8 @@ State = TypeVar("State")  # what a loop learns: a dataclass of arrays, numbers a
 Codes = NDArray[np.int32]
 
 LABELS_PER_SHARD = 1 << 15  # a shard's messages should fit a core's cache
-MIN_BLOCKS = 16  # labels fill more blocks of one shard each until there are this many, then larger blocks
-MAX_SHARDS_PER_BLOCK = 64  # two million labels
-UNUSED = 3  # references to a memory without arrays: of the list, of the loop and of the question itself
+MIN_BLOCKS = 16  # of one shard each; from twice as many shards on, blocks have several
+MAX_SHARDS_PER_BLOCK = 64  # about two million labels
 
 
 # ---- blocks -------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class Engine:
     progress: Progress | None = None
     checkpoints: Any = None  # where states are kept during a fit (large/checkpoints.py)
     started: tuple[float, int] | None = None  # time and number of the first iteration that was shown
-    memories: dict[Any, list[NDArray[Any]]] = field(default_factory=dict)  # of arrays, by shape and type
+    unused: dict[Any, list[NDArray[Any]]] = field(default_factory=dict)  # memory of arrays, by shape and type
 
     def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
         """Cut labels into blocks, each laid out for a model's steps by ``lay_out``."""
@@ -185,12 +185,13 @@ class Engine:
         Fresh pages for every round would cost a tenth of it. An engine with a memory limit may map the array
         from a file.
         """
-        memories = self.memories.setdefault((shape, np.dtype(dtype)), [])
-        for memory in memories:  # arrays and their slices refer to the memory that they lie in
-            if sys.getrefcount(memory) == UNUSED:
-                return memory[:]
-        memories.append(np.empty(shape, dtype))
-        return memories[-1][:]
+        if 0 in shape:
+            return np.empty(shape, dtype)
+        unused = self.unused.setdefault((shape, np.dtype(dtype)), [])
+        memory = unused.pop() if unused else np.empty(shape, dtype)
+        array = np.frombuffer(memory.data, dtype)  # slices refer to it, so it lives as long as they do
+        weakref.finalize(array, unused.append, memory).atexit = False
+        return array.reshape(shape)
 
     def map(self, step: Callable[[Any], Result], over: Sequence[Any]) -> list[Result]:
         """The step's result for every element, in order."""
@@ -244,7 +245,7 @@ class Checkpoint(Generic[State]):
     """A state, the objectives up to it, and why the fit stopped (empty while it goes on)."""
 
     state: State
-    done: int = 0  # iterations
+    done: int = 0  # iterations; a sampled chain has no other record of them
     trace: tuple[float, ...] = ()
     stopped: str = ""
 
@@ -257,7 +258,7 @@ class ConvergenceMonitor:
     max_iter: int
     tol: float  # nats per label
     name: str = "fit"
-    rng: np.random.Generator = field(default_factory=np.random.default_rng)
+    rng: np.random.Generator = field(default_factory=partial(np.random.default_rng, 0))
     trace: list[float] = field(default_factory=list)  # the objective at every iteration
     stopped: str = ""  # "tolerance" or "max_iter" once the fit has stopped
     state: Any = None  # the state that the fit stopped with

@@ -1,7 +1,7 @@
 """What labels are made from, and the functions that make them.
 
 A model is fitted to ``Annotations``, but people hand it frames, paths and texts. The functions that read
-files and encode texts live below the boundary of docs/architecture.md, which models may not import; the
+files and encode texts live above the boundary of docs/architecture.md, where models may not import from; the
 package registers them here by name when it is imported, and each is loaded when it is first called.
 """
 

@@ -58,8 +58,7 @@ class Checkpoints:
         if reached.done % self.every and not reached.stopped:
             return
         folder = self._folder() / name
-        # the last one follows the one that was written after the same iteration
-        target = folder / f"step-{2 * reached.done + bool(reached.stopped):06d}"
+        target = folder / f"step-{reached.done:06d}"
         temporary = folder / f".{target.name}"
         try:
             shutil.rmtree(temporary, ignore_errors=True)

@@ -247,8 +247,9 @@ def resources(
         A directory for messages that do not fit into memory; on a cluster for all messages, and
         one that every worker reaches. Default: ``checkpoint``, or the system's place for temporary files.
     checkpoint
-        A directory for checkpoints. A fit with the same settings on the same labels goes on where an earlier
-        one was stopped, and has the same bits as if it had not been.
+        A directory for checkpoints. A fit with the same settings on the same labels resumes where an earlier
+        one was stopped, and has the same bits as if it had not been. Annealing, and models that need a few
+        passes at most (majority, empirical, weighted votes), begin anew.
     checkpoint_every
         Iterations between two checkpoints.
     precision

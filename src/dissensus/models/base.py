@@ -32,11 +32,10 @@ from dissensus.labels.vocabulary import Codes, Vocabulary
 from dissensus.models import files, results, scoring
 from dissensus.models.results import ClusterView, by_id, most_probable, table_by_id
 from dissensus.models.scoring import in_classes
+from dissensus.numerics import Array
 from dissensus.params import PROCESS_BYTES, Setting, declare, fitted, physical_memory, size_words
 from dissensus.tables import arrays
 from dissensus.tables.layouts import with_side_tables
-
-Array = NDArray[np.float64]
 
 COMMON_ARRAYS = ("label_distributions_", "prior_distribution_", "prior_worth_", "n_labels_", "trace_")
 BY_ROW = ("features", "item_prior", "item_distributions")  # what ``fit`` takes with one row for each item
@@ -151,7 +150,7 @@ class Model:
     def memory_needed(self, labels: Annotations, n_threads: int = 1, features: Any = None) -> int:
         """Bytes that a fit takes at least, estimated: the process, its tables, and what threads work on.
 
-        Messages and layouts of blocks may be on disk and are not counted.
+        Messages may be on disk and layouts of blocks built anew for each step, so neither is counted.
 
         Parameters
         ----------

@@ -217,7 +217,6 @@ class PairBlock:
     layouts: tuple[PairLayout, ...]
     item_slices: tuple[slice, ...]  # where each shard's items stand in a table of the block's
     pair_slices: tuple[slice, ...]
-    n_items: int
     n_pairs: int
     who: Annotators
     n_who: int
@@ -244,8 +243,7 @@ class PairBlock:
         if everyone is None:
             who = np.unique(np.concatenate(places))
             n_who, places = len(who), [np.searchsorted(who, own).astype(np.int32) for own in places]
-        sizes = block.items.stop - block.items.start, n_pairs
-        return cls(tuple(layouts), tuple(items), tuple(pairs), *sizes, who, n_who, tuple(places))
+        return cls(tuple(layouts), tuple(items), tuple(pairs), n_pairs, who, n_who, tuple(places))
 
     def counts(self) -> Array:
         """(items, P): how often each class was given to each item."""

@@ -88,7 +88,7 @@ class Beliefs:
     item_mass: Array  # (K,): Σ_m w_mk
     node_terms: float  # Σ_m log Z_m + Σ_n log Z_n
     change: float  # summed KL of these beliefs from the previous ones; NaN where not measured
-    pair_terms_before: float = math.nan  # Σ_e log Z_e of the beliefs that the rounds up to these began with
+    pair_terms_before: float = math.nan  # Σ_e log Z_e of the beliefs that the first round began with
 
 
 @dataclass(frozen=True)

@@ -364,7 +364,7 @@ class PGM(Model):
         return graph.round(start, logs, measure=False)
 
     def _first_clusters(self, annotations: Annotations, rng: np.random.Generator) -> tuple[Array, Array]:
-        """The same as tables of items and of annotators, for those who need no messages."""
+        """Tables of the first clusters of items (M, K) and annotators (N, L), for annealing."""
         if self.start == "random":
             return self._random_clusters(annotations, rng)
         theta, psi, z = self._first_guess(annotations, rng)
