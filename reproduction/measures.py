@@ -11,13 +11,13 @@ import numpy as np
 
 from dissensus.evaluate.recovery import Recovery, recover
 from dissensus.evaluate.select import Selection, select
+from dissensus.evaluate.tasks import key_of, stream_seed
 from dissensus.labels.annotations import Annotations
 from dissensus.metrics import accuracy, accuracy_rows, entropy, kl, log_probability_rows, onehot_accuracy
 from dissensus.models.base import Model
 from dissensus.models.fmm import FMM
 from dissensus.models.pgm.model import PGM
 from dissensus.numerics import Array
-from dissensus.params import key_of, stream_seed
 from dissensus.text.guided.classifier import PRIOR_LABELS, GuidedClassifier
 from dissensus.text.guided.guides import ItemClusters, Projection
 from reproduction.cells import Arrays, Cell, FinishedCells

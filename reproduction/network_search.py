@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dissensus.errors import require
+from dissensus.evaluate.tasks import key_of
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import features_of
 from dissensus.metrics import kl
 from dissensus.models.scoring import in_classes
 from dissensus.numerics import row_shares
-from dissensus.params import key_of, with_settings
+from dissensus.params import with_settings
 from dissensus.text.ldlnm.model import LDLNM
 
 SIZES = ("item_size", "annotator_size", "latent_size")

@@ -45,15 +45,15 @@ def shards_of(labels: ds.Annotations) -> list[Shard]:
     return [block.shard(n, n + 1) for block in cut_blocks(labels) for n in range(len(block.item_bounds) - 1)]
 
 
-def item_ranges(shards: list[Shard]) -> list[tuple[int, int]]:
-    return [(shard.first_item, shard.first_item + shard.n_items) for shard in shards]
+def item_ranges(labels: ds.Annotations) -> list[tuple[int, int]]:
+    return [pair for block in cut_blocks(labels) for pair in itertools.pairwise(block.item_bounds)]
 
 
 def test_shards_cover_every_item_once_in_order(small_shards: int) -> None:
     known = crowd()
-    shards = shards_of(known)
-    assert len(shards) > 10
-    ranges = item_ranges(shards)
+    ranges = item_ranges(known)
+    assert len(ranges) > 10
+    assert [stop - start for start, stop in ranges] == [shard.n_items for shard in shards_of(known)]
     assert ranges[0][0] == 0
     assert ranges[-1][1] == known.n_items
     assert all(first[1] == second[0] for first, second in itertools.pairwise(ranges))
@@ -63,14 +63,16 @@ def test_shards_cover_every_item_once_in_order(small_shards: int) -> None:
 def test_an_item_is_never_cut_and_every_label_is_kept(small_shards: int) -> None:
     known = crowd()
     shards = shards_of(known)
-    np.testing.assert_array_equal(np.concatenate([s.item + s.first_item for s in shards]), known.item)
+    starts = [start for start, _ in item_ranges(known)]
+    items = [shard.item + start for start, shard in zip(starts, shards, strict=True)]
+    np.testing.assert_array_equal(np.concatenate(items), known.item)
     np.testing.assert_array_equal(np.concatenate([s.annotator for s in shards]), known.annotator)
     np.testing.assert_array_equal(np.concatenate([s.label for s in shards]), known.label)
-    for shard in shards:
+    for start, shard in zip(starts, shards, strict=True):
         assert shard.item.min(initial=0) >= 0
         assert shard.item.max(initial=0) < shard.n_items
         # Each shard ends with the item in which its share of labels was reached.
-        largest = known.counts[shard.first_item :][: shard.n_items].sum(axis=1).max()
+        largest = known.counts[start:][: shard.n_items].sum(axis=1).max()
         assert len(shard.label) < small_shards + largest
 
 
@@ -89,7 +91,7 @@ def test_shards_depend_on_the_labels_alone(small_shards: int) -> None:
         rows.annotators[rows.annotator][shuffled],
         rows.classes[rows.label][shuffled],
     )
-    assert item_ranges(shards_of(rows)) == item_ranges(shards_of(again))
+    assert item_ranges(rows) == item_ranges(again)
     for first, second in zip(shards_of(rows), shards_of(again), strict=True):
         for column in ("item", "annotator", "label"):
             np.testing.assert_array_equal(getattr(first, column), getattr(second, column))
@@ -97,7 +99,7 @@ def test_shards_depend_on_the_labels_alone(small_shards: int) -> None:
 
 def test_few_labels_make_one_shard() -> None:
     known = crowd()
-    assert item_ranges(shards_of(known)) == [(0, known.n_items)]
+    assert item_ranges(known) == [(0, known.n_items)]
 
 
 def test_the_total_is_added_in_shard_order() -> None:
@@ -210,7 +212,7 @@ def test_steps_get_their_block_and_layouts_are_made_once(small_shards: int) -> N
         return block.shard()
 
     def step(shard: Shard, own: np.ndarray, scale: float) -> tuple[int, np.ndarray]:
-        return shard.first_item, scale * own
+        return shard.n_items, scale * own
 
     for n_jobs in (1, 2):
         made.clear()
@@ -219,7 +221,8 @@ def test_steps_get_their_block_and_layouts_are_made_once(small_shards: int) -> N
             table = np.arange(float(known.n_items))
             for _ in range(2):
                 parts = list(blocks.map(step, [table[block.items] for block in blocks.blocks], scale=2.0))
-        assert [first for first, _ in parts] == sorted(made) == [b.items.start for b in blocks.blocks]
+        assert sorted(made) == [block.items.start for block in blocks.blocks]
+        assert [n_items for n_items, _ in parts] == [len(rows) for _, rows in parts]
         np.testing.assert_array_equal(np.concatenate([rows for _, rows in parts]), 2 * table)
 
 

@@ -28,8 +28,9 @@ from dissensus.evaluate.criteria import (
 )
 from dissensus.evaluate.search import FILE, SearchData, cells_of, open_journal, size_of
 from dissensus.evaluate.select import CellScores, Selection, gain
+from dissensus.evaluate.tasks import described, settings_words, stream_seed, trial_copy
 from dissensus.labels.rows import pair_items, pairs_per_item, random_places
-from dissensus.params import described, settings_words, stream_seed, trial_copy, with_settings
+from dissensus.params import with_settings
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,6 @@ MAX_SHARDS_PER_BLOCK = 64  # about two million labels
 class Shard:
     """Consecutive items and their labels; item codes count from the shard's first item."""
 
-    first_item: int
     n_items: int
     n_classes: int
     item: Codes
@@ -93,7 +92,7 @@ class Block:
         rows = slice(self.row_bounds[first], self.row_bounds[last])
         item = self.labels.item[rows] - np.int32(start)
         annotator, label = self.labels.annotator[rows], self.labels.label[rows]
-        return Shard(start, stop - start, self.labels.n_classes, item, annotator, label)
+        return Shard(stop - start, self.labels.n_classes, item, annotator, label)
 
 
 def cut_blocks(labels: Annotations) -> list[Block]:

@@ -20,15 +20,13 @@ from __future__ import annotations
 
 import copy
 import functools
-import hashlib
 import inspect
-import json
 import math
 import numbers
 import os
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, dataclass_transform
@@ -326,6 +324,19 @@ def fitted_copy(self: T) -> Iterator[T]:
     self.__dict__ = vars(fresh)
 
 
+def with_settings(estimator: Any, settings: Mapping[str, Any]) -> Any:
+    """A fresh, unfitted estimator with these settings; the one given is left alone."""
+    fresh = _fresh(estimator)
+    return fresh.set_params(**settings) if settings else fresh
+
+
+def _fresh(value: Any) -> Any:
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        own = value.get_params(deep=False)
+        return type(value)(**{name: _fresh(inner) for name, inner in own.items()})
+    return copy.deepcopy(value)
+
+
 def is_fitted(self: Any) -> bool:
     """Whether the attribute is there that says so."""
     return self._fitted_by in vars(self)
@@ -379,67 +390,3 @@ def physical_memory() -> int:
 def n_cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-# ---- settings of any estimator ------------------------------------------------------------------------
-
-SEED_NAMES = ("seed", "random_state")
-
-
-def with_settings(estimator: Any, settings: Mapping[str, Any]) -> Any:
-    """A fresh, unfitted estimator with these settings; the one given is left alone."""
-    fresh = _fresh(estimator)
-    return fresh.set_params(**settings) if settings else fresh
-
-
-def _fresh(value: Any) -> Any:
-    if hasattr(value, "get_params") and not isinstance(value, type):
-        own = value.get_params(deep=False)
-        return type(value)(**{name: _fresh(inner) for name, inner in own.items()})
-    return copy.deepcopy(value)
-
-
-def trial_copy(estimator: Any, seed: int, kept: Iterable[str]) -> Any:
-    """A fresh estimator with a seed of its own, on one thread: a trial has one core.
-
-    Settings in ``kept`` are part of the grid and stay as they are.
-    """
-    has = estimator.get_params(deep=False)
-    wanted = {name: seed for name in SEED_NAMES if name in has} | ({"n_jobs": 1} if "n_jobs" in has else {})
-    return with_settings(estimator, {name: value for name, value in wanted.items() if name not in set(kept)})
-
-
-def stream_seed(seed: int, *path: Any) -> int:
-    """A seed below 2³² that depends on ``seed`` and on what it is for, and on nothing else."""
-    digest = hashlib.sha256(key_of([seed, *path]).encode()).digest()
-    return int.from_bytes(digest[:4], "big")
-
-
-def described(estimator: Any) -> dict[str, Any]:
-    """Class and settings of an estimator in plain values, threads apart: they change no result."""
-    own = estimator.get_params()
-    settings = {name: plain(value) for name, value in own.items() if name.split("__")[-1] != "n_jobs"}
-    return {"class": f"{type(estimator).__module__}.{type(estimator).__qualname__}", "settings": settings}
-
-
-def settings_words(settings: Mapping[str, Any]) -> str:
-    """The settings in a few words, as tables and progress show them."""
-    return ", ".join(f"{name}={plain(value)}" for name, value in settings.items()) or "as given"
-
-
-def key_of(value: Any) -> str:
-    """A text that is the same for the same settings, in any order and any process."""
-    return json.dumps(plain(value), sort_keys=True, ensure_ascii=False)
-
-
-def plain(value: Any) -> Any:
-    """A value in JSON's terms; what JSON has no word for, as Python would write it."""
-    import numpy as np
-
-    if isinstance(value, Mapping):
-        return {str(name): plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    return value if value is None or isinstance(value, str | bool | int | float) else repr(value)

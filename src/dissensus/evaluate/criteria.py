@@ -18,9 +18,9 @@ import numpy as np
 
 from dissensus.engine import Engine
 from dissensus.errors import DataError, bad_parameter
+from dissensus.evaluate.tasks import plain
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.rows import pair_items, pairs_per_item, random_places, take_pairs
-from dissensus.params import plain
 
 Criterion = Callable[[Any, Annotations, int], float]
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from dissensus.errors import DataError, bad_parameter, require
 from dissensus.evaluate.bootstrap import Interval, Resamples
-from dissensus.evaluate.tasks import workers
+from dissensus.evaluate.tasks import stream_seed, trial_copy, workers
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.rows import pairs_per_item, random_places, take_pairs
 from dissensus.labels.sources import as_annotations
@@ -37,7 +37,7 @@ from dissensus.metrics import kl_rows, sampling_floor
 from dissensus.models import build_model
 from dissensus.models.counting import GRID
 from dissensus.numerics import Array, row_shares
-from dissensus.params import stream_seed, trial_copy, with_settings
+from dissensus.params import with_settings
 from dissensus.progress import Clock, Progress, ShowProgress, shown
 
 Models = Mapping[str, Any] | Sequence[Any]

@@ -26,10 +26,17 @@ import numpy as np
 
 from dissensus.errors import DataError, bad_parameter, system_words
 from dissensus.evaluate.criteria import Criterion, HeldOutLabels
-from dissensus.evaluate.tasks import Workers, workers
+from dissensus.evaluate.tasks import (
+    Workers,
+    key_of,
+    plain,
+    settings_words,
+    stream_seed,
+    trial_copy,
+    workers,
+)
 from dissensus.labels.annotations import Annotations
 from dissensus.models import CLUSTER_SETTINGS
-from dissensus.params import key_of, plain, settings_words, stream_seed, trial_copy
 from dissensus.progress import Clock, Progress
 from dissensus.tables.atomic import atomic_path, take_lock
 

@@ -42,9 +42,10 @@ from dissensus.evaluate.search import (
     open_journal,
     rank,
 )
+from dissensus.evaluate.tasks import described, plain, settings_words
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.sources import as_annotations
-from dissensus.params import described, plain, settings_words, with_settings
+from dissensus.params import with_settings
 from dissensus.progress import ShowProgress, shown
 
 References = Mapping[str, Sequence[Any]]

@@ -9,12 +9,14 @@ itself when the process that started it is gone.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -22,9 +24,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
+
 from dissensus.engine import Resources, current, one_blas_thread, using
 from dissensus.errors import DissensusError, bad_parameter
-from dissensus.params import n_cores
+from dissensus.params import n_cores, with_settings
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -139,3 +143,52 @@ def _run(used: Resources, shared: Any, step: Callable[[Any, Task], Result], task
 
 def _run_in_worker(used: Resources, step: Callable[[Any, Task], Result], task: Task) -> Result:
     return _run(used, _shared, step, task)
+
+
+# ---- settings and seeds of trials ---------------------------------------------------------------------
+
+SEED_NAMES = ("seed", "random_state")
+
+
+def trial_copy(estimator: Any, seed: int, kept: Iterable[str]) -> Any:
+    """A fresh estimator with a seed of its own, on one thread: a trial has one core.
+
+    Settings in ``kept`` are part of the grid and stay as they are.
+    """
+    has = estimator.get_params(deep=False)
+    wanted = {name: seed for name in SEED_NAMES if name in has} | ({"n_jobs": 1} if "n_jobs" in has else {})
+    return with_settings(estimator, {name: value for name, value in wanted.items() if name not in set(kept)})
+
+
+def stream_seed(seed: int, *path: Any) -> int:
+    """A seed below 2³² that depends on ``seed`` and on what it is for, and on nothing else."""
+    digest = hashlib.sha256(key_of([seed, *path]).encode()).digest()
+    return int.from_bytes(digest[:4], "big")
+
+
+def described(estimator: Any) -> dict[str, Any]:
+    """Class and settings of an estimator in plain values, threads apart: they change no result."""
+    own = estimator.get_params()
+    settings = {name: plain(value) for name, value in own.items() if name.split("__")[-1] != "n_jobs"}
+    return {"class": f"{type(estimator).__module__}.{type(estimator).__qualname__}", "settings": settings}
+
+
+def settings_words(settings: Mapping[str, Any]) -> str:
+    """The settings in a few words, as tables and progress show them."""
+    return ", ".join(f"{name}={plain(value)}" for name, value in settings.items()) or "as given"
+
+
+def key_of(value: Any) -> str:
+    """A text that is the same for the same settings, in any order and any process."""
+    return json.dumps(plain(value), sort_keys=True, ensure_ascii=False)
+
+
+def plain(value: Any) -> Any:
+    """A value in JSON's terms; what JSON has no word for, as Python would write it."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    return value if value is None or isinstance(value, str | bool | int | float) else repr(value)

@@ -7,11 +7,10 @@ Sums are added in the same order, so that none of this changes a bit of the resu
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from numpy.typing import NDArray
 
 from dissensus.engine import Block, Blocks, Engine, cut_blocks
 from dissensus.labels.annotations import Annotations
-from dissensus.large.checkpoints import Checkpoints
 from dissensus.large.file_arrays import FileArrays
 
 
@@ -49,23 +47,15 @@ class Budget:
                 self._left += n_bytes
 
 
+@dataclass(eq=False, kw_only=True)
 class LargeEngine(Engine):
     """Threads of this process, within a memory limit."""
 
-    def __init__(
-        self,
-        n_threads: int,
-        pool: ThreadPoolExecutor | None,
-        n_labels: int,
-        *,
-        budget: Budget,
-        scratch: Callable[[], Path],
-        checkpoints: Checkpoints | None,
-        dtype: Any,
-    ) -> None:
-        super().__init__(n_threads, pool, n_labels, dtype, checkpoints=checkpoints)
-        self.budget = budget
-        self.files = FileArrays(scratch)
+    budget: Budget
+    scratch: Callable[[], Path]  # makes the directory for files, when first asked for
+
+    def __post_init__(self) -> None:
+        self.files = FileArrays(self.scratch)
 
     def blocks(self, labels: Annotations, lay_out: Callable[[Block], Any]) -> Blocks:
         """Cut labels into blocks, each laid out for a model's steps by ``lay_out``."""
@@ -108,6 +98,6 @@ def n_bytes(value: Any) -> int:
         return sum(map(n_bytes, value))
     if hasattr(value, "indptr"):
         return int(value.data.nbytes + value.indices.nbytes + value.indptr.nbytes)
-    if dataclasses.is_dataclass(value):
-        return sum(n_bytes(getattr(value, field.name)) for field in dataclasses.fields(value))
+    if is_dataclass(value):
+        return sum(n_bytes(getattr(value, field.name)) for field in fields(value))
     return 0
