@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dissensus.errors import ParameterError
+import dissensus as ds
+from dissensus.errors import DataError, ParameterError
 from dissensus.evaluate.compare import (
     CANDIDATES,
     FAST_CANDIDATES,
@@ -17,6 +18,7 @@ from dissensus.evaluate.compare import (
     _chosen,
     choose_model,
     compare,
+    for_comparison,
     with_gaps,
 )
 from dissensus.labels.annotations import Annotations
@@ -66,6 +68,22 @@ def test_the_mixture_wins_where_items_come_in_kinds() -> None:
     best = max(choice.table, key=lambda row: row.score_items)
     assert best.score_items == pytest.approx(-math.log(2), rel=0.05)
     assert choice.reason.startswith("fmm")
+
+
+def test_a_comparison_leaves_settings_that_are_given_alone() -> None:
+    assert for_comparison(build_model("hpgm", {})) == {"n_chains": 2, "n_sweeps": 90}
+    assert for_comparison(build_model("hpgm", {"n_sweeps": 30})) == {"n_chains": 2}
+    assert for_comparison(build_model("fmm", {})) == {}
+    labels = simulate(60, 12, 3, labels_per_item=4, seed=1).annotations
+    short, long = (compare(labels, [build_model("hpgm", {"n_sweeps": n})])[0] for n in (10, 60))
+    assert short.score != long.score
+
+
+def test_candidates_that_no_memory_is_left_for_are_refused_in_one_line() -> None:
+    labels = simulate(60, 12, 3, labels_per_item=4, seed=1).annotations
+    line = r"^\w+ on \d+ labels needs 250\.\d+MB of memory at least, and 9\.\d+MB are allowed; "
+    with ds.resources(memory="10MB"), pytest.raises(DataError, match=line):
+        choose_model(labels)
 
 
 def test_the_chosen_model_is_not_fitted_yet() -> None:

@@ -244,11 +244,19 @@ def test_memory_is_used_again_once_nothing_refers_to_it() -> None:
     assert second.ctypes.data != address
     assert (part == 7.0).all()
     del part
-    assert plain.empty((1000, 3)).ctypes.data == address
+    (unused,) = plain.unused.values()
+    assert len(unused) == 1
+    third = plain.empty((1000, 3))
+    assert (third.ctypes.data, unused) == (address, [])
     assert plain.empty((1000, 3), np.float32).dtype == np.float32
 
 
 # ---- convergence --------------------------------------------------------------------------------------
+
+
+def test_random_numbers_of_a_lone_monitor_are_the_same_every_time() -> None:
+    first, second = (ConvergenceMonitor(Engine(), 1, 0.0).rng.random(3) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
 
 
 def run(objectives: list[float], n_labels: int = 1, **settings: float) -> ConvergenceMonitor:

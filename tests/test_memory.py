@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import dissensus as ds
 from dissensus.errors import DataError, ParameterError
@@ -28,7 +29,7 @@ LABELS = ds.Annotations.from_arrays(["a", "a", "b", "b"], ["x", "y", "x", "y"], 
 def test_too_little_is_refused_with_what_would_do() -> None:
     line = (
         "FMM on 4 labels needs 250.01MB of memory at least, and 100MB are allowed; allow as much with "
-        "memory=, or use fewer clusters, classes, jobs or workers"
+        "memory=, or use fewer clusters, classes, features, jobs or workers"
     )
     with ds.resources(memory="100MB"), pytest.raises(DataError, match=f"^{re.escape(line)}$"):
         ds.FMM().fit(LABELS)
@@ -45,8 +46,8 @@ def test_a_transform_is_refused_too() -> None:
 def test_beyond_the_machine_is_refused_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "physical_memory", lambda: 200_000_000)
     line = (
-        "FMM on 4 labels needs 250.01MB of memory at least, and this machine has 200MB; use fewer clusters "
-        "or classes, or a simpler model"
+        "FMM on 4 labels needs 250.01MB of memory at least, and this machine has 200MB; use fewer clusters, "
+        "classes or features, or a simpler model"
     )
     with pytest.raises(DataError, match=f"^{re.escape(line)}$"):
         ds.FMM().fit(LABELS)
@@ -57,7 +58,7 @@ def test_beyond_the_machine_is_refused_without_a_limit(monkeypatch: pytest.Monke
 def test_where_several_share_what_is_allowed_the_sum_is_told() -> None:
     line = (
         "FMM on 2 labels needs 250.01MB of memory at least, and 200MB are allowed for each of 2 at once; "
-        "allow 500.01MB with memory=, or use fewer clusters, classes, jobs or workers"
+        "allow 500.01MB with memory=, or use fewer clusters, classes, features, jobs or workers"
     )
     grid: dict[str, Any] = {"n_item_clusters": [1, 2]}
     with (
@@ -66,6 +67,44 @@ def test_where_several_share_what_is_allowed_the_sum_is_told() -> None:
         pytest.raises(DataError, match=f"^{re.escape(line)}$"),
     ):
         ds.select(ds.FMM(), LABELS, grid, test_size=0.5, references={}, executor=threads)
+
+
+@pytest.mark.parametrize("carried", [True, False], ids=["carried", "given"])
+def test_features_that_do_not_fit_are_refused(carried: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    features = np.zeros((2, 100_000), np.float32)
+    given = {} if carried else {"features": features}
+    labels = ds.with_features(LABELS, features) if carried else LABELS
+    line = r"DirichletRegression on 4 labels needs 256\.\d+MB of memory at least, and 25\dMB are allowed; "
+    with ds.resources(memory="252MB"), pytest.raises(DataError, match=line):
+        ds.DirichletRegression().fit(labels, **given)
+    monkeypatch.setattr(base, "physical_memory", lambda: 252_000_000)
+    with pytest.raises(DataError, match="use fewer clusters, classes or features"):
+        ds.DirichletRegression().fit(labels, **given)
+
+
+@pytest.mark.parametrize(
+    ("features", "line"),
+    [
+        ([[1.0], [1.0, 2.0]], "not numbers of one shape"),
+        ([1.0, 2.0], "does not give one row to each of 2 items"),
+        (np.zeros(2), "does not give one row to each of 2 items"),
+        (sparse.csr_array((2, 10**10)), "keep fewer features, or reduce them"),
+    ],
+    ids=["ragged", "a list of numbers", "one dimension", "sparse and wide"],
+)
+def test_features_that_are_none_are_refused_as_such(
+    features: Any, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "physical_memory", lambda: 10**15)
+    with pytest.raises(DataError, match=line):
+        ds.DirichletRegression().fit(LABELS, features=features)
+
+
+def test_a_column_of_features_that_are_none_is_refused_as_such() -> None:
+    for values in (["a text", "another"], [1.0, 2.0], [None, [1.0]]):
+        labels = LABELS.with_tables(items={"item": ["a", "b"], "features": values})
+        with pytest.raises(DataError, match="features"):
+            ds.DirichletRegression().fit(labels)
 
 
 def test_clusters_classes_and_threads_count() -> None:

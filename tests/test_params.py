@@ -226,6 +226,13 @@ def test_a_setting_declared_again_has_the_new_rule_and_rules_may_be_added_to() -
         Derived(max_iter=100).check_params()
 
 
+def test_a_setting_without_a_type_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Untyped\.depth is declared without a type; write depth: type = "):
+
+        class Untyped(Root):
+            depth = setting(3, integer(1), "How deep.")
+
+
 def test_a_fitted_attribute_is_no_setting_and_not_there_before_the_fit() -> None:
     assert not hasattr(Outer, "mean_")
     assert not hasattr(Outer(), "mean_")

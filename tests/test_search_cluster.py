@@ -70,6 +70,9 @@ def test_labels_of_a_store_do_not_travel(crowd: Annotations, store: Path) -> Non
     assert store.name.encode() in small
     there = pickle.loads(small)
     assert there.origin == opened.origin
+    graded = opened.with_label_type("ordinal")
+    assert (pickle.loads(pickle.dumps(graded)).origin, graded.label_type) == (opened.origin, "ordinal")
+    assert opened.take_items([0, 1]).origin is None  # other labels than those of the store
     for name in ("item", "annotator", "label", "item_pointers", "items", "annotators", "classes"):
         np.testing.assert_array_equal(getattr(there, name), getattr(opened, name))
 

@@ -118,11 +118,7 @@ def total(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Add the statistics of blocks, entry by entry, in their order."""
     sums: list[Any] = []
     for part in parts:
-        if sums:
-            for place, value in enumerate(part):
-                sums[place] = sums[place] + value
-        else:
-            sums = list(part)
+        sums = [have + more for have, more in zip(sums, part, strict=True)] if sums else list(part)
     return tuple(sums)
 
 

@@ -179,6 +179,9 @@ def declare(cls: type[T]) -> type[T]:
         inherited |= vars(base).get("_settings", {})
         attributes |= vars(base).get("_attributes", {})
     own, keyword_only = dict[str, Setting](), False
+    for name, value in vars(cls).items():
+        if isinstance(value, Setting | Fitted) and name not in cls.__annotations__:
+            raise TypeError(f"{cls.__name__}.{name} is declared without a type; write {name}: type = ...")
     for name, annotation in cls.__annotations__.items():
         value = vars(cls).get(name)
         if isinstance(value, Setting):

@@ -49,7 +49,6 @@ CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("fmm", {"n_item_clusters": 8}),
     ("fmm", {"n_item_clusters": 16}),
     ("dawid-skene", {}),
-    ("cbcc", {}),
     ("pgm", {"n_item_clusters": 12, "n_annotator_clusters": 8}),
 )
 #: Candidates that are fitted by EM: seconds instead of minutes, and no intervals.
@@ -70,9 +69,8 @@ RATING_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 PAIR_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (("bradley-terry", {}),)
 #: What is tried for sets: classes that depend on each other, and each class apart.
 SET_CANDIDATES: tuple[tuple[str, Mapping[str, Any]], ...] = (("sets", {}), ("sets", {"dependence": False}))
-# Settings for the comparison alone: shorter chains and a looser tolerance tell as well which model is better.
+# Settings for the comparison alone: shorter chains tell as well which model is better.
 FOR_COMPARISON: Mapping[str, Mapping[str, Any]] = {
-    "cbcc": {"tol": 1e-4},
     "hpgm": {"n_chains": 2, "n_sweeps": 90},
     "ordinal": {"n_chains": 2, "n_sweeps": 90},
     "ratings": {"n_sweeps": 60},
@@ -239,6 +237,8 @@ def choose_model(
         return Choice(model, [], f"{why_not}: {title_of(model)}, without a comparison")
     models = [build_model(name, settings, seed=seed, n_jobs=n_jobs) for name, settings in candidates]
     fitting = [model for model in models if applies(model, annotations)]
+    if not fitting:  # for want of memory: the smallest is refused with what it needs
+        fitting = [min(models, key=lambda model: model.memory_needed(annotations))]
     sample = annotations
     if annotations.n_labels > MOST_LABELS:
         order = np.random.default_rng(seed).permutation(annotations.n_items)
@@ -312,6 +312,12 @@ def with_gaps(table: Sequence[HeldOut]) -> list[HeldOut]:
     ]
 
 
+def for_comparison(model: Model) -> dict[str, Any]:
+    """Settings that a model is compared with instead of its defaults; settings that are given stay."""
+    shorter = FOR_COMPARISON.get(name_of(model), {})
+    return {k: v for k, v in shorter.items() if getattr(model, k) == model._settings[k].default}
+
+
 def compare(
     annotations: Annotations,
     models: Sequence[Model],
@@ -344,7 +350,7 @@ def compare(
             def trial(model: Model) -> HeldOut:
                 tell(f"held-out labels: {title_of(model)}", len(done) / len(models))
                 started = time.perf_counter()
-                own = dict(FOR_COMPARISON.get(name_of(model), {}))
+                own = for_comparison(model)
                 if n_at_once > 1 and hasattr(model, "n_jobs"):
                     own["n_jobs"] = 1
                 fitted = with_settings(model, own).fit(kept)  # a copy: the candidate itself stays unfitted

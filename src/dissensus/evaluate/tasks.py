@@ -1,6 +1,7 @@
 """Independent tasks on processes: what they share is sent to each process once, results come as they finish.
 
-Where :func:`dissensus.resources` names a cluster, its workers take the processes' place.
+Where :func:`dissensus.resources` names a cluster, its workers take the processes' place. At the end of the
+file: copies, seeds and keys of the trials that tasks consist of.
 
 Processes are loky's: they start clean, so that threads and locks of the caller cannot trip them,
 and need no ``if __name__ == "__main__"`` in the caller's script. Each has BLAS on one thread, and ends by

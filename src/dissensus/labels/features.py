@@ -76,14 +76,17 @@ def carries_features(annotations: Annotations) -> bool:
 
 
 def n_features(annotations: Annotations, given: Any = None) -> int:
-    """Number of features of an item: those given, or those that the annotations carry; 0 before embedding."""
+    """Number of features of an item: those given, or those that the annotations carry.
+
+    0 where there are none yet, and where what is there is refused later (:func:`check_features`).
+    """
     if given is not None:
-        shape = given.shape if hasattr(given, "shape") else np.shape(given)
+        shape: tuple[int, ...] = getattr(given, "shape", ())  # lists are small
         return int(shape[1]) if len(shape) == 2 else 0
     table = annotations.item_table
-    if table is None or COLUMN not in table.column_names or not len(table):
+    if table is None or COLUMN not in table.column_names or not pa.types.is_nested(table[COLUMN].type):
         return 0
-    return len(table.column(COLUMN)[0])
+    return max(map(len, filter(None, table[COLUMN].slice(0, 1).to_pylist())), default=0)
 
 
 def features_of(annotations: Annotations, model: str | None = None, *, given: Any = None) -> Features:

@@ -111,7 +111,7 @@ class Resources(plain.Resources):
             raise DataError(
                 f"{type(model).__name__} on {labels.n_labels:,} labels needs {size_words(needed)} of memory "
                 f"at least, and {size_words(self.memory)} are allowed{each}; allow {enough} with memory=, or "
-                "use fewer clusters, classes, jobs or workers"
+                "use fewer clusters, classes, features, jobs or workers"
             )
         n_threads = min(n_threads, 1 + room // (2 * per_thread))
         return room - (n_threads - 1) * per_thread, n_threads
@@ -166,6 +166,7 @@ def _once(make: Callable[[], Path]) -> Callable[[], Path]:
 def _fit_name(model: Any, labels: Any, given: Mapping[str, Any], precision: str) -> str:
     """A name that is the same for the same model, settings, labels, precision and what ``fit`` was given."""
     name, origin = type(model).__name__, getattr(labels, "origin", None)
+    annotators = labels.annotator_table  # which the seal of a store says nothing of
     content = {
         "version": __version__,
         "model": name,
@@ -173,6 +174,7 @@ def _fit_name(model: Any, labels: Any, given: Mapping[str, Any], precision: str)
             key: repr(value) for key, value in model.get_params(deep=False).items() if key != "n_jobs"
         },
         "labels": labels.fingerprint() if origin is None else origin.seal,  # of a store, without reading it
+        "annotators": None if annotators is None else _digest(annotators.to_pylist()),
         "label_type": labels.label_type,
         "given": {key: _digest(value) for key, value in given.items()},
         "precision": precision,
@@ -248,8 +250,8 @@ def resources(
         one that every worker reaches. Default: ``checkpoint``, or the system's place for temporary files.
     checkpoint
         A directory for checkpoints. A fit with the same settings on the same labels resumes where an earlier
-        one was stopped, and has the same bits as if it had not been. Annealing, and models that need a few
-        passes at most (majority, empirical, weighted votes), begin anew.
+        one was stopped, and has the same bits as if it had not been. Annealing, regressions on features and
+        models that are counts or weighted votes keep no checkpoints, and begin anew.
     checkpoint_every
         Iterations between two checkpoints.
     precision

@@ -142,8 +142,8 @@ class Model:
         if needed > machine and current().memory is None:
             raise DataError(
                 f"{type(self).__name__} on {labels.n_labels:,} labels needs {size_words(needed)} of memory "
-                f"at least, and this machine has {size_words(machine)}; use fewer clusters or classes, or a "
-                "simpler model"
+                f"at least, and this machine has {size_words(machine)}; use fewer clusters, classes or "
+                "features, or a simpler model"
             )
         return labels
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.annotators import sentences
-from dissensus.evaluate.compare import FOR_COMPARISON, HeldOut, applies, compare, with_gaps
+from dissensus.evaluate.compare import HeldOut, applies, compare, for_comparison, with_gaps
 from dissensus.evaluate.gold import cross_fitted, judged_items, right_rows, wilson
 from dissensus.labels.annotations import Annotations
 from dissensus.labels.features import carries_features
@@ -95,7 +95,7 @@ def _scored(
     """Scores of the model, its rivals and all of ``earlier``; none where a rival lacks its features."""
     known = [row.as_row() if isinstance(row, HeldOut) else dict(row) for row in earlier]
     own = _own(known, model)
-    missing = [with_settings(model, dict(FOR_COMPARISON.get(name_of(model), {})))] if own is None else []
+    missing = [with_settings(model, for_comparison(model))] if own is None else []
     for name, _, settings in RIVALS:
         # no more clusters than there are items
         rival = build_model(name, {key: min(value, annotations.n_items) for key, value in settings.items()})

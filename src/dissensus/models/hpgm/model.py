@@ -164,11 +164,12 @@ class HPGM(SampledMixin, Model):
         return self.use_features
 
     def memory_needed(self, labels: Annotations, n_threads: int = 1, features: Any = None) -> int:
-        """As for every model; draws about items that were not sampled count too."""
+        """As for every model; draws of many chains, and about items that were not sampled, count too."""
         needed = super().memory_needed(labels, n_threads, features)
+        numbers = labels.n_items * (self.n_item_clusters + 2 * labels.n_classes)  # of items, in a draw
+        needed += 8 * max(self.n_chains - MIN_DRAWS, 0) * numbers  # a draw of each chain, twice when joined
         if labels.n_labels <= self.max_sampled:
             return needed
-        numbers = labels.n_items * (self.n_item_clusters + 2 * labels.n_classes)
         n_draws = min(USUAL_DRAWS, max(MIN_DRAWS, MAX_EXTENDED_NUMBERS // numbers))
         copies = 1 + n_threads * min(1.0, EXTENDED_LABELS / labels.n_labels)  # of all items, and of parts
         return needed + int(4 * n_draws * numbers * copies)
