@@ -390,12 +390,8 @@ class PGM(Model):
         return concentrations
 
     def _priors(self, n_classes: int) -> Priors:
-        alpha, gamma, tau = self._concentrations(n_classes)
-        return Priors(
-            PAPER_PRIOR if alpha is None else alpha,
-            PAPER_PRIOR if gamma is None else gamma,
-            PAPER_PRIOR if tau is None else tau,
-        )
+        values = self._concentrations(n_classes)  # α, γ, τ
+        return Priors(*[PAPER_PRIOR if value is None else value for value in values])
 
     def _keep(self, parameters: Parameters, w: Array, z: Array, load: NDArray[Any]) -> None:
         self.theta_, self.psi_, self.omega_ = parameters.theta, parameters.psi, parameters.omega
