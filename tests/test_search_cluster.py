@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dissensus as ds
@@ -19,6 +20,7 @@ from dissensus.errors import DataError
 from dissensus.evaluate.tasks import workers
 from dissensus.labels.annotations import Annotations
 from dissensus.large.dask import ClusterTasks
+from dissensus.large.resources import _fit_name
 from dissensus.large.store import StoreOrigin, lying_in_store
 
 pytestmark = pytest.mark.cluster
@@ -75,6 +77,17 @@ def test_labels_of_a_store_do_not_travel(crowd: Annotations, store: Path) -> Non
     assert opened.take_items([0, 1]).origin is None  # other labels than those of the store
     for name in ("item", "annotator", "label", "item_pointers", "items", "annotators", "classes"):
         np.testing.assert_array_equal(getattr(there, name), getattr(opened, name))
+
+
+def test_checkpoints_of_a_store_depend_on_the_annotator_table(store: Path) -> None:
+    """Its seal says nothing of the table, which HPGM reads with ``represent=``."""
+    names, kinds = ds.open_annotations(store).annotators, ["human", "model"]
+    both = [np.resize(kinds[::step], len(names)) for step in (1, -1)]
+    tables = [pa.table({"annotator": names.astype(str), "kind": column}) for column in both]
+    opened = [ds.open_annotations(store), *(ds.open_annotations(store, annotators=table) for table in tables)]
+    assert len({labels.origin for labels in opened}) == 1
+    model = ds.HPGM(represent={"kind": "human"})
+    assert len({_fit_name(model, labels, {}, "double") for labels in opened}) == 3
 
 
 def test_another_store_at_the_same_path_is_refused(client: Any, store: Path, tmp_path: Path) -> None:
