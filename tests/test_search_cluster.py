@@ -21,7 +21,7 @@ from dissensus.evaluate.tasks import workers
 from dissensus.labels.annotations import Annotations
 from dissensus.large.dask import ClusterTasks
 from dissensus.large.resources import _fit_name
-from dissensus.large.store import StoreOrigin, lying_in_store
+from dissensus.large.store import StoredAnnotations, StoreOrigin
 
 pytestmark = pytest.mark.cluster
 
@@ -92,7 +92,7 @@ def test_checkpoints_of_a_store_depend_on_the_annotator_table(store: Path) -> No
 
 def test_another_store_at_the_same_path_is_refused(client: Any, store: Path, tmp_path: Path) -> None:
     annotations = ds.open_annotations(store)
-    annotations = lying_in_store(annotations, StoreOrigin(store, "0" * 64), annotations.item_pointers)
+    annotations = StoredAnnotations.of(annotations, StoreOrigin(store, "0" * 64), annotations.item_pointers)
     with (
         ds.resources(cluster=client),
         pytest.raises(DataError, match="holds other labels on this worker's machine"),

@@ -143,9 +143,8 @@ class Resamples:
             np.random.default_rng([self.seed, stream]).multinomial(n, np.full(n, 1 / n), size=self.n_boot)
             for stream, n in ((1, self.n_draws), (0, self.n_items))
         )
-        return draws, items.astype(
-            np.uint8
-        )  # the same item 256 times: less likely than any fault of the machine
+        # an item drawn 256 times or more is less likely than a fault of the machine
+        return draws, items.astype(np.uint8)
 
     def interval(self, rows: Array) -> Interval:
         """The mean of some numbers (draws, items), and its 95 % interval."""

@@ -314,8 +314,8 @@ def with_gaps(table: Sequence[HeldOut]) -> list[HeldOut]:
 
 def for_comparison(model: Model) -> dict[str, Any]:
     """Settings that a model is compared with instead of its defaults; settings that are given stay."""
-    shorter = FOR_COMPARISON.get(name_of(model), {})
-    return {k: v for k, v in shorter.items() if getattr(model, k) == model._settings[k].default}
+    shorter, usual = FOR_COMPARISON.get(name_of(model), {}), model._settings
+    return {name: value for name, value in shorter.items() if getattr(model, name) == usual[name].default}
 
 
 def compare(
@@ -350,10 +350,10 @@ def compare(
             def trial(model: Model) -> HeldOut:
                 tell(f"held-out labels: {title_of(model)}", len(done) / len(models))
                 started = time.perf_counter()
-                own = for_comparison(model)
+                settings = for_comparison(model)
                 if n_at_once > 1 and hasattr(model, "n_jobs"):
-                    own["n_jobs"] = 1
-                fitted = with_settings(model, own).fit(kept)  # a copy: the candidate itself stays unfitted
+                    settings["n_jobs"] = 1
+                fitted = with_settings(model, settings).fit(kept)  # a copy: the candidate stays unfitted
                 done.append(model)
                 logs = np.stack([fitted.log_chances(hidden), fitted.log_chances(hidden, annotators=False)])
                 classes = kept.label_type != "numeric"

@@ -86,7 +86,8 @@ def n_features(annotations: Annotations, given: Any = None) -> int:
     table = annotations.item_table
     if table is None or COLUMN not in table.column_names or not pa.types.is_nested(table[COLUMN].type):
         return 0
-    return max(map(len, filter(None, table[COLUMN].slice(0, 1).to_pylist())), default=0)
+    first = table[COLUMN][0].as_py() if len(table) else None
+    return 0 if first is None else len(first)
 
 
 def features_of(annotations: Annotations, model: str | None = None, *, given: Any = None) -> Features:

@@ -173,7 +173,7 @@ def open_annotations(
     labels = replace(labels, notes=(*labels.notes, *manifest.notes, *one_only(labels)))
     if items is not None or gold is not None:
         return labels  # items or classes may have joined, and codes have changed
-    return lying_in_store(labels, stored.origin, stored.item_pointers)
+    return StoredAnnotations.of(labels, stored.origin, stored.item_pointers)
 
 
 @dataclass(frozen=True)
@@ -204,32 +204,30 @@ class StoredAnnotations(Annotations):
 
     origin: ClassVar[StoreOrigin | None] = None
 
+    @classmethod
+    def of(
+        cls, labels: Annotations, origin: StoreOrigin | None, item_pointers: NDArray[np.int64]
+    ) -> StoredAnnotations:
+        """The same labels with the store that they lie in, and with the rows at which each item begins."""
+        stored = cls(**{field.name: getattr(labels, field.name) for field in fields(labels) if field.init})
+        vars(stored).update(item_pointers=item_pointers, origin=origin)
+        return stored
+
     def with_label_type(self, label_type: LabelType) -> Annotations:  # type: ignore[override]
         """The same labels as another kind of answer, in the same store."""
-        return lying_in_store(super().with_label_type(label_type), self.origin, self.item_pointers)
+        return self.of(super().with_label_type(label_type), self.origin, self.item_pointers)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if self.origin is None:
             return super().__reduce_ex__(protocol)
-        beside = {
-            name: getattr(self, name) for name in ("annotator_table", "frame_kind", "notes", "label_type")
-        }
-        return _reopened, (self.origin, beside)
+        names = ("annotator_table", "frame_kind", "notes", "label_type")  # what the store does not have
+        return _reopen, (self.origin, {name: getattr(self, name) for name in names})
 
 
-def lying_in_store(
-    labels: Annotations, origin: StoreOrigin | None, item_pointers: NDArray[np.int64]
-) -> StoredAnnotations:
-    """The labels, known to lie in a store; where each item's rows begin spares the counting."""
-    stored = StoredAnnotations(**{one.name: getattr(labels, one.name) for one in fields(labels) if one.init})
-    vars(stored).update(item_pointers=item_pointers, origin=origin)
-    return stored
-
-
-def _reopened(origin: StoreOrigin, beside: Mapping[str, Any]) -> StoredAnnotations:
-    """Open labels that were sent as their origin."""
+def _reopen(origin: StoreOrigin, others: Mapping[str, Any]) -> StoredAnnotations:
+    """Open labels that were pickled as their origin, with the other fields that they had."""
     here = origin.reopen()
-    return lying_in_store(replace(here, **beside), origin, here.item_pointers)
+    return StoredAnnotations.of(replace(here, **others), origin, here.item_pointers)
 
 
 def open_store(store: Path, manifest: Manifest, verify: bool = True) -> StoredAnnotations:
@@ -244,7 +242,7 @@ def open_store(store: Path, manifest: Manifest, verify: bool = True) -> StoredAn
     classes = Vocabulary(texts(manifest.classes), "label")
     notes = repeats_note(manifest.left_out, manifest.duplicates)
     annotations = Annotations(item, annotator, label, items, annotators, classes, notes=notes)
-    return lying_in_store(annotations, StoreOrigin(store.absolute(), manifest.seal), pointers)
+    return StoredAnnotations.of(annotations, StoreOrigin(store.absolute(), manifest.seal), pointers)
 
 
 def _check_files(store: Path, manifest: Manifest, verify: bool) -> None:

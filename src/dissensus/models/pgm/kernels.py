@@ -143,9 +143,8 @@ class SameLabels:
         counts = np.empty((len(self.bounds), w.shape[1], z.shape[1]))
         for p, runs in enumerate(self.bounds):
             np.matmul(left[runs].T, right[runs], out=counts[p])
-        return np.ascontiguousarray(
-            counts.transpose(1, 2, 0)
-        )  # C order, as after pickling: the same bits on a worker
+        # C order, as after pickling: the same bits on a worker
+        return np.ascontiguousarray(counts.transpose(1, 2, 0))
 
 
 @dataclass(frozen=True, eq=False)
