@@ -119,8 +119,9 @@ def test_what_is_known_of_the_items_is_counted(crowd: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["dirichlet", "hpgm"])
 def test_features_are_counted(name: str, carried: bool, tmp_path: Path) -> None:
     annotations = CROWDS["few annotators"]
-    features = np.random.default_rng(0).normal(size=(annotations.n_items, 300)).astype(np.float32)
+    features = np.random.default_rng(0).normal(size=(annotations.n_items, 120)).astype(np.float32)
     model: Any = ds.DirichletRegression(l2=0.1, folds=3)
+    model.fit(TINY, features=np.eye(TINY.n_items))  # imports are not the matter
     if name == "hpgm":
         model = ds.HPGM(4, 4, use_features=True, n_chains=1, n_sweeps=10, n_jobs=1)
     given = {} if carried else {"features": features}
@@ -134,7 +135,7 @@ def test_features_are_counted(name: str, carried: bool, tmp_path: Path) -> None:
 
 SAMPLED: dict[str, Callable[[], Any]] = {
     "hpgm": lambda: ds.HPGM(8, 4, n_chains=2, n_sweeps=40, max_sampled=2_000, n_jobs=1),
-    "latent": lambda: ds.LatentPositions(n_chains=2, n_sweeps=20, n_jobs=2),
+    "latent": lambda: ds.LatentPositions(n_chains=2, n_sweeps=10, n_jobs=2),
 }
 
 
