@@ -17,6 +17,11 @@ settings.register_profile("patient", settings(), deadline=None)
 settings.load_profile("patient")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Notes are warnings; tests of them ask for them, and everywhere else they are no failure."""
+    config.addinivalue_line("filterwarnings", "ignore::dissensus.errors.DissensusWarning")
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """A file whose every test ``-m`` leaves out is not imported either: PyTorch alone takes seconds."""
     left_out = re.findall(r"not (\w+)", config.option.markexpr)

@@ -11,7 +11,9 @@
     ├── NotFittedError      a fitted attribute was asked for before ``fit``
     └── MissingExtraError   an optional package is needed (also an ImportError)
 
-A message is one line: what is wrong, where, and what to do about it.
+A message is one line: what is wrong, where, and what to do about it. Settings in a message are written by
+:func:`setting`, so that the command line can name its options where Python names keywords. What is worth a
+word and no error is a :class:`DissensusWarning`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Collection, Iterable
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -54,6 +58,15 @@ class NotFittedError(DissensusError, AttributeError):
 
 class MissingExtraError(DissensusError, ImportError):
     """An optional dependency is not installed."""
+
+
+class DissensusWarning(UserWarning):
+    """Something in the data or the settings that is worth a look, with its remedy."""
+
+
+def warn(note: str, stacklevel: int = 2) -> None:
+    """Warn of something that is no error."""
+    warnings.warn(note, DissensusWarning, stacklevel=stacklevel + 1)
 
 
 def require(module: str, extra: str) -> ModuleType:
@@ -98,9 +111,32 @@ def _installed_file(name: str) -> str:
 
 # ---- words that messages share ------------------------------------------------------------------------
 
+Spelling = Callable[[str, Any], str]
+_spelling: Spelling | None = None  # None: keywords, as Python has them
+
+
+def setting(name: str, value: Any = None) -> str:
+    """A setting as its reader can type it: ``label='answer'`` in Python, an option on the command line."""
+    if _spelling is not None:
+        return _spelling(name, value)
+    return f"{name}=" if value is None else f"{name}={value!r}"
+
+
+@contextmanager
+def spelled(spelling: Spelling) -> Iterator[None]:
+    """Write settings in messages by another function inside the block."""
+    global _spelling
+    before, _spelling = _spelling, spelling
+    try:
+        yield
+    finally:
+        _spelling = before
+
 
 def bad_parameter(owner: object, name: str, rule: str, value: Any) -> ParameterError:
     """One error form for every setting: name, owner, rule, what came."""
+    if _spelling is not None:
+        return ParameterError(f"{setting(name)} must be {rule}; got {value!r}")
     title = owner if isinstance(owner, str) else type(owner).__name__
     return ParameterError(f"The {name!r} parameter of {title} must be {rule}. Got {value!r} instead.")
 
